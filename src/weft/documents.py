@@ -1,0 +1,217 @@
+"""Documents: a tree of plain values that know where they were written, and a reader that collects every problem.
+
+YAML files, JSON files and the Python builder all become the same tree, so one piece of code gives the keys their
+meaning and every error can point at its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.errors import InvalidInput, Path, Place, Problem, nearest, shorten
+
+__all__ = ["Document", "Node", "Reader", "Scalar", "caller_place", "from_python", "placed"]
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A scalar, a list of nodes or a mapping of nodes, with the place where it stands."""
+
+    value: Scalar | list[Node] | dict[str, Node]
+    place: Place
+    path: Path = ()
+    key_places: Mapping[str, Place] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Name the kind of value as users know it."""
+        match self.value:
+            case None:
+                return "nothing"
+            case bool():
+                return "true/false"
+            case int() | float():
+                return "a number"
+            case str():
+                return "text"
+            case list():
+                return "a list"
+            case _:
+                return "a mapping"
+
+    def plain(self) -> Any:
+        """Give the value without places."""
+        if isinstance(self.value, list):
+            return [node.plain() for node in self.value]
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        return self.value
+
+    def shown(self) -> str:
+        """Show the value in a message, shortened."""
+        if isinstance(self.value, list | dict):
+            return self.kind
+        return shorten(repr(self.value) if isinstance(self.value, str) else str(self.value).lower())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a workflow or platform was read from; finds the place of any path in it."""
+
+    file: str | None = None
+    root: Node | None = None
+
+    def place(self, path: Path) -> Place | None:
+        """Find where a path, or the nearest enclosing thing that was written, stands."""
+        if self.root is None:
+            return Place(file=self.file) if self.file else None
+        node, place = self.root, self.root.place
+        for part in path:
+            if isinstance(node.value, dict) and part in node.value:
+                place = node.key_places.get(str(part), place)
+                node = node.value[str(part)]
+            elif isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                place = node.place
+            else:
+                break
+        return place
+
+
+def from_python(value: object, place: Place | None = None, path: Path = (), depth: int = 0) -> Node:
+    """Turn plain Python values (as the builder gets them) into a tree; other types are an error."""
+    place = place or Place()
+    if depth > 100:
+        raise InvalidInput(Problem(what="nested deeper than 100 levels", path=path, place=place))
+    if isinstance(value, Node):
+        return value
+    if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
+        value = value.item()  # NumPy scalars
+    if value is None or isinstance(value, str | int | float | bool):
+        return Node(value=value, place=place, path=path)
+    if isinstance(value, range):
+        value = list(value)
+    if isinstance(value, Mapping):
+        entries = {
+            str(key): from_python(item, place, (*path, str(key)), depth + 1) for key, item in value.items()
+        }
+        return Node(value=entries, place=place, path=path)
+    if isinstance(value, Sequence):
+        items = [from_python(item, place, (*path, index), depth + 1) for index, item in enumerate(value)]
+        return Node(value=items, place=place, path=path)
+    what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"
+    raise InvalidInput(Problem(what=what, path=path, place=place, advice="use numbers, text, lists, mappings"))
+
+
+def caller_place() -> Place:
+    """Say where outside this package the running call came from, for errors in Python-built workflows."""
+    frame = sys._getframe(1)  # noqa: SLF001 -- the only way to point at the user's line
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("weft."):
+        frame = frame.f_back
+    return Place(file=frame.f_code.co_filename, line=frame.f_lineno)
+
+
+class Reader:
+    """Reads nodes as the types they should have; a wrong one becomes a problem, and reading goes on."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def complain(self, node: Node, what: str, *, rule: str = "", advice: str = "") -> None:
+        """Note one problem at a node."""
+        self.problems.append(Problem(what=what, rule=rule, advice=advice, path=node.path, place=node.place))
+
+    def wanted(self, node: Node, wanted: str, advice: str = "") -> None:
+        """Note that a node is not what it should be."""
+        self.complain(node, f"{node.shown()} is {node.kind}", rule=f"must be {wanted}", advice=advice)
+
+    def guard(self, node: Node, function: Callable[[], Any]) -> Any:
+        """Run something that may raise InvalidInput; its problems get this node's place. None on failure."""
+        try:
+            return function()
+        except InvalidInput as error:
+            for problem in error.problems:
+                self.complain(node, problem.what, rule=problem.rule, advice=problem.advice)
+            return None
+
+    def mapping(self, node: Node, known: Iterable[str] | None = None, what: str = "key") -> dict[str, Node]:
+        """Read a mapping; with ``known``, every other key is a problem that names the nearest known one."""
+        if not isinstance(node.value, dict):
+            self.wanted(node, "a mapping")
+            return {}
+        if known is None:
+            return node.value
+        names = list(known)
+        for key in node.value:
+            if key not in names:
+                close = nearest(key, names)
+                advice = f"did you mean {close!r}?" if close else f"known: {', '.join(names)}"
+                self.problems.append(
+                    Problem(
+                        what=f"unknown {what} {shorten(repr(key))}",
+                        advice=advice,
+                        path=node.path,
+                        place=node.key_places.get(key, node.place),
+                    )
+                )
+        return {key: value for key, value in node.value.items() if key in names}
+
+    def listing(self, node: Node) -> list[Node]:
+        """Read a list; a single scalar or mapping counts as a list of one."""
+        if node.value is None:
+            return []
+        return node.value if isinstance(node.value, list) else [node]
+
+    def text(self, node: Node) -> str | None:
+        """Read a text; numbers are taken as they are written."""
+        if isinstance(node.value, str):
+            return node.value
+        if isinstance(node.value, int | float) and not isinstance(node.value, bool):
+            return str(node.value)
+        self.wanted(node, "text")
+        return None
+
+    def flag(self, node: Node) -> bool:
+        """Read true or false."""
+        if not isinstance(node.value, bool):
+            self.wanted(node, "true or false")
+        return node.value is True
+
+    def choice(self, node: Node, allowed: Sequence[str]) -> str | None:
+        """Read one of a few words."""
+        if isinstance(node.value, str) and node.value in allowed:
+            return node.value
+        close = nearest(node.value, allowed) if isinstance(node.value, str) else None
+        self.complain(
+            node,
+            f"{node.shown()} is not a choice here",
+            rule=f"must be one of {', '.join(allowed)}",
+            advice=f"did you mean {close!r}?" if close else "",
+        )
+        return None
+
+    def integer(self, node: Node, *, least: int) -> int | None:
+        """Read a whole number."""
+        if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= least:
+            return node.value
+        self.complain(node, f"{node.shown()} is not allowed", rule=f"must be a whole number, at least {least}")
+        return None
+
+    def finish(self, document: Document | None = None) -> None:
+        """Raise everything that was found, if anything was."""
+        if self.problems:
+            raise InvalidInput(list(placed(self.problems, document)))
+
+
+def placed(problems: Iterable[Problem], document: Document | None) -> Iterator[Problem]:
+    """Give problems that know only their path the place of that path in the document."""
+    for problem in problems:
+        place = problem.place or (document.place(problem.path) if document else None)
+        yield Problem(
+            what=problem.what, rule=problem.rule, advice=problem.advice, path=problem.path, place=place
+        )

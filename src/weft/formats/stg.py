@@ -1,0 +1,145 @@
+"""STG, the files of the Standard Task Graph Set (Kasahara laboratory, Waseda University): read only (S2.11).
+
+The first line is the number of tasks n; then come n + 2 lines ``id time predecessors pred...``, of which the first and
+the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in n: then there are n lines. What
+follows a ``#`` is a comment. Dummies become virtual tasks; there is no communication, so edges carry nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.documents import Document
+from weft.errors import shorten
+from weft.formats.complaints import Complaints
+from weft.formats.format import Source, damaged
+from weft.formats.ordering import refuse_cycle
+from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.task import Kind, Task
+from weft.workflow.records.workflow import Workflow
+
+__all__ = ["Stg"]
+
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_TIME = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?")
+_HEAD = re.compile(r"(?:\s*(?:#[^\n]*)?\n)*[ \t]*[0-9]{1,9}[ \t\r]*\n(?:\s*(?:#[^\n]*)?\n)*[ \t]*[0-9]+[ \t]+[0-9.]+[ \t]+[0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One task line: words as they stand, checked when all ids are known."""
+
+    line: int
+    ident: int
+    seconds: float
+    predecessors: tuple[int, ...]
+
+
+class Stg:
+    """Task graphs of the Standard Task Graph Set."""
+
+    name = "stg"
+    title = "Standard Task Graph Set (STG)"
+    extensions: tuple[str, ...] = (".stg",)
+    reads = True
+    writes = False
+
+    def recognises(self, source: Source) -> bool:
+        """Say whether the first line is one whole number and the next begins with three numbers."""
+        return _HEAD.match(source.head) is not None
+
+    def read(self, source: Source) -> Workflow:
+        """Read a task graph. Raises InvalidInput."""
+        complaints = Complaints(source)
+        lines = _lines(source.text())
+        count = _read_count(source, next(lines, None))
+        rows = [row for number, words in lines if (row := _read_row(number, words, complaints)) is not None]
+        complaints.finish()
+        if len(rows) not in (count, count + 2):
+            what = f"{len(rows)} task lines, but the first line says {count} tasks"
+            rule = f"{count + 2} lines follow ({count} when the two dummies are counted)"
+            raise damaged(source, what, rule=rule, advice="the file may be cut off")
+        if not rows:
+            raise damaged(source, "no tasks", rule="a task graph has at least one task")
+        return _workflow(source, rows, complaints)
+
+    def write(self, workflow: Workflow) -> str:
+        """Refuse: the format has no words for files, machines or names."""
+        raise NotImplementedError(f"{self.name} is read only")
+
+
+def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Give the words of the lines that hold any, with their numbers."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        words = line.partition("#")[0].split()
+        if words:
+            yield number, words
+
+
+def _read_count(source: Source, first: tuple[int, list[str]] | None) -> int:
+    if first is None:
+        raise damaged(source, "no lines", rule="the first line is the number of tasks")
+    number, words = first
+    if len(words) != 1 or not _WHOLE.fullmatch(words[0]):
+        what = shorten(" ".join(words))
+        raise damaged(source, f"{what!r}", line=number, rule="the first line is the number of tasks")
+    return int(words[0])
+
+
+def _read_row(number: int, words: list[str], complaints: Complaints) -> _Row | None:
+    for position, word in enumerate(words):
+        if not (_TIME if position == 1 else _WHOLE).fullmatch(word):
+            complaints.add(f"{shorten(word)!r}", rule="must be a whole number, at least 0", line=number)
+            return None
+    if len(words) < 3:
+        rule = "a line is: id, time, number of predecessors, predecessors"
+        complaints.add(f"only {len(words)} numbers", rule=rule, line=number)
+        return None
+    ident, said, predecessors = int(words[0]), int(words[2]), tuple([int(word) for word in words[3:]])
+    if said != len(predecessors):
+        what = f"task {ident} has {len(predecessors)} predecessors, but the line says {said}"
+        complaints.add(what, rule="the third number counts the predecessors", line=number)
+        return None
+    return _Row(line=number, ident=ident, seconds=float(words[1]), predecessors=predecessors)
+
+
+def _workflow(source: Source, rows: list[_Row], complaints: Complaints) -> Workflow:
+    index_of: dict[int, int] = {}
+    for index, row in enumerate(rows):
+        if index_of.setdefault(row.ident, index) != index:
+            first = rows[index_of[row.ident]].line
+            complaints.add(f"task {row.ident} again, first in line {first}", rule="ids are unique", line=row.line)
+    parents: list[list[int]] = []
+    for row in rows:
+        for ident in row.predecessors:
+            if ident not in index_of:
+                complaints.add(f"task {row.ident} waits for {ident}", rule="no task has this id", line=row.line)
+        parents.append([index_of[ident] for ident in dict.fromkeys(row.predecessors) if ident in index_of])
+    complaints.finish()
+    names = [str(row.ident) for row in rows]
+    refuse_cycle(source, names, parents)
+    dummies = _dummies(rows, parents)
+    edges = [Dependency(task=name) for name in names]
+    tasks = tuple(
+        Task(
+            name=names[index],
+            kind=Kind.VIRTUAL if index in dummies else Kind.COMPUTE,
+            after=tuple([edges[parent] for parent in parents[index]]),
+            work=None if index in dummies else row.seconds,
+        )
+        for index, row in enumerate(rows)
+    )
+    return Workflow(name=source.stem, tasks=tasks, document=Document(file=source.name))
+
+
+def _dummies(rows: list[_Row], parents: list[list[int]]) -> set[int]:
+    """Find entry and exit: the first line without predecessors and the last without successors, both of time 0."""
+    last = len(rows) - 1
+    found = set()
+    if rows[0].seconds == 0 and not parents[0]:
+        found.add(0)
+    if rows[last].seconds == 0 and not any(last in above for above in parents):
+        found.add(last)
+    return found

@@ -1,0 +1,151 @@
+"""The network as arrays: what planners and simulations read instead of asking for every pair of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import InvalidInput, Problem
+from weft.platform.link import Link
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform, inside_link
+
+__all__ = ["MOST_LOCATIONS", "Network", "network"]
+
+MOST_LOCATIONS = 5_000
+"""The matrices grow with the square of the locations; so many take 400 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Network:
+    """Links between network locations, and the location and host of every machine.
+
+    Machines of one location have the same links to everything. Each machine named in a pair is a location, and
+    each site with links of its own; all other sites, being alike, are one location together. Data between
+    machines on the same ``host`` move at no cost; the matrices speak only of different hosts, their diagonal of
+    two hosts at one location.
+    """
+
+    location: NDArray[np.uint32]
+    """The index of a machine's network location."""
+    host: NDArray[np.uint32]
+    """The index of a machine's physical host."""
+    latency_s: NDArray[np.float64]
+    """By location and location."""
+    inverse_bandwidth: NDArray[np.float64]
+    """Seconds per byte, by location and location; 0 where bandwidth is infinite."""
+    mean_latency_s: float
+    """Mean over all ordered pairs of machines on different hosts; 0 with a single host."""
+    mean_inverse_bandwidth: float
+    """Mean over the same pairs."""
+
+
+def network(platform: Platform, machines: Sequence[Machine]) -> Network:
+    """Compile the links between some machines of a platform (as ``planned_machines`` gives them) into arrays.
+
+    Time and memory are O(machines + links + locations^2).
+    """
+    locations = _locations(platform, machines)
+    _, first = np.unique(locations, return_index=True)
+    representatives = [machines[index] for index in first]
+    _check_size(len(representatives))
+    hosts = _indices([machine.host_name for machine in machines])
+    latency_s, inverse_bandwidth = _Matrices(platform, representatives).filled()
+    weights = _ordered_pairs(locations, hosts, len(representatives))
+    return Network(
+        location=locations,
+        host=hosts,
+        latency_s=latency_s,
+        inverse_bandwidth=inverse_bandwidth,
+        mean_latency_s=_mean(latency_s, weights),
+        mean_inverse_bandwidth=_mean(inverse_bandwidth, weights),
+    )
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_LOCATIONS:
+        what = f"{size:,} machines and sites have links of their own"
+        advice = "give machines that are linked alike a common site"
+        problem = Problem(what=what, rule=f"at most {MOST_LOCATIONS:,}", advice=advice, path=("links",))
+        raise InvalidInput(problem)
+
+
+def _locations(platform: Platform, machines: Sequence[Machine]) -> NDArray[np.uint32]:
+    named = {name for first, second, _ in platform.links for name in (first, second)}
+    own = {site for site, link in platform.sites.items() if link != platform.default_link}
+
+    def location(machine: Machine) -> tuple[str, str]:
+        if machine.host_name in named:
+            return ("machine", machine.host_name)
+        site = machine.site_name
+        return ("site", site) if site in named or site in own else ("elsewhere", "")
+
+    return _indices([location(machine) for machine in machines])
+
+
+def _indices(keys: Sequence[object]) -> NDArray[np.uint32]:
+    """Number keys in the order of their first appearance."""
+    numbers: dict[object, int] = {}
+    return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.uint32, len(keys))
+
+
+class _Matrices:
+    """Fills the matrices from the least exact description to the most exact one, as ``link_between`` ranks them."""
+
+    def __init__(self, platform: Platform, representatives: Sequence[Machine]) -> None:
+        self.platform = platform
+        size = len(representatives)
+        self.latency_s = np.full((size, size), platform.default_link.latency_s)
+        self.inverse_bandwidth = np.full((size, size), 1.0 / platform.default_link.bandwidth_Bps)
+        self.at_site: dict[str, list[int]] = {}
+        self.of_host: dict[str, list[int]] = {}
+        for index, machine in enumerate(representatives):
+            self.at_site.setdefault(machine.site_name, []).append(index)
+            self.of_host[machine.host_name] = [index]
+
+    def filled(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Write every level over the ones before it."""
+        for site, members in self.at_site.items():
+            self._write(members, members, inside_link(self.platform, site))
+        # Of two pairs on one level the one written first counts, so it is the last to be filled in.
+        pairs = self.platform.links[::-1]
+        for first, second, link in pairs:
+            self._write(self.at_site.get(first, []), self.at_site.get(second, []), link)
+        for first, second, link in pairs:
+            self._write(self.of_host.get(first, []), self.at_site.get(second, []), link)
+            self._write(self.at_site.get(first, []), self.of_host.get(second, []), link)
+        for first, second, link in pairs:
+            self._write(self.of_host.get(first, []), self.of_host.get(second, []), link)
+        return self.latency_s, self.inverse_bandwidth
+
+    def _write(self, rows: list[int], columns: list[int], link: Link) -> None:
+        if not rows or not columns:
+            return
+        for matrix, value in (
+            (self.latency_s, link.latency_s),
+            (self.inverse_bandwidth, 1.0 / link.bandwidth_Bps),
+        ):
+            matrix[np.ix_(rows, columns)] = value
+            matrix[np.ix_(columns, rows)] = value
+
+
+def _ordered_pairs(
+    locations: NDArray[np.uint32], hosts: NDArray[np.uint32], size: int
+) -> NDArray[np.float64]:
+    """Count the ordered pairs of machines on different hosts, by location and location."""
+    counts = np.bincount(locations, minlength=size).astype(np.float64)
+    pairs = np.outer(counts, counts)
+    # A host stands at one location, so pairs on one host (and a machine with itself) lie on the diagonal.
+    per_host = np.bincount(hosts).astype(np.float64)
+    host_location = np.zeros(per_host.size, dtype=np.intp)
+    host_location[hosts] = locations
+    pairs[np.diag_indices(size)] -= np.bincount(host_location, weights=per_host**2, minlength=size)
+    return pairs
+
+
+def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    total = float(weights.sum())
+    return float((values * weights).sum() / total) if total > 0 else 0.0

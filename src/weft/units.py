@@ -1,0 +1,101 @@
+"""Quantities as users write them (``40MB``, ``1h30m``, ``D-HH:MM:SS``) and as we print them.
+
+Inside weft a number always carries its unit in its name: seconds, bytes, bytes per second.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+__all__ = [
+    "BYTES",
+    "SECONDS",
+    "format_bytes",
+    "format_seconds",
+    "parse_bytes",
+    "parse_rate",
+    "parse_seconds",
+]
+
+BYTES: dict[str, int] = {
+    "B": 1,
+    **{f"{prefix}B": 1000**power for power, prefix in enumerate("kMGTP", start=1)},
+    **{f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGTP", start=1)},
+}
+"""Bytes per unit: decimal (kB, MB, ...) and binary (KiB, MiB, ...)."""
+
+SECONDS: dict[str, float] = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+"""Seconds per unit."""
+
+_NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?"
+_PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
+_PLAIN = re.compile(rf"\s*({_NUMBER})\s*")
+_CLOCK = re.compile(r"\s*(?:(\d+)-)?(\d{1,3}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*")
+_SIZES = {name.lower(): value for name, value in BYTES.items()}
+
+
+def parse_seconds(text: str) -> float | None:
+    """Read a duration: ``90``, ``90s``, ``1h30m``, ``HH:MM``, ``D-HH:MM:SS``; None if it is not one."""
+    if plain := _PLAIN.fullmatch(text):
+        return _finite(float(plain[1]))
+    if clock := _CLOCK.fullmatch(text):
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        return _finite(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    total, position = 0.0, 0
+    while part := _PART.match(text, position):
+        unit = SECONDS.get(part[2])
+        if unit is None:
+            return None
+        total += float(part[1]) * unit
+        position = part.end()
+    return _finite(total) if position == len(text) and position > 0 else None
+
+
+def parse_bytes(text: str) -> float | None:
+    """Read a size: ``40MB``, ``4GiB``, ``100``; units in any case; None if it is not one."""
+    if plain := _PLAIN.fullmatch(text):
+        return _finite(float(plain[1]))
+    part = _PART.fullmatch(text)
+    unit = _SIZES.get(part[2].lower()) if part else None
+    return None if part is None or unit is None else _finite(float(part[1]) * unit)
+
+
+def parse_rate(text: str) -> float | None:
+    """Read a bandwidth: ``12.5MB/s``, or a size meaning that much per second; None if it is not one."""
+    return parse_bytes(text.strip().removesuffix("/s"))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def format_seconds(seconds: float) -> str:
+    """Print a duration with the two units a reader needs: ``1h 30m``, ``90.0 s``, ``12 ms``."""
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 0:
+        return "-" + format_seconds(-seconds)
+    if seconds == 0:
+        return "0 s"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.4g} s"
+    whole = round(seconds)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    first = next(index for index, (amount, _) in enumerate(parts) if amount)
+    return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2])
+
+
+def format_bytes(amount: float) -> str:
+    """Print a size in decimal units: ``76.8 MB``."""
+    if not math.isfinite(amount):
+        return "unknown"
+    for unit in ("PB", "TB", "GB", "MB", "kB"):
+        if abs(amount) >= BYTES[unit]:
+            return f"{amount / BYTES[unit]:.4g} {unit}"
+    return f"{amount:.4g} B"

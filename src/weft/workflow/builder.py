@@ -1,0 +1,105 @@
+"""The Python builder: reads as well as the YAML, because it takes the same keys.
+
+>>> from weft import Builder
+>>> flow = Builder("wien2k", params={"kpoints": 4, "w1": 10})
+>>> lapw0 = flow.task("lapw0", work="0.5*w1", outputs={"potential": "100kB"})
+>>> lapw1 = flow.task("lapw1", sweep={"k": "1..kpoints"}, inputs=["potential"], work="w1", nodes=[1, 2, 4])
+>>> conv = flow.task("conv", after=lapw1, work=1)
+>>> flow.loop("scf", last=conv, first=lapw0, until="conv.exit_code == 0", max_iterations=40)
+>>> len(flow.build().tasks)
+3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.documents import Document, Node, caller_place, from_python
+from weft.errors import InvalidInput, Place
+from weft.workflow.checks import problems_of
+from weft.workflow.reading.keys import VERSION
+from weft.workflow.reading.workflow_reader import read_workflow
+from weft.workflow.records.workflow import Workflow
+
+__all__ = ["Builder", "TaskHandle"]
+
+
+class TaskHandle:
+    """A task under construction: goes into ``after``; an index picks subtasks (``lapw1["k"]``)."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getitem__(self, index: object) -> TaskHandle:
+        text = ", ".join(map(str, index)) if isinstance(index, tuple) else str(index)
+        return TaskHandle(f"{self.name}[{text}]")
+
+    def when(self, condition: str) -> dict[str, str]:
+        """Make a branch: the dependency holds only if the condition does (``conv.when("exit_code == 0")``)."""
+        return {"task": self.name, "if": condition}
+
+    def __repr__(self) -> str:
+        return f"TaskHandle({self.name!r})"
+
+
+class Builder:
+    """Collects tasks and loops with the keys of the file format; ``build`` checks everything at once."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        params: Mapping[str, object] | None = None,
+        defaults: Mapping[str, object] | None = None,
+        description: str | None = None,
+        owner: str | None = None,
+    ) -> None:
+        self._place = caller_place()
+        given = {"name": name, "params": params, "defaults": defaults, "description": description, "owner": owner}
+        self._head = {"weft": VERSION, **{key: value for key, value in given.items() if value is not None}}
+        self._tasks: dict[str, Node] = {}
+        self._loops: dict[str, Node] = {}
+        self._places: dict[str, Place] = {}
+
+    def task(self, name: str, **facets: Any) -> TaskHandle:
+        """Add a task; keywords are the keys of the file format (``from_`` for ``from``)."""
+        if name in self._tasks:
+            raise InvalidInput(f"two tasks are called {name!r}")
+        place = caller_place()
+        entries = {key.rstrip("_"): _plain(value) for key, value in facets.items()}
+        self._tasks[name] = from_python(entries, place, ("tasks", name))
+        self._places[name] = place
+        return TaskHandle(name)
+
+    def loop(self, name: str, *, last: TaskHandle | str, first: TaskHandle | str, **facets: Any) -> None:
+        """Add a loop from its last task back to its first."""
+        entries = {"from": _plain(last), "to": _plain(first), **{key: _plain(v) for key, v in facets.items()}}
+        self._loops[name] = from_python(entries, caller_place(), ("loops", name))
+
+    def build(self) -> Workflow:
+        """Make the workflow. Raises InvalidInput with everything that is wrong, at the lines that say it."""
+        root = from_python({**self._head, "tasks": {}, "loops": {}}, self._place)
+        entries = dict(root.value) if isinstance(root.value, dict) else {}
+        entries["tasks"] = Node(
+            value=dict(self._tasks), place=self._place, path=("tasks",), key_places=dict(self._places)
+        )
+        entries["loops"] = Node(value=dict(self._loops), place=self._place, path=("loops",))
+        document = Document(file=self._place.file, root=Node(value=entries, place=self._place))
+        workflow, reader = read_workflow(document)
+        problems = problems_of(workflow, reader.problems)
+        if problems:
+            raise InvalidInput(problems)
+        return workflow
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, TaskHandle):
+        return value.name
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value

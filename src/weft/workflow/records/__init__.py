@@ -1,0 +1,1 @@
+"""What the user says, as frozen records: one file per facet."""

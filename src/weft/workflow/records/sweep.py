@@ -1,0 +1,106 @@
+"""Parameter sweeps: one task description, many subtasks, one per point of a value space."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from weft.errors import InvalidInput, Problem, shorten
+from weft.expressions import Expression, Value, evaluate, evaluate_number
+from weft.workflow.records.quantity import Context
+
+__all__ = ["MAX_POINTS", "Range", "Sweep", "Values", "growing", "points_of"]
+
+MAX_POINTS = 10_000_000
+"""More subtasks than this are a mistake in the description, not a sweep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Numbers from low to high, both included: ``1..50``, ``0.4..1.0 step 0.2``."""
+
+    low: Expression
+    high: Expression
+    step: Expression | None = None
+
+    def values(self, context: Context) -> list[Value]:
+        """List the numbers; rounding of the step never loses the last one."""
+        low = evaluate_number(self.low, context)
+        high = evaluate_number(self.high, context)
+        step = 1 if self.step is None else evaluate_number(self.step, context)
+        if not step > 0:
+            raise InvalidInput(Problem(what=f"step {step} of a range", rule="must be above 0"))
+        count = max(0, math.floor((high - low) / step + 1e-9) + 1)
+        if count > MAX_POINTS:
+            what = f"range {self} has {count} values"
+            raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS} are allowed"))
+        if isinstance(low, int) and isinstance(step, int):
+            return [low + index * step for index in range(count)]
+        # 0.4 + 2*0.2 is 0.8 to the reader: drop the noise of binary fractions.
+        return [float(f"{low + index * step:.12g}") for index in range(count)]
+
+    def __str__(self) -> str:
+        return f"{self.low}..{self.high}" + ("" if self.step is None else f" step {self.step}")
+
+
+Values = Range | Expression | tuple[Value, ...]
+"""The value set of one sweep variable: a range, an expression that gives a list, or the list itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """The space of a parameter-sweep task: the cross product of its variables, or their pairing (``zip``)."""
+
+    variables: tuple[tuple[str, Values], ...]
+    paired: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name the sweep variables, in the order they were written."""
+        return tuple(name for name, _ in self.variables)
+
+
+def growing(values: Values) -> bool:
+    """Say whether a value set is known only during the run: ``lines(split.parts)``."""
+    return isinstance(values, Expression) and values.text.startswith("lines(")
+
+
+def values_of(name: str, values: Values, context: Context) -> list[Value]:
+    """List the values of one sweep variable."""
+    if isinstance(values, tuple):
+        listed: list[Value] = list(values)
+    elif isinstance(values, Range):
+        listed = values.values(context)
+    elif growing(values):
+        # Unfolded when the file exists; planners see one task until then (format.md, "Growth").
+        listed = ["*"]
+    else:
+        found = evaluate(values, context)
+        if not isinstance(found, list):
+            what = f"sweep variable {name}: {values} gives {shorten(found)}"
+            raise InvalidInput(Problem(what=what, rule="must give a list"))
+        listed = found
+    if not listed:
+        advice = "give at least one value, or remove the sweep"
+        raise InvalidInput(Problem(what=f"sweep variable {name} has no values", advice=advice))
+    return listed
+
+
+def points_of(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
+    """List the points of a sweep in row-major order. Ranges may use parameters and earlier variables' lists."""
+    columns = [values_of(name, values, context) for name, values in sweep.variables]
+    if sweep.paired:
+        lengths = {len(column) for column in columns}
+        if len(lengths) > 1:
+            sizes = ", ".join(
+                f"{name} has {len(column)}" for name, column in zip(sweep.names, columns, strict=True)
+            )
+            what = f"zip of sweep variables of different length: {sizes}"
+            raise InvalidInput(Problem(what=what, rule="paired variables need equally many values"))
+        return list(zip(*columns, strict=True))
+    total = math.prod(len(column) for column in columns)
+    if total > MAX_POINTS:
+        what = f"a sweep of {total} points"
+        raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS} are allowed"))
+    return list(itertools.product(*columns))

@@ -1,0 +1,1 @@
+"""From a workflow with loops and sweeps to the acyclic, indexed task graph."""
