@@ -1,0 +1,67 @@
+"""weft predicts, plans and runs scientific workflows on unlike machines.
+
+>>> import weft
+>>> flow = weft.Builder("hello")
+>>> prepare = flow.task("prepare", work=2)
+>>> train = flow.task("train", after=prepare, sweep={"seed": "1..4"}, work=10)
+>>> weft.plan(flow.build(), on="identical:2").makespan_s
+22.0
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.api.planning import PlannedWorkflow, plan
+    from weft.errors import Infeasible, InvalidInput, Problem, WeftError
+    from weft.formats.files import load_platform, load_workflow, save_workflow
+    from weft.workflow.builder import Builder
+    from weft.workflow.checks import check
+    from weft.workflow.unfolding.unfold import unfold
+
+__all__ = [
+    "Builder",
+    "Infeasible",
+    "InvalidInput",
+    "PlannedWorkflow",
+    "Problem",
+    "WeftError",
+    "__version__",
+    "check",
+    "load_platform",
+    "load_workflow",
+    "plan",
+    "save_workflow",
+    "unfold",
+]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Builder": "weft.workflow.builder",
+    "Infeasible": "weft.errors",
+    "InvalidInput": "weft.errors",
+    "PlannedWorkflow": "weft.api.planning",
+    "Problem": "weft.errors",
+    "WeftError": "weft.errors",
+    "check": "weft.workflow.checks",
+    "load_platform": "weft.formats.files",
+    "load_workflow": "weft.formats.files",
+    "plan": "weft.api.planning",
+    "save_workflow": "weft.formats.files",
+    "unfold": "weft.workflow.unfolding.unfold",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # `import weft` must stay light: a name is imported from its home when it is first used.
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -23,8 +23,8 @@ _MOST_DIGITS = 18
 def expand_braces(text: str) -> list[str]:
     """List what a text stands for: ``out.{1..3}`` gives ``out.1``, ``out.2``, ``out.3``.
 
-    Several ranges give every combination; the last one runs fastest. A bound with leading zeros (``{01..16}``)
-    pads every number to the same width. A text without a numeric range comes back alone.
+    Several ranges give every combination; the last one runs fastest. A bound with leading zeros
+    (``{01..16}``) pads every number to the same width. A text without a numeric range comes back alone.
     """
     parts = _RANGE.split(text)
     if len(parts) == 1:

@@ -56,7 +56,7 @@ class Node:
         """Show the value in a message, shortened."""
         if isinstance(self.value, list | dict):
             return self.kind
-        return shorten(repr(self.value) if isinstance(self.value, str) else str(self.value).lower())
+        return shorten(repr(self.value)) if isinstance(self.value, str) else shorten(self.value).lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,9 @@ def from_python(value: object, place: Place | None = None, path: Path = (), dept
         items = [from_python(item, place, (*path, index), depth + 1) for index, item in enumerate(value)]
         return Node(value=items, place=place, path=path)
     what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"
-    raise InvalidInput(Problem(what=what, path=path, place=place, advice="use numbers, text, lists, mappings"))
+    raise InvalidInput(
+        Problem(what=what, path=path, place=place, advice="use numbers, text, lists, mappings")
+    )
 
 
 def caller_place() -> Place:
@@ -199,7 +201,9 @@ class Reader:
         """Read a whole number."""
         if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= least:
             return node.value
-        self.complain(node, f"{node.shown()} is not allowed", rule=f"must be a whole number, at least {least}")
+        self.complain(
+            node, f"{node.shown()} is not allowed", rule=f"must be a whole number, at least {least}"
+        )
         return None
 
     def finish(self, document: Document | None = None) -> None:

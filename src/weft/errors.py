@@ -35,6 +35,8 @@ def dotted(path: Path) -> str:
 
 def shorten(value: object, limit: int = 60) -> str:
     """Show a value in a message without flooding the terminal, however large it is."""
+    if isinstance(value, int) and value.bit_length() > 10_000:
+        return f"a whole number of {value.bit_length()} bits"  # Python refuses to print such numbers
     text = value if isinstance(value, str) else repr(value)
     text = text[: limit + 1].replace("\n", "\\n")
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""The tree of an expression: nine kinds of nodes, frozen, compared by structure and not by column."""
+"""The tree of an expression: ten kinds of nodes, frozen, compared by structure and not by column."""
 
 from __future__ import annotations
 

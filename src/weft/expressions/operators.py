@@ -15,11 +15,22 @@ from weft.errors import nearest, shorten
 from weft.expressions.failure import Refusal
 from weft.expressions.kinds import Kind, Value, describe, kind_of, plain
 
-__all__ = ["MAX_BITS", "MAX_STRING", "arithmetic", "bounded", "compare", "index", "sign", "truth"]
+__all__ = [
+    "MAX_BITS",
+    "MAX_EXPONENT",
+    "MAX_STRING",
+    "arithmetic",
+    "bounded",
+    "compare",
+    "index",
+    "sign",
+    "truth",
+]
 
 MAX_BITS = 4096
 """Bits an integer may have."""
 MAX_EXPONENT = 1024
+"""How large an exponent may be, either way."""
 MAX_STRING = 10_000
 """Characters that joining strings may give."""
 

@@ -28,7 +28,7 @@ from weft.expressions.nodes import (
 from weft.expressions.operators import MAX_BITS
 from weft.expressions.tokens import MAX_DEPTH, Token, scan
 
-__all__ = ["to_tree"]
+__all__ = ["MAX_NODES", "to_tree"]
 
 MAX_NODES = 2_000
 """Parts an expression may have."""
@@ -88,7 +88,8 @@ def _read(text: str) -> Node:
 
 
 def _syntax(error: SyntaxError, tokens: Sequence[Token], length: int, offset: int) -> Refusal:
-    column = offset + min(max(error.offset or 1, 1), length + 1)
+    # An offset of 0 is Python's way to say that the text ends too early.
+    column = offset + min(error.offset or length + 1, length + 1)
     here = next(
         (token for token in tokens if token.start + 1 <= column <= token.start + len(token.text)), None
     )

@@ -2,8 +2,8 @@
 
 Every function here returns None when it cannot promise that: strange types, numbers that could overflow or
 lose digits, a zero divisor, an infinite result. The caller then goes row by row with the operators for single
-values, which also find the right words for what is wrong. Powers and logarithms are not here, since NumPy's
-may differ from Python's in the last bit.
+values, which also find the right words for what is wrong. Broken powers and logarithms are not here, since
+NumPy's may differ from Python's in the last bit.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ def _exact_as_floats(kinds: str, operands: tuple[Any, Any]) -> bool:
 
 
 def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
-    """Calculate ``+ - * /`` of numbers, ``// %`` of integers."""
+    """Calculate ``+ - * /`` of numbers, ``// % **`` of integers."""
     kinds = _kind(left) + _kind(right)
+    if operator == "**" and kinds == "ii" and type(right) is int:
+        return _integer_power(left, right)
     if operator not in _OPERATORS or len(kinds) != 2 or "U" in kinds:
         return None
     if operator in ("/", "//", "%") and np.any(np.equal(right, 0)):  # type: ignore[arg-type]
@@ -119,6 +121,13 @@ def _of_integers(operator: str, left: Any, right: Any) -> Array | None:
     if reach >= _INT64:
         return None
     result: Array = _OPERATORS[operator](left, right)
+    return result
+
+
+def _integer_power(base: Any, exponent: int) -> Array | None:
+    if not 0 <= exponent < 64 or _largest(base) ** exponent >= _INT64:
+        return None
+    result: Array = np.power(base, exponent)
     return result
 
 

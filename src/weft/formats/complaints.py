@@ -18,7 +18,9 @@ class Complaints:
         self.source = source
         self.problems: list[Problem] = []
 
-    def add(self, what: str, *, rule: str = "", advice: str = "", path: Path = (), line: int | None = None) -> None:
+    def add(
+        self, what: str, *, rule: str = "", advice: str = "", path: Path = (), line: int | None = None
+    ) -> None:
         """Note one problem; the last that is allowed raises."""
         place = Place(file=self.source.name, line=line)
         self.problems.append(Problem(what=what, rule=rule, advice=advice, path=path, place=place))

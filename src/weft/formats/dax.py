@@ -1,8 +1,8 @@
 """DAX, the XML of Pegasus (2.1 to 3.x): read only.
 
-A job's id becomes its name, ``runtime`` its work on a machine of speed 1, ``child``/``parent`` and the files it uses its
-edges by the rules of ``trace``. ``cores`` makes a rigid parallel task: a processor of the file is a node of ours.
-Sub-workflows (``dag`` and ``dax`` elements) are refused.
+A job's id becomes its name, ``runtime`` its work on a machine of speed 1, ``child``/``parent`` and the
+files it uses its edges by the rules of ``trace``. ``cores`` makes a rigid parallel task: a processor of
+the file is a node of ours. Sub-workflows (``dag`` and ``dax`` elements) are refused.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
-from xml.sax import SAXException, SAXParseException, handler
+from xml.sax import SAXException, SAXParseException
+from xml.sax.handler import ContentHandler
+from xml.sax.xmlreader import AttributesImpl, Locator
 
 import defusedxml.sax
 from defusedxml.common import DefusedXmlException
 
-from weft.errors import nearest, shorten
+from weft.errors import InvalidInput, Problem, nearest, shorten
 from weft.formats.complaints import Complaints
 from weft.formats.format import Source, damaged
 from weft.formats.trace import Trace, literal
@@ -66,17 +68,19 @@ class Dax:
         return jobs.trace.workflow(source, name=jobs.title)
 
     def write(self, workflow: Workflow) -> str:
-        """Refuse: Pegasus itself writes YAML now."""
-        raise NotImplementedError(f"{self.name} is read only")
+        """Refuse: nobody asks for new ones."""
+        advice = "write wfformat or dot instead"
+        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
-class _Jobs(handler.ContentHandler):
+class _Jobs(ContentHandler):
     """Fills a trace from the elements as they pass by."""
 
     def __init__(self, complaints: Complaints) -> None:
         super().__init__()
         self.complaints = complaints
         self.trace = Trace()
+        self._locator: Locator | None = None
         self.title: str | None = None
         self._depth = 0
         self._index_of: dict[str, int] = {}
@@ -86,17 +90,22 @@ class _Jobs(handler.ContentHandler):
         self._writes: list[str] = []
         self._child: str | None = None
         self._text: list[str] | None = None
-        self._profile: str | None = None
 
     def _line(self) -> int | None:
-        return self._locator.getLineNumber() if self._locator is not None else None
+        return None if self._locator is None else self._locator.getLineNumber()
 
     def _complain(self, what: str, *, rule: str = "", advice: str = "") -> None:
         self.complaints.add(what, rule=rule, advice=advice, line=self._line())
 
-    def startElement(self, name: str, attrs: Mapping[str, str]) -> None:  # noqa: N802 -- named by xml.sax
+    def setDocumentLocator(self, locator: Locator) -> None:  # noqa: N802 -- named by xml.sax
+        """Keep what knows the current line."""
+        self._locator = locator
+
+    def startElement(self, name: str, attrs: AttributesImpl[str]) -> None:  # noqa: N802 -- named by xml.sax
         """Take in one element; its attributes say nearly everything."""
-        element = name.rpartition(":")[2]
+        self._start(name.rpartition(":")[2], dict(attrs.items()))
+
+    def _start(self, element: str, attrs: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth == 1:
             self._start_root(element, attrs)
@@ -104,7 +113,9 @@ class _Jobs(handler.ContentHandler):
             self._start_job(attrs)
         elif element in ("dag", "dax") and not self._inside_job:
             advice = "read each workflow of its own"
-            self._complain(f"a sub-workflow (element {element})", rule="sub-workflows are not read", advice=advice)
+            self._complain(
+                f"a sub-workflow (element {element})", rule="sub-workflows are not read", advice=advice
+            )
         elif element == "child":
             self._child = self._required("child", attrs, "ref")
         elif element == "parent" and self._child is not None:
@@ -178,12 +189,10 @@ class _Jobs(handler.ContentHandler):
         """Take in a part of a job: a file it uses, its arguments, a profile."""
         if element == "uses":
             self._use(attrs)
-        elif element == "argument":
+        elif element == "argument" or (element == "profile" and attrs.get("key") == "runtime"):
             self._text = []
         elif element in ("file", "filename") and self._text is not None:
             self._text.append(attrs.get("name") or attrs.get("file") or "")
-        elif element == "profile" and attrs.get("key") == "runtime":
-            self._text, self._profile = [], "runtime"
 
     def _use(self, attrs: Mapping[str, str]) -> None:
         link = attrs.get("link", "none")

@@ -11,7 +11,15 @@ from weft.errors import Path, nearest, shorten
 from weft.formats.complaints import Complaints
 from weft.formats.format import Source, damaged
 
-__all__ = ["complain_unknown", "describe", "kind_of", "load_json", "read_number", "read_object", "read_objects"]
+__all__ = [
+    "complain_unknown",
+    "describe",
+    "kind_of",
+    "load_json",
+    "read_number",
+    "read_object",
+    "read_objects",
+]
 
 _NOTHING: Mapping[str, Any] = {}
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -31,7 +39,9 @@ def load_json(source: Source) -> Any:
         advice = "the file may be cut off" if error.pos >= len(text.rstrip()) else ""
         raise damaged(source, what, line=error.lineno, column=error.colno, advice=advice) from None
     except RecursionError:
-        raise damaged(source, "lists and objects are nested too deeply", rule="a workflow is a few levels") from None
+        raise damaged(
+            source, "lists and objects are nested too deeply", rule="a workflow is a few levels"
+        ) from None
     except UnicodeEncodeError:
         raise damaged(source, "half of a character", rule=r"\\uD800 to \\uDFFF come in pairs") from None
     except ValueError as error:
@@ -57,7 +67,9 @@ def read_object(parent: Mapping[str, Any], key: str, path: Path, complaints: Com
     return value if type(value) is dict else _NOTHING
 
 
-def read_objects(value: Any, path: Path, complaints: Complaints, *, required: bool = False) -> list[Mapping[str, Any]]:
+def read_objects(
+    value: Any, path: Path, complaints: Complaints, *, required: bool = False
+) -> list[Mapping[str, Any]]:
     """Read a list of objects. Others would shift the positions of the rest, so they end the reading."""
     if value is None and not required:
         return []

@@ -1,8 +1,9 @@
 """STG, the files of the Standard Task Graph Set (Kasahara laboratory, Waseda University): read only (S2.11).
 
-The first line is the number of tasks n; then come n + 2 lines ``id time predecessors pred...``, of which the first and
-the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in n: then there are n lines. What
-follows a ``#`` is a comment. Dummies become virtual tasks; there is no communication, so edges carry nothing.
+The first line is the number of tasks n; then come n + 2 lines ``id time predecessors pred...``, of which
+the first and the last are dummies of time 0. Some files (``robot``, ``fpppp``) count the dummies in n:
+then there are n lines. What follows a ``#`` is a comment. Dummies become virtual tasks; there is no
+communication, so edges carry nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.documents import Document
-from weft.errors import shorten
+from weft.errors import InvalidInput, Problem, shorten
 from weft.formats.complaints import Complaints
 from weft.formats.format import Source, damaged
 from weft.formats.ordering import refuse_cycle
@@ -24,7 +25,10 @@ __all__ = ["Stg"]
 
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _TIME = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?")
-_HEAD = re.compile(r"(?:\s*(?:#[^\n]*)?\n)*[ \t]*[0-9]{1,9}[ \t\r]*\n(?:\s*(?:#[^\n]*)?\n)*[ \t]*[0-9]+[ \t]+[0-9.]+[ \t]+[0-9]+")
+_REMARKS = r"(?:[ \t\r]*(?:#[^\n]*)?\n)*"
+_HEAD = re.compile(
+    _REMARKS + r"[ \t]*[0-9]{1,9}[ \t\r]*\n" + _REMARKS + r"[ \t]*[0-9]+[ \t]+[0-9.]+[ \t]+[0-9]+"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +70,9 @@ class Stg:
         return _workflow(source, rows, complaints)
 
     def write(self, workflow: Workflow) -> str:
-        """Refuse: the format has no words for files, machines or names."""
-        raise NotImplementedError(f"{self.name} is read only")
+        """Refuse: nobody asks for new ones."""
+        advice = "write wfformat or dot instead"
+        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -110,12 +115,16 @@ def _workflow(source: Source, rows: list[_Row], complaints: Complaints) -> Workf
     for index, row in enumerate(rows):
         if index_of.setdefault(row.ident, index) != index:
             first = rows[index_of[row.ident]].line
-            complaints.add(f"task {row.ident} again, first in line {first}", rule="ids are unique", line=row.line)
+            complaints.add(
+                f"task {row.ident} again, first in line {first}", rule="ids are unique", line=row.line
+            )
     parents: list[list[int]] = []
     for row in rows:
         for ident in row.predecessors:
             if ident not in index_of:
-                complaints.add(f"task {row.ident} waits for {ident}", rule="no task has this id", line=row.line)
+                complaints.add(
+                    f"task {row.ident} waits for {ident}", rule="no task has this id", line=row.line
+                )
         parents.append([index_of[ident] for ident in dict.fromkeys(row.predecessors) if ident in index_of])
     complaints.finish()
     names = [str(row.ident) for row in rows]
@@ -135,7 +144,7 @@ def _workflow(source: Source, rows: list[_Row], complaints: Complaints) -> Workf
 
 
 def _dummies(rows: list[_Row], parents: list[list[int]]) -> set[int]:
-    """Find entry and exit: the first line without predecessors and the last without successors, both of time 0."""
+    """Find entry and exit: of time 0, the first line without predecessors, the last without successors."""
     last = len(rows) - 1
     found = set()
     if rows[0].seconds == 0 and not parents[0]:

@@ -1,14 +1,15 @@
-"""A recorded workflow on its way from a foreign file: columns over tasks, and the rules that make a workflow of them.
+"""A recorded workflow on its way from a foreign file: columns over tasks, and the rules that make a workflow
+of them.
 
-WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes and another
-reads is an edge by itself. The rules, so that every recorded workflow is valid:
+WfFormat and DAX list edges *and* files, and the two need not agree; in weft a file that one task writes
+and another reads is an edge by itself. The rules, so that every recorded workflow is valid:
 
 - edges come from the listed parents (and children); files add the edges that the lists lack;
-- a file has one writer: the first task in file order that writes it without reading it, else the first that updates
-  it in place; other tasks that write it keep their edges but don't declare the file;
+- a file has one writer: the first task in file order that writes it without reading it, else the first
+  that updates it in place; other tasks that write it keep their edges but don't declare the file;
 - a task that updates a file another task writes only reads it; the only writer of a file doesn't read it;
-- where files would close a cycle, the listed edges win: inputs that stand before their writer in the order the listed
-  edges give are left out. A cycle of listed edges is an error.
+- where files would close a cycle, the listed edges win: inputs that stand before their writer in the
+  order the listed edges give are left out. A cycle of listed edges is an error.
 
 Complexity: linear in tasks, edges and files.
 """
@@ -16,8 +17,9 @@ Complexity: linear in tasks, edges and files.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from weft.documents import Document
 from weft.formats.format import Source
@@ -32,6 +34,7 @@ __all__ = ["Trace", "literal"]
 
 _BRACES = re.compile(r"(\$\{[^}]*\})|([{}])")
 _ONE: NodeCounts = (1,)
+_T = TypeVar("_T")
 
 
 def literal(text: str) -> str:
@@ -43,7 +46,7 @@ def literal(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """Columns over the tasks of a file, filled by its reader. File and program names are as the file has them."""
+    """Columns over the tasks of a file, filled by its reader. File names are as the file has them."""
 
     names: list[str] = field(default_factory=list)
     parents: list[list[int]] = field(default_factory=list)
@@ -58,7 +61,9 @@ class Trace:
     jobs: list[Job | None] = field(default_factory=list)
     attributes: list[Mapping[str, object]] = field(default_factory=list)
 
-    def workflow(self, source: Source, *, name: str | None = None, description: str | None = None) -> Workflow:
+    def workflow(
+        self, source: Source, *, name: str | None = None, description: str | None = None
+    ) -> Workflow:
         """Build the workflow. Raises InvalidInput when the listed edges close a cycle."""
         writers = self._settle_writers()
         self._drop_cyclic_inputs(source, writers)
@@ -76,7 +81,7 @@ class Trace:
         for index, files in enumerate(self.writes):
             if not files:
                 continue
-            own = set(self.reads[index])
+            own = self.reads[index] if len(files) == 1 else frozenset(self.reads[index])
             for file in files:
                 if file in own:
                     updates.append((file, index))
@@ -106,24 +111,25 @@ class Trace:
     def _orders(self, order: Sequence[int], writers: Mapping[str, int]) -> bool:
         """Say whether every file is written before it is read in this order."""
         position = _inverse(order)
+        find = writers.get
         for index, files in enumerate(self.reads):
             here = position[index]
             for file in files:
-                if position[writers.get(file, index)] > here:
+                if position[find(file, index)] > here:
                     return False
         return True
 
     def _tasks(self, writers: Mapping[str, int]) -> list[Task]:
         names = self.names
         edges = [Dependency(task=name) for name in names]
-        sizes = self.sizes
+        sizes, find = self.sizes, writers.get
         # One Input serves all readers of a file; most files are read more than once.
         inputs: dict[str, Input] = {}
         tasks = []
         for index, name in enumerate(names):
             taken = []
-            for file in dict.fromkeys(self.reads[index]):
-                if writers.get(file) == index:
+            for file in _once(self.reads[index]):
+                if find(file) == index:
                     continue
                 known = inputs.get(file)
                 if known is None:
@@ -131,14 +137,14 @@ class Trace:
                 taken.append(known)
             given = [
                 Output(file=literal(file), size=sizes.get(file))
-                for file in dict.fromkeys(self.writes[index])
+                for file in _once(self.writes[index])
                 if writers[file] == index
             ]
             count = self.nodes.get(index)
             tasks.append(
                 Task(
                     name=name,
-                    after=tuple([edges[parent] for parent in dict.fromkeys(self.parents[index])]),
+                    after=tuple([edges[parent] for parent in _once(self.parents[index])]),
                     inputs=tuple(taken),
                     outputs=tuple(given),
                     work=self.work[index],
@@ -148,6 +154,10 @@ class Trace:
                 )
             )
         return tasks
+
+
+def _once(items: Sequence[_T]) -> Iterable[_T]:
+    return dict.fromkeys(items) if len(items) > 1 else items
 
 
 def _inverse(order: Sequence[int]) -> list[int]:

@@ -1,16 +1,15 @@
 """WfFormat, the JSON of the WfCommons execution traces: reads 1.1 to 1.5, writes 1.5.
 
-A task's id becomes its name, its measured runtime its work on a machine of speed 1 (a task without one has no known
-work), its parents and files the edges by the rules of ``trace``. Cores and memory were measured, not asked for: they
-are kept as attributes and demand nothing. Reference: T. Coleman, H. Casanova, L. Pottier, M. Kaushik, E. Deelman,
-R. Ferreira da Silva: WfCommons: a framework for enabling scientific workflow research and development, Future
-Generation Computer Systems 128 (2022), section 3. Deviations: none.
+A task's id becomes its name, its measured runtime its work on a machine of speed 1 (a task without one has no
+known work), its parents and files the edges by the rules of ``trace``. Cores and memory were measured, not
+asked for: they are kept as attributes and demand nothing.
 """
 
 from __future__ import annotations
 
 import re
 
+from weft.formats.collection import collection_paused
 from weft.formats.complaints import Complaints
 from weft.formats.format import Source
 from weft.formats.json_values import load_json
@@ -34,18 +33,21 @@ class WfFormat:
     def recognises(self, source: Source) -> bool:
         """Say whether a file is a JSON object that names the schema or holds a ``workflow`` object."""
         head = source.head
-        return head.lstrip().startswith("{") and '"weft"' not in head[:2000] and _MARK.search(head) is not None
+        return (
+            head.lstrip().startswith("{") and '"weft"' not in head[:2000] and _MARK.search(head) is not None
+        )
 
     def read(self, source: Source) -> Workflow:
         """Read a trace. Raises InvalidInput."""
-        document = load_json(source)
-        trace = read_trace(document, Complaints(source))
-        name, description = document.get("name"), document.get("description")
-        return trace.workflow(
-            source,
-            name=name if isinstance(name, str) and name else None,
-            description=description if isinstance(description, str) and description else None,
-        )
+        with collection_paused():
+            document = load_json(source)
+            trace = read_trace(document, Complaints(source))
+            name, description = document.get("name"), document.get("description")
+            return trace.workflow(
+                source,
+                name=name if isinstance(name, str) and name else None,
+                description=description if isinstance(description, str) and description else None,
+            )
 
     def write(self, workflow: Workflow) -> str:
         """Write the unfolded workflow. Raises InvalidInput for what the format cannot say."""

@@ -1,35 +1,40 @@
 """Reading WfFormat 1.1 to 1.5: a parsed JSON document becomes the columns of a trace.
 
-What changed between the versions: the list of tasks is ``jobs`` (to 1.2), ``tasks`` (1.3, 1.4), or split into
-``specification`` and ``execution`` (1.5); files stand with their task (to 1.4) or in a table of their own (1.5);
-parents are names (to 1.4) or ids (1.5); keys gained their units in 1.4. The schemas before 1.4 call sizes kilobytes,
-but the published files hold bytes (the same run has the same numbers in 1.2 and 1.4), so they are read as bytes.
+What changed between the versions: the list of tasks is ``jobs`` (to 1.2), ``tasks`` (1.3, 1.4), or split
+into ``specification`` and ``execution`` (1.5); files stand with their task (to 1.4) or in a table of
+their own (1.5); parents are names (to 1.4) or ids (1.5); keys gained their units in 1.4. The schemas
+before 1.4 call sizes kilobytes, but the published files hold bytes (the same run has the same numbers in
+1.2 and 1.4), so they are read as bytes.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.errors import Path, shorten
 from weft.formats.complaints import Complaints
-from weft.formats.json_values import complain_unknown, describe, kind_of, read_number, read_object, read_objects
-from weft.formats.trace import Trace, literal
-from weft.workflow.records.job import Job
+from weft.formats.json_values import (
+    complain_unknown,
+    describe,
+    kind_of,
+    read_number,
+    read_object,
+    read_objects,
+)
+from weft.formats.trace import Trace
+from weft.formats.wfformat_measurements import read_measurements
 
 __all__ = ["VERSIONS", "WRITTEN_BY_US", "read_trace"]
 
 VERSIONS = ("1.1", "1.2", "1.3", "1.4", "1.5")
 
 WRITTEN_BY_US = "weft"
-"""Name of the runtime system in files we write; there the names of tasks are exact and the ids only made from them."""
-
-_KEPT = ("coreCount", "cores", "memoryInBytes", "memory")
-"""Measurements kept as attributes: recorded, not asked for, so that a trace can be planned on any platform."""
+"""Name of the runtime system in files we write: there names are exact, and ids only made from them."""
 
 _NOTHING: Mapping[str, Any] = {}
 _NO_FILES: Sequence[str] = ()
+_TEXTS = {str}
 
 
 def read_trace(document: Any, complaints: Complaints) -> Trace:
@@ -69,19 +74,20 @@ def _read_split(document: Mapping[str, Any], workflow: Mapping[str, Any], compla
     ran_path: Path = ("workflow", "execution", "tasks")
     ran = read_objects(execution.get("tasks"), ran_path, complaints)
     measured: list[Mapping[str, Any]] = [_NOTHING] * len(entries)
-    paths: list[Path] = [path] * len(entries)
+    positions = [0] * len(entries)
     for position, entry in enumerate(ran):
-        index = index_of.get(entry.get("id"), -1) if type(entry.get("id")) is str else -1
+        ident = entry.get("id")
+        index = index_of.get(ident, -1) if isinstance(ident, str) else -1
         if index < 0:
-            complain_unknown(entry.get("id"), index_of, (*ran_path, position, "id"), complaints)
+            complain_unknown(ident, index_of, (*ran_path, position, "id"), complaints)
         else:
             measured[index] = entry
-            paths[index] = (*ran_path, position)
+            positions[index] = position
     _read_sizes(trace, specification.get("files"), complaints)
     trace.reads = _read_lists(entries, "inputFiles", path, complaints)
     trace.writes = _read_lists(entries, "outputFiles", path, complaints)
     _read_edges(trace, entries, path, index_of, complaints)
-    _read_measurements(trace, entries, measured, paths, complaints)
+    read_measurements(trace, entries, measured, (ran_path, positions), complaints)
     system = document.get("runtimeSystem")
     if type(system) is dict and system.get("name") == WRITTEN_BY_US:
         trace.names = _exact_names(entries, trace.names)
@@ -98,8 +104,7 @@ def _read_joined(workflow: Mapping[str, Any], complaints: Complaints) -> Trace:
     for position, entry in enumerate(entries):
         _read_own_files(trace, entry.get("files"), (*path, position, "files"), complaints)
     _read_edges(trace, entries, path, index_of, complaints)
-    paths: list[Path] = [(*path, position) for position in range(len(entries))]
-    _read_measurements(trace, entries, entries, paths, complaints)
+    read_measurements(trace, entries, entries, (path, range(len(entries))), complaints)
     return trace
 
 
@@ -126,23 +131,42 @@ def _exact_names(entries: Sequence[Mapping[str, Any]], ids: list[str]) -> list[s
 
 
 def _read_edges(
-    trace: Trace, entries: Sequence[Mapping[str, Any]], path: Path, index_of: Mapping[str, int], complaints: Complaints
+    trace: Trace,
+    entries: Sequence[Mapping[str, Any]],
+    path: Path,
+    index_of: Mapping[str, int],
+    complaints: Complaints,
 ) -> None:
     """Read parents and children; an edge that only one of the two ends lists counts too."""
-    lookup = {**_unique_names(entries), **index_of}
-    above: list[list[int]] = [[] for _ in entries]
-    for key in ("parents", "children"):
-        lists = _read_lists(entries, key, path, complaints)
-        for index, listed in enumerate(lists):
-            for place, name in enumerate(listed):
-                other = lookup.get(name)
-                if other is None:
-                    complain_unknown(name, index_of, (*path, index, key, place), complaints)
-                elif key == "parents":
-                    above[index].append(other)
-                else:
-                    above[other].append(index)
-    trace.parents = [list(dict.fromkeys(indices)) if len(indices) > 1 else indices for indices in above]
+    lookup = index_of
+    above: list[list[int]] = []
+    for index, listed in enumerate(_read_lists(entries, "parents", path, complaints)):
+        try:
+            above.append([lookup[name] for name in listed])
+        except KeyError:
+            # Old files name parents by their names; a file that does so needs the longer table only once.
+            lookup = lookup if lookup is not index_of else {**_unique_names(entries), **index_of}
+            above.append(_resolve(listed, lookup, (*path, index, "parents"), complaints))
+    for index, listed in enumerate(_read_lists(entries, "children", path, complaints)):
+        if listed:
+            lookup = lookup if lookup is not index_of else {**_unique_names(entries), **index_of}
+            for child in _resolve(listed, lookup, (*path, index, "children"), complaints):
+                above[child].append(index)
+    trace.parents = above
+
+
+def _resolve(
+    names: Sequence[str], lookup: Mapping[str, int], path: Path, complaints: Complaints
+) -> list[int]:
+    """Find tasks by id or name, complaining of those that don't exist."""
+    found = []
+    for place, name in enumerate(names):
+        index = lookup.get(name)
+        if index is None:
+            complain_unknown(name, lookup, (*path, place), complaints)
+        else:
+            found.append(index)
+    return found
 
 
 def _unique_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -162,21 +186,26 @@ def _read_lists(
     """Read one list of texts per task."""
     lists: list[Sequence[str]] = []
     for index, entry in enumerate(entries):
-        listed = entry.get(key, _NO_FILES)
-        if type(listed) is list:
-            for text in listed:
-                if type(text) is not str or not text:
-                    place = listed.index(text)
-                    complaints.add(describe(text), rule="must be text, not empty", path=(*path, index, key, place))
-                    listed = _NO_FILES
-                    break
-        elif listed is None:
-            listed = _NO_FILES
-        elif listed is not _NO_FILES:
-            complaints.add(describe(listed), rule="must be a list", path=(*path, index, key))
-            listed = _NO_FILES
-        lists.append(listed)
+        listed = entry.get(key)
+        if not listed:
+            lists.append(_NO_FILES)
+            if listed is not None and type(listed) is not list:
+                complaints.add(describe(listed), rule="must be a list", path=(*path, index, key))
+        elif type(listed) is list and all(listed) and set(map(type, listed)) == _TEXTS:
+            lists.append(listed)
+        else:
+            lists.append(_NO_FILES)
+            _complain_list(listed, (*path, index, key), complaints)
     return lists
+
+
+def _complain_list(listed: Any, path: Path, complaints: Complaints) -> None:
+    if type(listed) is not list:
+        complaints.add(describe(listed), rule="must be a list", path=path)
+        return
+    for place, text in enumerate(listed):
+        if type(text) is not str or not text:
+            complaints.add(describe(text), rule="must be text, not empty", path=(*path, place))
 
 
 def _read_sizes(trace: Trace, table: Any, complaints: Complaints) -> None:
@@ -186,7 +215,9 @@ def _read_sizes(trace: Trace, table: Any, complaints: Complaints) -> None:
     for position, entry in enumerate(read_objects(table, path, complaints)):
         file = entry.get("id")
         if type(file) is not str or not file:
-            complaints.add(describe(file), rule="every file has an id: text, not empty", path=(*path, position, "id"))
+            complaints.add(
+                describe(file), rule="every file has an id: text, not empty", path=(*path, position, "id")
+            )
             continue
         size = entry.get("sizeInBytes")
         if type(size) is int and 0 <= size < 1 << 63:
@@ -202,7 +233,9 @@ def _read_own_files(trace: Trace, table: Any, path: Path, complaints: Complaints
     for position, entry in enumerate(read_objects(table, path, complaints)):
         file, link = entry.get("name"), entry.get("link")
         if type(file) is not str or not file:
-            complaints.add(describe(file), rule="every file has a name: text, not empty", path=(*path, position, "name"))
+            complaints.add(
+                describe(file), rule="every file has a name: text, not empty", path=(*path, position, "name")
+            )
             continue
         if link == "input":
             reads.append(file)
@@ -216,57 +249,3 @@ def _read_own_files(trace: Trace, table: Any, path: Path, complaints: Complaints
             read_number(trace.sizes, file, entry.get(key), (*path, position, key), complaints)
     trace.reads.append(reads)
     trace.writes.append(writes)
-
-
-def _read_measurements(
-    trace: Trace,
-    entries: Sequence[Mapping[str, Any]],
-    measured: Sequence[Mapping[str, Any]],
-    paths: Sequence[Path],
-    complaints: Complaints,
-) -> None:
-    """Read what is known of the tasks' runs: the time, the command, and what we keep without reading."""
-    for index, (entry, ran) in enumerate(zip(entries, measured, strict=True)):
-        key = "runtimeInSeconds" if "runtimeInSeconds" in ran else "runtime"
-        seconds = ran.get(key)
-        if type(seconds) is float and 0.0 <= seconds < math.inf:
-            trace.work.append(seconds)
-        else:
-            found: dict[str, float] = {}
-            read_number(found, key, seconds, (*paths[index], key), complaints)
-            trace.work.append(found.get(key))
-        command = ran.get("command")
-        trace.jobs.append(None if command is None else _read_command(command, paths[index], complaints))
-        program = _program(entry, command)
-        attributes: dict[str, object] = {"program": program} if program else {}
-        for key in _KEPT:
-            if type(ran.get(key)) in (int, float):
-                attributes[key] = ran[key]
-        trace.attributes.append(attributes or _NOTHING)
-
-
-def _program(entry: Mapping[str, Any], command: Any) -> str | None:
-    """Name the kind of a task: its category, else its name where that is not the id, else its program."""
-    choices = [entry.get("category")]
-    if entry.get("name") != entry.get("id"):
-        choices.append(entry.get("name"))
-    if type(command) is dict:
-        choices.append(command.get("program"))
-    choices.append(entry.get("name"))
-    return next((choice for choice in choices if type(choice) is str and choice), None)
-
-
-def _read_command(command: Any, path: Path, complaints: Complaints) -> Job | None:
-    program = command.get("program") if type(command) is dict else command
-    if program is None or program == "":
-        return None
-    arguments = command.get("arguments") or [] if type(command) is dict else []
-    if type(arguments) is not list:
-        complaints.add(describe(arguments), rule="must be a list", path=(*path, "command", "arguments"))
-        return None
-    words = [program, *arguments]
-    for word in words:
-        if type(word) is not str:
-            complaints.add(describe(word), rule="program and arguments are texts", path=(*path, "command"))
-            return None
-    return Job(command=tuple([literal(word) for word in words]))

@@ -17,10 +17,10 @@ __all__ = ["columns"]
 def columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     """Give one array per name that expressions may use, with one entry per machine.
 
-    Numbers are float arrays with nan for what is not stated; text is an object array with None for it. A
-    machine's site is always known: without a stated one it is a site of its own. Attributes and resources come
-    under their own names: as numbers or true/false if that is what every machine has, else as an object array.
-    Names of machines' own keys win over attributes and resources.
+    Counts are integers; other numbers are floats, nan where nothing is stated; text is an object array, None
+    where nothing is stated. A machine's site is always known: without a stated one it is a site of its own.
+    Attributes and resources come under their own names: as numbers or true/false if that is what every
+    machine has, else as an object array. Names of machines' own keys win over them.
     """
     found: dict[str, NDArray[Any]] = {}
     for name in _free_names(machines):
@@ -31,11 +31,11 @@ def columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
 def _own(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     return {
         "name": _objects([machine.name for machine in machines]),
-        "nodes": _numbers([machine.nodes for machine in machines]),
-        "cores": _numbers([machine.cores for machine in machines]),
+        "nodes": _counts([machine.nodes for machine in machines]),
+        "cores": _counts([machine.cores for machine in machines]),
         "memory": _numbers([machine.memory for machine in machines]),
         "disk": _numbers([machine.disk for machine in machines]),
-        "gpus": _numbers([machine.gpus for machine in machines]),
+        "gpus": _counts([machine.gpus for machine in machines]),
         "speed": _numbers([machine.speed for machine in machines]),
         "availability": _numbers([machine.availability for machine in machines]),
         "price_per_node_hour": _numbers([machine.price_per_node_hour for machine in machines]),
@@ -69,6 +69,10 @@ def _array(values: Sequence[object]) -> NDArray[Any]:
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in stated):
         return _numbers(values)
     return _objects(values)
+
+
+def _counts(values: Sequence[int]) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
 
 
 def _numbers(values: Sequence[Any]) -> NDArray[np.float64]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from weft.braces import expand_braces
 from weft.errors import InvalidInput, Path, Problem, nearest, shorten
 from weft.platform.link import Link
-from weft.platform.platform import Platform
+from weft.platform.machine import Machine, name_faults
+
+if TYPE_CHECKING:
+    from weft.platform.platform import Platform  # which asks this module for its faults
 
 __all__ = ["platform_faults"]
+
+_VALUES = operator.attrgetter(*(key.name for key in dataclasses.fields(Machine) if key.name != "name"))
 
 
 def platform_faults(platform: Platform) -> Iterator[Problem]:
@@ -29,8 +36,15 @@ def platform_faults(platform: Platform) -> Iterator[Problem]:
 def _machine_faults(platform: Platform) -> Iterator[Problem]:
     keys: dict[str, str] | None = None
     seen: set[Problem] = set()  # sixteen machines of one key break a rule once
+    checked: object = None
     for machine in platform.machines:
-        for problem in machine.faults():
+        problems = list(name_faults(machine.name))
+        # Machines of one kind stand side by side; their common values are checked once.
+        values = _VALUES(machine)
+        if values != checked:
+            problems += machine.value_faults()
+            checked = values
+        for problem in problems:
             if keys is None:
                 keys = _written_keys(platform)
             path = ("machines", keys.get(machine.name, machine.name), *problem.path)
@@ -122,8 +136,8 @@ def _share_faults(platform: Platform) -> Iterator[Problem]:
         path: Path = ("virtual", index)
         if not share.service.strip():
             yield Problem(what="a share without a service", path=(*path, "service"))
-        if share.name is not None and not share.name.strip():
-            yield Problem(what="an empty name", advice="leave the key out, or name it", path=(*path, "name"))
+        if share.name is not None:
+            yield from (dataclasses.replace(each, path=(*path, "name")) for each in name_faults(share.name))
         if share.nodes < 1:
             yield Problem(what=f"{share.nodes} nodes", rule="must be at least 1", path=(*path, "nodes"))
         if share.machine not in nodes:

@@ -71,7 +71,7 @@ def _group_limit(root: Path) -> float | None:
 def _folders(base: Path, group: str) -> list[Path]:
     """List a control group's folder and those around it, up to the base.
 
-    Inside a container the group may be named as the host sees it; then only the base is there, and it is ours.
+    Inside a container the group may be named as the host sees it; then only the base is there, and is ours.
     """
     names = [name for name in group.split("/") if name not in ("", "..")]
     return [base.joinpath(*names[:depth]) for depth in range(len(names), -1, -1)]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from weft.braces import holds_range
 from weft.errors import Problem, nearest, shorten
 
-__all__ = ["BUILT_IN_NAMES", "MOST", "OCCUPANCIES", "QUEUES", "Attribute", "Machine"]
+__all__ = ["BUILT_IN_NAMES", "MOST", "OCCUPANCIES", "QUEUES", "Attribute", "Machine", "name_faults"]
 
 Attribute = str | float | bool
 """What a free attribute of a machine may be."""
 
 QUEUES = ("fifo", "first-fit", "easy", "conservative")
-"""How a machine's queue lets tasks start: in order, the first that fits, or with one of two kinds of backfilling."""
+"""How a machine's queue lets tasks start: in order, the first that fits, or two kinds of backfilling."""
 
 OCCUPANCIES = ("exclusive", "unlimited")
 """Whether a node serves one task at a time, or any number of them."""
@@ -114,21 +116,33 @@ class Machine:
             return service == self.only_service
         return service is None or service in self.services or service in self.speeds
 
+    def under_names(self, names: Iterable[str]) -> list[Machine]:
+        """Give machines like this one under other names; quick enough for a million of them."""
+        values = {key.name: getattr(self, key.name) for key in dataclasses.fields(self)}
+        return [Machine(**{**values, "name": name}) for name in names]
+
     def faults(self) -> Iterator[Problem]:
         """Find what breaks a machine's rules; paths start at the machine."""
-        yield from _name_faults(self.name)
+        yield from name_faults(self.name)
+        yield from self.value_faults()
+
+    def value_faults(self) -> Iterator[Problem]:
+        """Find what breaks the rules whatever the machine's name: the same for all machines of one kind."""
         yield from _count_faults(self)
         yield from _amount_faults(self)
         yield from _word_faults(self)
         yield from _free_name_faults(self)
 
 
-def _name_faults(name: str) -> Iterator[Problem]:
+def name_faults(name: str) -> Iterator[Problem]:
+    """Find what is wrong with the name of a machine."""
     if not name.strip():
         yield Problem(what=f"machine name {name!r}", rule="a name has at least one visible character")
     elif not name.isprintable() or len(name) > _MOST_NAME:
         rule = f"a name is one line of at most {_MOST_NAME} printable characters"
         yield Problem(what=f"machine name {shorten(repr(name))}", rule=rule)
+    elif holds_range(name):
+        yield Problem(what=f"machine name {name!r}", rule="a range in braces stands for several machines")
 
 
 def _count_faults(machine: Machine) -> Iterator[Problem]:
@@ -157,6 +171,9 @@ def _amount_faults(machine: Machine) -> Iterator[Problem]:
     for path, value in positive:
         if not 0 < value < math.inf:
             yield Problem(what=f"speed {value}", rule="must be finite and above 0", path=path)
+    if "default" in machine.speeds:
+        rule = "the default speed is the machine's speed, not that of a service"
+        yield Problem(what="a service named 'default'", rule=rule, path=("speed",))
     if not 0 < machine.availability <= 1:
         what = f"availability {machine.availability}"
         yield Problem(what=what, rule="must be above 0 and at most 1", path=("availability",))

@@ -102,7 +102,7 @@ def _attributes(reader: Reader, node: Node) -> dict[str, Attribute]:
         elif entry.value is not None:
             number = _number(reader, entry, "text, a number or true/false")
             if number is not None:
-                found[name] = number
+                found[name] = entry.value if isinstance(entry.value, int) else number
     return found
 
 

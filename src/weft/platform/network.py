@@ -23,10 +23,10 @@ MOST_LOCATIONS = 5_000
 class Network:
     """Links between network locations, and the location and host of every machine.
 
-    Machines of one location have the same links to everything. Each machine named in a pair is a location, and
-    each site with links of its own; all other sites, being alike, are one location together. Data between
-    machines on the same ``host`` move at no cost; the matrices speak only of different hosts, their diagonal of
-    two hosts at one location.
+    Machines of one location have the same links to everything. Each machine named in a pair is a location,
+    and each site with links of its own; all other sites, being alike, are one location together. Data
+    between machines on the same ``host`` move at no cost; the matrices speak only of different hosts, their
+    diagonal of two hosts at one location.
     """
 
     location: NDArray[np.uint32]
@@ -93,7 +93,7 @@ def _indices(keys: Sequence[object]) -> NDArray[np.uint32]:
 
 
 class _Matrices:
-    """Fills the matrices from the least exact description to the most exact one, as ``link_between`` ranks them."""
+    """Fills the matrices from the least exact description to the most exact, in ``link_between``'s order."""
 
     def __init__(self, platform: Platform, representatives: Sequence[Machine]) -> None:
         self.platform = platform

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from weft.documents import Document
 from weft.errors import Problem
+from weft.platform.faults import platform_faults
 from weft.platform.link import DEFAULT_LINK, Link
 from weft.platform.machine import Machine
 from weft.platform.share import Share, split
@@ -51,8 +52,6 @@ class Platform:
 
     def faults(self) -> Iterator[Problem]:
         """Find everything that breaks a platform's rules; paths are those of the file."""
-        from weft.platform.faults import platform_faults
-
         return platform_faults(self)
 
 
@@ -73,9 +72,9 @@ def planned_machines(platform: Platform) -> tuple[Machine, ...]:
 def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
     """Give the link data take from one machine to another; None on the same host, where they need none.
 
-    The most exact description counts: the pair of the two machines, then a machine and the other's site (of two
-    such pairs the one written first), then the pair of their sites, then the inside of a common site, then the
-    default. Links are the same in both directions.
+    The most exact description counts: the pair of the two machines, then a machine and the other's site (of
+    two such pairs the one written first), then the pair of their sites, then the inside of a common site,
+    then the default. Links are the same in both directions.
     """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
     if host_a == host_b:

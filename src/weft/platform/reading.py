@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from pathlib import PurePath
+from typing import TypeVar
 
 from weft.braces import MOST_NAMES, expand_braces
 from weft.documents import Document, Node, Reader
@@ -25,6 +26,8 @@ __all__ = [
     "VERSION",
     "read_platform",
 ]
+
+Item = TypeVar("Item")
 
 VERSION = 1
 """The version of the language: ``weft: 1``."""
@@ -103,15 +106,18 @@ def _name(reader: Reader, node: Node, document: Document | None) -> str:
 
 
 def _machines(reader: Reader, node: Node) -> tuple[Machine, ...]:
-    found: list[Machine] = []
-    for key, entry in _entries(reader, node).items():
-        names = reader.guard(entry, lambda key=key: expand_braces(key)) or [key]
-        if len(found) + len(names) > MOST_NAMES:
-            reader.complain(entry, "too many machines", rule=f"a platform has at most {MOST_NAMES:,}")
-            break
-        template = read_machine(reader, entry, names[0])
-        found += [template, *(dataclasses.replace(template, name=name) for name in names[1:])]
-    return tuple(found)
+    """Read all machines; none at all if a key cannot be expanded, lest their names be missed elsewhere."""
+    entries = _entries(reader, node)
+    templates = [read_machine(reader, entry, key) for key, entry in entries.items()]
+    names = [reader.guard(entry, functools.partial(expand_braces, key)) for key, entry in entries.items()]
+    if not all(names):
+        return ()
+    count = sum(len(group) for group in names)
+    if count > MOST_NAMES:
+        reader.complain(node, f"{count:,} machines", rule=f"a platform has at most {MOST_NAMES:,}")
+        return ()
+    groups = zip(templates, names, strict=True)
+    return tuple(machine for template, group in groups for machine in template.under_names(group))
 
 
 def _sites(reader: Reader, node: Node) -> dict[str, Link]:
@@ -127,8 +133,7 @@ def _links(reader: Reader, node: Node) -> tuple[Link, tuple[NamedPair, ...]]:
     keys = reader.mapping(node, LINKS_KEYS)
     default = _link(reader, reader.mapping(keys["default"], LINK_KEYS)) if "default" in keys else DEFAULT_LINK
     between = reader.listing(keys["between"]) if "between" in keys else []
-    pairs = [_pair(reader, entry) for entry in between]
-    return default, tuple(pair for pair in pairs if pair is not None)
+    return default, _all_or_none([_pair(reader, entry) for entry in between])
 
 
 def _link(reader: Reader, keys: dict[str, Node]) -> Link:
@@ -163,8 +168,7 @@ def _pair(reader: Reader, node: Node) -> NamedPair | None:
 
 
 def _shares(reader: Reader, node: Node) -> tuple[Share, ...]:
-    found = [_share(reader, entry) for entry in reader.listing(node)]
-    return tuple(share for share in found if share is not None)
+    return _all_or_none([_share(reader, entry) for entry in reader.listing(node)])
 
 
 def _share(reader: Reader, node: Node) -> Share | None:
@@ -180,6 +184,12 @@ def _share(reader: Reader, node: Node) -> Share | None:
     if machine is None or service is None or nodes is None:
         return None
     return Share(machine=machine, service=service, nodes=nodes, name=texts.get("name"))
+
+
+def _all_or_none(items: list[Item | None]) -> tuple[Item, ...]:
+    """Keep a list only if every entry was read: later checks name entries by their position in it."""
+    found = tuple(item for item in items if item is not None)
+    return found if len(found) == len(items) else ()
 
 
 def _entries(reader: Reader, node: Node) -> dict[str, Node]:

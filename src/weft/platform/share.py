@@ -28,7 +28,7 @@ class Share:
 def split(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine, ...]:
     """Cut shares off a machine: what is left of it first (if anything is), then the shares as written.
 
-    Countable resources go with the nodes in proportion; GPUs are not cut, so a share gets the whole ones among
+    Countable resources go with the nodes in proportion; GPUs are not cut, so a share gets the whole ones of
     its part and the machine keeps the others.
     """
     left = machine.nodes - sum(share.nodes for share in shares)

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from weft.platform.machine import Machine
+from weft.predictors.building.relating import relate
 from weft.predictors.predictor import Estimate, Flags, Reads, Subject
-from weft.predictors.relating import relate
 from weft.predictors.seconds import Related
 from weft.predictors.work import divide
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, TaskGraph

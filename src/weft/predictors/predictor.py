@@ -1,8 +1,8 @@
 """The contract of the shelf ``predictors``: read it first.
 
-A predictor says how long a task takes on a machine with some nodes, and where that belief comes from. It answers in
-one of three ways: an estimate; ``impossible(...)``, an estimate of infinitely many seconds (the task cannot run in
-this mode, and nobody else is to be asked); or None (it knows nothing, ask the next one).
+A predictor says how long a task takes on a machine with some nodes, and where that belief comes from. It
+answers in one of three ways: an estimate; ``impossible(...)``, an estimate of infinitely many seconds (the
+task cannot run in this mode, and nobody else is to be asked); or None (it knows nothing, ask the next one).
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def subject(graph: TaskGraph, task: int) -> Subject:
     """Collect what may be known of one task of a graph."""
     description = graph.description(task)
     if graph.kind[task] != COMPUTE:
-        return Subject(name=graph.names[task], kind=description.name, work=0.0, parameters=graph.context(task))
+        return Subject(
+            name=graph.names[task], kind=description.name, work=0.0, parameters=graph.context(task)
+        )
     row = slice(graph.explicit_pointer[task], graph.explicit_pointer[task + 1])
     named = zip(graph.explicit_machine[row].tolist(), graph.explicit_seconds[row].tolist(), strict=True)
     return Subject(
@@ -144,15 +146,15 @@ class Predictor(Protocol):
     def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
         """Estimate all modes of all tasks that fit the machines' nodes.
 
-        Transfers and virtual tasks take 0 seconds on one node everywhere; a compute task about which nothing is known
-        has no mode.
+        Transfers and virtual tasks take 0 seconds on one node everywhere; a compute task about which nothing
+        is known has no mode.
         """
         ...
 
 
 @runtime_checkable
 class WorkModel(Protocol):
-    """A final predictor whose answer is work divided by speed-up (and by the machine's rate, if ``rated``)."""
+    """A final predictor whose answer is work over speed-up (and over the machine's rate, if ``rated``)."""
 
     @property
     def name(self) -> str:

@@ -1,7 +1,7 @@
 """Estimated seconds of all modes of all tasks, in one of three layouts with one interface (design section 5).
 
-``Related`` keeps work, rates and speed-ups; ``Classes`` keeps one row per class of like tasks; ``Table`` keeps every
-mode. Machines and tasks are indices; a mode that needs more nodes than the machine has is not possible.
+``Related`` keeps work, rates and speed-ups; ``Classes`` keeps one row per class of like tasks; ``Table``
+keeps every mode. Machines and tasks are indices; a mode with more nodes than the machine has is not possible.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.predictors.classes import Classes
-from weft.predictors.related import Related
-from weft.predictors.sizes import MAX_ENTRIES, check_entries
-from weft.predictors.table import Table
+from weft.predictors.layouts.classes import Classes
+from weft.predictors.layouts.related import Related
+from weft.predictors.layouts.sizes import MAX_ENTRIES, check_entries
+from weft.predictors.layouts.table import Table
 from weft.workflow.unfolding.task_graph import Floats, Indices
 
 __all__ = ["MAX_ENTRIES", "Classes", "Related", "Seconds", "Table", "check_entries"]
@@ -61,7 +61,7 @@ class Seconds(Protocol):
         ...
 
     def mean_over(self, task: int, machines: Indices) -> float:
-        """Give the mean over these machines of the least seconds; machines that cannot run it do not count."""
+        """Give the mean of the least seconds over those of these machines that can run it; nan: none can."""
         ...
 
     def fastest(self) -> Floats:

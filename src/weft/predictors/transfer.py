@@ -1,7 +1,7 @@
 """How long data take between machines: fixed seconds, one latency per file, and bytes over bandwidth.
 
-Between machines of one host, and so on one machine, nothing moves and nothing is paid. Unknown sizes (nan) count as 0
-bytes.
+Between machines of one host, and so on one machine, nothing moves and nothing is paid. Unknown sizes (nan)
+count as 0 bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work over speed: the seconds of a task are its work, divided by the machine's rate and the speed-up of its nodes.
+"""Work over speed: the seconds of a task are its work over the machine's rate and the speed-up of its nodes.
 
 A measured law says how much faster than on its first count; ``work`` is then the time on that count.
 """
@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from weft.platform.machine import Machine
-from weft.predictors.laws import gain
+from weft.predictors.building.laws import gain
+from weft.predictors.building.relating import relate
 from weft.predictors.predictor import Estimate, Flags, Reads, Subject, impossible
-from weft.predictors.relating import relate
 from weft.predictors.seconds import Related
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, TaskGraph
 

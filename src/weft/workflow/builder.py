@@ -58,7 +58,13 @@ class Builder:
         owner: str | None = None,
     ) -> None:
         self._place = caller_place()
-        given = {"name": name, "params": params, "defaults": defaults, "description": description, "owner": owner}
+        given = {
+            "name": name,
+            "params": params,
+            "defaults": defaults,
+            "description": description,
+            "owner": owner,
+        }
         self._head = {"weft": VERSION, **{key: value for key, value in given.items() if value is not None}}
         self._tasks: dict[str, Node] = {}
         self._loops: dict[str, Node] = {}

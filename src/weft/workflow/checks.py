@@ -19,28 +19,39 @@ from weft.workflow.records.sweep import Range, Sweep, growing
 from weft.workflow.records.task import Task
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.templates import fields, is_late
+from weft.workflow.unfolding.task_graph import TaskGraph
+from weft.workflow.unfolding.unfold import try_unfold
 
-__all__ = ["check", "problems_of"]
+__all__ = ["check", "checked_graph", "problems_of"]
+
+
+def checked_graph(workflow: Workflow) -> TaskGraph:
+    """Check a workflow and unfold it, in one pass. Raises InvalidInput with every problem it has."""
+    graph, found = _judge(workflow, ())
+    if graph is None or found:
+        raise InvalidInput(found)
+    return graph
 
 
 def check(workflow: Workflow) -> None:
     """Raise InvalidInput with every problem of a workflow, if it has any."""
-    found = problems_of(workflow)
-    if found:
-        raise InvalidInput(found)
+    checked_graph(workflow)
 
 
 def problems_of(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[Problem]:
     """List every problem, those found earlier (while reading) first, each once and in reading order."""
-    from weft.workflow.unfolding.unfold import unfolding_problems
+    return _judge(workflow, earlier)[1]
 
+
+def _judge(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGraph | None, list[Problem]]:
     found = [*earlier, *_static_problems(workflow)]
     reported = {problem.path for problem in found}
-    found += [p for p in unfolding_problems(workflow) if p.path not in reported]
+    graph, dynamic = try_unfold(workflow)
+    found += [problem for problem in dynamic if problem.path not in reported]
     unique: dict[tuple[Path, str], Problem] = {}
     for problem in placed(found, workflow.document):
         unique.setdefault((problem.path, problem.what), problem)
-    return sorted(unique.values(), key=_reading_order)
+    return graph, sorted(unique.values(), key=_reading_order)
 
 
 def _reading_order(problem: Problem) -> tuple[int, int]:
@@ -68,7 +79,9 @@ def _duplicates(tasks: Iterable[Task]) -> Iterator[Problem]:
     seen: set[str] = set()
     for task in tasks:
         if task.name in seen:
-            yield Problem(what=f"two tasks are called {task.name!r}", rule="names are unique", path=("tasks", task.name))
+            yield Problem(
+                what=f"two tasks are called {task.name!r}", rule="names are unique", path=("tasks", task.name)
+            )
         seen.add(task.name)
 
 
@@ -138,7 +151,9 @@ def _dependency_problems(task: Task, position: int, dependency: Dependency, know
     if dependency.pairs is not None:
         for name in (dependency.task, task.name):
             if name not in sweeps:
-                yield Problem(what=f"pairs with {name}, which has no sweep", rule="pairs join sweeps", path=path)
+                yield Problem(
+                    what=f"pairs with {name}, which has no sweep", rule="pairs join sweeps", path=path
+                )
     if dependency.condition is not None:
         yield from _unknown(dependency.condition, {"exit_code", "result", *known}, path)
 
@@ -216,7 +231,9 @@ def _templates(task: Task) -> Iterator[tuple[Path, str]]:
     if task.job is not None:
         command = task.job.command
         if command is not None:
-            yield from ((("command",), part) for part in ((command,) if isinstance(command, str) else command))
+            yield from (
+                (("command",), part) for part in ((command,) if isinstance(command, str) else command)
+            )
         yield from ((("arguments",), part) for part in task.job.arguments)
         for key in ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog"):
             text = getattr(task.job, key)

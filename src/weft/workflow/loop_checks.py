@@ -26,7 +26,9 @@ def loop_problems(workflow: Workflow) -> Iterator[Problem]:
         yield from (replace(problem, path=(*path, *problem.path)) for problem in loop.faults())
         if loop.name in index:
             yield Problem(what=f"{loop.name!r} is both a task and a loop", rule="names are unique", path=path)
-        unknown = [(key, name) for key, name in (("from", loop.last), ("to", loop.first)) if name not in index]
+        unknown = [
+            (key, name) for key, name in (("from", loop.last), ("to", loop.first)) if name not in index
+        ]
         for key, name in unknown:
             close = nearest(name, index)
             advice = f"did you mean {close!r}?" if close else ""

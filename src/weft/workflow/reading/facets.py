@@ -155,7 +155,9 @@ def read_nodes(reader: Reader, node: Node) -> NodeCounts:
         if found is not None:
             counts.append(found)
     if not counts and not reader.problems:
-        reader.complain(node, "an empty list of node counts", advice="give at least one count, or remove nodes")
+        reader.complain(
+            node, "an empty list of node counts", advice="give at least one count, or remove nodes"
+        )
     return tuple(counts) or (1,)
 
 

@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 
-def _quantity(reader: Reader, node: Node, what: str, parse_unit: Callable[[str], float | None]) -> Quantity | None:
+def _quantity(
+    reader: Reader, node: Node, what: str, parse_unit: Callable[[str], float | None]
+) -> Quantity | None:
     value = node.value
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):

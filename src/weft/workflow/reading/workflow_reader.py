@@ -33,7 +33,9 @@ def read_workflow(document: Document, *, default_name: str = "workflow") -> tupl
     entries = reader.mapping(root, keys.WORKFLOW_KEYS)
     _read_version(reader, root, entries)
     if "tasks" not in entries and isinstance(root.value, dict):
-        reader.complain(root, "no tasks", rule="a workflow has tasks", advice="add `tasks:` with at least one task")
+        reader.complain(
+            root, "no tasks", rule="a workflow has tasks", advice="add `tasks:` with at least one task"
+        )
     defaults = reader.mapping(entries["defaults"], keys.TASK_KEYS) if "defaults" in entries else {}
     workflow = Workflow(
         name=(reader.text(entries["name"]) if "name" in entries else None) or default_name,
@@ -51,7 +53,9 @@ def _read_version(reader: Reader, root: Node, entries: Mapping[str, Node]) -> No
     if not isinstance(root.value, dict):
         return
     if "weft" not in entries:
-        reader.complain(root, "no version", rule="the file says which format it follows", advice="add `weft: 1`")
+        reader.complain(
+            root, "no version", rule="the file says which format it follows", advice="add `weft: 1`"
+        )
     elif entries["weft"].value != keys.VERSION:
         found = entries["weft"].shown()
         advice = f"this weft reads version {keys.VERSION}"
@@ -62,7 +66,9 @@ def _read_params(reader: Reader, node: Node) -> dict[str, object]:
     params = {}
     for name, value in reader.mapping(node).items():
         if not name.isidentifier():
-            reader.complain(value, f"parameter {shorten(repr(name))}", rule="must be a plain name, such as atoms")
+            reader.complain(
+                value, f"parameter {shorten(repr(name))}", rule="must be a plain name, such as atoms"
+            )
         params[name] = read_parameter(reader, value)
     return params
 
@@ -77,7 +83,9 @@ def _read_tasks(reader: Reader, node: Node, defaults: Mapping[str, Node]) -> tup
 def _read_task(reader: Reader, name: str, node: Node, defaults: Mapping[str, Node]) -> Task:
     if not name or any(char in name for char in "[]{},\n"):
         reader.complain(
-            node, f"task name {shorten(repr(name))}", rule="must not be empty or hold brackets, braces, commas"
+            node,
+            f"task name {shorten(repr(name))}",
+            rule="must not be empty or hold brackets, braces, commas",
         )
     written = reader.mapping(node, keys.TASK_KEYS) if node.value is not None else {}
     entries = {**defaults, **written}
@@ -194,9 +202,13 @@ def _read_loops(reader: Reader, node: Node) -> tuple[Loop, ...]:
         entries = reader.mapping(value, keys.LOOP_KEYS)
         missing = [key for key in ("from", "to") if key not in entries]
         if missing:
-            reader.complain(value, f"loop {name!r} without {' and '.join(missing)}", rule="a loop has from and to")
+            reader.complain(
+                value, f"loop {name!r} without {' and '.join(missing)}", rule="a loop has from and to"
+            )
             continue
-        exhausted = reader.choice(entries["on_exhausted"], ON_EXHAUSTED) if "on_exhausted" in entries else None
+        exhausted = (
+            reader.choice(entries["on_exhausted"], ON_EXHAUSTED) if "on_exhausted" in entries else None
+        )
         loops.append(
             Loop(
                 name=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.workflow.records.quantity import Quantity
 
@@ -23,6 +23,8 @@ class Input:
     """Kept in the machine's cache and used by all jobs sent there (S3 section 6)."""
     compressed: bool = False
     """Decompressed on the chosen machine (S3 section 6)."""
+    entry: int | None = field(default=None, compare=False, repr=False)
+    """Which entry of ``inputs`` in the file it comes from (one entry may stand for many files)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from weft.expressions import Expression, Value
 
@@ -37,3 +37,5 @@ class Dependency:
     """Explicit (value of task, value of this task) pairs; each task has one sweep variable."""
     condition: Expression | None = None
     """Over ``exit_code`` and ``result`` of ``task``; false: this branch is not taken."""
+    entry: int | None = field(default=None, compare=False, repr=False)
+    """Which entry of ``after`` in the file it comes from, so that errors can point there."""

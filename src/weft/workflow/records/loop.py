@@ -43,5 +43,7 @@ class Loop:
             )
         for label, quantity in (("max_iterations", self.max_iterations), ("expect", self.expect)):
             number = constant(quantity)
-            if number is not None and (number < 1 or number != int(number)):
-                yield Problem(what=f"{label} {number}", rule="must be a whole number, at least 1")
+            if number is not None and not (number >= 1 and number % 1 == 0):
+                yield Problem(
+                    what=f"{label} {number}", rule="must be a whole number, at least 1", path=(label,)
+                )

@@ -43,9 +43,10 @@ class Contract:
     def faults(self) -> Iterator[Problem]:
         """Find what breaks this record's rules."""
         if self.factor is not None and not (self.factor >= 0 and math.isfinite(self.factor)):
-            yield Problem(what=f"contract factor {self.factor}", rule="must be at least 0")
-        if self.grace_s is not None and self.grace_s < 0:
-            yield Problem(what=f"grace of {self.grace_s} s", rule="must be at least 0")
+            what = f"contract factor {self.factor}"
+            yield Problem(what=what, rule="must be at least 0", path=("contract",))
+        if self.grace_s is not None and not self.grace_s >= 0:
+            yield Problem(what=f"grace of {self.grace_s} s", rule="must be at least 0", path=("contract",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,8 @@ class Recovery:
             yield from self.contract.faults()
         limit = constant(self.time_limit)
         if limit is not None and not limit > 0:
-            yield Problem(what=f"time limit of {limit} s", rule="must be above 0")
+            yield Problem(what=f"time limit of {limit} s", rule="must be above 0", path=("time_limit",))
         every = constant(self.checkpoint.every) if self.checkpoint else None
         if every is not None and not every > 0:
-            yield Problem(what=f"a checkpoint every {every} s", rule="must be above 0")
+            what = f"a checkpoint every {every} s"
+            yield Problem(what=what, rule="must be above 0", path=("checkpoint", "every"))

@@ -111,16 +111,24 @@ class Task:
         for label, quantity in numbers:
             number = constant(quantity)
             if number is not None and not (number >= 0 and math.isfinite(number)):
-                path = (label,) if label in ("work", "cores", "seconds", "memory", "gpus") else ("resources", label)
+                path = (
+                    (label,)
+                    if label in ("work", "cores", "seconds", "memory", "gpus")
+                    else ("resources", label)
+                )
                 yield Problem(what=f"{label} is {number:g}", rule="must be a number, at least 0", path=path)
         for count in self.nodes:
             if isinstance(count, int | float) and (count < 1 or count != int(count)):
-                yield Problem(what=f"node count {count}", rule="must be a whole number, at least 1", path=("nodes",))
+                yield Problem(
+                    what=f"node count {count}", rule="must be a whole number, at least 1", path=("nodes",)
+                )
 
     def _kind_faults(self) -> Iterator[Problem]:
         if (self.kind is Kind.TRANSFER) != (self.transfer is not None):
             yield Problem(
-                what=f"task of kind {self.kind.value} " + ("with" if self.transfer else "without") + " from/to/file",
+                what=f"task of kind {self.kind.value} "
+                + ("with" if self.transfer else "without")
+                + " from/to/file",
                 rule="a transfer task has from, to and file, other tasks have not",
                 path=("kind",),
             )

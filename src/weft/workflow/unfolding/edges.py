@@ -147,7 +147,9 @@ class _Finder:
             self.by_point[task] = {tuple(map(_key, points[row])): row for row in self.rows.rows_of(task)}
         return self.by_point[task].get(tuple(map(_key, point)))
 
-    def find(self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context) -> list[int]:
+    def find(
+        self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
+    ) -> list[int]:
         """Find the subtasks an index means, in row order."""
         described: Task = self.rows.tasks[task]
         names = described.sweep.names if described.sweep is not None else ()
@@ -183,14 +185,18 @@ class _Finder:
             self.columns[task] = columns
         return self.columns[task][position]
 
-    def _matching(self, task: int, position: int, part: Expression | IndexRange | str, context: Context) -> set[int]:
+    def _matching(
+        self, task: int, position: int, part: Expression | IndexRange | str, context: Context
+    ) -> set[int]:
         if part == ALL:
             return set(self.rows.rows_of(task))
         numbers, rows_by_value = self._column(task, position)
         if isinstance(part, IndexRange):
             low = evaluate_number(part.low, context)
             high = evaluate_number(part.high, context)
-            inside = numbers[bisect.bisect_left(numbers, low - 1e-9) : bisect.bisect_right(numbers, high + 1e-9)]  # type: ignore[type-var]
+            inside = numbers[
+                bisect.bisect_left(numbers, low - 1e-9) : bisect.bisect_right(numbers, high + 1e-9)
+            ]  # type: ignore[type-var]
             return {row for value in inside for row in rows_by_value[value]}
         assert isinstance(part, Expression)
         return set(rows_by_value.get(_key(evaluate(part, context)), ()))
@@ -236,7 +242,11 @@ def _connect_file(rows: Rows, edges: Edges, writer: int, reader: int, output: Ou
         size, seconds = _cost(rows, writer, output)
     except InvalidInput as error:
         rows.problems += [
-            replace(problem, path=("tasks", rows.tasks[rows.template[writer]].name, "outputs", output.file), place=None)
+            replace(
+                problem,
+                path=("tasks", rows.tasks[rows.template[writer]].name, "outputs", output.file),
+                place=None,
+            )
             for problem in error.problems
         ]
         return

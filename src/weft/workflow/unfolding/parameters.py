@@ -52,7 +52,9 @@ def with_params(workflow: Workflow, changes: Mapping[str, Parameter]) -> Workflo
             close = nearest(name, workflow.params)
             known = ", ".join(workflow.params) or "none"
             advice = f"did you mean {close!r}?" if close else f"its parameters: {known}"
-            problems.append(Problem(what=f"workflow {workflow.name} has no parameter {name!r}", advice=advice))
+            problems.append(
+                Problem(what=f"workflow {workflow.name} has no parameter {name!r}", advice=advice)
+            )
     if problems:
         raise InvalidInput(problems)
     return replace(workflow, params={**workflow.params, **changes})

@@ -134,7 +134,9 @@ def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Tas
     column.extend(values)
 
 
-def _evaluate(quantity: Expression, params: Context, task: Task, points: list[tuple[Value, ...]]) -> list[float]:
+def _evaluate(
+    quantity: Expression, params: Context, task: Task, points: list[tuple[Value, ...]]
+) -> list[float]:
     if task.sweep is None:
         return [float(evaluate_number(quantity, params))]
     names = task.sweep.names

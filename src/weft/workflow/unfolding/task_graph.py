@@ -20,7 +20,17 @@ from weft.workflow.records.quantity import Context
 from weft.workflow.records.task import Kind, Task
 from weft.workflow.records.workflow import Workflow
 
-__all__ = ["COMPUTE", "EVERYWHERE", "KINDS", "TRANSFER", "VIRTUAL", "Floats", "Indices", "LoopBody", "TaskGraph"]
+__all__ = [
+    "COMPUTE",
+    "EVERYWHERE",
+    "KINDS",
+    "TRANSFER",
+    "VIRTUAL",
+    "Floats",
+    "Indices",
+    "LoopBody",
+    "TaskGraph",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.uint32]

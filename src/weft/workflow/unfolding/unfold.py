@@ -26,23 +26,19 @@ from weft.workflow.unfolding.parameters import evaluate_params
 from weft.workflow.unfolding.subtasks import Rows, expand
 from weft.workflow.unfolding.task_graph import LoopBody, TaskGraph
 
-__all__ = ["unfold", "unfolding_problems"]
+__all__ = ["try_unfold", "unfold"]
 
 
 def unfold(workflow: Workflow) -> TaskGraph:
     """Unfold a workflow that passes ``checks``. Raises InvalidInput with everything that stands in the way."""
-    graph, problems = _unfold(workflow)
+    graph, problems = try_unfold(workflow)
     if graph is None or problems:
         raise InvalidInput(list(placed(problems, workflow.document)))
     return graph
 
 
-def unfolding_problems(workflow: Workflow) -> list[Problem]:
-    """List what only unfolding shows: empty sweeps, missing subtasks, cycles without a loop."""
-    return _unfold(workflow)[1]
-
-
-def _unfold(workflow: Workflow) -> tuple[TaskGraph | None, list[Problem]]:
+def try_unfold(workflow: Workflow) -> tuple[TaskGraph | None, list[Problem]]:
+    """Unfold as far as possible; list what only unfolding shows: empty sweeps, missing subtasks, cycles."""
     params, problems = evaluate_params(workflow.params)
     rows = expand(workflow.tasks, params)
     edges = connect(rows, workflow.loops)
@@ -227,7 +223,9 @@ def _explicit(rows: Rows, order: list[int]) -> dict[str, Any]:
     given = [rows.explicit.get(row, ()) for row in order]
     flat = [entry for entries in given for entry in entries]
     return {
-        "explicit_pointer": np.concatenate(([0], np.cumsum([len(entries) for entries in given], dtype=np.int64))),
+        "explicit_pointer": np.concatenate(
+            ([0], np.cumsum([len(entries) for entries in given], dtype=np.int64))
+        ),
         "explicit_machine": np.array([index[machine] for machine, _ in flat], dtype=np.uint32),
         "explicit_seconds": np.array([seconds for _, seconds in flat], dtype=float),
         "explicit_names": tuple(names),

@@ -1,0 +1,62 @@
+# Everything runs in .venv, which sets itself up; `make help` lists the targets.
+
+# The Python that makes .venv: the first that is 3.11 or newer. `make PYTHON=... demo` takes another one.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
+	"$$name" -c "$(NEW_ENOUGH)" 2>/dev/null && echo "$$name" && exit; done; echo python3)
+# Processes that run tests side by side.
+JOBS ?= 2
+
+BIN := .venv/bin
+SETUP := .ci/environment.py
+RUNTIME := .venv/.runtime
+DEVELOPMENT := .venv/.development
+DEMO_PAGE := demo-plan.html
+
+# The tools must see this tree and nothing of the caller's Python.
+unexport PYTHONPATH PYTHONHOME
+ifneq ($(CI),)
+export NO_COLOR := 1
+unexport FORCE_COLOR CLICOLOR_FORCE PY_COLORS MYPY_FORCE_COLOR
+MYPY_OPTIONS := --no-color-output
+PYTEST_OPTIONS := --color=no
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' Makefile
+
+demo: $(RUNTIME) ## plan a workflow on a grid and draw the chart (under two minutes, set-up included)
+	$(BIN)/weft plan examples/wien2k.yaml --on examples/grid.yaml --html $(DEMO_PAGE)
+	@echo
+	@echo "The chart as a page: open $(CURDIR)/$(DEMO_PAGE) in a browser."
+
+test: lint ## lint, then every test (under ten minutes)
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
+
+lint: $(DEVELOPMENT) ## style, types and the layers of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(MYPY_OPTIONS)
+	$(BIN)/lint-imports --no-cache
+
+bench: $(DEVELOPMENT) ## run the benchmarks: one JSON line each
+	@set -e; for file in benchmarks/[a-z]*.py; do $(BIN)/python "$$file"; done
+
+docs: $(DEVELOPMENT) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@echo "The documentation: open $(CURDIR)/site/index.html in a browser."
+
+clean: ## remove everything that was made, .venv too
+	rm -rf .venv .venv.lock build dist site src/weft.egg-info $(DEMO_PAGE)
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(RUNTIME): requirements.txt pyproject.toml $(SETUP)
+	@$(PYTHON) $(SETUP) $@ requirements.txt
+
+$(DEVELOPMENT): requirements.txt requirements-dev.txt pyproject.toml $(SETUP)
+	@$(PYTHON) $(SETUP) $@ requirements-dev.txt

@@ -1,0 +1,1 @@
+"""What the shell, the service and notebooks call."""

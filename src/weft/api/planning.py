@@ -1,0 +1,196 @@
+"""Plan a workflow on a platform: the call behind ``weft plan``."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.api.iterations import expected_total_s
+from weft.errors import InvalidInput, Problem
+from weft.formats.files import load_platform, read_workflow_file
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.planners import PLANNERS
+from weft.planners.planner import Budget, Plan, Planner
+from weft.platform.platform import Platform
+from weft.randomness import generator
+from weft.schedule.bounds import Bounds, lower_bounds
+from weft.schedule.metrics import Metrics, critical_path, measure
+from weft.schedule.objective import Objective, objective_named
+from weft.schedule.schedule import Schedule
+from weft.schedule.verification import Violation, verify
+from weft.workflow.checks import checked_graph
+from weft.workflow.records.workflow import Workflow
+from weft.workflow.unfolding.parameters import with_params
+from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
+
+__all__ = ["DEFAULT_PLANNER", "PlannedWorkflow", "plan"]
+
+DEFAULT_PLANNER = "heft"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedWorkflow:
+    """A plan with its numbers: what was promised, and how far from optimal it can be at most."""
+
+    planner: str
+    objective: Objective
+    instance: Instance
+    plan: Plan
+    metrics: Metrics
+    bounds: Bounds
+    planning_s: float
+    """Wall-clock seconds from the task graph to the schedule."""
+    seed: int
+
+    @property
+    def workflow(self) -> Workflow:
+        """Give the workflow that was planned."""
+        return self.graph.workflow
+
+    @property
+    def graph(self) -> TaskGraph:
+        """Give the task graph that was planned."""
+        return self.instance.graph
+
+    @property
+    def schedule(self) -> Schedule:
+        """Give the schedule."""
+        return self.plan.schedule
+
+    @property
+    def makespan_s(self) -> float:
+        """Give the promised time (of one iteration, where there are loops)."""
+        return self.metrics.makespan_s
+
+    @property
+    def lower_bound_s(self) -> float:
+        """Give the best lower bound of the makespan."""
+        return max(self.bounds.best_s, self.plan.bound_s)
+
+    @property
+    def gap(self) -> float | None:
+        """Say by which share the plan can be above the optimum at most; None where the bound is 0."""
+        bound = self.lower_bound_s
+        if bound <= 0:
+            return 0.0 if self.makespan_s <= 0 else None
+        return max(0.0, self.makespan_s / bound - 1.0)
+
+    @property
+    def total_s(self) -> float | None:
+        """Give the time of all expected iterations; None: some loop does not say how many to expect."""
+        return expected_total_s(self.schedule, self.graph)
+
+    @property
+    def estimate_sources(self) -> dict[str, int]:
+        """Count the compute tasks by where their estimate comes from."""
+        seconds = self.instance.seconds
+        computing = seconds.source[self.graph.kind == COMPUTE]
+        counts = Counter(seconds.sources[index] for index in computing.tolist())
+        return dict(sorted(counts.items()))
+
+    @property
+    def critical_path(self) -> list[str]:
+        """Name the tasks that decide the makespan, in order."""
+        return [self.graph.names[task] for task in critical_path(self.schedule, self.instance)]
+
+    @property
+    def notes(self) -> list[str]:
+        """Say what the numbers rest on that a reader should know."""
+        found = []
+        assumed = self.estimate_sources.get("assumed", 0)
+        if assumed:
+            found.append(f"{assumed} tasks say nothing about their time: 1 s on speed 1 is assumed")
+        if self.graph.unsized_files:
+            found.append(f"{self.graph.unsized_files} file movements have no known size: 0 bytes are assumed")
+        unknown = [body.loop.name for body in self.graph.loops if body.expect is None]
+        if unknown:
+            found.append(f"the plan is of one iteration; how often {', '.join(unknown)} runs is unknown")
+        return found
+
+    def verify(self) -> list[Violation]:
+        """Check the schedule independently; an empty list means it is valid."""
+        return verify(self.schedule, self.graph, self.instance.platform)
+
+    def as_record(self) -> dict[str, Any]:
+        """Give everything as plain data: the object ``weft plan --json`` prints."""
+        metrics = {key: _number(value) for key, value in asdict(self.metrics).items()}
+        return {
+            "workflow": self.workflow.name,
+            "platform": self.instance.platform.name,
+            "planner": self.planner,
+            "objective": self.objective.name,
+            "seed": self.seed,
+            "tasks": len(self.graph),
+            "edges": self.graph.edge_count,
+            "makespan_s": self.makespan_s,
+            "total_s": self.total_s,
+            "cost": self.metrics.cost,
+            "lower_bound_s": self.lower_bound_s,
+            "gap": self.gap,
+            "machines_used": self.metrics.machines_used,
+            "planning_s": self.planning_s,
+            "steps": self.plan.steps,
+            "estimate_sources": self.estimate_sources,
+            "notes": self.notes,
+            "metrics": metrics,
+            "critical_path": self.critical_path,
+            "schedule": [asdict(line) for line in self.schedule],
+        }
+
+    def _repr_html_(self) -> str:
+        """Show the chart in a notebook."""
+        import html
+
+        from weft.api.viewing import html_of
+
+        return f'<iframe srcdoc="{html.escape(html_of(self))}" width="100%" height="480"></iframe>'
+
+
+def _number(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plan(
+    workflow: Workflow | str | Path,
+    *,
+    on: Platform | str | Path = "local",
+    planner: str = DEFAULT_PLANNER,
+    objective: str = "makespan",
+    seed: int = 0,
+    params: Mapping[str, Any] | None = None,
+    pinned: Mapping[str, str] | None = None,
+) -> PlannedWorkflow:
+    """Plan a workflow (a record or a file of any known format) on a platform (a record, a file or a short form)."""
+    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
+    platform = on if isinstance(on, Platform) else load_platform(on)
+    goal = objective_named(objective)
+    chosen: Planner = PLANNERS.load(planner)()
+    instance = compile_instance(checked_graph(with_params(loaded, params or {})), platform, pinned=pinned)
+    refusal = chosen.supports(instance, goal)
+    if refusal is not None:
+        what = f"planner {planner!r} cannot plan this: {refusal.reason}"
+        raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+    started = time.perf_counter()
+    made = chosen.plan(instance, objective=goal, budget=Budget(), rng=generator(seed, "planner", planner))
+    spent = time.perf_counter() - started
+    if not np.isfinite(made.schedule.finish_s).all():
+        raise AssertionError(f"planner {planner} left tasks without a time")
+    return PlannedWorkflow(
+        planner=planner,
+        objective=goal,
+        instance=instance,
+        plan=made,
+        metrics=measure(made.schedule, instance),
+        bounds=lower_bounds(instance),
+        planning_s=spent,
+        seed=seed,
+    )
+

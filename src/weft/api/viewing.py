@@ -1,0 +1,57 @@
+"""Show a plan: as a chart in the terminal, as a page, as facts."""
+
+from __future__ import annotations
+
+from weft.api.planning import PlannedWorkflow
+from weft.reports import REPORTS
+from weft.reports.report import PlanView
+from weft.schedule.metrics import critical_path
+from weft.units import format_seconds
+
+__all__ = ["facts_of", "html_of", "view_of"]
+
+
+def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
+    """List what a reader wants to know first, as labels and texts."""
+    metrics, gap = planned.metrics, planned.gap
+    facts = [
+        ("makespan", format_seconds(planned.makespan_s)),
+        ("lower bound", format_seconds(planned.lower_bound_s)),
+        ("gap", "unknown" if gap is None else f"at most {gap:.1%} above the optimum" if gap > 0 else "0 (optimal)"),
+        ("cost", f"{metrics.cost:.4g}" if metrics.cost else "0 (no prices)"),
+        ("machines", f"{metrics.machines_used} of {len(planned.instance.machines)} used"),
+        ("nodes busy", f"{metrics.used_share:.0%}"),
+    ]
+    if planned.graph.loops:
+        total = planned.total_s
+        facts.insert(1, ("all iterations", "unknown" if total is None else format_seconds(total)))
+    return facts
+
+
+def view_of(planned: PlannedWorkflow) -> PlanView:
+    """Collect what the charts need."""
+    graph = planned.graph
+    return PlanView(
+        title=f"{planned.workflow.name} on {planned.instance.platform.name}, {planned.planner}",
+        schedule=planned.schedule,
+        kinds=tuple(_kind(graph.description(task).name, graph, task) for task in range(len(graph))),
+        machine_nodes=tuple(machine.nodes for machine in planned.instance.machines),
+        facts=tuple(facts_of(planned)),
+        critical=tuple(critical_path(planned.schedule, planned.instance)),
+        lower_bound_s=planned.lower_bound_s,
+    )
+
+
+def _kind(name: str, graph: object, task: int) -> str:
+    """Name what a task has in common with others: its program where a trace tells it, else its description."""
+    from weft.workflow.unfolding.task_graph import TaskGraph
+
+    assert isinstance(graph, TaskGraph)
+    program = graph.description(task).attributes.get("program")
+    return str(program) if program else name
+
+
+def html_of(planned: PlannedWorkflow) -> str:
+    """Render the plan as one self-contained page."""
+    page: str = REPORTS.load("gantt-html")().render(view_of(planned))
+    return page

@@ -1,0 +1,1 @@
+"""The shell commands, one file each; none is imported before it is called."""

@@ -1,0 +1,61 @@
+"""``weft check``: everything that is wrong with a file, at once."""
+
+from __future__ import annotations
+
+import click
+
+from weft.cli import options
+
+__all__ = ["command"]
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=str), metavar="FILE...")
+@click.option("--on", "platform", metavar="PLATFORM", help="Check also that every task can run on this platform.")
+@options.as_json
+def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
+    """Say everything that is wrong with workflow and platform files.
+
+    Exit code 0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on, some task
+    can run on no machine.
+    """
+    from weft.errors import InvalidInput, Problem
+
+    records, problems = [], list[Problem]()
+    for name in files:
+        try:
+            records.append(_check_file(name, platform))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    if as_json:
+        options.print_json({"problems": [], "files": records})
+        return
+    for record in records:
+        click.echo(f"{record['file']}: {record['summary']}")
+
+
+def _check_file(name: str, platform: str | None) -> dict[str, object]:
+    from weft.formats.files import detect, load_platform, open_source
+    from weft.formats.native import describes_platform, platform_from
+
+    source = open_source(name)
+    if source.data.strip() and describes_platform(source):
+        found = platform_from(source)
+        nodes = sum(machine.nodes for machine in found.machines)
+        summary = f"a platform of {len(found.machines)} machines, {nodes} nodes; no problems"
+        return {"file": name, "kind": "platform", "summary": summary}
+    from weft.workflow.checks import checked_graph
+
+    reader = detect(source)
+    workflow = reader.read(source)
+    graph = checked_graph(workflow)
+    summary = f"{len(graph)} tasks, {graph.edge_count} edges ({reader.name}); no problems"
+    if platform is not None:
+        from weft.instance.compilation import compile_instance
+
+        compile_instance(graph, load_platform(platform))
+        summary += f"; every task can run on {platform}"
+    return {"file": name, "kind": "workflow", "format": reader.name, "tasks": len(graph), "edges": graph.edge_count,
+            "summary": summary}  # fmt: skip

@@ -1,0 +1,24 @@
+"""``weft completion``: the script that makes a shell complete our commands and options."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print the completion script for a shell.
+
+    For bash: weft completion bash >> ~/.bashrc
+    """
+    from click.shell_completion import get_completion_class
+
+    from weft.cli.main import weft
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.ClickException(f"no completion for {shell}")
+    click.echo(found(weft, {}, "weft", "_WEFT_COMPLETE").source())

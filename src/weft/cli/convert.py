@@ -1,0 +1,43 @@
+"""``weft convert``: from one format to another."""
+
+from __future__ import annotations
+
+import click
+
+from weft.cli import options
+
+__all__ = ["command"]
+
+
+@click.command("convert")
+@click.argument("source", metavar="IN", type=click.Path(path_type=str))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=str))
+@options.read_format
+@click.option("--to", "to_name", metavar="FORMAT", help="Write this format instead of the one OUT's ending says.")
+@options.parameters
+@options.as_json
+def command(
+    source: str,
+    target: str,
+    format_name: str | None,
+    to_name: str | None,
+    params: tuple[str, ...],
+    params_file: str | None,
+    as_json: bool,
+) -> None:
+    """Read the workflow IN and write it to OUT (- is the standard input or output).
+
+    The format of IN is found by its content, that of OUT by its ending; `weft formats` lists them.
+    """
+    from weft.formats.files import load_workflow, save_text, writer_for
+    from weft.workflow.unfolding.parameters import with_params
+
+    writer = writer_for(target, to_name)
+    workflow = with_params(load_workflow(source, format_name=format_name), options.given_params(params, params_file))
+    save_text(writer.write(workflow), target)
+    if target == "-":
+        return
+    if as_json:
+        options.print_json({"in": source, "out": target, "format": writer.name, "tasks": len(workflow.tasks)})
+    else:
+        click.echo(f"wrote {target} ({writer.title})")

@@ -1,0 +1,118 @@
+"""The command ``weft``: finds the subcommand, loads only that one, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from weft import __version__
+from weft.errors import InvalidInput, WeftError
+
+__all__ = ["COMMANDS", "main", "weft"]
+
+COMMANDS = {
+    "check": "Say everything that is wrong with a workflow or platform file.",
+    "completion": "Print the completion script for a shell.",
+    "convert": "Read a workflow in one format and write it in another.",
+    "formats": "List the file formats.",
+    "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
+    "planners": "List the planners.",
+    "schema": "Print the JSON Schema of the file formats, for editors.",
+    "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",
+}
+"""Every command with its one line of help; the rest of it stands in ``weft/cli/NAME.py``."""
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, so that ``--help`` stays light."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"weft.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from weft.errors import nearest
+
+            close = nearest(args[0], COMMANDS)
+            if close and not ctx.resilient_parsing:
+                error.message += f" Did you mean {close!r}?"
+            raise
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="weft %(version)s")
+def weft() -> None:
+    """Predict, plan and run scientific workflows on unlike machines.
+
+    A first plan: weft plan WORKFLOW --on identical:4
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the code that says how it went (docs: exit codes)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        weft.main(args=given, prog_name="weft", standalone_mode=False)
+        code = 0
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.Abort:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except WeftError as error:
+        _report(error, as_json="--json" in given)
+        code = error.exit_code
+    except BrokenPipeError:
+        # The reader of our output (head, less) has enough: not an error of ours.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        code = 0
+    except (KeyboardInterrupt, EOFError):
+        click.echo("interrupted", err=True)
+        code = 130
+    except (RecursionError, MemoryError) as error:
+        click.echo(f"error: the input is too large or too deeply nested ({type(error).__name__})", err=True)
+        code = 2
+    sys.exit(code)
+
+
+_SHOWN = 30
+"""Problems printed at once; the rest is counted."""
+
+
+def _report(error: WeftError, *, as_json: bool) -> None:
+    problems = error.problems if isinstance(error, InvalidInput) else ()
+    if as_json:
+        record = {"error": str(error), "problems": [problem.as_record() for problem in problems]}
+        click.echo(json.dumps(record, indent=2))
+    if not problems:
+        click.echo(f"error: {error}", err=True)
+    for problem in problems[:_SHOWN]:
+        click.echo(f"error: {problem}", err=True)
+    if len(problems) > _SHOWN:
+        click.echo(f"… and {len(problems) - _SHOWN} more problems", err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from weft.errors import InvalidInput, Problem
+
+__all__ = ["as_json", "given_params", "on_platform", "parameters", "print_json", "read_format", "workflow_argument"]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+workflow_argument: Decorator = click.argument("workflow", type=click.Path(path_type=str))
+on_platform: Decorator = click.option(
+    "--on",
+    "platform",
+    default="local",
+    show_default=True,
+    metavar="PLATFORM",
+    help="A platform file, or identical:N, cluster:N, local, random:N.",
+)
+as_json: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+read_format: Decorator = click.option(
+    "--from", "format_name", metavar="FORMAT", help="Read this format instead of looking at the content."
+)
+
+
+def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-p name=value`` and ``--params-file``."""
+    function = click.option(
+        "--params-file", type=click.Path(path_type=str), metavar="FILE", help="Parameters from a YAML or JSON file."
+    )(function)
+    return click.option(
+        "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
+    )(function)
+
+
+def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
+    """Read parameters from the command line (which win) and from a file."""
+    from weft.documents import Reader
+    from weft.formats.files import open_source
+    from weft.formats.yaml_document import parse_document
+    from weft.workflow.reading.values import read_parameter
+
+    reader = Reader()
+    found: dict[str, Any] = {}
+    if params_file is not None:
+        document = parse_document(open_source(params_file).text(), params_file)
+        if document.root is not None:
+            for name, node in reader.mapping(document.root).items():
+                found[name] = read_parameter(reader, node)
+    for item in params:
+        name, equals, text = item.partition("=")
+        if not equals or not name:
+            raise InvalidInput(Problem(what=f"-p {item!r}", rule="must be NAME=VALUE"))
+        root = parse_document(text, f"-p {name}").root if text else None
+        found[name] = read_parameter(reader, root) if root is not None else ""
+    reader.finish()
+    return found
+
+
+def print_json(record: object) -> None:
+    """Print one JSON object; numbers that are none become null."""
+    click.echo(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if abs(value) != float("inf") and value == value else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

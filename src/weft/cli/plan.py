@@ -1,0 +1,113 @@
+"""``weft plan``: time, cost, chart, before anything runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import stage
+
+if TYPE_CHECKING:
+    from weft.api.planning import PlannedWorkflow
+
+__all__ = ["command"]
+
+
+@click.command("plan")
+@options.workflow_argument
+@options.on_platform
+@click.option("--planner", default="heft", show_default=True, help="Which planner; `weft planners` lists them.")
+@click.option("--objective", default="makespan", show_default=True, help="What is to be small: makespan or cost.")
+@click.option("--seed", default=0, show_default=True, help="Seed of planners that draw random numbers.")
+@options.parameters
+@click.option("--out", metavar="FILE", help="Write the schedule: .json (everything) or .csv (one line per task).")
+@click.option("--html", metavar="FILE", help="Write the chart as a page of its own.")
+@click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
+@options.read_format
+@options.as_json
+def command(
+    workflow: str,
+    platform: str,
+    planner: str,
+    objective: str,
+    seed: int,
+    params: tuple[str, ...],
+    params_file: str | None,
+    out: str | None,
+    html: str | None,
+    chart: bool,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Say before the run how long WORKFLOW takes on a platform, what it costs, and where its tasks go.
+
+    WORKFLOW is a file of any format `weft formats` lists, or - for the standard input. Exit code 3: no plan can exist.
+    """
+    with stage("loading"):
+        from weft.api.planning import plan
+        from weft.formats.files import load_platform, read_workflow_file
+
+        machines = load_platform(platform)
+    with stage(f"reading {workflow}"):
+        loaded = read_workflow_file(workflow, format_name=format_name)
+    with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}"):
+        planned = plan(
+            loaded, on=machines, planner=planner, objective=objective, seed=seed,
+            params=options.given_params(params, params_file),
+        )  # fmt: skip
+    if out is not None:
+        _write(planned, out)
+    if html is not None:
+        from weft.api.viewing import html_of
+        from weft.formats.files import save_text
+
+        save_text(html_of(planned), html)
+    if as_json:
+        options.print_json(planned.as_record())
+    else:
+        _show(planned, chart=chart, written=[name for name in (out, html) if name])
+
+
+def _write(planned: PlannedWorkflow, out: str) -> None:
+    from weft.errors import InvalidInput, Problem
+    from weft.formats.files import save_text
+
+    suffix = Path(out).suffix
+    if suffix == ".json" or out == "-":
+        save_text(json.dumps(planned.as_record(), indent=2) + "\n", out)
+    elif suffix == ".csv":
+        from weft.reports.schedule_csv import schedule_csv
+
+        save_text(schedule_csv(planned.schedule), out)
+    else:
+        raise InvalidInput(Problem(what=f"--out {out!r}", rule="must end in .json or .csv"))
+
+
+def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
+    from weft.api.viewing import facts_of, view_of
+    from weft.cli.terminal import colored, width
+    from weft.reports import REPORTS
+
+    graph = planned.graph
+    click.echo(
+        f"{planned.workflow.name}: {len(graph)} tasks, {graph.edge_count} edges on {planned.instance.platform.name}; "
+        f"{planned.planner} took {planned.planning_s:.3g} s"
+    )
+    label_width = max(len(label) for label, _ in facts_of(planned))
+    for label, text in facts_of(planned):
+        click.echo(f"  {label:<{label_width}}  {text}")
+    if chart:
+        click.echo()
+        gantt = REPORTS.load("gantt-text")()
+        utf8 = "utf" in (sys.stdout.encoding or "").lower()
+        click.echo(gantt.render(view_of(planned), width=width(), color=colored(), ascii=not utf8), color=colored())
+    for note in planned.notes:
+        click.echo(f"note: {note}")
+    for name in written:
+        if name != "-":
+            click.echo(f"wrote {name}")

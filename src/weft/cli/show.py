@@ -1,0 +1,42 @@
+"""``weft show``: the shape of a workflow."""
+
+from __future__ import annotations
+
+import click
+
+from weft.cli import options
+
+__all__ = ["command"]
+
+
+@click.command("show")
+@options.workflow_argument
+@options.parameters
+@click.option("--picture/--no-picture", default=True, help="Draw the tasks level by level.")
+@options.read_format
+@options.as_json
+def command(
+    workflow: str,
+    params: tuple[str, ...],
+    params_file: str | None,
+    picture: bool,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Show tasks, edges, width, depth, work and the critical path of WORKFLOW."""
+    from weft.formats.files import read_workflow_file
+    from weft.reports.shape import picture_of, shape_lines, shape_of
+    from weft.workflow.checks import checked_graph
+    from weft.workflow.unfolding.parameters import with_params
+
+    loaded = with_params(read_workflow_file(workflow, format_name=format_name), options.given_params(params, params_file))
+    graph = checked_graph(loaded)
+    shape = shape_of(graph)
+    if as_json:
+        options.print_json(shape.as_record())
+        return
+    for line in shape_lines(shape):
+        click.echo(line)
+    if picture:
+        click.echo()
+        click.echo(picture_of(graph))

@@ -1,0 +1,21 @@
+"""What the terminal can do: its width, and whether colour is wanted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+__all__ = ["colored", "width"]
+
+
+def width() -> int:
+    """Give the columns to fill: those of the terminal, at most 140; 100 when there is none."""
+    if not sys.stdout.isatty():
+        return int(os.environ.get("COLUMNS", "100") if os.environ.get("COLUMNS", "").isdigit() else 100)
+    return max(60, min(140, shutil.get_terminal_size((100, 24)).columns))
+
+
+def colored() -> bool:
+    """Say whether to colour: only on a terminal, and never when NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -1,0 +1,22 @@
+"""Files of others and our own: the shelf of formats. The contract is in ``format.py``; read it first."""
+
+from __future__ import annotations
+
+from weft.registry import Shelf
+
+__all__ = ["FORMATS"]
+
+FORMATS = Shelf(
+    "weft.formats",
+    "format",
+    {
+        "weft": "weft.formats.native:WeftYaml",
+        "wfformat": "weft.formats.wfformat:WfFormat",
+        "dax": "weft.formats.dax:Dax",
+        "stg": "weft.formats.stg:Stg",
+        "dot": "weft.formats.dot:Dot",
+        "dot-picture": "weft.formats.picture:DotPicture",
+        "mermaid": "weft.formats.picture:MermaidPicture",
+    },
+)
+"""To add a format: one file, one line here."""

@@ -1,0 +1,122 @@
+"""Files in and out: find the format of a file by its content, read it, check it; write by ending or by name."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from weft.errors import InvalidInput, Place, Problem, nearest
+from weft.formats import FORMATS
+from weft.formats.format import Format, Source
+from weft.platform.platform import Platform
+from weft.workflow.checks import check
+from weft.workflow.records.workflow import Workflow
+
+__all__ = ["STDIN", "detect", "load_platform", "load_workflow", "open_source", "read_workflow_file", "save_text", "save_workflow", "writer_for"]
+
+STDIN = "-"
+"""The file name that means the standard input."""
+
+
+def open_source(name: str | Path) -> Source:
+    """Read a file's bytes; what stands in the way is an InvalidInput."""
+    if str(name) == STDIN:
+        return Source(name="<stdin>", data=sys.stdin.buffer.read())
+    path = Path(name)
+    try:
+        return Source(name=str(name), data=path.read_bytes())
+    except FileNotFoundError:
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        close = nearest(path.name, siblings)
+        advice = f"did you mean {path.with_name(close)}?" if close else "check the path"
+        raise InvalidInput(Problem(what=f"no file {str(name)!r}", advice=advice)) from None
+    except IsADirectoryError:
+        raise InvalidInput(Problem(what=f"{str(name)!r} is a folder", advice="name a file in it")) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(Problem(what=f"cannot read {str(name)!r}: {reason}")) from None
+
+
+def detect(source: Source) -> Format:
+    """Find the format of a file by its content."""
+    if not source.data.strip():
+        place = Place(file=source.name)
+        raise InvalidInput(Problem(what="the file is empty", advice="write a workflow into it", place=place))
+    readers: list[Format] = [FORMATS.load(name)() for name in FORMATS]
+    readers = [reader for reader in readers if reader.reads]
+    for reader in readers:
+        if reader.recognises(source):
+            return reader
+    suffix = Path(source.name).suffix
+    for reader in readers:
+        if suffix in reader.extensions:
+            return reader  # its own reading error says best what is wrong
+    known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
+    what = "the content is of no known format"
+    raise InvalidInput(Problem(what=what, rule=f"known are {known}", place=Place(file=source.name)))
+
+
+def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workflow:
+    """Read and check a workflow file of any known format."""
+    workflow = read_workflow_file(name, format_name=format_name)
+    check(workflow)
+    return workflow
+
+
+def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> Workflow:
+    """Read a workflow file without checking what it says; ``checked_graph`` checks and unfolds in one pass."""
+    source = open_source(name)
+    reader: Format = detect(source) if format_name is None else FORMATS.load(format_name)()
+    if not reader.reads:
+        raise InvalidInput(Problem(what=f"format {reader.name!r} can be written, not read"))
+    return reader.read(source)
+
+
+def load_platform(text: str | Path) -> Platform:
+    """Read a platform: a short form (``identical:8``, ``cluster:64``, ``local``) or a file."""
+    from weft.formats.native import platform_from
+    from weft.platform.short_forms import short_form
+
+    if not Path(text).is_file():
+        found = short_form(str(text))
+        if found is not None:
+            return found
+    source = open_source(text)
+    if not source.data.strip():
+        raise InvalidInput(Problem(what="the file is empty", place=Place(file=source.name)))
+    return platform_from(source)
+
+
+def writer_for(name: str | Path, format_name: str | None = None) -> Format:
+    """Find the format to write, by its name or by the file's ending."""
+    if format_name is not None:
+        chosen: Format = FORMATS.load(format_name)()
+        if not chosen.writes:
+            raise InvalidInput(Problem(what=f"format {chosen.name!r} can be read, not written"))
+        return chosen
+    suffix = Path(name).suffix
+    writers: list[Format] = [FORMATS.load(entry)() for entry in FORMATS]
+    writers = [writer for writer in writers if writer.writes]
+    for writer in writers:
+        if suffix in writer.extensions:
+            return writer
+    known = ", ".join(f"{writer.extensions[0]} ({writer.name})" for writer in writers)
+    advice = f"use one of {known}, or --to NAME"
+    raise InvalidInput(Problem(what=f"no format is written to files ending in {suffix!r}", advice=advice))
+
+
+def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | None = None) -> None:
+    """Write a workflow in the format of the file's ending, or the one named."""
+    text = writer_for(name, format_name).write(workflow)
+    save_text(text, name)
+
+
+def save_text(text: str, name: str | Path) -> None:
+    """Write a text file (``-``: the standard output); what stands in the way is an InvalidInput."""
+    if str(name) == STDIN:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(Problem(what=f"cannot write {str(name)!r}: {error.strerror}")) from None

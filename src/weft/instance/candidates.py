@@ -1,0 +1,204 @@
+"""Candidates: which machines each binding variable may be bound to, found before planning.
+
+A variable's candidates are what all its members accept. If nothing is left the plan is infeasible, and the
+message says which member refuses which machines, and why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.documents import placed
+from weft.errors import Infeasible, InvalidInput, Problem, shorten
+from weft.expressions import Expression, evaluate_columns, unknown_names
+from weft.instance.shapes import Shapes, nodes_taken
+from weft.platform.columns import columns
+from weft.platform.machine import Machine
+from weft.predictors.seconds import Seconds
+from weft.units import format_bytes
+from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGraph
+
+__all__ = ["Candidates", "find_candidates"]
+
+Mask = NDArray[np.bool_]
+Filter = tuple[str, Mask]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """Sets of machines per binding variable, each distinct set kept once."""
+
+    sets: tuple[Indices, ...]
+    """Distinct sets, each ascending."""
+    of_variable: Indices
+    """Per binding variable: index into ``sets``."""
+
+    def with_pins(self, pins: Mapping[int, int]) -> Candidates:
+        """Leave pinned variables the machine they are pinned to."""
+        machines = sorted(set(pins.values()))
+        of_variable = self.of_variable.copy()
+        for variable, machine in pins.items():
+            of_variable[variable] = len(self.sets) + machines.index(machine)
+        alone = tuple(np.array([machine], dtype=np.uint32) for machine in machines)
+        return Candidates(sets=self.sets + alone, of_variable=of_variable)
+
+
+def find_candidates(
+    graph: TaskGraph, machines: tuple[Machine, ...], seconds: Seconds, shapes: Shapes, amounts: Floats
+) -> Candidates:
+    """Find the candidates of all variables. Raises Infeasible where a task, or a group of tasks, has none."""
+    judge = _Judge(graph, machines, seconds, shapes, amounts)
+    masks: list[Mask] = [np.ones(len(machines), dtype=bool)]
+    of_signature: dict[object, int] = {}
+    of_task = [0] * len(graph)
+    for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
+        signature = judge.signature(task)
+        index = of_signature.get(signature)
+        if index is None:
+            index = of_signature[signature] = len(masks)
+            masks.append(judge.accepted(task))
+        of_task[task] = index
+    return _intersect(graph, judge, masks, of_task)
+
+
+def _intersect(graph: TaskGraph, judge: _Judge, masks: list[Mask], of_task: list[int]) -> Candidates:
+    """Combine the members of every variable; variables with equal sets share one."""
+    of_variable = [0] * len(graph.variables)
+    combined: dict[tuple[int, int], int] = {}
+    for task, variable in enumerate(graph.variable.tolist()):
+        mine, theirs = of_task[task], of_variable[variable]
+        if mine in (0, theirs):
+            continue
+        if theirs == 0:
+            of_variable[variable] = mine
+            continue
+        pair = (min(mine, theirs), max(mine, theirs))
+        if pair not in combined:
+            combined[pair] = len(masks)
+            masks.append(masks[mine] & masks[theirs])
+        of_variable[variable] = combined[pair]
+    for variable, index in enumerate(of_variable):
+        if not masks[index].any():
+            _refuse(graph, judge, masks, of_task, variable)
+    sets = tuple(np.flatnonzero(mask).astype(np.uint32) for mask in masks)
+    return Candidates(sets=sets, of_variable=np.asarray(of_variable, dtype=np.uint32))
+
+
+def _refuse(graph: TaskGraph, judge: _Judge, masks: list[Mask], of_task: list[int], variable: int) -> None:
+    members = np.flatnonzero(graph.variable == variable).tolist()
+    alone = next((task for task in members if not masks[of_task[task]].any()), None)
+    if alone is not None:
+        raise Infeasible(f"no machine can run {graph.names[alone]}: {judge.explain(alone)}")
+    names = ", ".join(graph.names[task] for task in members[:6]) + (", …" if len(members) > 6 else "")
+    reasons = "; ".join(f"{graph.names[task]}: {judge.explain(task)}" for task in members[:3])
+    name = graph.variables[variable]
+    raise Infeasible(f"no machine can be {name!r} for all of {names}: {reasons}")
+
+
+class _Judge:
+    """Says which machines accept a task, filter by filter."""
+
+    def __init__(
+        self,
+        graph: TaskGraph,
+        machines: tuple[Machine, ...],
+        seconds: Seconds,
+        shapes: Shapes,
+        amounts: Floats,
+    ) -> None:
+        self.graph = graph
+        self.machines = machines
+        self.seconds = seconds
+        self.shapes = shapes.tolist()
+        self.amounts = amounts
+        self.nodes = np.array([machine.nodes for machine in machines])
+        self.cores = np.array([machine.cores for machine in machines])
+        self.node_is_core = np.array([machine.node_is_core for machine in machines])
+        self.columns = columns(machines)
+        self.offers: dict[str | None, Mask] = {}
+
+    def signature(self, task: int) -> object:
+        """Name everything the answer depends on, so that like tasks are judged once."""
+        graph, description = self.graph, self.graph.description(task)
+        requirements = description.requirements
+        swept = description.sweep.names if description.sweep is not None else ()
+        needs_point = requirements is not None and any(name in requirements.names for name in swept)
+        return (
+            description.service,
+            requirements,
+            (description.name, graph.points[task]) if needs_point else None,
+            graph.counts[task],
+            graph.cores[task],
+            graph.demand[task].tobytes() if graph.resource_names else None,
+            self.shapes[task],
+        )
+
+    def accepted(self, task: int) -> Mask:
+        """Combine all filters."""
+        mask = np.ones(len(self.machines), dtype=bool)
+        for _, passed in self.filters(task):
+            mask &= passed
+        return mask
+
+    def filters(self, task: int) -> Iterator[Filter]:
+        """List what must hold, as text and as the machines for which it does."""
+        graph, description = self.graph, self.graph.description(task)
+        service = description.service
+        if service not in self.offers:
+            self.offers[service] = np.array([machine.offers(service) for machine in self.machines])
+        open_to = f"offers the service {service!r}" if service else "is open to tasks without a service"
+        yield open_to, self.offers[service]
+        if description.requirements is not None:
+            yield f"requirements {description.requirements}", self._meets(task, description.requirements)
+        cores = max(1, math.ceil(graph.cores[task]))
+        if cores > 1:
+            yield f"has {cores} cores per node", (self.cores >= cores) | self.node_is_core
+        least = graph.count_sets[graph.counts[task]][0]
+        taken = nodes_taken(float(graph.cores[task]), np.full(len(self.nodes), least), self.node_is_core)
+        most = int(self.nodes.max(initial=0))
+        yield f"has {least} nodes (the largest has {most})", taken <= self.nodes
+        for column, name in enumerate(graph.resource_names):
+            amount = float(graph.demand[task, column])
+            if amount > 0:
+                shown = format_bytes(amount) if name == "memory" else f"{amount:g}"
+                yield f"has {name} {shown} in all", self.amounts[:, column] >= amount
+        yield "has an estimate for a node count that fits", self._estimated(task)
+
+    def _estimated(self, task: int) -> Mask:
+        machine, count, _ = self.seconds.modes(task)
+        nodes = nodes_taken(float(self.graph.cores[task]), count, self.node_is_core[machine])
+        mask = np.zeros(len(self.machines), dtype=bool)
+        mask[machine[nodes <= self.nodes[machine]]] = True
+        return mask
+
+    def _meets(self, task: int, requirements: Expression) -> Mask:
+        context = self.graph.context(task)
+        unknown = unknown_names(requirements, {*self.columns, *context})
+        if unknown:
+            raise self._at_requirements(task, [problem for error in unknown for problem in error.problems])
+        try:
+            found = evaluate_columns(requirements, self.columns, len(self.machines), context)
+        except InvalidInput as error:
+            raise self._at_requirements(task, error.problems) from None
+        if found.dtype != bool:
+            what = f"requirements {requirements} give {shorten(found[0])}, not true or false"
+            raise self._at_requirements(task, [Problem(what=what, advice="compare it with something")])
+        return found
+
+    def _at_requirements(self, task: int, problems: Iterable[Problem]) -> InvalidInput:
+        """Make the error that points at the requirements of a task."""
+        path = ("tasks", self.graph.description(task).name, "requirements")
+        here = [replace(problem, path=path, place=None) for problem in problems]
+        return InvalidInput(list(placed(here, self.graph.workflow.document)))
+
+    def explain(self, task: int) -> str:
+        """Say which filters refuse machines, and how many."""
+        refusing = [(text, int((~passed).sum())) for text, passed in self.filters(task) if not passed.all()]
+        total = len(self.machines)
+        parts = [f"{refused} of {total} machines fail '{text}'" for text, refused in refusing]
+        return "; ".join(parts) or "every machine would do"

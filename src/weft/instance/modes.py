@@ -1,0 +1,123 @@
+"""Modes: the ways to run a task, kept once for all tasks that have the same ones.
+
+Most tasks of a workflow can run in the same modes and differ only by their seconds. Each group of such tasks
+knows machine, count and nodes of its modes; the seconds of some or all of its tasks are read from the
+predictor's layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.instance.candidates import Candidates
+from weft.instance.shapes import Shapes, nodes_taken
+from weft.predictors.seconds import Classes, Related, Seconds
+from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGraph
+
+__all__ = ["ModeGroup", "Modes", "group_modes"]
+
+_CHUNK = 1_000_000
+"""How many seconds are expanded at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Modes:
+    """The ways to run one task: machine, count as the user knows it, nodes taken there, seconds."""
+
+    machine: Indices
+    count: Indices
+    nodes: NDArray[np.int64]
+    seconds: Floats
+
+    def __len__(self) -> int:
+        return len(self.machine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModeGroup:
+    """Compute tasks that can run in the same modes, listed by machine, then count."""
+
+    tasks: Indices
+    machine: Indices
+    count: Indices
+    nodes: NDArray[np.int64]
+    seconds_of: Callable[[int | Indices], Floats]
+    """Give the seconds of all modes of one task, or tasks x modes of several."""
+
+    def __len__(self) -> int:
+        return len(self.machine)
+
+    def chunks(self) -> Iterator[tuple[Indices, Floats]]:
+        """Give tasks and their seconds (tasks x modes), never too many at once."""
+        rows = max(1, _CHUNK // max(1, len(self)))
+        for first in range(0, len(self.tasks), rows):
+            tasks = self.tasks[first : first + rows]
+            yield tasks, self.seconds_of(tasks)
+
+
+def group_modes(
+    graph: TaskGraph,
+    seconds: Seconds,
+    shapes: Shapes,
+    candidates: Candidates,
+    capacity: NDArray[np.int64],
+    node_is_core: NDArray[np.bool_],
+) -> tuple[tuple[ModeGroup, ...], NDArray[np.int64]]:
+    """Give the groups and every task's group (-1: no compute task)."""
+    of_task = np.full(len(graph), -1, dtype=np.int64)
+    compute = np.flatnonzero(graph.kind == COMPUTE)
+    chosen = candidates.of_variable[graph.variable]
+    cores = np.ceil(graph.cores) if node_is_core.any() else np.zeros(len(graph))
+    of_task[compute] = numbers = _number(shapes[compute], chosen[compute], cores[compute])
+    by_group = compute[np.argsort(numbers, kind="stable")]
+    groups = []
+    for tasks in np.split(by_group, np.cumsum(np.bincount(numbers))[:-1]) if len(compute) else ():
+        example = int(tasks[0])
+        machine, count, _ = seconds.modes(example)
+        nodes = nodes_taken(float(graph.cores[example]), count, node_is_core[machine])
+        allowed = candidates.sets[int(chosen[example])]
+        kept = np.flatnonzero((nodes <= capacity[machine]) & np.isin(machine, allowed))
+        groups.append(
+            ModeGroup(
+                tasks=tasks.astype(np.uint32),
+                machine=machine[kept],
+                count=count[kept],
+                nodes=nodes[kept],
+                seconds_of=_reader(seconds, example, machine[kept], count[kept], kept),
+            )
+        )
+    return tuple(groups), of_task
+
+
+def _number(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """Number the distinct rows of some columns."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, number = np.unique(column, return_inverse=True)
+        code = np.unique(code * len(values) + number, return_inverse=True)[1]
+    return code
+
+
+def _reader(
+    seconds: Seconds, example: int, machine: Indices, count: Indices, kept: NDArray[np.intp]
+) -> Callable[[int | Indices], Floats]:
+    if isinstance(seconds, Related):
+        work = seconds.work
+        rate = seconds.rate[seconds.service[example], machine]
+        gain = seconds.speedup[seconds.law[example], count]
+        return lambda tasks: work[tasks][..., None] / rate / gain
+    if isinstance(seconds, Classes):
+        row = seconds.seconds[seconds.task_class[example], seconds.machine_class[machine], count]
+        return lambda tasks: row if isinstance(tasks, int) else np.broadcast_to(row, (len(tasks), len(row)))
+
+    def read(tasks: int | Indices) -> Floats:
+        if isinstance(tasks, int):
+            return seconds.modes(tasks)[2][kept]
+        return np.array([seconds.modes(task)[2][kept] for task in tasks.tolist()])
+
+    return read

@@ -1,0 +1,1 @@
+"""List planners: order the tasks once, then place them one by one."""

@@ -1,0 +1,223 @@
+"""Platforms in a word, instead of a file: ``identical:8``, ``cluster:64``, ``local``, ``random:16``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from weft.braces import MOST_NAMES
+from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.platform.link import DEFAULT_LINK, Link
+from weft.platform.local import local_machine
+from weft.platform.machine import MOST, QUEUES, Machine
+from weft.platform.platform import Platform
+from weft.units import parse_bytes, parse_rate, parse_seconds
+
+__all__ = ["SHORT_FORMS", "ShortForm", "short_form"]
+
+Parser = Callable[[str], Any]
+"""Gives None for text it cannot read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortForm:
+    """A word, what its number counts, and the options it takes."""
+
+    summary: str
+    counts: str
+    most: int
+    options: Mapping[str, tuple[Parser, str]]
+    """How each option is read, and the rule for its value."""
+    make: Callable[[int | None, dict[str, Any]], Platform]
+    needs_count: bool = True
+
+
+def short_form(text: str) -> Platform | None:
+    """Make the platform a short form stands for; None if the text is not one (then it names a file)."""
+    word, colon, rest = text.strip().partition(":")
+    form = SHORT_FORMS.get(word)
+    if form is None:
+        return None
+    first, *others = rest.split(",") if colon else [""]
+    platform = form.make(_count(word, form, first), _options(word, form, others))
+    if problems := list(platform.faults()):
+        raise InvalidInput(problems)
+    return platform
+
+
+def _count(word: str, form: ShortForm, text: str) -> int | None:
+    if not text.strip() and not form.needs_count:
+        return None
+    count = _whole(text)
+    if count is None or not 1 <= count <= form.most:
+        raise InvalidInput(
+            Problem(
+                what=f"{word}:{shorten(text)}" if text.strip() else f"{word!r} without a number",
+                rule=f"the number of {form.counts} must be a whole number from 1 to {form.most:,}",
+                advice=f"write for example {word}:8",
+            )
+        )
+    return count
+
+
+def _options(word: str, form: ShortForm, texts: list[str]) -> dict[str, Any]:
+    problems: list[Problem] = []
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if name not in form.options:
+            problems.append(_unknown_option(word, form, name))
+            continue
+        parse, rule = form.options[name]
+        parsed = parse(value) if equals else None
+        if name in found:
+            problems.append(Problem(what=f"option {name!r} of {word!r} is given twice"))
+        elif parsed is None:
+            what = f"option {name!r} of {word!r} is {shorten(repr(value))}"
+            problems.append(Problem(what=what, rule=f"must be {rule}", advice=f"write {name}=VALUE"))
+        else:
+            found[name] = parsed
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def _unknown_option(word: str, form: ShortForm, name: str) -> Problem:
+    what = f"unknown option {shorten(repr(name))} of {word!r}"
+    known = f"known: {', '.join(form.options)}" if form.options else "it takes no options"
+    close = nearest(name, form.options)
+    return Problem(what=what, rule=known, advice=f"did you mean {close!r}?" if close else "")
+
+
+def _whole(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def _number(text: str) -> float | None:
+    # A plain number is what parse_bytes reads, too; a unit is not.
+    return parse_bytes(text) if text[-1:].isdigit() or text[-1:] == "." else None
+
+
+def _count_option(text: str) -> int | None:
+    found = _whole(text)
+    return found if found is not None and 1 <= found <= MOST else None
+
+
+def _positive(parse: Callable[[str], float | None]) -> Parser:
+    def read(text: str) -> float | None:
+        return parse(text) or None
+
+    return read
+
+
+def _queue(text: str) -> str | None:
+    return text if text in QUEUES else None
+
+
+_COUNT = (_count_option, "a whole number, at least 1")
+_SPEED = (_positive(_number), "a number above 0")
+_BANDWIDTH = (_positive(parse_rate), "a rate such as 100MB/s, above 0")
+_LATENCY = (parse_seconds, "a time such as 1ms, at least 0")
+_MACHINE_OPTIONS: dict[str, tuple[Parser, str]] = {
+    "cores": _COUNT,
+    "memory": (parse_bytes, "a size such as 4GB, at least 0"),
+    "speed": _SPEED,
+    "price": (_number, "a number, at least 0"),
+    "queue": (_queue, f"one of {', '.join(QUEUES)}"),
+}
+
+
+def _machine(name: str, options: Mapping[str, Any], **more: Any) -> Machine:
+    keys = {"price": "price_per_node_hour"}
+    stated = {keys.get(key, key): options[key] for key in _MACHINE_OPTIONS if key in options}
+    return Machine(name=name, **stated, **more)
+
+
+def _link(options: Mapping[str, Any]) -> Link:
+    return Link(
+        bandwidth_Bps=options.get("bandwidth", DEFAULT_LINK.bandwidth_Bps),
+        latency_s=options.get("latency", DEFAULT_LINK.latency_s),
+    )
+
+
+def _identical(count: int | None, options: dict[str, Any]) -> Platform:
+    first = _machine("m1", options, nodes=options.get("nodes", 1))
+    machines = first.under_names(f"m{index}" for index in range(1, (count or 1) + 1))
+    return Platform(name=f"identical-{count}", machines=tuple(machines), default_link=_link(options))
+
+
+def _cluster(count: int | None, options: dict[str, Any]) -> Platform:
+    return Platform(name=f"cluster-{count}", machines=(_machine("cluster", options, nodes=count),))
+
+
+def _local(count: int | None, _: dict[str, Any]) -> Platform:
+    return Platform(name="local", machines=(local_machine(count),))
+
+
+def _random(count: int | None, options: dict[str, Any]) -> Platform:
+    from weft.platform.generators import random_platform
+    from weft.randomness import generator
+
+    keys = {
+        "bandwidth": "bandwidth_Bps",
+        "latency": "latency_s",
+        "between_bandwidth": "between_bandwidth_Bps",
+        "between_latency": "between_latency_s",
+        "price": "price_per_speed",
+    }
+    seed = options.pop("seed", 0)
+    stated = {keys.get(key, key): value for key, value in options.items()}
+    return random_platform(count or 1, rng=generator(seed, "platform"), **stated)
+
+
+def _distribution(text: str) -> str | None:
+    # The generator knows its words; any word is read here and checked there.
+    return text or None
+
+
+SHORT_FORMS: dict[str, ShortForm] = {
+    "identical": ShortForm(
+        summary="machines of one node and speed 1, 1 GB/s between any two, no latency",
+        counts="machines",
+        most=MOST_NAMES,
+        options={"nodes": _COUNT, "bandwidth": _BANDWIDTH, "latency": _LATENCY, **_MACHINE_OPTIONS},
+        make=_identical,
+    ),
+    "cluster": ShortForm(
+        summary="one machine of so many nodes",
+        counts="nodes",
+        most=MOST_NAMES,
+        options=_MACHINE_OPTIONS,
+        make=_cluster,
+    ),
+    "local": ShortForm(
+        summary="this computer; a number limits its cores",
+        counts="cores",
+        most=MOST_NAMES,
+        options={},
+        make=_local,
+        needs_count=False,
+    ),
+    "random": ShortForm(
+        summary="machines of random speeds between 1 and the heterogeneity",
+        counts="machines",
+        most=MOST_NAMES,
+        options={
+            "heterogeneity": (_number, "a number, at least 1"),
+            "distribution": (_distribution, "a word"),
+            "classes": _COUNT,
+            "nodes": _COUNT,
+            "sites": _COUNT,
+            "bandwidth": _BANDWIDTH,
+            "latency": _LATENCY,
+            "between_bandwidth": _BANDWIDTH,
+            "between_latency": _LATENCY,
+            "price": (_number, "a number, at least 0"),
+            "seed": (_whole, "a whole number, at least 0"),
+        },
+        make=_random,
+    ),
+}
+"""The short forms by their word."""

@@ -1,0 +1,1 @@
+"""From a predictor's answers, or straight from a graph's columns, to a layout of seconds."""

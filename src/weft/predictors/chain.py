@@ -1,0 +1,94 @@
+"""A chain of predictors: the first that answers wins, task by task and mode by mode."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.platform.machine import Machine
+from weft.predictors.assumed import Assumed
+from weft.predictors.building.relating import relate
+from weft.predictors.explicit import ExplicitSeconds
+from weft.predictors.predictor import Estimate, Flags, Predictor, Reads, Subject, WorkModel
+from weft.predictors.seconds import Related, Seconds
+from weft.predictors.tabulate import tabulate
+from weft.predictors.work import WorkOverSpeed
+from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
+
+__all__ = ["Chain", "default_chain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Asks its predictors in order until one answers; "impossible" is an answer."""
+
+    predictors: tuple[Predictor, ...]
+
+    name: ClassVar[str] = "chain"
+
+    @property
+    def reads(self) -> Reads:
+        """What any of the predictors reads."""
+        each = (predictor.reads for predictor in self.predictors)
+        return functools.reduce(operator.or_, each, Reads(rate=False))
+
+    @property
+    def final(self) -> bool:
+        """Whether all of them are."""
+        return all(predictor.final for predictor in self.predictors)
+
+    def applies(self, graph: TaskGraph) -> Flags:
+        """Take the tasks to which any of the predictors applies."""
+        return np.asarray(self._owner(graph) < len(self.predictors))
+
+    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+        """Give the first answer."""
+        answers = (predictor.predict(subject, machine, nodes) for predictor in self.predictors)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Seconds:
+        """Estimate all modes: by work over speed if that is every answer, else by asking class by class."""
+        owner = self._owner(graph)
+        related = self._related(graph, machines, owner)
+        if related is not None:
+            return related
+        for index, predictor in enumerate(self.predictors):
+            if predictor.final and (owner[graph.kind == COMPUTE] == index).all():
+                return predictor.table(graph, machines)
+        return tabulate(self, graph, machines)
+
+    def _owner(self, graph: TaskGraph) -> NDArray[np.int64]:
+        """Give per task the first predictor that applies; their number where none does."""
+        owner = np.full(len(graph), len(self.predictors), dtype=np.int64)
+        for index in range(len(self.predictors) - 1, -1, -1):
+            owner[self.predictors[index].applies(graph)] = index
+        return owner
+
+    def _related(
+        self, graph: TaskGraph, machines: Sequence[Machine], owner: NDArray[np.int64]
+    ) -> Related | None:
+        work = np.full(len(graph), np.nan)
+        rated = np.ones(len(graph), dtype=np.bool_)
+        source = np.zeros(len(graph), dtype=np.uint8)
+        sources: list[str] = []
+        for index, predictor in enumerate(self.predictors):
+            mine = owner == index
+            if isinstance(predictor, WorkModel) and mine.any():
+                work[mine] = predictor.works(graph)[mine]
+                rated[mine] = predictor.rated
+                source[mine] = len(sources)
+                sources.append(predictor.source)
+        if np.isnan(work[graph.kind == COMPUTE]).any():
+            return None
+        return relate(graph, machines, work=work, rated=rated, sources=tuple(sources), source=source)
+
+
+def default_chain() -> Chain:
+    """Believe explicit seconds, then work over speed; assume one second of work where nothing is said."""
+    return Chain((ExplicitSeconds(), WorkOverSpeed(), Assumed()))

@@ -1,0 +1,1 @@
+"""The three layouts of estimated seconds; ``weft.predictors.seconds`` says what they have in common."""

@@ -1,0 +1,223 @@
+"""A Gantt chart for the terminal: one row per machine, time from left to right.
+
+Machines of one node show their tasks as bars with names; machines of several nodes, and rows too crowded for bars,
+show how many of their nodes are taken as a skyline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.reports.bars import EDGES, Cell, bar_cells, skyline_cells
+from weft.reports.labels import fitted, printable, shown_width
+from weft.reports.occupation import busy_seconds, tasks_by_machine
+from weft.reports.palette import Palette, palette_of
+from weft.reports.report import PlanView
+from weft.reports.ticks import tick_label, tick_times
+from weft.workflow.unfolding.task_graph import Floats
+
+__all__ = ["TextGantt"]
+
+_MOST_ROWS = 40
+_NARROWEST = 40
+_LONGEST_NAME = 18
+_TALLEST = 6
+
+
+class TextGantt:
+    """The chart as lines of text."""
+
+    name = "gantt-text"
+    title = "Gantt chart for the terminal"
+    extension = ".txt"
+
+    def render(
+        self,
+        view: PlanView,
+        width: int = 100,
+        color: bool = False,
+        ascii: bool = False,  # noqa: A002 -- the word users know
+        heading: bool = True,
+    ) -> str:
+        """Draw the chart, at most ``width`` columns wide; ``heading`` puts title and facts above it."""
+        width = max(width, _NARROWEST)
+        lines = _heading(view, width, ascii) if heading else []
+        if view.schedule.makespan_s <= 0:
+            return "\n".join([*lines, "nothing in this plan takes time"])
+        widest = max(shown_width(printable(name, ascii_only=ascii)) for name in view.schedule.machines)
+        names = min(_LONGEST_NAME, width // 4, widest)
+        chart = _Chart(
+            view=view,
+            width=width,
+            names=names,
+            columns=width - names - len(" ││ 100 %"),
+            ascii_only=ascii,
+            color=color,
+            palette=palette_of(view, ascii_only=ascii),
+        )
+        rows = chart.rows()
+        return "\n".join([*lines, *rows, *chart.axis(), "", *chart.legend("".join(rows)), *chart.critical()])
+
+
+def _heading(view: PlanView, width: int, ascii_only: bool) -> list[str]:
+    facts = [printable(f"{label} {text}", ascii_only=ascii_only) for label, text in view.facts]
+    title = fitted(printable(view.title, ascii_only=ascii_only), width, ascii_only=ascii_only).rstrip()
+    return [title, *_wrapped(facts, width, " | " if ascii_only else " · "), ""]
+
+
+def _wrapped(parts: Sequence[str], width: int, between: str) -> list[str]:
+    lines: list[str] = []
+    for part in parts:
+        if lines and shown_width(lines[-1] + between + part) <= width:
+            lines[-1] += between + part
+        else:
+            lines.append(fitted(part, width).rstrip())
+    return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chart:
+    """One plan and the room and signs to draw it with."""
+
+    view: PlanView
+    width: int
+    names: int
+    """Columns for the names of machines."""
+    columns: int
+    """Columns for the chart itself: what names, two walls and the busy share leave."""
+    ascii_only: bool
+    color: bool
+    palette: Palette
+
+    def rows(self) -> list[str]:
+        """Draw the machines."""
+        view = self.view
+        busy = busy_seconds(view.schedule)
+        offered = np.asarray(view.machine_nodes) * view.schedule.makespan_s
+        used = np.flatnonzero(busy > 0)
+        shown = used
+        if len(used) > _MOST_ROWS:
+            # The busiest, in the platform's order; ties go to the lower index.
+            shown = np.sort(used[np.argsort(-busy[used] / offered[used], kind="stable")][: _MOST_ROWS - 1])
+        tasks = tasks_by_machine(view.schedule)
+        height = max(1, min(_TALLEST, 2 * _TALLEST // max(len(shown), 1)))
+        lines = []
+        for machine in shown.tolist():
+            lines += self._machine(machine, tasks[machine], busy[machine] / offered[machine], height)
+        return lines + self._others(np.setdiff1d(used, shown), len(busy) - len(used), busy, offered)
+
+    def _machine(self, machine: int, tasks: NDArray[np.intp], share: float, height: int) -> list[str]:
+        view, capacity = self.view, self.view.machine_nodes[machine]
+        cells = None
+        if capacity == 1:
+            cells = bar_cells(view, tasks, self.columns, self.palette, ascii_only=self.ascii_only)
+        rows = [cells] if cells is not None else self._skyline(tasks, capacity, height if capacity > 1 else 1)
+        names = [printable(view.schedule.machines[machine], ascii_only=self.ascii_only)]
+        if len(rows) > 1:
+            names.append(f"{capacity} nodes")
+        names += [""] * (len(rows) - len(names))
+        shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
+        wall = "|" if self.ascii_only else "│"
+        return [
+            f"{fitted(name, self.names, ascii_only=self.ascii_only)} {wall}{self._painted(row)}{wall}{right}"
+            for name, row, right in zip(names, rows, shares, strict=True)
+        ]
+
+    def _skyline(self, tasks: NDArray[np.intp], capacity: int, height: int) -> list[list[Cell]]:
+        return skyline_cells(self.view, tasks, capacity, self.columns, height, self.palette, self._steps)
+
+    @property
+    def _steps(self) -> str:
+        """Signs for none to all of the nodes."""
+        return " .:-=+*#@" if self.ascii_only else " ▁▂▃▄▅▆▇█"
+
+    def _others(self, rest: NDArray[np.intp], idle: int, busy: Floats, offered: Floats) -> list[str]:
+        """Say in a line each what the machines without a row do."""
+        start = " " * (self.names + 2) + ("... " if self.ascii_only else "… ")
+        lines = []
+        if len(rest):
+            share = 100 * busy[rest].sum() / offered[rest].sum()
+            lines.append(f"{start}{_counted(len(rest), 'more machine')}, {share:.0f} % busy")
+        if idle:
+            lines.append(f"{start}{_counted(idle, 'machine')} not used")
+        return lines
+
+    def axis(self) -> list[str]:
+        """Draw the time axis, and where the lower bound lies on it."""
+        columns, end_s = self.columns, self.view.schedule.makespan_s
+        line, labels = ["-" if self.ascii_only else "─"] * columns, [" "] * (columns + 8)
+        free = 0
+        for time_s in tick_times(end_s, columns // 12):
+            at = min(columns - 1, int(time_s / end_s * columns + 0.5))
+            line[at] = "+" if self.ascii_only else "┬"
+            label = tick_label(time_s)
+            if free <= at and at + len(label) <= len(labels):
+                labels[at : at + len(label)] = label
+                free = at + len(label) + 1
+        margin = " " * (self.names + 1)
+        corners = "++" if self.ascii_only else "└┘"
+        lines = [f"{margin}{corners[0]}{''.join(line)}{corners[1]}", f"{margin} {''.join(labels)}".rstrip()]
+        return lines + self._lower_bound(margin)
+
+    def _lower_bound(self, margin: str) -> list[str]:
+        bound_s = self.view.lower_bound_s
+        if bound_s is None or not 0 < bound_s <= self.view.schedule.makespan_s:
+            return []
+        at = min(self.columns - 1, int(bound_s / self.view.schedule.makespan_s * self.columns + 0.5))
+        text, mark = f"lower bound {tick_label(bound_s)}", "^" if self.ascii_only else "▲"
+        if at >= len(text) + 1:
+            return [f"{margin} {' ' * (at - len(text) - 1)}{text} {mark}"]
+        return [f"{margin} {' ' * at}{mark} {text}"]
+
+    def legend(self, drawn: str) -> list[str]:
+        """Say what the signs mean that were drawn: which is which kind, and what a skyline shows."""
+        lines, used = [], self.width
+        for sign, text in self._entries(drawn):
+            name = fitted(
+                printable(text, ascii_only=self.ascii_only), 32, ascii_only=self.ascii_only
+            ).rstrip()
+            if used + shown_width(name) + 6 > self.width:
+                lines.append("")
+                used = 0
+            lines[-1] += f"{sign} {name}   "
+            used += shown_width(name) + 6
+        return [line.rstrip() for line in lines]
+
+    def _entries(self, drawn: str) -> Iterator[tuple[str, str]]:
+        edge = EDGES[self.ascii_only]
+        if self.color or edge in drawn:
+            for kind, name in enumerate(self.palette.names):
+                yield self._painted([Cell(self.palette.signs[kind], kind, fills=True)] * 2), name
+        if any(nodes > 1 for nodes in self.view.machine_nodes) or edge not in drawn:
+            yield self._steps[1] + self._steps[-1], "few to all nodes taken"
+
+    def critical(self) -> list[str]:
+        """Name the tasks of the critical path."""
+        critical = self.view.critical
+        if not critical:
+            return []
+        arrow = " > " if self.ascii_only else " → "
+        names = [self.view.schedule.tasks[task] for task in critical[: self.width]]
+        text = f"critical path ({_counted(len(critical), 'task')}): {arrow.join(names)}"
+        text = printable(text, ascii_only=self.ascii_only)
+        return [fitted(text, self.width, ascii_only=self.ascii_only).rstrip()]
+
+    def _painted(self, cells: Sequence[Cell]) -> str:
+        """Join cells; with colour, bars get the background and skylines the foreground of their kind."""
+        if not self.color:
+            return "".join(cell.sign for cell in cells)
+        text = ""
+        for (kind, block), run in groupby(cells, key=lambda cell: (cell.kind, cell.block)):
+            part = "".join(" " if cell.fills else cell.sign for cell in run)
+            color = f"{38 if block else 48};5;{self.palette.color(kind)}{'' if block else ';30'}"
+            text += part if kind < 0 else f"\x1b[{color}m{part}\x1b[0m"
+        return text
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

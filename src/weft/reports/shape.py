@@ -1,0 +1,168 @@
+"""The shape of a workflow: how many tasks, how wide, how deep, how much work, and a picture by levels."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from weft.units import format_bytes, format_seconds
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL, TaskGraph
+
+__all__ = ["Shape", "picture_of", "shape_lines", "shape_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the graph of a workflow looks like in numbers."""
+
+    name: str
+    descriptions: int
+    tasks: int
+    compute_tasks: int
+    transfer_tasks: int
+    virtual_tasks: int
+    moldable_tasks: int
+    edges: int
+    depth: int
+    """Tasks on the longest path."""
+    width: int
+    """Most tasks on one level."""
+    work_s: float
+    """Seconds on one machine of speed 1; tasks of unknown work left out."""
+    unknown_work: int
+    """Compute tasks that say neither work nor seconds."""
+    critical_path_s: float
+    """Longest path on machines of speed 1, one node each."""
+    critical_path: tuple[str, ...]
+    data_bytes: float
+    loops: tuple[str, ...]
+    abstract_machines: int
+
+    def as_record(self) -> dict[str, object]:
+        """Give the shape as plain data."""
+        return asdict(self)
+
+
+def shape_of(graph: TaskGraph) -> Shape:
+    """Measure a graph."""
+    work = _work(graph)
+    level = _levels(graph)
+    path, length = _critical(graph, np.nan_to_num(work))
+    members = np.bincount(graph.variable, minlength=len(graph.variables))
+    moldable = np.array([len(counts) > 1 for counts in graph.count_sets], dtype=bool)
+    return Shape(
+        name=graph.workflow.name,
+        descriptions=len(graph.workflow.tasks),
+        tasks=len(graph),
+        compute_tasks=int((graph.kind == COMPUTE).sum()),
+        transfer_tasks=int((graph.kind == TRANSFER).sum()),
+        virtual_tasks=int((graph.kind == VIRTUAL).sum()),
+        moldable_tasks=int(moldable[graph.counts].sum()),
+        edges=graph.edge_count,
+        depth=int(level.max(initial=-1)) + 1,
+        width=int(np.bincount(level).max(initial=0)) if len(level) else 0,
+        work_s=float(np.nansum(work)),
+        unknown_work=int(np.isnan(work[graph.kind == COMPUTE]).sum()),
+        critical_path_s=length,
+        critical_path=tuple(graph.names[task] for task in path),
+        data_bytes=float(graph.edge_bytes.sum() + graph.transfer_bytes.sum()),
+        loops=tuple(body.loop.name for body in graph.loops),
+        abstract_machines=int((members > 1).sum()),
+    )
+
+
+def _work(graph: TaskGraph) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Give work; where only seconds per machine are known, the least of them."""
+    work = np.where(graph.kind == COMPUTE, graph.work, 0.0)
+    for task in np.flatnonzero(np.diff(graph.explicit_pointer)).tolist():
+        row = slice(graph.explicit_pointer[task], graph.explicit_pointer[task + 1])
+        work[task] = graph.explicit_seconds[row].min()
+    return work
+
+
+def _levels(graph: TaskGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
+    level = [0] * len(graph)
+    for task in range(len(graph)):
+        if pointer[task] < pointer[task + 1]:
+            level[task] = 1 + max(level[other] for other in before[pointer[task] : pointer[task + 1]])
+    return np.asarray(level, dtype=np.int64)
+
+
+def _critical(graph: TaskGraph, work: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[list[int], float]:
+    end = [0.0] * len(graph)
+    via = [-1] * len(graph)
+    for task in range(len(graph)):
+        start = 0.0
+        for other in graph.predecessors(task).tolist():
+            if end[other] > start:
+                start, via[task] = end[other], other
+        end[task] = start + float(work[task])
+    if not end:
+        return [], 0.0
+    task = int(np.argmax(end))
+    path = [task]
+    while via[path[-1]] >= 0:
+        path.append(via[path[-1]])
+    return path[::-1], end[task]
+
+
+def shape_lines(shape: Shape) -> list[str]:
+    """Write a shape as lines for a reader."""
+    kinds = [
+        f"{count} {word}"
+        for count, word in (
+            (shape.compute_tasks, "compute"),
+            (shape.transfer_tasks, "transfer"),
+            (shape.virtual_tasks, "virtual"),
+        )
+        if count
+    ]
+    path = " → ".join(shape.critical_path[:6]) + (" → …" if len(shape.critical_path) > 6 else "")
+    lines = [
+        f"{shape.name}: {shape.tasks} tasks ({', '.join(kinds)}) from {shape.descriptions} descriptions, {shape.edges} edges",
+        f"  depth          {shape.depth} tasks",
+        f"  width          {shape.width} tasks",
+        f"  work           {format_seconds(shape.work_s)} on one machine of speed 1",
+        f"  critical path  {format_seconds(shape.critical_path_s)}: {path}",
+        f"  data           {format_bytes(shape.data_bytes)} between tasks",
+    ]
+    if shape.unknown_work:
+        lines.append(f"  unknown work   {shape.unknown_work} tasks say nothing about their time")
+    if shape.moldable_tasks:
+        lines.append(f"  moldable       {shape.moldable_tasks} tasks may take several node counts")
+    if shape.abstract_machines:
+        lines.append(f"  bound together {shape.abstract_machines} abstract machines with several tasks")
+    if shape.loops:
+        lines.append(f"  loops          {', '.join(shape.loops)}; numbers are of one iteration")
+    return lines
+
+
+_LEVELS, _PER_LEVEL = 30, 6
+
+
+def picture_of(graph: TaskGraph) -> str:
+    """Draw the descriptions level by level, sweeps as one box with their number of subtasks."""
+    level = _levels(graph)
+    rows: dict[int, dict[int, int]] = {}
+    for task, template in enumerate(graph.template.tolist()):
+        at = rows.setdefault(int(level[task]), {})
+        at[template] = at.get(template, 0) + 1
+    heads = {body.loop.first: body.loop for body in graph.loops}
+    tails = {body.loop.last: body.loop for body in graph.loops}
+    lines = []
+    for depth in sorted(rows)[:_LEVELS]:
+        boxes = []
+        for template, count in list(rows[depth].items())[:_PER_LEVEL]:
+            name = graph.workflow.tasks[template].name
+            mark = ("↺ " if name in heads else "") + name + (f" ×{count}" if count > 1 else "")
+            if name in tails:
+                loop = tails[name]
+                mark += f" ↩ {loop.name}" + (f" until {loop.until}" if loop.until is not None else "")
+            boxes.append(f"[{mark}]")
+        rest = len(rows[depth]) - _PER_LEVEL
+        lines.append(f"  {depth + 1:>3}  " + "  ".join(boxes) + (f"  … {rest} more" if rest > 0 else ""))
+    if len(rows) > _LEVELS:
+        lines.append(f"       … {len(rows) - _LEVELS} more levels")
+    return "\n".join(lines)

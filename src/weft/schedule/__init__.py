@@ -1,0 +1,1 @@
+"""What was planned: the schedule, its independent verification, metrics and lower bounds."""

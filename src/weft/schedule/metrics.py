@@ -1,0 +1,178 @@
+"""Metrics of a schedule: the eight of S1 section 7, and cost, used share, schedule length ratio, speed-up.
+
+S1: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
+Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 (spec s1 section 7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.instance.instance import Instance
+from weft.schedule.schedule import Schedule
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+
+__all__ = ["Metrics", "critical_path", "measure"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """What can be said of a schedule in numbers."""
+
+    makespan_s: float
+    """S1 metric 1: end of the last task."""
+    sequential_s: float
+    """All compute tasks one after another on the one machine where that is fastest, without transfers."""
+    speedup: float
+    """S1 metric 2: sequential over makespan."""
+    efficiency: float
+    """S1 metric 3: speed-up over machines used."""
+    communication_s: float
+    """S1 metric 4: transfers on the critical path."""
+    synchronisation_s: float
+    """S1 metric 5: waiting on the critical path."""
+    overhead_s: float
+    """S1 metric 6: makespan less the sequential time spread over the machines used."""
+    lost_parallelism_s: float
+    """S1 metric 7: overhead less communication and synchronisation."""
+    throughput: float
+    """S1 metric 8: efficiency and time together, higher is better."""
+    cost: float
+    """Price of all node-seconds taken."""
+    node_seconds: float
+    used_share: float
+    """Node-seconds taken over those of all machines of the platform during the makespan."""
+    idle_share: float
+    length_ratio: float
+    """Makespan over the critical path with fastest modes and free communication (SLR)."""
+    machines_used: int
+
+
+def critical_path(schedule: Schedule, instance: Instance, *, through_machines: bool = False) -> list[int]:
+    """Trace back from the last task through the predecessor whose data arrived last.
+
+    With ``through_machines`` the trace also follows the previous task on the same machine, so that waiting for a
+    busy machine is not counted as synchronisation.
+    """
+    finish = schedule.finish_s
+    if not len(schedule):
+        return []
+    task = int(np.argmax(finish))
+    path = [task]
+    while (before := _last_before(schedule, instance, task, through_machines)) is not None:
+        path.append(before)
+        task = before
+    return path[::-1]
+
+
+def _last_before(schedule: Schedule, instance: Instance, task: int, through_machines: bool) -> int | None:
+    graph = instance.graph
+    best: tuple[float, int] | None = None
+    first = int(graph.predecessor_pointer[task])
+    for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
+        arrival = float(schedule.finish_s[before]) + _edge_s(instance, schedule, edge, before, task)
+        if best is None or arrival > best[0]:
+            best = (arrival, before)
+    if through_machines and graph.kind[task] == COMPUTE:
+        same = (schedule.machine == schedule.machine[task]) & (schedule.nodes > 0)
+        earlier = np.flatnonzero(same & (schedule.finish_s <= schedule.start_s[task]))
+        earlier = earlier[earlier != task]
+        if len(earlier):
+            previous = int(earlier[np.argmax(schedule.finish_s[earlier])])
+            if best is None or schedule.finish_s[previous] > best[0]:
+                best = (float(schedule.finish_s[previous]), previous)
+    return None if best is None else best[1]
+
+
+def _edge_s(instance: Instance, schedule: Schedule, edge: int, before: int, task: int) -> float:
+    graph = instance.graph
+    if graph.kind[task] == TRANSFER:
+        return 0.0
+    return instance.link_s(
+        int(schedule.machine[before]),
+        int(schedule.machine[task]),
+        float(graph.edge_bytes[edge]),
+        float(graph.edge_files[edge]),
+        float(graph.edge_seconds[edge]),
+    )
+
+
+def measure(schedule: Schedule, instance: Instance, *, through_machines: bool = False,
+            constant_s: float | None = None, weight: float = 0.5) -> Metrics:  # fmt: skip
+    """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the makespan."""
+    graph, makespan = instance.graph, schedule.makespan_s
+    path = critical_path(schedule, instance, through_machines=through_machines)
+    spent = schedule.finish_s - schedule.start_s
+    computing = float(sum(spent[task] for task in path if graph.kind[task] != TRANSFER))
+    communicating = float(sum(spent[task] for task in path if graph.kind[task] == TRANSFER))
+    communicating += _edges_on(path, schedule, instance)
+    sequential = _sequential_s(instance)
+    machines = max(1, schedule.machines_used)
+    speedup = sequential / makespan if makespan > 0 else 1.0
+    overhead = makespan - sequential / machines
+    synchronising = makespan - computing - communicating
+    node_seconds = spent * schedule.nodes
+    available = float(instance.capacity.sum()) * makespan
+    used = float(node_seconds.sum()) / available if available > 0 else 0.0
+    shortest = _critical_length_s(instance)
+    constant = 2 * makespan if constant_s is None else constant_s
+    return Metrics(
+        makespan_s=makespan,
+        sequential_s=sequential,
+        speedup=speedup,
+        efficiency=speedup / machines,
+        communication_s=communicating,
+        synchronisation_s=synchronising,
+        overhead_s=overhead,
+        lost_parallelism_s=overhead - communicating - synchronising,
+        throughput=weight * speedup / machines + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
+        cost=float((node_seconds * instance.price_per_node_s[schedule.machine]).sum()),
+        node_seconds=float(node_seconds.sum()),
+        used_share=used,
+        idle_share=1.0 - used if available > 0 else 0.0,
+        length_ratio=makespan / shortest if shortest > 0 else 1.0,
+        machines_used=schedule.machines_used,
+    )
+
+
+def _edges_on(path: list[int], schedule: Schedule, instance: Instance) -> float:
+    """Add up the data movement along the path that is not an explicit transfer task."""
+    graph, total = instance.graph, 0.0
+    for before, task in zip(path, path[1:], strict=False):
+        first, end = int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])
+        position = first + int(np.searchsorted(graph.predecessor[first:end], before))
+        if position < end and graph.predecessor[position] == before:
+            total += _edge_s(instance, schedule, position, before, task)
+    return total
+
+
+def _sequential_s(instance: Instance) -> float:
+    """Give ``min over machines of the sum over compute tasks`` of one-node (least count) seconds.
+
+    Machines on which some task cannot run do not count; if none can run all, each task takes its fastest machine.
+    """
+    graph = instance.graph
+    everyone = np.arange(len(instance.machines), dtype=np.uint32)
+    total = np.zeros(len(everyone))
+    fastest = 0.0
+    for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
+        machine, _, seconds = instance.seconds.modes(task)
+        row = np.full(len(everyone), np.inf)
+        # The first mode listed for a machine is the one with the smallest count.
+        row[machine[::-1]] = seconds[::-1]
+        total += row
+        fastest += float(row.min(initial=np.inf))
+    best = float(total.min(initial=np.inf))
+    return best if np.isfinite(best) else fastest
+
+
+def _critical_length_s(instance: Instance) -> float:
+    graph = instance.graph
+    fastest = np.nan_to_num(instance.seconds.fastest())
+    length = [0.0] * len(graph)
+    for task in range(len(graph)):
+        before = max((length[p] for p in graph.predecessors(task).tolist()), default=0.0)
+        length[task] = before + float(fastest[task])
+    return max(length, default=0.0)

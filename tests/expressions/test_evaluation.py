@@ -1,0 +1,244 @@
+"""The value of an expression in one context."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from weft.expressions import ExpressionError, Value, evaluate, evaluate_boolean, evaluate_number, parse
+
+CONTEXT = {
+    "a": 7,
+    "b": 2.5,
+    "name": "altix3",
+    "flag": True,
+    "nothing": None,
+    "nan": math.nan,
+    "xs": [3, 1, 2],
+    "table": {"one": 1, 2: "two"},
+    "conv": {"exit_code": 0, "result": {"delta": 1e-4}},
+    "whole.key": 5,
+    "whole": {"key": 6, "other": 7},
+    "huge": 2**5000,
+    "object": SimpleNamespace(secret=1),
+    "inf": math.inf,
+}
+
+
+def value(text: str) -> Value:
+    return evaluate(parse(text), CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a + 1", 8),
+        ("a - b", 4.5),
+        ("a * 2", 14),
+        ("a / 2", 3.5),
+        ("a // 2", 3),
+        ("-a // 2", -4),
+        ("a % 4", 3),
+        ("a ** 2", 49),
+        ("2 ** -1", 0.5),
+        ("-2 ** 2", -4),
+        ("+a", 7),
+        ("'x' + name", "xaltix3"),
+        ("a > 3 and b < 3", True),
+        ("a > 3 and b > 3", False),
+        ("a < 3 or b < 3", True),
+        ("not flag", False),
+        ("1 < 2 < 3", True),
+        ("1 < 3 < 2", False),
+        ("'b' > 'a'", True),
+        ("1 == 1.0", True),
+        ("1 == '1'", False),
+        ("1 != '1'", True),
+        ("True == 1", False),
+        ("True != 1", True),
+        ("[1, 'x'] == [1, 'x']", True),
+        ("[True] == [1]", False),
+        ("table == table", True),
+        ("2 in xs", True),
+        ("5 not in xs", True),
+        ("True in [1]", False),
+        ("'alt' in name", True),
+        ("'one' in table", True),
+        ("'x' if flag else 1 / 0", "x"),
+        ("xs[0]", 3),
+        ("xs[-1]", 2),
+        ("table['one'] + xs[1]", 2),
+        ("table[2]", "two"),
+        ("conv.exit_code == 0", True),
+        ("conv.result.delta < 1e-3", True),
+        ("whole.key", 5),
+        ("whole.other", 7),
+        ("4*GB", 4_000_000_000),
+        ("GiB / MiB", 1024),
+        ("2*hour + 3*minute + 4*s", 7384),
+        ("500*ms", 0.5),
+        ("true and not false", True),
+        ("[a, [b]]", [7, [2.5]]),
+        ("2 ** 1024 * 2 ** 1024 > 0", True),
+        ("inf > 3 and -inf < 3", True),
+        ("inf + 1", math.inf),
+    ],
+)
+def test_values(text: str, expected: Value) -> None:
+    result = value(text)
+    assert result == expected
+    assert isinstance(result, bool) == isinstance(expected, bool)
+
+
+@pytest.mark.parametrize("operator", ["==", "!=", "<", "<=", ">", ">=", "in", "not in"])
+@pytest.mark.parametrize("unknown", ["nothing", "nan", "null", "None"])
+def test_every_comparison_with_unknown_is_false(operator: str, unknown: str) -> None:
+    assert value(f"{unknown} {operator} [1]") is False
+    assert value(f"1 {operator} {unknown}") is False
+    assert value(f"{unknown} {operator} {unknown}") is False
+
+
+@pytest.mark.parametrize(
+    "text", ["nothing + 1", "2 ** nothing", "-nan", "nan // 0", "+null", "'a' + null", "abs(null)"]
+)
+def test_arithmetic_with_unknown_is_nan(text: str) -> None:
+    result = value(text)
+    assert isinstance(result, float)
+    assert math.isnan(result)
+
+
+def test_unknown_counts_as_false_and_passes_through_indexes() -> None:
+    assert value("not nothing") is True
+    assert value("1 if nan else 2") == 2
+    assert value("nothing or flag") is True
+    assert value("nothing[0]") is None
+    assert value("xs[nothing]") is None
+
+
+def test_short_circuits_leave_the_rest_alone() -> None:
+    assert value("a < 0 and 1 / 0 > 0") is False
+    assert value("a > 0 or missing") is True
+    assert value("2 < 1 < missing") is False
+
+
+def test_variables_win_over_units_and_constants() -> None:
+    assert evaluate(parse("s + 1"), {"s": 41}) == 42
+    assert evaluate(parse("true"), {"true": "yes"}) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("1 + a / 0", 7, "division by zero"),
+        ("a % (1 - 1)", 3, "division by zero"),
+        ("0 ** -1", 3, "division by zero"),
+        ("True + 1", 6, "truth value True"),
+        ("a * name", 3, "the string 'altix3'"),
+        ("'a' * 3", 5, "arithmetic takes two numbers"),
+        ("[0] * 3", 5, "a list of 1"),
+        ("[0] + [1]", 5, "two strings"),
+        ("-name", 1, "a sign takes a number"),
+        ("a < name", 3, "order"),
+        ("flag < flag", 6, "order"),
+        ("1 < 2 < name", 7, "order"),
+        ("1 in 2", 3, "`in`"),
+        ("1 in name", 3, "`in`"),
+        ("a and flag", 1, "condition"),
+        ("flag and name", 10, "condition"),
+        ("not a", 5, "condition"),
+        ("1 if xs else 2", 6, "condition"),
+        ("xs[3]", 1, "positions 0 to 2"),
+        ("xs[-4]", 1, "outside the list"),
+        ("xs[1.0]", 1, "whole numbers"),
+        ("xs[flag]", 1, "whole numbers"),
+        ("[][0]", 1, "the list is empty"),
+        ("table['ones']", 1, "did you mean 'one'?"),
+        ("table[xs]", 1, "keys are strings or numbers"),
+        ("name[0]", 1, "only lists and mappings"),
+        ("1 + nam", 5, "did you mean 'name'?"),
+        ("conv.exit", 1, "unknown name 'conv.exit'"),
+        ("name.upper", 1, "unknown name"),
+        ("object.secret", 1, "unknown name"),
+        ("object", 1, "SimpleNamespace"),
+        ("a.__class__", 1, "unknown name"),
+        ("2 ** 9**9", 3, "exponents lie between"),
+        ("10.0 ** 400", 6, "too large"),
+        ("2 ** 1024 * 2.0", 11, "too large"),
+        ("(10 ** 1000) ** 2", 14, "too large"),
+        ("10 ** 700 * 10 ** 700", 11, "too large"),
+        ("1e300 * 1e300", 7, "too large"),
+        ("huge + 1", 6, "too large"),
+        ("(-8) ** 0.5", 6, "no real value"),
+        ("2 ** inf", 3, "exponents"),
+        ("inf - inf", 5, "not a number"),
+        ("lines(split.parts)", 1, "only when the file exists"),
+    ],
+)
+def test_errors_name_the_column_and_the_rule(text: str, column: int, says: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        value(text)
+    assert caught.value.column == column
+    assert says in str(caught.value)
+    assert caught.value.text == text
+
+
+@pytest.mark.parametrize(
+    "text", ["9**9**9", "'a' * 10**9", "[0] * 10**9", "2**1024**1024", "((2**1000)**1000)**1000"]
+)
+def test_explosive_texts_are_refused_at_once(text: str) -> None:
+    with pytest.raises(ExpressionError):
+        value(text)
+
+
+def test_joined_strings_are_bounded() -> None:
+    half = {"x": "a" * 5000}
+    assert len(str(evaluate(parse("x + x"), half))) == 10_000
+    with pytest.raises(ExpressionError, match="too long"):
+        evaluate(parse("x + x + 'a'"), half)
+
+
+def test_lists_made_are_bounded_together() -> None:
+    assert value("len(range(1, 400000)) + len(range(1, 500000))") == 900_000
+    with pytest.raises(ExpressionError, match="too long together"):
+        value("len(range(1, 600000)) + len(range(1, 600000))")
+
+
+def test_lists_nested_beyond_reason_are_refused() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    other: list[object] = []
+    for _ in range(100_000):
+        other = [other]
+    with pytest.raises(ExpressionError, match="nested"):
+        evaluate(parse("x == y"), {"x": deep, "y": other})
+
+
+def test_values_of_numpy_and_tuples_are_welcome() -> None:
+    context = {
+        "i": np.int64(3),
+        "f": np.float64(0.5),
+        "b": np.bool_(True),
+        "t": (1, 2),
+        "v": np.array([1.0, 2.0]),
+    }
+    assert evaluate(parse("i + f"), context) == 3.5
+    assert evaluate(parse("b and t[1] == 2 and v[1] == 2"), context) is True
+
+
+def test_a_number_is_asked_for() -> None:
+    assert evaluate_number(parse("a + 1"), CONTEXT) == 8
+    assert math.isnan(evaluate_number(parse("nothing"), CONTEXT))
+    for text in ("flag", "name", "xs"):
+        with pytest.raises(ExpressionError, match="a number is needed"):
+            evaluate_number(parse(text), CONTEXT)
+
+
+def test_a_condition_is_asked_for() -> None:
+    assert evaluate_boolean(parse("a == 7"), CONTEXT) is True
+    assert evaluate_boolean(parse("nothing"), CONTEXT) is False
+    with pytest.raises(ExpressionError, match="true or false"):
+        evaluate_boolean(parse("a"), CONTEXT)

@@ -1,0 +1,120 @@
+"""Expressions as records: names, equality, renaming, unknown names."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import weft.expressions
+from weft.errors import InvalidInput
+from weft.expressions import ExpressionError, evaluate, parse, rename, unknown_names
+
+
+def test_names_are_listed_once_in_order_of_appearance() -> None:
+    expression = parse("y.b if conv.exit_code == 0 and y.b > x else max(a, x) * GB")
+    assert expression.names == ("y.b", "conv.exit_code", "x", "a", "GB")
+
+
+def test_equality_and_hash_go_by_canonical_text() -> None:
+    assert parse("a+b") == parse(" (a) + b ")
+    assert hash(parse("a+b")) == hash(parse("a + b"))
+    assert parse("a+b") != parse("b+a")
+    assert len({parse("1+1"), parse("1 + 1"), parse("2")}) == 2
+
+
+def test_pickled_and_back() -> None:
+    expression = parse("a.b[0] >= 2*GB and not c or max(1, 2) in [1]")
+    again = pickle.loads(pickle.dumps(expression))
+    assert again == expression
+    assert again.tree == expression.tree
+    assert again.names == expression.names
+
+
+def test_errors_survive_pickling() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        evaluate(parse("1 / 0"), {})
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.column, again.text, again.message) == (3, "1 / 0", "division by zero")
+    assert str(again) == str(caught.value)
+
+
+def test_short_texts_are_read_once() -> None:
+    assert parse("a + 12345") is parse("a + 12345")
+
+
+def test_unknown_names_come_with_column_and_suggestion() -> None:
+    expression = parse("memry > 2*GB and conv.result.x < s and (memry > 1 or true or whole.y > wholes.z)")
+    errors = unknown_names(expression, ["memory", "conv", "whole.y"])
+    assert [(error.column, error.message) for error in errors] == [
+        (1, "unknown name 'memry'"),
+        (72, "unknown name 'wholes.z'"),
+    ]
+    assert "did you mean 'memory'?" in str(errors[0])
+
+
+def test_unknown_names_of_a_container_that_cannot_be_listed() -> None:
+    class Anything:
+        def __contains__(self, name: object) -> bool:
+            return name == "a"
+
+    assert [error.message for error in unknown_names(parse("a + b"), Anything())] == ["unknown name 'b'"]
+
+
+def test_a_prefix_is_not_just_the_same_letters() -> None:
+    assert len(unknown_names(parse("conv.x"), ["con"])) == 1
+    assert len(unknown_names(parse("conv"), ["conv.x"])) == 1
+
+
+def test_rename_everywhere() -> None:
+    text = "[T.A] + -T.A if T.A and not T.A else max(T.A, x)[T.A] < T.A <= 1"
+    renamed = rename(parse(text), {"T.A": "b", "unused": "c"})
+    assert renamed.text == text.replace("T.A", "b")
+    assert renamed.names == ("b", "x")
+    assert renamed.source == renamed.text
+
+
+def test_rename_moves_the_columns_along() -> None:
+    renamed = rename(parse("TARGET.Memory / x"), {"TARGET.Memory": "m"})
+    with pytest.raises(ExpressionError) as caught:
+        evaluate(renamed, {"m": 1, "x": 0})
+    assert caught.value.column == 3
+
+
+@pytest.mark.parametrize("new", ["", "a b", "1a", "min(", "True", "a.", "a.if", "a\n"])
+def test_rename_to_something_that_is_no_name(new: str) -> None:
+    with pytest.raises(InvalidInput, match="renamed to"):
+        rename(parse("x + 1"), {"x": new})
+
+
+def test_a_long_text_is_shown_around_the_trouble() -> None:
+    text = "a + " * 40 + "$" + " + b" * 400
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert caught.value.column == 161
+    assert "…" in str(caught.value)
+    assert "$" in str(caught.value)
+    assert len(str(caught.value)) < 300
+    record = caught.value.problems[0].as_record()
+    assert "column 161" in str(record["what"])
+
+
+def test_invisible_characters_are_shown() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse("a \x00 b")
+    assert "\x00" not in str(caught.value)
+    assert "\\x00" in str(caught.value)
+
+
+def test_public_names_are_there() -> None:
+    assert all(hasattr(weft.expressions, name) for name in weft.expressions.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = weft.expressions.nonsense
+
+
+def test_numpy_stays_out_until_columns_are_evaluated() -> None:
+    code = "import sys, weft.expressions as e; e.evaluate(e.parse('1+1'), {}); print('numpy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"

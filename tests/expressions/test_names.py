@@ -1,0 +1,48 @@
+"""What names mean without a context, and how they are found in one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from weft.expressions.failure import Refusal
+from weft.expressions.functions import FUNCTIONS
+from weft.expressions.names import BUILT_IN, MISSING, UNITS, find, look_up
+
+
+def test_units_are_bytes_and_seconds() -> None:
+    assert (UNITS["kB"], UNITS["KiB"], UNITS["PB"], UNITS["PiB"]) == (1000, 1024, 10**15, 2**50)
+    assert (UNITS["us"], UNITS["minute"], UNITS["hour"], UNITS["day"]) == (1e-6, 60, 3600, 86400)
+
+
+def test_short_words_that_would_be_mistaken_are_no_units() -> None:
+    assert not {"m", "h", "d", "min"} & set(UNITS)
+
+
+def test_no_name_means_a_function_and_a_value() -> None:
+    assert not set(FUNCTIONS) & set(BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "expected"),
+    [
+        ("a", {"a": 1}, 1),
+        ("a.b", {"a.b": 1, "a": {"b": 2}}, 1),
+        ("a.b", {"a": {"b": 2}}, 2),
+        ("a.b", {"a": 3}, MISSING),
+        ("a.real", {"a": 3}, MISSING),
+        ("a.b.c", {"a": {"b": None}}, MISSING),
+        ("a", {"a": None}, None),
+        ("b", {"a": 1}, MISSING),
+    ],
+)
+def test_find(name: str, context: Mapping[str, object], expected: object) -> None:
+    assert find(name, context) is expected
+
+
+def test_look_up_refuses_what_is_nowhere() -> None:
+    assert look_up("GB", {}) == 10**9
+    assert look_up("GB", {"GB": 1}) == 1
+    with pytest.raises(Refusal, match="unknown name 'gigabytes'"):
+        look_up("gigabytes", {})

@@ -1,0 +1,404 @@
+"""YAML and JSON text to trees with places, limits, clear errors, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.documents import Node
+from weft.errors import InvalidInput, Problem
+from weft.formats import yaml_document, yaml_tree
+from weft.formats.yaml_document import parse_document, write_document
+
+TRICKY = [
+    "yes", "on", "1..5", "null", "~", "=x*2", "a: b", "{k}", "", " x", "x ", "two\nlines", "two\nlines\n",
+    "\n", "ü€😀", "1:30", "010", "0x1f", "1e-6", "- a", "-", "--flag", "---", "...", "#c", "a #c", "a#c",
+    "it's", 'say "x"', "back\\slash", "\ttab", "a\tb", "a:", ":a", "?", "? x", "<<", "&a", "*a", "!t", "%d",
+    "@x", "`x`", "|", ">", "[a]", "a, b", "a]", "true", "vector.{k}", "line\r\nend", "\x85", "\u2028",
+    "\ufeff", "\x7f", "\x00", "  deep\nx", "a\n\n\nb", "a\n  b\n", "a\n \nb", ".inf", "+5", "-.5", "1_000",
+    "0o17", "1e400",
+]  # fmt: skip
+
+
+def plain(text: str) -> Any:
+    document = parse_document(text, "w.yaml")
+    assert document.root is not None
+    return document.root.plain()
+
+
+def problem(text: str) -> Problem:
+    with pytest.raises(InvalidInput) as caught:
+        parse_document(text, "w.yaml")
+    return caught.value.problems[-1]
+
+
+def nodes(node: Node) -> list[Node]:
+    found, waiting = [], [node]
+    while waiting:
+        current = waiting.pop()
+        found.append(current)
+        if isinstance(current.value, dict):
+            waiting.extend(current.value.values())
+        elif isinstance(current.value, list):
+            waiting.extend(current.value)
+    return found
+
+
+class TestPlaces:
+    TEXT = "weft: 1\ntasks:\n  a:\n    inputs: [x, 'y z']\n    work: 3\n"
+
+    def test_every_value_knows_line_column_and_path(self) -> None:
+        root = parse_document(self.TEXT, "w.yaml").root
+        assert root is not None
+        found = {node.path: (node.place.line, node.place.column) for node in nodes(root)}
+        assert found == {
+            (): (1, 1),
+            ("weft",): (1, 7),
+            ("tasks",): (3, 3),
+            ("tasks", "a"): (4, 5),
+            ("tasks", "a", "inputs"): (4, 13),
+            ("tasks", "a", "inputs", 0): (4, 14),
+            ("tasks", "a", "inputs", 1): (4, 17),
+            ("tasks", "a", "work"): (5, 11),
+        }
+        assert all(node.place.file == "w.yaml" for node in nodes(root))
+
+    def test_every_key_knows_its_place(self) -> None:
+        document = parse_document(self.TEXT, "w.yaml")
+        assert str(document.place(("tasks", "a", "work"))) == "w.yaml:5:5"
+        assert str(document.place(("tasks", "a", "inputs", 1))) == "w.yaml:4:17"
+
+    def test_columns_count_characters_and_a_byte_order_mark_is_no_character(self) -> None:
+        root = parse_document("\ufeff{ä€😀: 1, b: 2}", None).root
+        assert root is not None
+        assert root.key_places["b"].column == 10
+
+
+class TestScalars:
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("null", None), ("~", None), ("", None), ("Null", None), ("true", True), ("FALSE", False),
+            ("tRue", "tRue"), ("12", 12), ("-7", -7), ("+7", 7), ("010", 10), ("0x1F", 31), ("0o17", 15),
+            ("-0x1F", "-0x1F"), ("1.5", 1.5), ("1.", 1.0), (".5", 0.5), ("1e-6", 1e-6), ("1E5", 1e5),
+            ("-2.5e+3", -2500.0), (".inf", math.inf), ("-.INF", -math.inf), ("yes", "yes"), ("on", "on"),
+            ("1:30", "1:30"), ("1..50", "1..50"), ("1_000", "1_000"), ("2024-01-01", "2024-01-01"),
+            ("'12'", "12"), ('"true"', "true"), ("''", ""), ("1.2.3", "1.2.3"), ("+", "+"), (".", "."),
+            ("١٢", "١٢"), ("=7*x", "=7*x"), ("!!str 5", "5"), ("!!int '5'", 5), ("!!float 5", 5.0),
+            ("!!null ''", None), ("!!bool 'true'", True), ("9" * 300, int("9" * 300)),
+            ("9" * 301, "9" * 301), ("1e999", math.inf),
+        ],
+    )  # fmt: skip
+    def test_core_schema(self, text: str, value: object) -> None:
+        found = plain(f"k: {text}\n")["k"]
+        assert found == value
+        assert type(found) is type(value)
+
+    def test_not_a_number(self) -> None:
+        assert math.isnan(plain("k: .nan")["k"])
+
+    def test_keys_stay_as_written(self) -> None:
+        assert list(plain("{1: a, 01: b, null: c, true: d, 1e3: e, '': f}")) == [
+            "1",
+            "01",
+            "null",
+            "true",
+            "1e3",
+            "",
+        ]
+
+
+class TestAliasesAndMerges:
+    def test_alias_repeats_the_value_and_shares_the_node(self) -> None:
+        root = parse_document("a: &x [1, 2]\nb: *x\n", None).root
+        assert root is not None
+        assert isinstance(root.value, dict)
+        assert root.value["b"] is root.value["a"]
+
+    def test_merge_lets_written_keys_win_and_earlier_mappings_before_later(self) -> None:
+        text = "a: &a {p: 1, q: 2}\nb: &b {q: 3, r: 4}\nc:\n  <<: [*a, *b]\n  p: 9\n"
+        text += "d: {<<: *a}\ne: {<<: {z: 0}, y: 1}\n"
+        value = plain(text)
+        assert value["c"] == {"p": 9, "q": 2, "r": 4}
+        assert value["d"] == {"p": 1, "q": 2}
+        assert value["e"] == {"z": 0, "y": 1}
+
+    def test_a_merged_key_points_at_where_it_was_written(self) -> None:
+        document = parse_document("a: &a\n  p: 1\nb:\n  <<: *a\n", "w.yaml")
+        assert str(document.place(("b", "p"))) == "w.yaml:2:3"
+
+    def test_a_quoted_merge_sign_is_a_key(self) -> None:
+        assert plain("{'<<': 1}") == {"<<": 1}
+
+    @pytest.mark.parametrize(
+        ("text", "part"),
+        [
+            ("a: *x", "no anchor &x"),
+            ("a: &x [*x]", "inside what it names"),
+            ("a: {<<: 3}", "cannot be merged"),
+            ("a: &x 1\n*x : 2", "as a key"),
+        ],
+    )
+    def test_misuse(self, text: str, part: str) -> None:
+        assert part in str(problem(text))
+
+    def test_billion_laughs_are_counted_not_built(self) -> None:
+        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+        lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
+        found = problem("\n".join(lines))
+        assert found.what == "too many values in one file"
+        assert found.place is not None
+        assert found.place.line == 7
+
+    def test_depth_counts_through_aliases(self) -> None:
+        lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
+        assert "deeper than 100" in problem("\n".join(lines)).what
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("text", "line", "column", "part"),
+        [
+            ("a: 1\nb: 2\na: 3\n", 3, 1, "'a' stands twice"),
+            ("? [1, 2]\n: x", 1, 3, "a list as a key"),
+            ("{{k}: 1}", 1, 2, "a mapping as a key"),
+            ("a: 1\n---\nb: 2\n", 2, 1, "second document"),
+            ("a: !!python/object:os.system x", 1, 4, "!!python/object:os.system is not allowed"),
+            ("a: !mine {x: 1}", 1, 4, "the tag !mine"),
+            ("a: !!seq {x: 1}", 1, 4, "the tag !!seq"),
+            ("!!python/tuple k: 1", 1, 1, "!!python/tuple"),
+            ("a: !!int x", 1, 4, "'x' is no int"),
+            ("a:\n\tb: 1", 2, 1, "use blanks"),
+            ("a:\n  b: 1\n\tc: 2", 3, 1, "use blanks"),
+            ("a:\n  b: 1\n c: 2\n", 3, 2, "check the indentation"),
+            ("a: 1\n  b: 2\n", 2, 4, "where no key can stand"),
+            ('a: "x\nb: 1\n', 1, 4, "never closed"),
+            ("a: [1, 2\nb: 1\n", 2, 2, "opened in line 1"),
+            ("a: {x: 1\nb: 1\n", 2, 2, "opened in line 1"),
+            ("a: - 1\n", 1, 4, "lines of its own"),
+            ("a: 1\nb\nc: 2\n", 3, 1, "without ':'"),
+            ("a: %x\n", 1, 4, "cannot start with '%'"),
+            ('a: "\\q"\n', 1, 5, "double the backslash"),
+            ("a:\n  - 1\n  b: 2\n", 3, 3, "middle of a list"),
+            ("a: b\nc: x\x07y\n", 2, 5, "U+0007"),
+            ("a: \ud800", 1, 4, "U+D800"),
+            ("? " + "k" * 1001 + "\n: 1", 1, 3, "at most 1,000"),
+        ],
+    )  # fmt: skip
+    def test_place_and_message(self, text: str, line: int, column: int, part: str) -> None:
+        found = problem(text)
+        assert part in str(found)
+        assert found.place is not None
+        assert (found.place.file, found.place.line, found.place.column) == ("w.yaml", line, column)
+
+    def test_a_duplicate_names_both_places_and_all_are_reported(self) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            parse_document("a: 1\nb: {c: 1, c: 2}\na: 2\n", "w.yaml")
+        assert [p.path for p in caught.value.problems] == [("b", "c"), ("a",)]
+        assert "first in line 2, column 5" in str(caught.value.problems[0])
+
+    @pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "--- # c\n...\n"])
+    def test_empty(self, text: str) -> None:
+        assert problem(text).what == "the file is empty"
+
+    @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
+    def test_deep_nesting(self, opening: str) -> None:
+        assert "nested deeper than 100" in problem(opening * 100_000).what
+
+    def test_a_hundred_levels_are_read(self) -> None:
+        assert plain("[" * 100 + "]" * 100) is not None
+
+    @pytest.mark.parametrize(
+        "text", ['a: "' + "x" * 10_000_000, "x" * 10_000_000 + ": 1", "[" + "1," * 5_000_000, "'" * 9_999_999]
+    )
+    def test_a_huge_line_is_refused_with_a_short_message(self, text: str) -> None:
+        assert len(str(problem(text))) < 300
+
+    def test_a_huge_text_is_read(self) -> None:
+        assert len(plain("a: " + "x" * 10_000_000)["a"]) == 10_000_000
+
+    def test_too_many_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(yaml_tree, "MOST_NODES", 50)
+        assert plain("- 1\n" * 49) == [1] * 49
+        assert "at most 50" in problem("- 1\n" * 50).rule
+
+
+class TestJson:
+    VALUES = st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(exclude_categories=["Cs", "Cc"])),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text('abc d{}:"\\', max_size=9), inner),
+        max_leaves=20,
+    )
+
+    @given(VALUES, st.booleans(), st.sampled_from([None, 1, "\t"]))
+    @settings(max_examples=100, deadline=None)
+    def test_json_reads_as_json(self, value: object, ascii_only: bool, indent: Any) -> None:
+        assert plain(json.dumps([value], ensure_ascii=ascii_only, indent=indent)) == [value]
+
+    def test_characters_escaped_in_two_halves(self) -> None:
+        assert plain(r'{"a": "\ud83d\ude00 \\ud83d"}') == {"a": r"😀 \ud83d"}
+
+
+class TestFuzz:
+    SEED = (
+        "weft: 1\ntasks:\n  a: {work: 1, after: [b, 'c']}\n"
+        '  b: &x\n    cmd: |\n      run\n    k: "v\\n"\nc: {<<: *x}\n'
+    )
+
+    @given(st.text("ab:-[]{}&*!|>'\"%@`#,?<~\\\n\t .01\x00\x85\ud800é", max_size=60))
+    @settings(max_examples=100, deadline=None)
+    def test_random_text(self, text: str) -> None:
+        self.read_or_refuse(text)
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, len(SEED) - 1), st.sampled_from("ab:-[]{}&*!|>'\"%#,?\n\t \x00")),
+            max_size=6,
+        )
+    )
+    @settings(max_examples=100, deadline=None)
+    def test_corrupted_text(self, changes: list[tuple[int, str]]) -> None:
+        text = list(self.SEED)
+        for position, sign in changes:
+            text[position] = sign
+        self.read_or_refuse("".join(text))
+
+    @given(st.text("ab:-[]{}&*!|>'\"%@#,?<~\\\n\t .01", max_size=40))
+    @settings(max_examples=100, deadline=None)
+    def test_both_parsers_of_pyyaml_are_fit_for_it(self, text: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(yaml_document, "_LOADER", yaml.SafeLoader)
+            self.read_or_refuse(text)
+
+    @staticmethod
+    def read_or_refuse(text: str) -> None:
+        try:
+            document = parse_document(text, "w.yaml")
+        except InvalidInput as error:
+            assert all(found.place is not None for found in error.problems)  # noqa: PT017
+        else:
+            assert document.root is not None
+
+
+KEYS = st.text(max_size=12) | st.sampled_from(TRICKY)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30)
+VALUES = st.recursive(
+    SCALARS | st.sampled_from(TRICKY),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+def same(one: object, other: object) -> bool:
+    """Compare with types and order of keys."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+class TestWriting:
+    @given(VALUES)
+    @settings(max_examples=100, deadline=None)
+    def test_round_trip(self, value: object) -> None:
+        assert same(plain(write_document(value)), value)
+
+    @given(VALUES)
+    @settings(max_examples=40, deadline=None)
+    def test_round_trip_with_the_python_parser(self, value: object) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(yaml_document, "_LOADER", yaml.SafeLoader)
+            assert same(plain(write_document(value)), value)
+
+    @pytest.mark.parametrize("text", TRICKY)
+    def test_round_trip_of_tricky_texts_everywhere(self, text: str) -> None:
+        value = {
+            text: text,
+            "list": [text, [text, [text]]],
+            "map": {"m": {text: text}},
+            "deep": [{"a": [{text: [text]}]}],
+        }
+        assert same(plain(write_document(value, comment=text)), value)
+        assert same(plain(write_document(text)), text)
+
+    def test_looks_written_by_hand(self) -> None:
+        value = {
+            "weft": 1,
+            "name": "wien2k",
+            "params": {"kpoints": 50, "w1": "=7*kpoints"},
+            "tasks": {
+                "lapw1": {
+                    "sweep": {"k": "1..kpoints"},
+                    "command": "./lapw1 --nodes {nodes} --k {k}\n./next\n",
+                    "inputs": ["potential"],
+                    "outputs": {"vector.{k}": "200*matrix"},
+                    "checkpoint": {"files": ["restart.{k}"], "every": "60s"},
+                },
+                "fermi": {"after": "lapw1", "work": 0.01, "command": "./fermi"},
+            },
+            "between": [{"pair": ["ucm", "uibk"], "latency": "20ms"}],
+        }
+        assert write_document(value, comment="Made by weft.\n\nTwice.") == (
+            "# Made by weft.\n#\n# Twice.\n"
+            "weft: 1\n"
+            "name: wien2k\n"
+            "params: {kpoints: 50, w1: =7*kpoints}\n"
+            "tasks:\n"
+            "  lapw1:\n"
+            "    sweep: {k: 1..kpoints}\n"
+            "    command: |\n"
+            "      ./lapw1 --nodes {nodes} --k {k}\n"
+            "      ./next\n"
+            "    inputs: [potential]\n"
+            '    outputs: {"vector.{k}": 200*matrix}\n'
+            '    checkpoint: {files: ["restart.{k}"], every: 60s}\n'
+            "  fermi: {after: lapw1, work: 0.01, command: ./fermi}\n"
+            "between:\n"
+            "  - {pair: [ucm, uibk], latency: 20ms}\n"
+        )
+
+    def test_quotes_only_where_needed(self) -> None:
+        lines = write_document(
+            {"list": [{"a": text} for text in ("yes", "1:30", "1..5", "=x*2", "12", "true", "it's")]}
+        )
+        assert lines.count('"') == 4
+        assert '{a: "12"}' in lines
+        assert "{a: it's}" in lines
+
+    def test_long_lists_go_line_by_line(self) -> None:
+        text = write_document({"names": [f"machine-{i}" for i in range(20)]})
+        assert text.startswith("names:\n  - machine-0\n  - machine-1\n")
+
+    def test_numpy_numbers_and_tuples(self) -> None:
+        numpy = pytest.importorskip("numpy")
+        assert (
+            write_document({"a": (numpy.float64(1.5), numpy.int64(2), numpy.bool_(True))})
+            == "a: [1.5, 2, true]\n"
+        )
+
+    def test_infinite_numbers(self) -> None:
+        assert write_document([math.inf, -math.inf, math.nan]) == "- .inf\n- -.inf\n- .nan\n"
+
+    def test_what_cannot_be_written(self) -> None:
+        with pytest.raises(InvalidInput, match="half a character"):
+            write_document("\udc80")
+        with pytest.raises(InvalidInput, match="too long"):
+            write_document({"k" * 1001: 1})
+        with pytest.raises(TypeError, match="type set"):
+            write_document([{1}])
+        deep: list[object] = []
+        for _ in range(150):
+            deep = [deep, 1]
+        with pytest.raises(InvalidInput, match="deeper"):
+            write_document(deep)

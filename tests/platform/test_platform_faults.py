@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from weft.platform import Link, Machine, Platform, Share
+
+LINK = Link()
+MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), Machine(name="c", site="B"))
+
+
+@pytest.mark.parametrize(
+    ("values", "path", "words"),
+    [
+        ({"machines": ()}, ("machines",), "at least one machine"),
+        ({"machines": (Machine(name="a"), Machine(name="a"))}, ("machines",), "2 machines are named 'a'"),
+        ({"machines": (Machine(name="a", speed=0.0),)}, ("machines", "a", "speed"), "above 0"),
+        ({"sites": {"AA": LINK}}, ("sites", "AA"), "unknown site 'AA'"),
+        ({"sites": {"A": Link(latency_s=-1.0)}}, ("sites", "A", "latency"), "at least 0"),
+        ({"default_link": Link(bandwidth_Bps=0.0)}, ("links", "default", "bandwidth"), "above 0"),
+        ({"default_link": Link(bandwidth_Bps=math.nan)}, ("links", "default", "bandwidth"), "above 0"),
+        ({"default_link": Link(bandwidth_Bps=1e-320)}, ("links", "default", "bandwidth"), "above 0"),
+        ({"default_link": Link(latency_s=math.inf)}, ("links", "default", "latency"), "finite"),
+        ({"links": (("a", "x", LINK),)}, ("links", "between", 0, "pair"), "unknown machine or site 'x'"),
+        ({"links": (("a", "a", LINK),)}, ("links", "between", 0, "pair"), "to itself"),
+        ({"links": (("a", "B", LINK), ("B", "a", LINK))}, ("links", "between", 1), "links.between[0]"),
+        (
+            {"links": (("a", "b", Link(bandwidth_Bps=-1.0)),)},
+            ("links", "between", 0, "bandwidth"),
+            "above 0",
+        ),
+        (
+            {"machines": (*MACHINES, Machine(name="B")), "links": (("A", "B", LINK),)},
+            ("links", "between", 0, "pair"),
+            "unmistakable",
+        ),
+        ({"virtual": (Share(machine="z", service="s", nodes=1),)}, ("virtual", 0, "machine"), "'z'"),
+        ({"virtual": (Share(machine="a", service="", nodes=1),)}, ("virtual", 0, "service"), "without"),
+        ({"virtual": (Share(machine="a", service="s", nodes=0),)}, ("virtual", 0, "nodes"), "at least 1"),
+        ({"virtual": (Share(machine="a", service="s", nodes=5),)}, ("virtual", 0, "nodes"), "it has 4"),
+        (
+            {"virtual": tuple(Share(machine="a", service=f"s{n}", nodes=2) for n in range(4))},
+            ("virtual", 2, "nodes"),
+            "take 6 nodes",
+        ),
+        (
+            {"virtual": (Share(machine="a", service="s", nodes=1), Share(machine="a", service="s", nodes=1))},
+            ("virtual", 1),
+            "a name of its own",
+        ),
+        (
+            {"virtual": (Share(machine="a", service="s", nodes=1, name="b"),)},
+            ("virtual", 0),
+            "as another machine is",
+        ),
+        (
+            {"virtual": (Share(machine="a", service="s", nodes=1, name=" "),)},
+            ("virtual", 0, "name"),
+            "visible",
+        ),
+    ],
+)
+def test_each_broken_rule_is_one_fault_at_its_place(
+    values: dict[str, Any], path: tuple[str | int, ...], words: str
+) -> None:
+    faults = list(Platform(**{"machines": MACHINES, **values}).faults())
+    assert [fault.path for fault in faults] == [path]
+    assert words in str(faults[0])
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    platform = Platform(machines=(Machine(name="altix1"),), links=(("altix1", "altixx", LINK),))
+    assert "did you mean 'altix1'?" in str(next(platform.faults()))
+
+
+def test_a_machine_alone_at_a_site_of_its_name_may_be_named_in_a_pair() -> None:
+    machines = (Machine(name="a", site="a"), Machine(name="b"))
+    assert list(Platform(machines=machines, links=(("a", "b", LINK),)).faults()) == []
+
+
+def test_machines_of_unlike_values_are_all_checked() -> None:
+    machines = (Machine(name="a"), Machine(name="b", nodes=0), Machine(name="c"), Machine(name="d", cores=0))
+    paths = [fault.path for fault in Platform(machines=machines).faults()]
+    assert paths == [("machines", "b", "nodes"), ("machines", "d", "cores")]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_the_random_platforms_of_these_tests_are_valid(
+    platforms: st.SearchStrategy[Platform], data: st.DataObject
+) -> None:
+    platform = data.draw(platforms)
+    # A drawn site may bear no second meaning, so nothing at all may be wrong.
+    assert list(platform.faults()) == []

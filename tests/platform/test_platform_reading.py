@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.documents import Document, Node, from_python
+from weft.errors import InvalidInput, Place, Problem, dotted
+from weft.platform import (
+    DEFAULT_LINK,
+    Link,
+    Machine,
+    Platform,
+    Share,
+    machine_reading,
+    read_platform,
+    reading,
+)
+
+# The example of the file format, word for word.
+EXAMPLE: dict[str, Any] = {
+    "weft": 1,
+    "machines": {
+        "pegasus": {
+            "speed": 2.5,
+            "cores": 1,
+            "memory": "1GB",
+            "arch": "x86_64",
+            "os": "linux",
+            "site": "ucm",
+        },
+        "altix{1..16}": {"speed": 3.0, "site": "uibk"},
+        "barbora": {
+            "nodes": 64,
+            "cores": 36,
+            "memory": "192GB",
+            "price_per_node_hour": 0.8,
+            "site": "it4i",
+            "queue": "fifo",
+        },
+    },
+    "sites": {"uibk": {"bandwidth": "160MB/s", "latency": "0.1ms"}},
+    "links": {
+        "default": {"bandwidth": "1MB/s", "latency": "50ms"},
+        "between": [{"pair": ["ucm", "uibk"], "bandwidth": "12.5MB/s", "latency": "20ms"}],
+    },
+}
+
+
+def _read(value: object, file: str | None = None) -> Platform:
+    node = from_python(value)
+    return read_platform(node, Document(file=file, root=node))
+
+
+def _problems(value: object) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        _read(value)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_example_of_the_format() -> None:
+    platform = _read(EXAMPLE, "grid/testbed.yaml")
+    assert platform.name == "testbed"
+    assert len(platform.machines) == 18
+    assert platform.machines[0] == Machine(
+        name="pegasus", speed=2.5, memory=1e9, arch="x86_64", os="linux", site="ucm"
+    )
+    assert [machine.name for machine in platform.machines[1:17]] == [f"altix{n}" for n in range(1, 17)]
+    assert {machine.speed for machine in platform.machines[1:17]} == {3.0}
+    assert platform.machines[17].price_per_node_hour == 0.8
+    assert platform.sites == {"uibk": Link(bandwidth_Bps=160e6, latency_s=1e-4)}
+    assert platform.default_link == Link(bandwidth_Bps=1e6, latency_s=0.05)
+    assert platform.links == (("ucm", "uibk", Link(bandwidth_Bps=12.5e6, latency_s=0.02)),)
+
+
+def test_every_machine_key() -> None:
+    values = {
+        "nodes": 4,
+        "cores": 8,
+        "memory": "4GiB",
+        "disk": 1e12,
+        "gpus": 2,
+        "speed": {"default": 2, "dock": 2.5},
+        "price_per_node_hour": 1,
+        "services": ["gee"],
+        "arch": "aarch64",
+        "os": "linux",
+        "site": "here",
+        "availability": 0.5,
+        "queue": "easy",
+        "occupancy": "unlimited",
+        "attributes": {"rack": 3, "fast": True, "tier": "a"},
+        "backend": {"kind": "slurm", "options": ["-p", "long"]},
+        "resources": {"licence": 4},
+    }
+    assert set(values) == set(reading.MACHINE_KEYS)
+    (machine,) = _read({"machines": {"m": values}}).machines
+    assert machine == Machine(
+        name="m",
+        nodes=4,
+        cores=8,
+        memory=4 * 2**30,
+        disk=1e12,
+        gpus=2,
+        speed=2.0,
+        speeds={"dock": 2.5},
+        price_per_node_hour=1.0,
+        services=("gee",),
+        arch="aarch64",
+        os="linux",
+        site="here",
+        availability=0.5,
+        queue="easy",
+        occupancy="unlimited",
+        attributes={"rack": 3, "fast": True, "tier": "a"},
+        backend={"kind": "slurm", "options": ["-p", "long"]},
+        resources={"licence": 4.0},
+    )
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"nodes": None, "memory": None, "site": None}])
+def test_what_is_not_stated_has_its_default(nothing: object) -> None:
+    platform = _read({"machines": {"m": nothing}, "sites": None, "links": None, "virtual": None})
+    assert platform == Platform(machines=(Machine(name="m"),))
+    assert platform.default_link == DEFAULT_LINK
+
+
+def test_a_single_service_may_stand_without_a_list() -> None:
+    assert _read({"machines": {"m": {"services": "dock"}}}).machines[0].services == ("dock",)
+
+
+def test_speeds_of_services_without_a_default_leave_speed_1() -> None:
+    (machine,) = _read({"machines": {"m": {"speed": {"dock": 3}}}}).machines
+    assert (machine.speed, machine.speeds) == (1.0, {"dock": 3.0})
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ({}, DEFAULT_LINK),
+        ({"bandwidth": 5}, Link(bandwidth_Bps=5.0)),
+        ({"bandwidth": "inf"}, Link(bandwidth_Bps=math.inf)),
+        ({"bandwidth": math.inf, "latency": 2}, Link(bandwidth_Bps=math.inf, latency_s=2.0)),
+        ({"latency": "1ms"}, Link(latency_s=1e-3)),
+    ],
+)
+def test_links(link: dict[str, object], expected: Link) -> None:
+    assert _read({"machines": {"m": {}}, "links": {"default": link}}).default_link == expected
+
+
+def test_shares() -> None:
+    platform = _read(
+        {
+            "machines": {"m": {"nodes": 4}},
+            "virtual": [
+                {"machine": "m", "service": "layer1", "nodes": 2},
+                {"machine": "m", "service": "layer2", "name": "second"},
+            ],
+        }
+    )
+    assert platform.virtual == (
+        Share(machine="m", service="layer1", nodes=2),
+        Share(machine="m", service="layer2", nodes=1, name="second"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "path", "words"),
+    [
+        ({"node": 3}, "machines.m", "did you mean 'nodes'?"),
+        ({"nodes": 0}, "machines.m.nodes", "at least 1"),
+        ({"nodes": 1.5}, "machines.m.nodes", "whole number"),
+        ({"nodes": "many"}, "machines.m.nodes", "whole number"),
+        ({"nodes": True}, "machines.m.nodes", "whole number"),
+        ({"nodes": 10**200}, "machines.m.nodes", "between 1 and"),
+        ({"cores": [1]}, "machines.m.cores", "whole number"),
+        ({"gpus": -1}, "machines.m.gpus", "at least 0"),
+        ({"memory": "much"}, "machines.m.memory", "a size such as 4GB"),
+        ({"memory": "-4GB"}, "machines.m.memory", "a size such as 4GB"),
+        ({"memory": -1}, "machines.m.memory", "at least 0"),
+        ({"memory": True}, "machines.m.memory", "a size such as 4GB"),
+        ({"memory": 10**400}, "machines.m.memory", "more than 300 digits"),
+        ({"memory": math.nan}, "machines.m.memory", "finite"),
+        ({"speed": 0}, "machines.m.speed", "above 0"),
+        ({"speed": "fast"}, "machines.m.speed", "must be a number"),
+        ({"speed": {"dock": "fast"}}, "machines.m.speed.dock", "must be a number"),
+        ({"speed": {"dock": -1}}, "machines.m.speed.dock", "above 0"),
+        ({"availability": 2}, "machines.m.availability", "at most 1"),
+        ({"availability": "50%"}, "machines.m.availability", "must be a number"),
+        ({"price_per_node_hour": -1}, "machines.m.price_per_node_hour", "at least 0"),
+        ({"queue": "fifoo"}, "machines.m.queue", "did you mean 'fifo'?"),
+        ({"occupancy": 3}, "machines.m.occupancy", "exclusive, unlimited"),
+        ({"site": False}, "machines.m.site", "must be text"),
+        ({"arch": ["x"]}, "machines.m.arch", "must be text"),
+        ({"services": [["x"]]}, "machines.m.services[0]", "must be text"),
+        ({"attributes": {"rack": [1]}}, "machines.m.attributes.rack", "text, a number or true/false"),
+        ({"attributes": {"rack": 10**400}}, "machines.m.attributes.rack", "more than 300 digits"),
+        ({"attributes": 3}, "machines.m.attributes", "must be a mapping"),
+        ({"resources": {"licence": "four"}}, "machines.m.resources.licence", "must be a number"),
+        ({"resources": {"gpus": 4}}, "machines.m.resources.gpus", "own key 'gpus'"),
+        ({"backend": "local"}, "machines.m.backend", "must be a mapping"),
+        ({"backend": {"kind": 3}}, "machines.m.backend.kind", "name of a backend"),
+        ("text", "machines.m", "must be a mapping"),
+    ],
+)
+def test_a_bad_machine_is_one_problem_at_its_place(machine: object, path: str, words: str) -> None:
+    (problem,) = _problems({"machines": {"m": machine}})
+    assert problem.removeprefix("<input>: ").startswith(f"{path}: ")
+    assert words in problem
+    assert len(problem) < 400
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (3, "must be a mapping"),
+        ([], "must be a mapping"),
+        (None, "must be a mapping"),
+        ({}, "at least one machine"),
+        ({"machines": {}}, "at least one machine"),
+        ({"machines": None}, "at least one machine"),
+        ({"machines": ["a"]}, "must be a mapping"),
+        ({"machine": {"a": {}}, "machines": {"b": {}}}, "did you mean 'machines'?"),
+        ({"weft": 2, "machines": {"m": {}}}, "this weft reads version 1"),
+        ({"weft": "one", "machines": {"m": {}}}, "this weft reads version 1"),
+        ({"weft": True, "machines": {"m": {}}}, "this weft reads version 1"),
+        ({"name": ["x"], "machines": {"m": {}}}, "must be text"),
+        ({"machines": {"m{1..3}": {}, "m2": {}}}, "2 machines are named 'm2'"),
+        ({"machines": {"m{3..1}": {}}}, "runs backwards"),
+        ({"machines": {"m{1..9999999}": {}}}, "at most 1,000,000"),
+        ({"machines": {" ": {}}}, "visible character"),
+        ({"machines": {"m": {}}, "sites": {"n": {}}}, "unknown site 'n'"),
+        ({"machines": {"m": {}}, "sites": {"m": {"bandwith": 3}}}, "did you mean 'bandwidth'?"),
+        ({"machines": {"m": {}}, "sites": {"m": {"bandwidth": "3 apples"}}}, "a rate such as 160MB/s"),
+        ({"machines": {"m": {}}, "sites": {"m": {"latency": -1}}}, "at least 0"),
+        ({"machines": {"m": {}}, "sites": ["m"]}, "must be a mapping"),
+        ({"machines": {"m": {}}, "links": {"default": {"bandwidth": 0}}}, "above 0"),
+        ({"machines": {"m": {}}, "links": {"default": 3}}, "must be a mapping"),
+        ({"machines": {"m": {}}, "links": {"betwen": []}}, "did you mean 'between'?"),
+        ({"machines": {"m": {}}, "links": {"between": [{"pair": ["m"]}]}}, "1 names; a pair names two"),
+        ({"machines": {"m": {}}, "links": {"between": [{}]}}, "0 names; a pair names two"),
+        ({"machines": {"m": {}}, "links": {"between": ["m"]}}, "must be a mapping"),
+        (
+            {"machines": {"m": {}}, "links": {"between": [{"pair": ["m", "x"]}]}},
+            "unknown machine or site 'x'",
+        ),
+        ({"machines": {"m": {}}, "virtual": [{"machine": "m"}]}, "without the key 'service'"),
+        ({"machines": {"m": {}}, "virtual": [{"machine": "x", "service": "s"}]}, "unknown machine 'x'"),
+        ({"machines": {"m": {}}, "virtual": [{"machine": "m", "service": "s", "nodes": 2}]}, "it has 1"),
+        ({"machines": {"m": {}}, "virtual": ["m"]}, "must be a mapping"),
+    ],
+)
+def test_a_bad_platform_is_one_problem(value: object, words: str) -> None:
+    (problem,) = _problems(value)
+    assert words in problem
+
+
+def test_all_problems_are_reported_together() -> None:
+    problems = _problems(
+        {
+            "weft": 3,
+            "machines": {"a": {"nodes": 0, "sped": 2}, "b": {"speed": -1}},
+            "links": {"default": {"latency": "late"}},
+            "extra": 1,
+        }
+    )
+    assert len(problems) == 6
+
+
+def test_machines_of_one_key_share_one_problem_that_names_the_key() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        _read({"machines": {"altix{1..16}": {"speed": 0}}})
+    (problem,) = caught.value.problems
+    assert problem.path == ("machines", "altix{1..16}", "speed")
+
+
+def test_problems_point_at_their_line() -> None:
+    speed = Node(value=0, place=Place(line=4, column=12), path=("machines", "m", "speed"))
+    machine = Node(
+        value={"speed": speed},
+        place=Place(line=3, column=3),
+        path=("machines", "m"),
+        key_places={"speed": Place(file="p.yaml", line=4, column=5)},
+    )
+    machines = Node(value={"m": machine}, place=Place(line=2, column=1), path=("machines",))
+    root = Node(value={"machines": machines}, place=Place(line=1, column=1))
+    with pytest.raises(InvalidInput) as caught:
+        read_platform(root, Document(file="p.yaml", root=root))
+    (problem,) = caught.value.problems
+    assert str(problem.place) == "p.yaml:4:5"
+    assert dotted(problem.path) == "machines.m.speed"
+
+
+def test_a_range_that_cannot_be_expanded_hides_no_other_problem_and_makes_none() -> None:
+    problems = _problems({"machines": {"a{2..1}": {"site": "s", "node": 2}, "b": {}}, "sites": {"s": {}}})
+    assert [problem.split(": ")[1] for problem in problems] == ["machines.a{2..1}"] * 2
+
+
+def test_a_million_machines_are_the_most() -> None:
+    problems = _problems({"machines": {"a{1..600000}": {}, "b{1..600000}": {}}})
+    assert "1,200,000 machines; a platform has at most 1,000,000" in problems[0]
+
+
+def test_every_key_has_a_line_of_explanation_and_a_reader() -> None:
+    tables = (
+        reading.PLATFORM_KEYS,
+        reading.MACHINE_KEYS,
+        reading.LINK_KEYS,
+        reading.LINKS_KEYS,
+        reading.PAIR_KEYS,
+        reading.SHARE_KEYS,
+    )
+    for table in tables:
+        assert all(text and "\n" not in text for text in table.values())
+    assert set(machine_reading._FIELDS) | {"speed"} == set(reading.MACHINE_KEYS)
+
+
+_KEYS = [
+    *("machines", "m", "m{1..2}", "default", "between"),
+    *reading.MACHINE_KEYS,
+    *reading.PAIR_KEYS,
+    *reading.SHARE_KEYS,
+]
+_scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+_trees = st.recursive(
+    _scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(_KEYS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100)
+@given(
+    st.fixed_dictionaries(
+        {"machines": _trees}, optional={"links": _trees, "sites": _trees, "virtual": _trees}
+    )
+)
+def test_whatever_is_written_is_a_platform_or_invalid_input(value: dict[str, object]) -> None:
+    problems: tuple[Problem, ...] = ()
+    platform = None
+    try:
+        platform = _read(value)
+    except InvalidInput as error:
+        problems = error.problems
+    assert bool(problems) == (platform is None)
+    assert platform is None or list(platform.faults()) == []

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from weft.documents import from_python
+from weft.platform import Link, Machine, Platform, platform_document, read_platform, short_form
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_what_is_written_reads_back_equal(
+    platforms: st.SearchStrategy[Platform], data: st.DataObject
+) -> None:
+    platform = data.draw(platforms)
+    text = json.dumps(platform_document(platform), allow_nan=False)
+    assert read_platform(from_python(json.loads(text)), None) == platform
+
+
+def test_defaults_are_left_out() -> None:
+    assert platform_document(Platform(name="p", machines=(Machine(name="m"),))) == {
+        "weft": 1,
+        "name": "p",
+        "machines": {"m": {}},
+    }
+
+
+def test_only_what_differs_is_written() -> None:
+    machine = Machine(name="m", nodes=4, speed=2.0, speeds={"dock": 3.0}, services=("gee",))
+    platform = Platform(name="p", machines=(machine,), default_link=Link(latency_s=0.5))
+    document = platform_document(platform)
+    assert document["machines"] == {
+        "m": {"nodes": 4, "speed": {"default": 2.0, "dock": 3.0}, "services": ["gee"]}
+    }
+    assert document["links"] == {"default": {"bandwidth": 1e9, "latency": 0.5}}
+
+
+def test_short_forms_can_be_written() -> None:
+    for text in ("identical:3,bandwidth=10MB/s", "cluster:64,cores=36", "local", "random:5,sites=2"):
+        platform = short_form(text)
+        assert platform is not None
+        assert read_platform(from_python(platform_document(platform)), None) == platform

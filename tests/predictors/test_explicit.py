@@ -1,0 +1,90 @@
+"""Explicit seconds per machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from predictors.small_graphs import MACHINES, assert_agrees, graph_of
+from weft.platform.machine import Machine
+from weft.predictors.chain import default_chain
+from weft.predictors.explicit import ExplicitSeconds
+from weft.predictors.predictor import Subject
+from weft.predictors.seconds import Related, Table
+from weft.workflow.records.moldable import Amdahl, Measured
+from weft.workflow.records.task import Task
+
+X = Machine(name="x", speed=7.0, nodes=8)
+
+
+def answer(explicit, machine=X, nodes=1, **more):
+    return ExplicitSeconds().predict(
+        Subject(name="t", kind="t", work=1.0, explicit=explicit, **more), machine, nodes
+    )
+
+
+def test_speed_does_not_change_what_was_given():
+    found = answer({"x": 14.0, "*": 3.0})
+    assert (found.p50_s, found.p90_s, found.source) == (14.0, None, "seconds")
+    assert answer({"y": 14.0, "*": 3.0}).p50_s == 3.0
+
+
+def test_a_machine_that_is_not_named_is_impossible_and_not_unknown():
+    assert answer({"y": 14.0}) is not None
+    assert not answer({"y": 14.0}).possible
+    assert answer({}) is None
+
+
+def test_a_share_takes_the_seconds_of_its_host():
+    share = Machine(name="x/dock", host="x")
+    assert answer({"x": 14.0, "*": 3.0}, share).p50_s == 14.0
+    assert answer({"x": 14.0, "x/dock": 5.0}, share).p50_s == 5.0
+
+
+def test_a_law_scales_from_the_smallest_allowed_count():
+    perfect = Amdahl(serial=0.0)
+    assert answer({"*": 12.0}, nodes=2, law=perfect, counts=(2, 4)).p50_s == 12.0
+    assert answer({"*": 12.0}, nodes=4, law=perfect, counts=(2, 4)).p50_s == 6.0
+    assert answer({"*": 12.0}, nodes=4, counts=(2, 4)).p50_s == 12.0
+
+
+def test_with_a_measured_law_the_reference_is_the_first_count_it_knows():
+    law = Measured(seconds={2: 10.0, 4: 5.0})
+    assert answer({"*": 12.0}, nodes=2, law=law, counts=(1, 2, 4)).p50_s == 12.0
+    assert answer({"*": 12.0}, nodes=4, law=law, counts=(1, 2, 4)).p50_s == 6.0
+    assert not answer({"*": 12.0}, nodes=1, law=law, counts=(1, 2, 4)).possible
+    assert not answer({"*": 12.0}, nodes=8, law=law, counts=(8,)).possible
+
+
+def test_seconds_that_hold_everywhere_need_no_table():
+    graph = graph_of(
+        Task(name="a", seconds=5.0, nodes=(2, 4), speedup=Amdahl(serial=0.0)), Task(name="b", work=2.0)
+    )
+    seconds = default_chain().table(graph, MACHINES)
+    assert isinstance(seconds, Related)
+    assert seconds.at(graph.index("a"), 2, 4) == 2.5
+    assert seconds.sources[seconds.source[graph.index("a")]] == "seconds"
+    assert_agrees(seconds, default_chain(), graph, MACHINES)
+
+
+def test_a_published_task_graph_becomes_a_table():
+    times = {"t1": (14, 16, 9), "t2": (13, 19, 18), "t3": (11, 13, 19)}
+    machines = [Machine(name=f"P{index}") for index in (1, 2, 3)]
+    graph = graph_of(
+        *(
+            Task(name=name, seconds={f"P{i}": float(s) for i, s in enumerate(row, start=1)})
+            for name, row in times.items()
+        )
+    )
+    seconds = default_chain().table(graph, machines)
+    assert isinstance(seconds, Table)
+    assert seconds.pointer.tolist() == [0, 3, 6, 9]
+    assert [seconds.at(graph.index("t1"), machine, 1) for machine in range(3)] == [14.0, 16.0, 9.0]
+    assert seconds.fastest().tolist() == [min(times[name]) for name in graph.names]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "y"])
+def test_names_without_a_machine_leave_no_mode(name):
+    graph = graph_of(Task(name="a", seconds={name: 1.0}))
+    seconds = default_chain().table(graph, [X])
+    assert len(seconds.modes(0)[0]) == 0
+    assert seconds.sources[seconds.source[0]] == "seconds"

@@ -1,0 +1,53 @@
+"""The contract: what a subject knows, what an estimate says."""
+
+from __future__ import annotations
+
+import math
+
+from predictors.small_graphs import graph_of
+from weft.predictors.predictor import Estimate, Reads, impossible, subject
+from weft.workflow.records.moldable import Amdahl
+from weft.workflow.records.sweep import Sweep
+from weft.workflow.records.task import Kind, Task
+
+
+def test_a_subject_knows_what_the_graph_knows():
+    law = Amdahl(serial=0.1)
+    graph = graph_of(
+        Task(
+            name="a",
+            sweep=Sweep(variables=(("k", (3, 4)),)),
+            work=7.0,
+            nodes=(1, 2),
+            speedup=law,
+            service="dock",
+        ),
+        Task(name="b", seconds={"x": 1.0, "*": 2.0}),
+        atoms=64,
+    )
+    found = subject(graph, graph.index("a[4]"))
+    assert (found.name, found.kind, found.work) == ("a[4]", "a", 7.0)
+    assert (found.law, found.counts, found.service) == (law, (1, 2), "dock")
+    assert found.parameters == {"atoms": 64, "k": 4}
+    explicit = subject(graph, graph.index("b"))
+    assert explicit.explicit == {"x": 1.0, "*": 2.0}
+    assert math.isnan(explicit.work)
+
+
+def test_tasks_without_work_are_subjects_of_no_work():
+    graph = graph_of(Task(name="v", kind=Kind.VIRTUAL, nodes=(2, 4)))
+    found = subject(graph, 0)
+    assert (found.work, found.counts, found.law, found.explicit) == (0.0, (1,), None, {})
+
+
+def test_estimates_know_their_spread_and_what_is_impossible():
+    assert Estimate(p50_s=4.0, p90_s=6.0, source="x").spread == 1.5
+    assert math.isnan(Estimate(p50_s=4.0, source="x").spread)
+    assert math.isnan(Estimate(p50_s=0.0, p90_s=1.0, source="x").spread)
+    assert Estimate(p50_s=0.0, source="x").possible
+    assert not impossible("x").possible
+
+
+def test_what_several_read_is_the_union():
+    both = Reads(kind=True, parameters=("n", "m"), rate=False) | Reads(parameters=("m", "k"))
+    assert both == Reads(kind=True, parameters=("n", "m", "k"), rate=True, machine=False)

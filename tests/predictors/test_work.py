@@ -1,0 +1,86 @@
+"""Work over speed, and the assumption where nothing is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from predictors.small_graphs import graph_of
+from weft.platform.machine import Machine
+from weft.predictors.assumed import Assumed
+from weft.predictors.predictor import Subject
+from weft.predictors.seconds import Related
+from weft.predictors.work import WorkOverSpeed
+from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline
+from weft.workflow.records.task import Kind, Task
+
+FAST = Machine(name="fast", speed=2.5, availability=0.8, nodes=64, speeds={"dock": 5.0})
+
+
+def seconds(work, law=None, nodes=1, service=None, machine=FAST):
+    known = Subject(name="t", kind="t", work=work, law=law, counts=tuple(range(1, 65)), service=service)
+    return WorkOverSpeed().predict(known, machine, nodes)
+
+
+def test_seconds_are_work_over_speed_and_availability():
+    assert seconds(100.0).p50_s == 50.0
+    assert seconds(100.0).p90_s is None
+    assert seconds(100.0).source == "work/speed"
+    assert seconds(100.0, service="dock").p50_s == 25.0
+
+
+@pytest.mark.parametrize(
+    ("law", "nodes", "expected"),
+    [
+        (None, 4, 50.0),
+        (Amdahl(serial=0.0), 4, 12.5),
+        (Amdahl(serial=0.5), 2, 37.5),
+        (Roofline(limit=4), 16, 12.5),
+        (Communication(overhead=0.1), 2, 30.0),
+        (Measured(seconds={1: 2100.0, 4: 560.0}), 4, 50.0 * 560 / 2100),
+        (Measured(seconds={1: 2100.0, 4: 525.0}), 2, 25.0),
+    ],
+)
+def test_laws_divide_the_time(law, nodes, expected):
+    assert seconds(100.0, law, nodes).p50_s == pytest.approx(expected, rel=1e-12)
+
+
+def test_nothing_is_known_beyond_a_measured_table():
+    beyond = seconds(100.0, Measured(seconds={1: 8.0, 4: 3.0}), 5)
+    assert beyond is not None
+    assert not beyond.possible
+
+
+def test_unknown_work_is_no_answer():
+    assert seconds(float("nan")) is None
+
+
+def test_applies_where_work_is_known():
+    graph = graph_of(
+        Task(name="a", work=0.0),
+        Task(name="b"),
+        Task(name="c", seconds=3.0),
+        Task(name="v", kind=Kind.VIRTUAL),
+    )
+    assert [graph.names[i] for i in WorkOverSpeed().applies(graph).nonzero()[0]] == ["a"]
+    assert [graph.names[i] for i in Assumed().applies(graph).nonzero()[0]] == ["a", "b", "c"]
+
+
+def test_the_table_keeps_work_rates_and_laws():
+    law = Amdahl(serial=0.5)
+    graph = graph_of(
+        *(Task(name=f"t{i}", work=10.0 + i, nodes=(1, 2), speedup=law, service="dock") for i in range(3)),
+        Task(name="u", nodes=(1, 1000)),
+    )
+    table = WorkOverSpeed().table(graph, [FAST, Machine(name="slow")])
+    assert isinstance(table, Related)
+    assert table.speedup.shape == (2, 65)  # no law and one law; counts end with the largest machine
+    assert table.rate.tolist() == [[4.0, 1.0], [2.0, 1.0]]
+    unknown = graph.index("u")
+    assert table.sources[table.source[unknown]] == "unknown"
+    assert len(table.modes(unknown)[0]) == 0
+
+
+def test_assumed_is_one_second_of_work_and_says_so():
+    known = Subject(name="t", kind="t", law=Roofline(limit=8), counts=(1, 8))
+    found = Assumed().predict(known, FAST, 8)
+    assert (found.p50_s, found.source) == (1 / 16, "assumed")
