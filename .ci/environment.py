@@ -1,7 +1,7 @@
 """Make ``.venv`` and install the pinned packages of the requirement files named, and weft itself, into it.
 
-Called by the Makefile: ``python3 .ci/environment.py STAMP REQUIREMENTS``. The stamp is written when all is done; a
-stamp newer than every file it rests on means that there is nothing to do. A lock keeps two runs of make apart.
+Called by the Makefile as ``python3 .ci/environment.py STAMP REQUIREMENTS``. The stamp is written at the end;
+one that is newer than every file it rests on means that there is nothing to do. A lock keeps two runs apart.
 """
 
 # An old Python must get as far as this message: no syntax here that Python 3.6 does not know.

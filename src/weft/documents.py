@@ -1,7 +1,7 @@
-"""Documents: a tree of plain values that know where they were written, and a reader that collects every problem.
+"""Documents: trees of plain values that know where they were written, and a reader that collects problems.
 
-YAML files, JSON files and the Python builder all become the same tree, so one piece of code gives the keys their
-meaning and every error can point at its place.
+YAML files, JSON files and the Python builder all become the same tree, so one piece of code gives the keys
+their meaning and every error can point at its place.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ class Document:
         return place
 
 
+_MOST_BITS = 1000
+
+
 def from_python(value: object, place: Place | None = None, path: Path = (), depth: int = 0) -> Node:
     """Turn plain Python values (as the builder gets them) into a tree; other types are an error."""
     place = place or Place()
@@ -92,6 +95,9 @@ def from_python(value: object, place: Place | None = None, path: Path = (), dept
         return value
     if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy scalars
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        what = f"a whole number of {value.bit_length()} bits"
+        raise InvalidInput(Problem(what=what, rule=f"at most {_MOST_BITS}", path=path, place=place))
     if value is None or isinstance(value, str | int | float | bool):
         return Node(value=value, place=place, path=path)
     if isinstance(value, range):

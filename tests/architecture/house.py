@@ -51,5 +51,11 @@ def imports(path: Path) -> set[str]:
 def environment(**more: str) -> dict[str, str]:
     """Give child processes this source tree, plain UTF-8 text, no colour and a fixed width."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("WEFT_", "_WEFT"))}
-    fixed = {"PYTHONPATH": str(HOUSE.parent), "PYTHONUTF8": "1", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "100"}
+    fixed = {
+        "PYTHONPATH": str(HOUSE.parent),
+        "PYTHONUTF8": "1",
+        "LC_ALL": "C.UTF-8",
+        "NO_COLOR": "1",
+        "COLUMNS": "100",
+    }
     return kept | fixed | more

@@ -6,6 +6,7 @@ import doctest
 import importlib
 
 import pytest
+
 from architecture.house import files, module_name
 
 SHOWING = [module_name(path) for path in files() if ">>>" in path.read_text(encoding="utf-8")]

@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+
 from architecture.house import HOUSE, files, module_name, tree
 
 ALL_FILES = pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(HOUSE)))
@@ -29,7 +30,9 @@ def defined(path: Path) -> set[str]:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 found.add(name)
             case ast.Assign(targets=targets):
-                found |= {leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)}
+                found |= {
+                    leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)
+                }
             case ast.AnnAssign(target=ast.Name(id=name)):
                 found.add(name)
     return {name for name in found if not name.startswith("_")}

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from architecture.house import HOUSE, ROOT, environment, files, imports, module_name
 
 CONFIGURATION = ROOT / "pyproject.toml"
@@ -24,10 +25,14 @@ def layers() -> list[str]:
 
 
 def lint(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+    program = (
+        "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+    )
     command = [sys.executable, "-c", program, "--no-cache", "--config", str(CONFIGURATION), *arguments]
     variables = environment(PYTHONPATH=str(source), COLUMNS="300")
-    return subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=source, env=variables, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_every_contract_holds() -> None:
@@ -47,7 +52,18 @@ def test_the_layers_name_every_room() -> None:
 
 def test_the_ground_floor_is_at_the_bottom() -> None:
     names = [name.strip("()") for name in layers()]
-    order = ["cli", "service", "api", "reports", "studies", "runtime", "pools", "repository", "backends", "engine"]
+    order = [
+        "cli",
+        "service",
+        "api",
+        "reports",
+        "studies",
+        "runtime",
+        "pools",
+        "repository",
+        "backends",
+        "engine",
+    ]
     order += ["policies", "planners", "search", "kernels", "formats", "schedule", "instance", "predictors"]
     order += ["platform", "expressions", "registry", "errors"]
     assert [name for name in names if name in order] == order
@@ -55,7 +71,10 @@ def test_the_ground_floor_is_at_the_bottom() -> None:
 
 OFFENCES = {
     "The house: a folder imports only from those below it": ("workflow/bad_layer.py", "import weft.api"),
-    "Deciding code has no clock": ("planners/bad_clock.py", "def now():\n    import time\n    return time.time()"),
+    "Deciding code has no clock": (
+        "planners/bad_clock.py",
+        "def now():\n    import time\n    return time.time()",
+    ),
     "The verification of schedules": ("schedule/verification.py", "import weft.instance"),
     "Search and kernels know nothing": ("search/bad_search.py", "import weft.workflow"),
     "The engine knows no concrete policy": ("engine/bad_engine.py", "import weft.policies.greedy"),
@@ -124,12 +143,16 @@ def test_a_forgotten_room_is_caught(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("library", ["ortools", "distributed"])
 def test_a_heavy_library_has_at_most_one_file_per_room(library: str) -> None:
-    users = [module_name(path) for path in files() if any(name.split(".")[0] == library for name in imports(path))]
+    users = [
+        module_name(path) for path in files() if any(name.split(".")[0] == library for name in imports(path))
+    ]
     rooms = [name.split(".")[1] for name in users]
     assert len(rooms) == len(set(rooms)), users
 
 
 def test_modules_are_named_by_text_only_where_shelves_and_lazy_names_are_resolved() -> None:
     allowed = {"weft", "weft.registry", "weft.cli.main"}
-    users = {module_name(path) for path in files() if {"importlib", "importlib.import_module"} & imports(path)}
+    users = {
+        module_name(path) for path in files() if {"importlib", "importlib.import_module"} & imports(path)
+    }
     assert users <= allowed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from architecture.house import HOUSE, ROOT, SHELVES, files
 
 MOST_LINES = 399

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from architecture.house import HOUSE, ROOT, files, imports, tree
 
 ALL_FILES = pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(HOUSE)))
@@ -31,7 +32,9 @@ def test_random_numbers_come_only_from_a_generator_passed_in(path: Path) -> None
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute) and re.fullmatch(r"(np|numpy)\.random", ast.unparse(node.value))
     }
-    taken |= {name.removeprefix("numpy.random.") for name in imports(path) if name.startswith("numpy.random.")}
+    taken |= {
+        name.removeprefix("numpy.random.") for name in imports(path) if name.startswith("numpy.random.")
+    }
     assert taken <= GENERATOR_NAMES
     if path.name != "randomness.py":
         assert not taken & MAKERS, "generators are made in randomness.py and passed on"
@@ -39,7 +42,9 @@ def test_random_numbers_come_only_from_a_generator_passed_in(path: Path) -> None
 
 @ALL_FILES
 def test_nothing_is_printed(path: Path) -> None:
-    assert not [call.lineno for call in calls(path) if isinstance(call.func, ast.Name) and call.func.id == "print"]
+    assert not [
+        call.lineno for call in calls(path) if isinstance(call.func, ast.Name) and call.func.id == "print"
+    ]
 
 
 @ALL_FILES
@@ -61,7 +66,9 @@ def test_modules_and_folders_are_named_after_what_they_hold() -> None:
 def test_the_test_tree_mirrors_the_house() -> None:
     beside = {"architecture", "properties", "published", "shelves", "worlds"}
     rooms = {path.stem for path in HOUSE.iterdir()}
-    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    folders = {
+        path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
     assert folders <= rooms | beside
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from weft.schedule.schedule import Schedule
@@ -13,16 +15,15 @@ __all__ = ["expected_total_s"]
 def expected_total_s(schedule: Schedule, graph: TaskGraph) -> float | None:
     """Add to the makespan the further iterations of every loop; None where a loop does not say how many.
 
-    A loop that is expected to run n times adds (n - 1) times the span of its body in the plan; a loop inside another
-    one adds that once per iteration of the outer one.
+    A loop that is expected to run n times adds (n - 1) times the span of its body in the plan; a loop inside
+    another one adds that once per iteration of the outer one.
     """
-    if any(body.expect is None for body in graph.loops):
-        return None
     total = schedule.makespan_s
     for body in graph.loops:
-        outer = [other for other in graph.loops if other is not body and _contains(other, body)]
-        repeats = np.prod([other.expect for other in outer], dtype=float) if outer else 1.0
-        total += float(repeats) * ((body.expect or 1) - 1) * _span_s(schedule, body)
+        if body.expect is None:
+            return None
+        outer = [other.expect or 1 for other in graph.loops if _contains(other, body)]
+        total += math.prod(outer) * (body.expect - 1) * _span_s(schedule, body)
     return total
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.api.iterations import expected_total_s
-from weft.errors import InvalidInput, Problem
+from weft.errors import Infeasible, InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
@@ -168,21 +168,22 @@ def plan(
     params: Mapping[str, Any] | None = None,
     pinned: Mapping[str, str] | None = None,
 ) -> PlannedWorkflow:
-    """Plan a workflow (a record or a file of any known format) on a platform (a record, a file or a short form)."""
+    """Plan a workflow (a record or a file of any known format) on a platform (a record, file or short form)."""
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
     goal = objective_named(objective)
     chosen: Planner = PLANNERS.load(planner)()
-    instance = compile_instance(checked_graph(with_params(loaded, params or {})), platform, pinned=pinned)
+    graph = checked_graph(with_params(loaded, params or {}))
+    started = time.perf_counter()
+    instance = compile_instance(graph, platform, pinned=pinned)
     refusal = chosen.supports(instance, goal)
     if refusal is not None:
         what = f"planner {planner!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
-    started = time.perf_counter()
     made = chosen.plan(instance, objective=goal, budget=Budget(), rng=generator(seed, "planner", planner))
     spent = time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
-        raise AssertionError(f"planner {planner} left tasks without a time")
+        raise Infeasible("the times of this plan are larger than numbers can be")
     return PlannedWorkflow(
         planner=planner,
         objective=goal,
@@ -193,4 +194,3 @@ def plan(
         planning_s=spent,
         seed=seed,
     )
-

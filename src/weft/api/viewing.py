@@ -7,6 +7,7 @@ from weft.reports import REPORTS
 from weft.reports.report import PlanView
 from weft.schedule.metrics import critical_path
 from weft.units import format_seconds
+from weft.workflow.records.task import Task
 
 __all__ = ["facts_of", "html_of", "view_of"]
 
@@ -17,7 +18,14 @@ def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     facts = [
         ("makespan", format_seconds(planned.makespan_s)),
         ("lower bound", format_seconds(planned.lower_bound_s)),
-        ("gap", "unknown" if gap is None else f"at most {gap:.1%} above the optimum" if gap > 0 else "0 (optimal)"),
+        (
+            "gap",
+            "unknown"
+            if gap is None
+            else f"at most {gap:.1%} above the optimum"
+            if gap > 0
+            else "0 (optimal)",
+        ),
         ("cost", f"{metrics.cost:.4g}" if metrics.cost else "0 (no prices)"),
         ("machines", f"{metrics.machines_used} of {len(planned.instance.machines)} used"),
         ("nodes busy", f"{metrics.used_share:.0%}"),
@@ -34,7 +42,7 @@ def view_of(planned: PlannedWorkflow) -> PlanView:
     return PlanView(
         title=f"{planned.workflow.name} on {planned.instance.platform.name}, {planned.planner}",
         schedule=planned.schedule,
-        kinds=tuple(_kind(graph.description(task).name, graph, task) for task in range(len(graph))),
+        kinds=tuple(_kind(graph.description(task)) for task in range(len(graph))),
         machine_nodes=tuple(machine.nodes for machine in planned.instance.machines),
         facts=tuple(facts_of(planned)),
         critical=tuple(critical_path(planned.schedule, planned.instance)),
@@ -42,13 +50,9 @@ def view_of(planned: PlannedWorkflow) -> PlanView:
     )
 
 
-def _kind(name: str, graph: object, task: int) -> str:
-    """Name what a task has in common with others: its program where a trace tells it, else its description."""
-    from weft.workflow.unfolding.task_graph import TaskGraph
-
-    assert isinstance(graph, TaskGraph)
-    program = graph.description(task).attributes.get("program")
-    return str(program) if program else name
+def _kind(description: Task) -> str:
+    """Name what tasks have in common: their program where a trace tells it, else their description."""
+    return str(description.attributes.get("program") or description.name)
 
 
 def html_of(planned: PlannedWorkflow) -> str:

@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from weft.cli import options
+
+if TYPE_CHECKING:
+    from weft.platform.platform import Platform
 
 __all__ = ["command"]
 
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=str), metavar="FILE...")
-@click.option("--on", "platform", metavar="PLATFORM", help="Check also that every task can run on this platform.")
+@click.option(
+    "--on", "platform", metavar="PLATFORM", help="Check also that every task can run on this platform."
+)
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Say everything that is wrong with workflow and platform files.
 
-    Exit code 0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on, some task
-    can run on no machine.
+    Exit code 0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on,
+    some task can run on no machine.
     """
-    from weft.errors import InvalidInput, Problem
+    from weft.errors import Infeasible, InvalidInput, Place, Problem
+    from weft.formats.files import load_platform
 
-    records, problems = [], list[Problem]()
+    machines = None if platform is None else load_platform(platform)
+    records, problems, impossible = [], list[Problem](), list[Problem]()
     for name in files:
         try:
-            records.append(_check_file(name, platform))
+            records.append(_check_file(name, machines))
         except InvalidInput as error:
             problems += error.problems
+        except Infeasible as error:
+            impossible.append(Problem(what=str(error), place=Place(file=name)))
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInput(problems + impossible)
+    if impossible:
+        raise Infeasible("\n".join(str(problem) for problem in impossible))
     if as_json:
         options.print_json({"problems": [], "files": records})
         return
@@ -36,9 +49,10 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
         click.echo(f"{record['file']}: {record['summary']}")
 
 
-def _check_file(name: str, platform: str | None) -> dict[str, object]:
-    from weft.formats.files import detect, load_platform, open_source
+def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
+    from weft.formats.files import detect, open_source
     from weft.formats.native import describes_platform, platform_from
+    from weft.workflow.checks import checked_graph
 
     source = open_source(name)
     if source.data.strip() and describes_platform(source):
@@ -46,16 +60,19 @@ def _check_file(name: str, platform: str | None) -> dict[str, object]:
         nodes = sum(machine.nodes for machine in found.machines)
         summary = f"a platform of {len(found.machines)} machines, {nodes} nodes; no problems"
         return {"file": name, "kind": "platform", "summary": summary}
-    from weft.workflow.checks import checked_graph
-
     reader = detect(source)
-    workflow = reader.read(source)
-    graph = checked_graph(workflow)
+    graph = checked_graph(reader.read(source))
     summary = f"{len(graph)} tasks, {graph.edge_count} edges ({reader.name}); no problems"
-    if platform is not None:
+    if machines is not None:
         from weft.instance.compilation import compile_instance
 
-        compile_instance(graph, load_platform(platform))
-        summary += f"; every task can run on {platform}"
-    return {"file": name, "kind": "workflow", "format": reader.name, "tasks": len(graph), "edges": graph.edge_count,
-            "summary": summary}  # fmt: skip
+        compile_instance(graph, machines)
+        summary += f"; every task can run on {machines.name}"
+    return {
+        "file": name,
+        "kind": "workflow",
+        "format": reader.name,
+        "tasks": len(graph),
+        "edges": graph.edge_count,
+        "summary": summary,
+    }

@@ -13,7 +13,9 @@ __all__ = ["command"]
 @click.argument("source", metavar="IN", type=click.Path(path_type=str))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=str))
 @options.read_format
-@click.option("--to", "to_name", metavar="FORMAT", help="Write this format instead of the one OUT's ending says.")
+@click.option(
+    "--to", "to_name", metavar="FORMAT", help="Write this format instead of the one OUT's ending says."
+)
 @options.parameters
 @options.as_json
 def command(
@@ -33,7 +35,9 @@ def command(
     from weft.workflow.unfolding.parameters import with_params
 
     writer = writer_for(target, to_name)
-    workflow = with_params(load_workflow(source, format_name=format_name), options.given_params(params, params_file))
+    workflow = with_params(
+        load_workflow(source, format_name=format_name), options.given_params(params, params_file)
+    )
     save_text(writer.write(workflow), target)
     if target == "-":
         return

@@ -25,5 +25,5 @@ def command(as_json: bool) -> None:
         return
     width = max(len(str(row["name"])) for row in rows)
     for row in rows:
-        verbs, endings = ", ".join(row["can"]), " ".join(row["endings"])
-        click.echo(f"{row['name']:<{width}}  {verbs:<12}  {endings:<12}  {row['title']}")
+        can, endings = ", ".join(row["can"]), " ".join(row["endings"])
+        click.echo(f"{row['name']:<{width}}  {can:<12}  {endings:<12}  {row['title']}")

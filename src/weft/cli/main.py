@@ -1,17 +1,19 @@
-"""The command ``weft``: finds the subcommand, loads only that one, and turns errors into messages and exit codes."""
+"""The command ``weft``: finds the subcommand, loads only that one, turns errors into messages and codes."""
 
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from weft import __version__
-from weft.errors import InvalidInput, WeftError
+from weft.errors import InvalidInput, WeftError, nearest, shorten
 
 __all__ = ["COMMANDS", "main", "weft"]
 
@@ -26,6 +28,9 @@ COMMANDS = {
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",
 }
 """Every command with its one line of help; the rest of it stands in ``weft/cli/NAME.py``."""
+
+_COMPLETING = "_WEFT_COMPLETE"
+"""Set by the shell when it asks for completions."""
 
 
 class _LazyGroup(click.Group):
@@ -48,18 +53,16 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
+        name = args[0]
+        close = nearest(name, COMMANDS)
+        if close is None or close == name or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            from weft.errors import nearest
-
-            close = nearest(args[0], COMMANDS)
-            if close and not ctx.resilient_parsing:
-                error.message += f" Did you mean {close!r}?"
-            raise
+        raise click.UsageError(f"No such command {name!r}. Did you mean {close!r}?", ctx)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, message="weft %(version)s")
 def weft() -> None:
     """Predict, plan and run scientific workflows on unlike machines.
@@ -71,30 +74,49 @@ def weft() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that says how it went (docs: exit codes)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show an arrow gets a question mark, not an error.
+        sys.stdout.reconfigure(errors="replace")
+    if _COMPLETING in os.environ:
+        weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
+    sys.exit(_run(given))
+
+
+def _run(given: list[str]) -> int:
+    """Run a command without click's own handling of interrupts and pipes, whose exit codes are not ours."""
     try:
-        weft.main(args=given, prog_name="weft", standalone_mode=False)
-        code = 0
+        with weft.make_context("weft", given) as context:
+            weft.invoke(context)
+        sys.stdout.flush()
     except click.exceptions.Exit as error:
-        code = error.exit_code
-    except click.Abort:
-        code = 130
+        return error.exit_code
     except click.ClickException as error:
-        error.show()
-        code = 2
+        with suppress(BrokenPipeError):
+            error.show()
+        return 2
     except WeftError as error:
-        _report(error, as_json="--json" in given)
-        code = error.exit_code
-    except BrokenPipeError:
-        # The reader of our output (head, less) has enough: not an error of ours.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123
-        code = 0
-    except (KeyboardInterrupt, EOFError):
+        with suppress(BrokenPipeError):
+            _report(error, as_json="--json" in given)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
-        code = 130
+        return 130
     except (RecursionError, MemoryError) as error:
         click.echo(f"error: the input is too large or too deeply nested ({type(error).__name__})", err=True)
-        code = 2
-    sys.exit(code)
+        return 2
+    except OSError as error:
+        _drop_output()
+        if isinstance(error, BrokenPipeError):
+            return 0  # the reader of our output (head, less) has enough: not an error of ours
+        click.echo(f"error: {shorten(error.filename or 'the output')}: {error.strerror or error}", err=True)
+        return 2
+    return 0
+
+
+def _drop_output() -> None:
+    """Let nothing that is still unwritten fail again when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
 
 
 _SHOWN = 30

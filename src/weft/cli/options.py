@@ -11,12 +11,21 @@ import click
 
 from weft.errors import InvalidInput, Problem
 
-__all__ = ["as_json", "given_params", "on_platform", "parameters", "print_json", "read_format", "workflow_argument"]
+__all__ = [
+    "as_json",
+    "given_params",
+    "json_text",
+    "on_platform",
+    "parameters",
+    "print_json",
+    "read_format",
+    "workflow_argument",
+]
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-workflow_argument: Decorator = click.argument("workflow", type=click.Path(path_type=str))
-on_platform: Decorator = click.option(
+workflow_argument: _Decorator = click.argument("workflow", type=click.Path(path_type=str))
+on_platform: _Decorator = click.option(
     "--on",
     "platform",
     default="local",
@@ -24,8 +33,8 @@ on_platform: Decorator = click.option(
     metavar="PLATFORM",
     help="A platform file, or identical:N, cluster:N, local, random:N.",
 )
-as_json: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-read_format: Decorator = click.option(
+as_json: _Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+read_format: _Decorator = click.option(
     "--from", "format_name", metavar="FORMAT", help="Read this format instead of looking at the content."
 )
 
@@ -33,7 +42,10 @@ read_format: Decorator = click.option(
 def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``-p name=value`` and ``--params-file``."""
     function = click.option(
-        "--params-file", type=click.Path(path_type=str), metavar="FILE", help="Parameters from a YAML or JSON file."
+        "--params-file",
+        type=click.Path(path_type=str),
+        metavar="FILE",
+        help="Parameters from a YAML or JSON file.",
     )(function)
     return click.option(
         "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
@@ -65,8 +77,13 @@ def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, 
 
 
 def print_json(record: object) -> None:
-    """Print one JSON object; numbers that are none become null."""
-    click.echo(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print one JSON object."""
+    click.echo(json_text(record))
+
+
+def json_text(record: object) -> str:
+    """Write JSON that every reader takes: numbers that are none become null."""
+    return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def _finite(value: object) -> object:

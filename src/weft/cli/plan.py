@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +20,24 @@ __all__ = ["command"]
 @click.command("plan")
 @options.workflow_argument
 @options.on_platform
-@click.option("--planner", default="heft", show_default=True, help="Which planner; `weft planners` lists them.")
-@click.option("--objective", default="makespan", show_default=True, help="What is to be small: makespan or cost.")
-@click.option("--seed", default=0, show_default=True, help="Seed of planners that draw random numbers.")
+@click.option(
+    "--planner", default="heft", show_default=True, help="Which planner; `weft planners` lists them."
+)
+@click.option(
+    "--objective", default="makespan", show_default=True, help="What is to be small: makespan or cost."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**64 - 1),
+    default=0,
+    metavar="NUMBER",
+    show_default=True,
+    help="Seed of planners that draw random numbers.",
+)
 @options.parameters
-@click.option("--out", metavar="FILE", help="Write the schedule: .json (everything) or .csv (one line per task).")
+@click.option(
+    "--out", metavar="FILE", help="Write the schedule: .json (everything) or .csv (one line per task)."
+)
 @click.option("--html", metavar="FILE", help="Write the chart as a page of its own.")
 @click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
 @options.read_format
@@ -46,8 +58,10 @@ def command(
 ) -> None:
     """Say before the run how long WORKFLOW takes on a platform, what it costs, and where its tasks go.
 
-    WORKFLOW is a file of any format `weft formats` lists, or - for the standard input. Exit code 3: no plan can exist.
+    WORKFLOW is a file of any format `weft formats` lists, or - for the standard input; in --out and --html, -
+    is the standard output. Exit code 3: no plan can exist.
     """
+    _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
     with stage("loading"):
         from weft.api.planning import plan
         from weft.formats.files import load_platform, read_workflow_file
@@ -69,23 +83,31 @@ def command(
         save_text(html_of(planned), html)
     if as_json:
         options.print_json(planned.as_record())
-    else:
+    elif "-" not in (out, html):
         _show(planned, chart=chart, written=[name for name in (out, html) if name])
 
 
+def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
+    """Refuse before any work what could not be written or read afterwards."""
+    if workflow == platform == "-":
+        raise click.UsageError("WORKFLOW and --on cannot both be the standard input.")
+    wanted = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
+    printing = [name for name, given in wanted.items() if given]
+    if len(printing) > 1:
+        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
+    if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
+        raise click.UsageError(f"--out {out!r} must end in .json or .csv.")
+
+
 def _write(planned: PlannedWorkflow, out: str) -> None:
-    from weft.errors import InvalidInput, Problem
     from weft.formats.files import save_text
 
-    suffix = Path(out).suffix
-    if suffix == ".json" or out == "-":
-        save_text(json.dumps(planned.as_record(), indent=2) + "\n", out)
-    elif suffix == ".csv":
+    if Path(out).suffix == ".csv":
         from weft.reports.schedule_csv import schedule_csv
 
         save_text(schedule_csv(planned.schedule), out)
     else:
-        raise InvalidInput(Problem(what=f"--out {out!r}", rule="must end in .json or .csv"))
+        save_text(options.json_text(planned.as_record()) + "\n", out)
 
 
 def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
@@ -95,8 +117,8 @@ def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
 
     graph = planned.graph
     click.echo(
-        f"{planned.workflow.name}: {len(graph)} tasks, {graph.edge_count} edges on {planned.instance.platform.name}; "
-        f"{planned.planner} took {planned.planning_s:.3g} s"
+        f"{planned.workflow.name}: {len(graph)} tasks, {graph.edge_count} edges "
+        f"on {planned.instance.platform.name}; {planned.planner} took {planned.planning_s:.3g} s"
     )
     label_width = max(len(label) for label, _ in facts_of(planned))
     for label, text in facts_of(planned):
@@ -105,9 +127,10 @@ def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
         click.echo()
         gantt = REPORTS.load("gantt-text")()
         utf8 = "utf" in (sys.stdout.encoding or "").lower()
-        click.echo(gantt.render(view_of(planned), width=width(), color=colored(), ascii=not utf8), color=colored())
+        click.echo(
+            gantt.render(view_of(planned), width=width(), color=colored(), ascii=not utf8), color=colored()
+        )
     for note in planned.notes:
         click.echo(f"note: {note}")
     for name in written:
-        if name != "-":
-            click.echo(f"wrote {name}")
+        click.echo(f"wrote {name}")

@@ -29,7 +29,9 @@ def command(
     from weft.workflow.checks import checked_graph
     from weft.workflow.unfolding.parameters import with_params
 
-    loaded = with_params(read_workflow_file(workflow, format_name=format_name), options.given_params(params, params_file))
+    loaded = with_params(
+        read_workflow_file(workflow, format_name=format_name), options.given_params(params, params_file)
+    )
     graph = checked_graph(loaded)
     shape = shape_of(graph)
     if as_json:

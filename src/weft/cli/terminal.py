@@ -10,9 +10,7 @@ __all__ = ["colored", "width"]
 
 
 def width() -> int:
-    """Give the columns to fill: those of the terminal, at most 140; 100 when there is none."""
-    if not sys.stdout.isatty():
-        return int(os.environ.get("COLUMNS", "100") if os.environ.get("COLUMNS", "").isdigit() else 100)
+    """Give the columns to fill: those of COLUMNS or of the terminal, from 60 to 140; 100 without either."""
     return max(60, min(140, shutil.get_terminal_size((100, 24)).columns))
 
 

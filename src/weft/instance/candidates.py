@@ -7,7 +7,7 @@ message says which member refuses which machines, and why.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,15 +37,6 @@ class Candidates:
     """Distinct sets, each ascending."""
     of_variable: Indices
     """Per binding variable: index into ``sets``."""
-
-    def with_pins(self, pins: Mapping[int, int]) -> Candidates:
-        """Leave pinned variables the machine they are pinned to."""
-        machines = sorted(set(pins.values()))
-        of_variable = self.of_variable.copy()
-        for variable, machine in pins.items():
-            of_variable[variable] = len(self.sets) + machines.index(machine)
-        alone = tuple(np.array([machine], dtype=np.uint32) for machine in machines)
-        return Candidates(sets=self.sets + alone, of_variable=of_variable)
 
 
 def find_candidates(

@@ -21,6 +21,7 @@ from weft.workflow.unfolding.task_graph import Floats, TaskGraph
 __all__ = ["compile_instance"]
 
 
+@np.errstate(over="ignore")  # work too large for a machine makes an impossible mode, no warning
 def compile_instance(
     graph: TaskGraph,
     platform: Platform,
@@ -35,9 +36,7 @@ def compile_instance(
     seconds = (predictor or default_chain()).table(graph, machines)
     shapes = mode_shapes(seconds, len(graph))
     amounts = _amounts(machines, graph.resource_names)
-    found = find_candidates(graph, machines, seconds, shapes, amounts)
-    pins = _pins(graph, machines, found, pinned or {})
-    candidates = found.with_pins(pins)
+    candidates = find_candidates(graph, machines, seconds, shapes, amounts)
     capacity = np.array([machine.nodes for machine in machines], dtype=np.int64)
     groups, group = group_modes(
         graph,
@@ -61,7 +60,7 @@ def compile_instance(
         candidates=candidates.of_variable,
         groups=groups,
         group=group,
-        pinned=pins,
+        pinned=_pins(graph, machines, candidates, pinned or {}),
         earliest_start_s=np.zeros(len(graph)) if earliest_start_s is None else earliest_start_s,
         busy=busy,
     )
@@ -78,7 +77,7 @@ def _amounts(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
 
 
 def _pins(
-    graph: TaskGraph, machines: tuple[Machine, ...], found: Candidates, pinned: Mapping[str, str]
+    graph: TaskGraph, machines: tuple[Machine, ...], candidates: Candidates, pinned: Mapping[str, str]
 ) -> dict[int, int]:
     """Bind variables by name; every one that has the name."""
     index = {machine.name: position for position, machine in enumerate(machines)}
@@ -92,7 +91,7 @@ def _pins(
         if machine not in index:
             raise _unknown(f"cannot pin {name!r} to {machine!r}: no such machine", machine, index)
         for variable in variables:
-            if index[machine] not in found.sets[int(found.of_variable[variable])]:
+            if index[machine] not in candidates.sets[int(candidates.of_variable[variable])]:
                 raise Infeasible(f"cannot pin {name!r} to {machine!r}: not all its tasks can run there")
             pins[variable] = index[machine]
     return pins

@@ -59,7 +59,7 @@ class Instance:
     """Per task: index into ``groups``; -1 for transfers and virtual tasks."""
 
     pinned: Mapping[int, int]
-    """Binding variables that are already bound to a machine, which is then their only candidate."""
+    """Binding variables that are already bound to a machine, one of their candidates."""
     earliest_start_s: Floats
     """Per task."""
     busy: tuple[Busy, ...]

@@ -1,8 +1,8 @@
 """Modes: the ways to run a task, kept once for all tasks that have the same ones.
 
-Most tasks of a workflow can run in the same modes and differ only by their seconds. Each group of such tasks
-knows machine, count and nodes of its modes; the seconds of some or all of its tasks are read from the
-predictor's layout.
+Most tasks of a workflow can run in the same modes and differ only by their seconds. Each group of such
+tasks knows machine, count and nodes of its modes; the seconds of some or all of its tasks are read from
+the predictor's layout.
 """
 
 from __future__ import annotations

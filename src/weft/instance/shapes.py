@@ -37,10 +37,8 @@ def mode_shapes(seconds: Seconds, tasks: int) -> Shapes:
     laws, sets = len(seconds.speedup), len(seconds.count_sets)
     shapes = (seconds.service.astype(np.int64) * laws + seconds.law) * sets + seconds.counts
     # Work so large that it takes for ever somewhere is not possible there: such a task is a shape of its own.
-    with np.errstate(over="ignore"):
-        slowest = (
-            seconds.work / seconds.rate.min(initial=1.0) / np.fmin.reduce(seconds.speedup, None, initial=1.0)
-        )
+    least = np.fmin.reduce(seconds.speedup, None, initial=1.0)
+    slowest = seconds.work / seconds.rate.min(initial=1.0) / least
     endless = np.flatnonzero(~np.isfinite(slowest))
     shapes[endless] = len(seconds.rate) * laws * sets + endless
     return shapes

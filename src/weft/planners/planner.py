@@ -1,7 +1,7 @@
 """The contract of the shelf ``planners``: read it first.
 
-A planner turns an instance into a schedule. It sees estimates, never durations; it reads no clock (the budget does);
-its random numbers come from the generator passed in; ties are broken by index.
+A planner turns an instance into a schedule. It sees estimates, never durations; it reads no clock (the
+budget does); its random numbers come from the generator passed in; ties are broken by index.
 """
 
 from __future__ import annotations

@@ -66,8 +66,14 @@ def _bar(label: str, width: int, kind: int, fill: str, edge: str) -> list[Cell]:
 
 
 def skyline_cells(
-    view: PlanView, tasks: NDArray[np.intp], capacity: int, columns: int, height: int, palette: Palette, steps: str
-) -> list[list[Cell]]:  # fmt: skip
+    view: PlanView,
+    tasks: NDArray[np.intp],
+    capacity: int,
+    columns: int,
+    height: int,
+    palette: Palette,
+    steps: str,
+) -> list[list[Cell]]:
     """Draw the share of taken nodes as ``height`` rows, the top first; kinds lie on top of each other."""
     edges_s = np.linspace(0.0, view.schedule.makespan_s, columns + 1)
     kinds = palette.of_task[tasks]

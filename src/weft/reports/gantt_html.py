@@ -1,7 +1,7 @@
-"""A Gantt chart as one self-contained page: no network, opens from a file, light or dark as the reader prefers.
+"""A Gantt chart as one self-contained page: no network, opens from a file, light or dark.
 
-The schedule is embedded as JSON columns and drawn on a canvas by the script in ``gantt_script.py``; what is packed
-and escaped here is only looked at there.
+The schedule is embedded as JSON columns and drawn on a canvas by the script in ``gantt_script.py``; what is
+packed and escaped here is only looked at there.
 """
 
 from __future__ import annotations

@@ -58,11 +58,13 @@ PAGE = """<!DOCTYPE html>
 STYLE = """
 :root {
   color-scheme: light dark;
-  --page: #f6f7f9; --card: #ffffff; --ink: #1d2430; --soft: #5d6878; --line: #dde2ea; --band: #f0f2f6; --mark: #c2255c;
+  --page: #f6f7f9; --card: #ffffff; --ink: #1d2430; --soft: #5d6878; --line: #dde2ea;
+  --band: #f0f2f6; --mark: #c2255c;
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --page: #12161d; --card: #1a2029; --ink: #e6eaf1; --soft: #98a3b5; --line: #2d3643; --band: #1f2631; --mark: #ff6b9d;
+    --page: #12161d; --card: #1a2029; --ink: #e6eaf1; --soft: #98a3b5; --line: #2d3643;
+    --band: #1f2631; --mark: #ff6b9d;
   }
 }
 * { box-sizing: border-box; }
@@ -77,8 +79,8 @@ main { background: var(--card); border: 1px solid var(--line); border-radius: 10
 .bar { display: flex; flex-wrap: wrap; gap: 10px; align-items: center; margin-bottom: 10px; }
 .gap { flex: 1; }
 #found { color: var(--soft); min-width: 70px; }
-button, input[type=search] { font: inherit; color: inherit; background: var(--page); border: 1px solid var(--line);
-  border-radius: 6px; padding: 4px 10px; }
+button, input[type=search] { font: inherit; color: inherit; background: var(--page);
+  border: 1px solid var(--line); border-radius: 6px; padding: 4px 10px; }
 button { cursor: pointer; min-width: 32px; }
 button:hover { border-color: var(--soft); }
 :focus-visible { outline: 2px solid var(--mark); outline-offset: 1px; }
@@ -86,16 +88,19 @@ button:hover { border-color: var(--soft); }
 .legend button { display: flex; align-items: center; gap: 6px; padding: 2px 10px 2px 6px; font-size: 13px; }
 .legend i { width: 12px; height: 12px; border-radius: 3px; }
 .legend button[aria-pressed=true] { border-color: var(--mark); box-shadow: 0 0 0 1px var(--mark); }
-.view { overflow-y: auto; overflow-x: hidden; border: 1px solid var(--line); border-radius: 6px; max-height: 72vh; }
+.view { overflow-y: auto; overflow-x: hidden; max-height: 72vh; border: 1px solid var(--line);
+  border-radius: 6px; }
 #chart { position: sticky; top: 0; display: block; width: 100%; cursor: grab; touch-action: none; }
 #chart.held { cursor: grabbing; }
 .hint { color: var(--soft); font-size: 12px; margin: 8px 0; }
-#tip { position: fixed; z-index: 2; pointer-events: none; max-width: 420px; background: var(--ink); color: var(--card);
-  border-radius: 6px; padding: 7px 10px; font-size: 12.5px; white-space: pre-line; overflow-wrap: anywhere; }
+#tip { position: fixed; z-index: 2; pointer-events: none; max-width: 420px;
+  background: var(--ink); color: var(--card); border-radius: 6px; padding: 7px 10px; font-size: 12.5px;
+  white-space: pre-line; overflow-wrap: anywhere; }
 #tip::first-line { font-weight: 650; }
 details { margin-top: 6px; }
 summary { cursor: pointer; color: var(--soft); }
 table { border-collapse: collapse; margin-top: 8px; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+th, td { text-align: left; padding: 2px 14px 2px 0; border-bottom: 1px solid var(--line);
+  overflow-wrap: anywhere; }
 th { color: var(--soft); font-weight: 500; }
 """

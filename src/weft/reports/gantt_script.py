@@ -1,7 +1,7 @@
 """The script of the chart's page: draws what is visible, zooms, moves, finds, explains.
 
-Bars that are at least a pixel wide are drawn as they are. Narrower ones are added up by pixel column and drawn as a
-skyline of their machine's row, so that a frame costs the pixels on the screen and not the tasks of the plan.
+A row whose bars are too narrow to be told apart is drawn as a skyline: per pixel column, the share of
+nodes that each kind of task takes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ SCRIPT = r"""
   const by = (id) => document.getElementById(id);
   const canvas = by("chart"), view = by("view"), space = by("space"), tip = by("tip");
   const pen = canvas.getContext("2d");
-  const AXIS = 28, SHARE = 52, GAP = 5;
+  const AXIS = 28, SHARE = 52, GAP = 5, NARROW = 2.5, FAINT = 0.16, FADED = 1e9;
   const end = plan.end > 0 ? plan.end : 1;
   const critical = new Set(plan.critical);
-  const HUES = ["#4c9be8", "#f2a33a", "#4fb477", "#e5638b", "#9b7fe0", "#3fb6b8", "#c9b44a", "#a1795c", "#7d8ea3",
-    "#d86f45", "#6fa33b", "#c073c9"];
+  const HUES = ["#4c9be8", "#f2a33a", "#4fb477", "#e5638b", "#9b7fe0", "#3fb6b8", "#c9b44a", "#a1795c",
+    "#7d8ea3", "#d86f45", "#6fa33b", "#c073c9"];
   const color = (kind) => HUES[kind] ?? `hsl(${(kind * 137.5) % 360} 55% 58%)`;
 
   // Rows: one per machine that does anything; its bars by start, with the latest finish so far for searching.
@@ -54,12 +54,16 @@ SCRIPT = r"""
   const look = {};
   const readLook = () => {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["card", "ink", "soft", "line", "band", "mark"]) look[name] = style.getPropertyValue("--" + name);
+    for (const name of ["card", "ink", "soft", "line", "band", "mark"]) {
+      look[name] = style.getPropertyValue("--" + name);
+    }
   };
   const font = "12px system-ui, sans-serif";
   pen.font = font;
   const names = plan.machines.map((name) => (name.length > 24 ? name.slice(0, 23) + "…" : name));
-  const longest = rows.reduce((most, row) => Math.max(most, pen.measureText(names[row.machine]).width), 40);
+  const widthOf = (row) => Math.max(pen.measureText(names[row.machine]).width,
+    row.size > 50 ? pen.measureText(plan.nodes[row.machine] + " nodes").width : 0);
+  const longest = rows.reduce((most, row) => Math.max(most, widthOf(row)), 40);
   const left = Math.ceil(longest) + 16;
 
   let width = 0, height = 0, from = 0, until = end, chosen = -1, wanted = null, frame = 0;
@@ -75,9 +79,10 @@ SCRIPT = r"""
     const parts = [[Math.floor(whole / 86400), "d"], [Math.floor(whole / 3600) % 24, "h"],
       [Math.floor(whole / 60) % 60, "m"], [whole % 60, "s"]];
     const first = parts.findIndex((part) => part[0] > 0);
-    return parts.slice(first, first + 2).filter((part) => part[0] > 0).map((part) => part[0] + part[1]).join(" ");
+    return parts.slice(first, first + 2).filter((part) => part[0] > 0).map((part) => part.join("")).join(" ");
   };
-  const STEPS = [10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000];
+  const STEPS = [10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600,
+    7200, 10800, 21600, 43200, 86400, 172800, 432000];
   const tickStep = (least) => {
     if (least > 5 && least <= 432000) return STEPS.find((step) => step >= least);
     const unit = least <= 5 ? 1 : 86400, power = 10 ** Math.floor(Math.log10(least / unit));
@@ -96,25 +101,28 @@ SCRIPT = r"""
     return low;
   };
 
+  const eachVisible = (row, use) => {
+    for (let i = firstBar(row, from); i < row.task.length && plan.start[row.task[i]] <= until; i++) {
+      if (plan.finish[row.task[i]] >= from) use(i, row.task[i]);
+    }
+  };
+
   const drawRow = (row, y) => {
-    const lane = row.size / row.lanes, gap = lane >= 5 ? 1 : 0, pixel = (until - from) / span();
-    const crowd = new Map();
-    for (let i = firstBar(row, from); i < row.task.length; i++) {
-      const task = row.task[i], start = plan.start[task], finish = plan.finish[task];
-      if (start > until) break;
-      if (finish < from) continue;
-      const bright = lit(task);
-      if (finish - start < pixel) {
-        const column = Math.floor(toX(start)), key = column * 2 + (bright ? 1 : 0);
-        const sum = crowd.get(key) ?? { column, bright, taken: 0, kind: plan.kind[task] };
-        sum.taken += ((finish - start) * row.height[i]) / (pixel * row.lanes);
-        crowd.set(key, sum);
-        continue;
-      }
-      const x = Math.max(toX(start), left), right = Math.min(toX(finish), left + span());
-      const wide = Math.max(right - x - (right - x > 3 ? 1 : 0), 1);
+    let bars = 0, seconds = 0;
+    eachVisible(row, (i, task) => { bars += 1; seconds += plan.finish[task] - plan.start[task]; });
+    const pixel = (until - from) / span();
+    if (bars > 50 && seconds < bars * pixel * NARROW) drawCrowd(row, y, pixel); else drawBars(row, y);
+    pen.globalAlpha = 1;
+  };
+
+  const drawBars = (row, y) => {
+    const lane = row.size / row.lanes, gap = lane >= 5 ? 1 : 0;
+    eachVisible(row, (i, task) => {
+      const x = Math.max(toX(plan.start[task]), left);
+      const right = Math.min(toX(plan.finish[task]), left + span());
+      const wide = Math.max(right - x - (right - x > 3 ? 1 : 0), 1), bright = lit(task);
       const top = y + row.lane[i] * lane, high = Math.max(row.height[i] * lane - gap, 1);
-      pen.globalAlpha = bright ? 1 : 0.16;
+      pen.globalAlpha = bright ? 1 : FAINT;
       pen.fillStyle = color(plan.kind[task]);
       pen.fillRect(x, top, wide, high);
       if (bright && critical.has(task)) {
@@ -122,21 +130,41 @@ SCRIPT = r"""
         pen.fillRect(x, top + high - Math.min(3, high / 3), wide, Math.min(3, high / 3));
       }
       if (bright && wide > 28 && high > 11) label(plan.tasks[task], x, top, wide, high);
+    });
+  };
+
+  // Too many bars to tell apart: per pixel column, the share of lanes that each kind takes, stacked.
+  const drawCrowd = (row, y, pixel) => {
+    const columns = Math.ceil(span()), layers = new Map();
+    eachVisible(row, (i, task) => {
+      const layer = lit(task) ? plan.kind[task] : FADED, weight = row.height[i] / row.lanes;
+      if (!layers.has(layer)) layers.set(layer, new Float32Array(columns));
+      const low = Math.max((plan.start[task] - from) / pixel, 0), shares = layers.get(layer);
+      const high = Math.min((plan.finish[task] - from) / pixel, columns);
+      for (let c = Math.floor(low); c < high; c++) {
+        shares[c] += (Math.min(high, c + 1) - Math.max(low, c)) * weight;
+      }
+    });
+    const filled = new Float32Array(columns);
+    for (const layer of [...layers.keys()].sort((a, b) => a - b)) {
+      const shares = layers.get(layer);
+      pen.globalAlpha = layer === FADED ? FAINT : 1;
+      pen.fillStyle = layer === FADED ? look.soft : color(layer);
+      for (let c = 0; c < columns; c++) {
+        if (shares[c] <= 0) continue;
+        const high = Math.min(shares[c], 1 - filled[c]) * row.size;
+        pen.fillRect(left + c, y + row.size * (1 - filled[c]) - high, 1, high);
+        filled[c] += shares[c];
+      }
     }
-    for (const sum of crowd.values()) {
-      const high = Math.max(Math.min(sum.taken, 1) * row.size, 1);
-      pen.globalAlpha = sum.bright ? 1 : 0.16;
-      pen.fillStyle = color(sum.kind);
-      pen.fillRect(sum.column, y + row.size - high, 1, high);
-    }
-    pen.globalAlpha = 1;
   };
 
   const label = (text, x, top, wide, high) => {
     const room = Math.floor((wide - 8) / 6.2);
     if (room < 2) return;
     pen.fillStyle = "#10151d";
-    pen.fillText(text.length > room ? text.slice(0, room - 1) + "…" : text, x + 4, top + high / 2 + 4, wide - 6);
+    const shown = text.length > room ? text.slice(0, room - 1) + "…" : text;
+    pen.fillText(shown, x + 4, top + high / 2 + 4, wide - 6);
   };
 
   const drawTicks = (each) => {
@@ -168,10 +196,12 @@ SCRIPT = r"""
     pen.lineTo(x, height);
     pen.stroke();
     pen.setLineDash([]);
+    const text = "lower bound " + formatted(plan.bound), wide = pen.measureText(text).width + 10;
+    const corner = x + wide > left + span() ? x - wide : x;
     pen.fillStyle = look.mark;
-    pen.textAlign = x > left + span() - 150 ? "right" : "left";
-    pen.fillText("lower bound " + formatted(plan.bound), x + (pen.textAlign === "right" ? -5 : 5), height - 6);
-    pen.textAlign = "left";
+    pen.fillRect(corner, AXIS, wide, 17);
+    pen.fillStyle = look.card;
+    pen.fillText(text, corner + 5, AXIS + 13);
   };
 
   const drawNames = (row, y) => {
@@ -224,19 +254,18 @@ SCRIPT = r"""
     until = from + length;
     later();
   };
-  const zoom = (factor, around) => show(around - (around - from) * factor, around + (until - around) * factor);
+  const zoom = (factor, at) => show(at - (at - from) * factor, at + (until - at) * factor);
   const middle = () => (from + until) / 2;
 
   const barAt = (x, y) => {
     if (x < left || x > left + span() || y < AXIS) return -1;
     const depth = y + view.scrollTop, row = rows.find((r) => depth >= r.top && depth < r.top + r.size);
     if (!row) return -1;
-    const time = toTime(x), slack = (2 * (until - from)) / span(), at = ((depth - row.top) / row.size) * row.lanes;
-    for (let i = firstBar(row, time - slack); i < row.task.length && plan.start[row.task[i]] <= time + slack; i++) {
+    const slack = (until - from) / span(), at = ((depth - row.top) / row.size) * row.lanes;
+    const early = toTime(x) - slack, late = toTime(x) + slack;
+    for (let i = firstBar(row, early); i < row.task.length && plan.start[row.task[i]] <= late; i++) {
       const inside = at >= row.lane[i] && at < row.lane[i] + row.height[i];
-      if (inside && plan.finish[row.task[i]] >= time - slack && plan.start[row.task[i]] <= time + slack) {
-        return row.task[i];
-      }
+      if (inside && plan.finish[row.task[i]] >= early) return row.task[i];
     }
     return -1;
   };
@@ -245,11 +274,11 @@ SCRIPT = r"""
     const task = barAt(event.clientX - box.left, event.clientY - box.top);
     tip.hidden = task < 0;
     if (task < 0) return;
-    const nodes = plan.taken[task];
+    const nodes = plan.taken[task], path = critical.has(task) ? ", on the critical path" : "";
     tip.textContent = [plan.tasks[task], `kind ${plan.kinds[plan.kind[task]]}`,
       `on ${plan.machines[plan.machine[task]]}, ${nodes} node${nodes === 1 ? "" : "s"}`,
       `${formatted(plan.start[task])} to ${formatted(plan.finish[task])}`,
-      `takes ${formatted(plan.finish[task] - plan.start[task])}${critical.has(task) ? ", on the critical path" : ""}`,
+      `takes ${formatted(plan.finish[task] - plan.start[task])}${path}`,
     ].join("\n");
     tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
     tip.style.top = Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8) + "px";
@@ -285,7 +314,8 @@ SCRIPT = r"""
   }, { passive: false });
   canvas.addEventListener("keydown", (event) => {
     const part = (until - from) / 5;
-    const moves = { "+": () => zoom(0.7, middle()), "-": () => zoom(1 / 0.7, middle()), "0": () => show(0, end),
+    const moves = { "+": () => zoom(0.7, middle()),
+      "-": () => zoom(1 / 0.7, middle()), "0": () => show(0, end),
       ArrowLeft: () => show(from - part, until - part), ArrowRight: () => show(from + part, until + part),
       ArrowUp: () => { view.scrollTop -= 40; }, ArrowDown: () => { view.scrollTop += 40; } };
     if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
@@ -309,7 +339,9 @@ SCRIPT = r"""
     button.append(swatch, name.length > 40 ? name.slice(0, 39) + "…" : name);
     button.addEventListener("click", () => {
       chosen = chosen === kind ? -1 : kind;
-      [...by("legend").children].forEach((other, i) => other.setAttribute("aria-pressed", String(i === chosen)));
+      [...by("legend").children].forEach((other, i) => {
+        other.setAttribute("aria-pressed", String(i === chosen));
+      });
       later();
     });
     by("legend").append(button);

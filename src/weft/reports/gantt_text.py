@@ -1,7 +1,7 @@
 """A Gantt chart for the terminal: one row per machine, time from left to right.
 
-Machines of one node show their tasks as bars with names; machines of several nodes, and rows too crowded for bars,
-show how many of their nodes are taken as a skyline.
+Machines of one node show their tasks as bars with names; machines of several nodes, and rows too crowded for
+bars, show how many of their nodes are taken as a skyline.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ class TextGantt:
         lines = _heading(view, width, ascii) if heading else []
         if view.schedule.makespan_s <= 0:
             return "\n".join([*lines, "nothing in this plan takes time"])
-        widest = max(shown_width(printable(name, ascii_only=ascii)) for name in view.schedule.machines)
-        names = min(_LONGEST_NAME, width // 4, widest)
+        names = min(_LONGEST_NAME, width // 4, _widest_name(view, ascii))
         chart = _Chart(
             view=view,
             width=width,
@@ -119,7 +118,7 @@ class _Chart:
         rows = [cells] if cells is not None else self._skyline(tasks, capacity, height if capacity > 1 else 1)
         names = [printable(view.schedule.machines[machine], ascii_only=self.ascii_only)]
         if len(rows) > 1:
-            names.append(f"{capacity} nodes")
+            names.append(_counted(capacity, "node"))
         names += [""] * (len(rows) - len(names))
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
         wall = "|" if self.ascii_only else "│"
@@ -217,6 +216,14 @@ class _Chart:
             color = f"{38 if block else 48};5;{self.palette.color(kind)}{'' if block else ';30'}"
             text += part if kind < 0 else f"\x1b[{color}m{part}\x1b[0m"
         return text
+
+
+def _widest_name(view: PlanView, ascii_only: bool) -> int:
+    """Give the columns of the widest name of a machine, or of its nodes where rows may be tall."""
+    names = [printable(name, ascii_only=ascii_only) for name in view.schedule.machines]
+    if len(names) <= _TALLEST:
+        names += [_counted(nodes, "node") for nodes in view.machine_nodes if nodes > 1]
+    return max(map(shown_width, names))
 
 
 def _counted(count: int, noun: str) -> str:

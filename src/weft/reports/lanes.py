@@ -1,9 +1,9 @@
 """Which nodes of a machine a task is drawn on.
 
-A schedule says how many nodes a task takes, not which. For a picture the tasks are packed greedily by start: the
-first run of free lanes that is long enough, else the first free lanes, in several pieces. Lanes beyond the machine's
-nodes are opened only where the schedule itself takes more than there are (machines that are shared without limit).
-Complexity: O(v P) array steps for v tasks on machines of P nodes.
+A schedule says how many nodes a task takes, not which. For a picture the tasks are packed greedily by start:
+the first run of free lanes that is long enough, else the first free lanes, in several pieces. Lanes beyond
+the machine's nodes are opened only where the schedule itself takes more than there are (machines that are
+shared without limit). Complexity: O(v P) array steps for v tasks on machines of P nodes.
 """
 
 from __future__ import annotations
@@ -69,5 +69,10 @@ def _first_fit(free: NDArray[np.intp], wanted: int) -> NDArray[np.intp]:
 
 def _pieces(lanes: NDArray[np.intp]) -> list[tuple[int, int]]:
     """Split lanes into runs of adjacent ones: (first lane, how many)."""
-    breaks = np.flatnonzero(np.diff(lanes) > 1) + 1
-    return [(int(run[0]), len(run)) for run in np.split(lanes, breaks)]
+    pieces: list[tuple[int, int]] = []
+    for lane in lanes.tolist():
+        if pieces and sum(pieces[-1]) == lane:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
+        else:
+            pieces.append((lane, 1))
+    return pieces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ __all__ = ["busy_seconds", "busy_shares", "occupation", "tasks_by_machine"]
 def busy_seconds(schedule: Schedule) -> Floats:
     """Give the node-seconds taken on each machine."""
     taken = schedule.nodes * (schedule.finish_s - schedule.start_s)
-    return np.bincount(schedule.machine, weights=taken, minlength=len(schedule.machines))
+    sums = np.bincount(schedule.machine, weights=taken, minlength=len(schedule.machines))
+    return sums.astype(np.float64)
 
 
 def busy_shares(schedule: Schedule, machine_nodes: Sequence[int]) -> Floats:
@@ -30,14 +32,14 @@ def tasks_by_machine(schedule: Schedule) -> list[NDArray[np.intp]]:
     order = np.lexsort((schedule.start_s, schedule.machine))
     order = order[schedule.nodes[order] > 0]
     bounds = np.searchsorted(schedule.machine[order], np.arange(len(schedule.machines) + 1))
-    return [order[low:high] for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [order[low:high] for low, high in pairwise(bounds.tolist())]
 
 
 def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges_s: Floats) -> Floats:
     """Give the share of a machine's nodes that is taken, on average, between one edge and the next.
 
-    The node-seconds taken before a moment are a sum over starts minus a sum over finishes; both come from prefix
-    sums over the sorted times, so that n tasks and w edges cost O((n + w) log n).
+    The node-seconds taken before a moment are a sum over starts minus a sum over finishes; both come from
+    prefix sums over the sorted times, so that n tasks and w edges cost O((n + w) log n).
     """
     nodes = schedule.nodes[tasks].astype(np.float64)
     before = _area(schedule.start_s[tasks], nodes, edges_s) - _area(schedule.finish_s[tasks], nodes, edges_s)

@@ -1,7 +1,7 @@
 """The contract of the shelf ``reports``: read it first.
 
-A report turns a plan into one text: a chart for the terminal, a page for the browser. It reads the view and nothing
-else, so the same report serves plans, simulations and runs.
+A report turns a plan into one text: a chart for the terminal, a page for the browser. It reads the view and
+nothing else, so the same report serves plans, simulations and runs.
 """
 
 from __future__ import annotations

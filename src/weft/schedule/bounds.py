@@ -3,12 +3,13 @@
 Three arguments, each valid for unlike machines, communication and moldable tasks:
 
 - *critical path*: along every path each task takes at least its fastest mode; data may cost nothing;
-- *area*: every task needs at least its smallest share of the platform, in nodes and in each countable resource. For
-  unlike machines a share is weighted: with any weights y >= 0 such that all nodes together weigh 1, a task occupies at
-  least ``min over its modes of y[machine] * nodes * seconds`` (the dual of fractional assignment). Uniform weights and
-  weights in proportion to speed are tried; for related machines the latter is the exact fractional bound;
-- *combination*: tasks that cannot start before a (their heads) and must be followed by b (their tails) need their area
-  between a and T - b, so ``a + area + b <= T``.
+- *area*: every task needs at least its smallest share of the platform, in nodes and in each countable
+  resource. For unlike machines a share is weighted: with any weights y >= 0 such that all nodes together
+  weigh 1, a task occupies at least ``min over its modes of y[machine] * nodes * seconds`` (the dual of
+  fractional assignment). Uniform weights and weights in proportion to speed are tried; for machines that
+  differ only by speed the latter is the exact fractional bound;
+- *combination*: tasks that cannot start before a (their heads) and must be followed by b (their tails) need
+  their area between a and T - b, so ``a + area + b <= T``.
 
 Complexity O(v k + e + v log v) for v tasks, e edges and k modes per task.
 """
@@ -20,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.instance.instance import Instance
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats
+from weft.workflow.unfolding.task_graph import Floats, TaskGraph
 
-__all__ = ["Bounds", "lower_bounds"]
+__all__ = ["Bounds", "heads", "lower_bounds", "tails"]
 
 _WINDOWS = 32
 """How many head thresholds the combination tries; each is valid, more only tighten it."""
@@ -45,31 +46,27 @@ class Bounds:
 def lower_bounds(instance: Instance) -> Bounds:
     """Compute the bounds of an instance."""
     shortest, areas = _shortest_and_areas(instance)
-    heads, tails = _heads(instance, shortest), _tails(instance, shortest)
-    critical = float((heads + shortest + tails).max(initial=0.0))
+    head_s = heads(instance.graph, shortest, instance.earliest_start_s)
+    tail_s = tails(instance.graph, shortest)
+    critical = float((head_s + shortest + tail_s).max(initial=0.0))
     area = max((float(column.sum()) for column in areas), default=0.0)
-    combined = max((_combine(heads, tails, column) for column in areas), default=0.0)
+    combined = max((_combine(head_s, tail_s, column) for column in areas), default=0.0)
     return Bounds(critical_path_s=critical, area_s=area, combined_s=combined)
 
 
 def _shortest_and_areas(instance: Instance) -> tuple[Floats, list[Floats]]:
     """Give the shortest time of every task, and its least share of the platform under every weighting."""
-    graph = instance.graph
     weights = _node_weights(instance)
-    totals = _resource_totals(instance)
-    shortest = np.zeros(len(graph))
-    shares = [np.zeros(len(graph)) for _ in weights]
-    held = [np.zeros(len(graph)) for _ in totals]
-    for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
-        modes = instance.modes(task)
-        if not len(modes):
-            continue
-        shortest[task] = modes.seconds.min()
-        node_seconds = modes.nodes * modes.seconds
-        for weight, share in zip(weights, shares, strict=True):
-            share[task] = (weight[modes.machine] * node_seconds).min()
-        for (column, total), hold in zip(totals, held, strict=True):
-            hold[task] = graph.demand[task, column] * shortest[task] / total
+    shortest = np.zeros(len(instance))
+    shares = [np.zeros(len(instance)) for _ in weights]
+    for group in instance.groups:
+        weighed = [weight[group.machine] * group.nodes for weight in weights]
+        for tasks, seconds in group.chunks():
+            shortest[tasks] = seconds.min(axis=1)
+            for factor, share in zip(weighed, shares, strict=True):
+                share[tasks] = (factor * seconds).min(axis=1)
+    demand = instance.graph.demand
+    held = [demand[:, column] * shortest / total for column, total in _resource_totals(instance)]
     return shortest, [*shares, *held]
 
 
@@ -89,47 +86,48 @@ def _resource_totals(instance: Instance) -> list[tuple[int, float]]:
     return [(column, float(total)) for column, total in enumerate(totals) if 0 < total < np.inf]
 
 
-def _heads(instance: Instance, shortest: Floats) -> Floats:
-    graph = instance.graph
+def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats) -> Floats:
+    """Give when each task can start at the earliest if tasks take these seconds and data nothing."""
     pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
-    seconds, earliest = shortest.tolist(), instance.earliest_start_s.tolist()
-    heads = [0.0] * len(graph)
-    for task in range(len(graph)):
-        head = earliest[task]
+    seconds, found = seconds_s.tolist(), earliest_s.tolist()
+    finish = [0.0] * len(graph)
+    for task, head in enumerate(found):
         for position in range(pointer[task], pointer[task + 1]):
-            other = before[position]
-            head = max(head, heads[other] + seconds[other])
-        heads[task] = head
-    return np.asarray(heads)
+            if finish[before[position]] > head:
+                head = finish[before[position]]
+        found[task] = head
+        finish[task] = head + seconds[task]
+    return np.asarray(found, dtype=np.float64)
 
 
-def _tails(instance: Instance, shortest: Floats) -> Floats:
-    graph = instance.graph
+def tails(graph: TaskGraph, seconds_s: Floats) -> Floats:
+    """Give what must follow after each task's end if tasks take these seconds and data nothing."""
     pointer, after = graph.successor_pointer.tolist(), graph.successor.tolist()
-    seconds = shortest.tolist()
-    tails = [0.0] * len(graph)
+    seconds = seconds_s.tolist()
+    found = [0.0] * len(graph)
+    whole = [0.0] * len(graph)
     for task in range(len(graph) - 1, -1, -1):
         tail = 0.0
         for position in range(pointer[task], pointer[task + 1]):
-            other = after[position]
-            tail = max(tail, tails[other] + seconds[other])
-        tails[task] = tail
-    return np.asarray(tails)
+            if whole[after[position]] > tail:
+                tail = whole[after[position]]
+        found[task] = tail
+        whole[task] = tail + seconds[task]
+    return np.asarray(found, dtype=np.float64)
 
 
-def _combine(heads: Floats, tails: Floats, area: Floats) -> float:
+def _combine(head_s: Floats, tail_s: Floats, area: Floats) -> float:
     """Find the best ``a + area of tasks with head >= a and tail >= b + b`` over thresholds a and all b."""
-    if not len(heads):
-        return 0.0
-    by_tail = np.argsort(-tails, kind="stable")
-    sorted_tails, sorted_heads, sorted_area = tails[by_tail], heads[by_tail], area[by_tail]
-    distinct = np.unique(heads)
-    picks = distinct[np.unique(np.linspace(0, len(distinct) - 1, _WINDOWS).astype(int))]
+    by_tail = np.argsort(-tail_s, kind="stable")
+    sorted_tails, sorted_heads, sorted_area = tail_s[by_tail], head_s[by_tail], area[by_tail]
+    distinct = np.unique(head_s)
+    picks = (
+        distinct[np.unique(np.linspace(0, len(distinct) - 1, _WINDOWS).astype(int))] if len(distinct) else ()
+    )
     best = 0.0
-    for threshold in picks.tolist():
+    for threshold in picks:
         late = sorted_heads >= threshold
-        if late.any():
-            # Among the tasks with the longest tails, the last one's tail is common to all of them.
-            values = threshold + np.cumsum(sorted_area[late]) + sorted_tails[late]
-            best = max(best, float(values.max()))
+        # Among the tasks with the longest tails, the last one's tail is common to all of them.
+        values = threshold + np.cumsum(sorted_area[late]) + sorted_tails[late]
+        best = max(best, float(values.max()))
     return best

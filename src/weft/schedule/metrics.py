@@ -1,18 +1,21 @@
 """Metrics of a schedule: the eight of S1 section 7, and cost, used share, schedule length ratio, speed-up.
 
 S1: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
-Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 (spec s1 section 7).
+Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 (spec
+s1 section 7).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from weft.instance.instance import Instance
+from weft.schedule.bounds import heads
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+from weft.workflow.unfolding.task_graph import TRANSFER
 
 __all__ = ["Metrics", "critical_path", "measure"]
 
@@ -53,8 +56,8 @@ class Metrics:
 def critical_path(schedule: Schedule, instance: Instance, *, through_machines: bool = False) -> list[int]:
     """Trace back from the last task through the predecessor whose data arrived last.
 
-    With ``through_machines`` the trace also follows the previous task on the same machine, so that waiting for a
-    busy machine is not counted as synchronisation.
+    With ``through_machines`` the trace also follows the previous task on the same machine, so that waiting
+    for a busy machine is not counted as synchronisation.
     """
     finish = schedule.finish_s
     if not len(schedule):
@@ -75,32 +78,39 @@ def _last_before(schedule: Schedule, instance: Instance, task: int, through_mach
         arrival = float(schedule.finish_s[before]) + _edge_s(instance, schedule, edge, before, task)
         if best is None or arrival > best[0]:
             best = (arrival, before)
-    if through_machines and graph.kind[task] == COMPUTE:
-        same = (schedule.machine == schedule.machine[task]) & (schedule.nodes > 0)
-        earlier = np.flatnonzero(same & (schedule.finish_s <= schedule.start_s[task]))
-        earlier = earlier[earlier != task]
-        if len(earlier):
-            previous = int(earlier[np.argmax(schedule.finish_s[earlier])])
-            if best is None or schedule.finish_s[previous] > best[0]:
-                best = (float(schedule.finish_s[previous]), previous)
+    previous = _previous_on_machine(schedule, task) if through_machines else None
+    if previous is not None and (best is None or schedule.finish_s[previous] > best[0]):
+        return previous
     return None if best is None else best[1]
 
 
-def _edge_s(instance: Instance, schedule: Schedule, edge: int, before: int, task: int) -> float:
-    graph = instance.graph
-    if graph.kind[task] == TRANSFER:
-        return 0.0
-    return instance.link_s(
-        int(schedule.machine[before]),
-        int(schedule.machine[task]),
-        float(graph.edge_bytes[edge]),
-        float(graph.edge_files[edge]),
-        float(graph.edge_seconds[edge]),
+def _previous_on_machine(schedule: Schedule, task: int) -> int | None:
+    """Give the task on the same machine that ended last before this one started."""
+    if schedule.nodes[task] == 0:
+        return None
+    same = (schedule.machine == schedule.machine[task]) & (schedule.nodes > 0)
+    # Only what started before it can have come before it: tasks of no length would lead back and forth.
+    earlier = (
+        same & (schedule.finish_s <= schedule.start_s[task]) & (schedule.start_s < schedule.start_s[task])
     )
+    found = np.flatnonzero(earlier)
+    return int(found[np.argmax(schedule.finish_s[found])]) if len(found) else None
 
 
-def measure(schedule: Schedule, instance: Instance, *, through_machines: bool = False,
-            constant_s: float | None = None, weight: float = 0.5) -> Metrics:  # fmt: skip
+def _edge_s(instance: Instance, schedule: Schedule, edge: int, before: int, task: int) -> float:
+    if instance.graph.kind[task] == TRANSFER:
+        return 0.0  # a transfer is the movement
+    return instance.edge_s(edge, int(schedule.machine[before]), int(schedule.machine[task]))
+
+
+def measure(
+    schedule: Schedule,
+    instance: Instance,
+    *,
+    through_machines: bool = False,
+    constant_s: float | None = None,
+    weight: float = 0.5,
+) -> Metrics:
     """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the makespan."""
     graph, makespan = instance.graph, schedule.makespan_s
     path = critical_path(schedule, instance, through_machines=through_machines)
@@ -127,7 +137,8 @@ def measure(schedule: Schedule, instance: Instance, *, through_machines: bool = 
         synchronisation_s=synchronising,
         overhead_s=overhead,
         lost_parallelism_s=overhead - communicating - synchronising,
-        throughput=weight * speedup / machines + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
+        throughput=weight * speedup / machines
+        + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
         cost=float((node_seconds * instance.price_per_node_s[schedule.machine]).sum()),
         node_seconds=float(node_seconds.sum()),
         used_share=used,
@@ -140,7 +151,7 @@ def measure(schedule: Schedule, instance: Instance, *, through_machines: bool = 
 def _edges_on(path: list[int], schedule: Schedule, instance: Instance) -> float:
     """Add up the data movement along the path that is not an explicit transfer task."""
     graph, total = instance.graph, 0.0
-    for before, task in zip(path, path[1:], strict=False):
+    for before, task in pairwise(path):
         first, end = int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])
         position = first + int(np.searchsorted(graph.predecessor[first:end], before))
         if position < end and graph.predecessor[position] == before:
@@ -151,28 +162,23 @@ def _edges_on(path: list[int], schedule: Schedule, instance: Instance) -> float:
 def _sequential_s(instance: Instance) -> float:
     """Give ``min over machines of the sum over compute tasks`` of one-node (least count) seconds.
 
-    Machines on which some task cannot run do not count; if none can run all, each task takes its fastest machine.
+    Machines on which some task cannot run do not count; if none can run all, each task takes its fastest one.
     """
-    graph = instance.graph
-    everyone = np.arange(len(instance.machines), dtype=np.uint32)
-    total = np.zeros(len(everyone))
+    total = np.zeros(len(instance.machines))
     fastest = 0.0
-    for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
-        machine, _, seconds = instance.seconds.modes(task)
-        row = np.full(len(everyone), np.inf)
+    for group in instance.groups:
         # The first mode listed for a machine is the one with the smallest count.
-        row[machine[::-1]] = seconds[::-1]
-        total += row
-        fastest += float(row.min(initial=np.inf))
+        machine, first = np.unique(group.machine, return_index=True)
+        able = np.zeros(len(total), dtype=bool)
+        able[machine] = True
+        total[~able] = np.inf
+        for _, seconds in group.chunks():
+            total[machine] += seconds[:, first].sum(axis=0)
+            fastest += float(seconds[:, first].min(axis=1).sum())
     best = float(total.min(initial=np.inf))
     return best if np.isfinite(best) else fastest
 
 
 def _critical_length_s(instance: Instance) -> float:
-    graph = instance.graph
-    fastest = np.nan_to_num(instance.seconds.fastest())
-    length = [0.0] * len(graph)
-    for task in range(len(graph)):
-        before = max((length[p] for p in graph.predecessors(task).tolist()), default=0.0)
-        length[task] = before + float(fastest[task])
-    return max(length, default=0.0)
+    shortest = instance.shortest_s()
+    return float((heads(instance.graph, shortest, np.zeros(len(instance))) + shortest).max(initial=0.0))

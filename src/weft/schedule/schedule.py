@@ -52,11 +52,8 @@ class Schedule:
         return len(np.unique(self.machine[self.nodes > 0]))
 
     def __iter__(self) -> Iterator[Assignment]:
-        columns = zip(
-            self.tasks, self.machine.tolist(), self.nodes.tolist(), self.start_s.tolist(), self.finish_s.tolist(),
-            strict=True,
-        )  # fmt: skip
-        for task, machine, nodes, start, finish in columns:
+        numbers = (self.machine.tolist(), self.nodes.tolist(), self.start_s.tolist(), self.finish_s.tolist())
+        for task, machine, nodes, start, finish in zip(self.tasks, *numbers, strict=True):
             yield Assignment(
                 task=task, machine=self.machines[machine], nodes=nodes, start_s=start, finish_s=finish
             )

@@ -1,7 +1,8 @@
 """Independent verification: is this schedule possible at all?
 
-Works from the task graph, the platform and the predictor's answers for single modes, not from the compiled instance, and
-shares no code with any planner. Every rule is written out plainly; speed comes second.
+Works from the task graph, the platform and the predictor's answers for single modes, not from the
+compiled instance, and shares no code with any planner. Every rule is written out plainly; speed comes
+second.
 """
 
 from __future__ import annotations
@@ -10,17 +11,19 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from weft.expressions import evaluate_boolean
+from weft.errors import InvalidInput, shorten
+from weft.expressions import Expression, evaluate_boolean
 from weft.platform.columns import columns
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
 from weft.predictors.chain import default_chain
 from weft.predictors.predictor import Predictor, subject
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, TaskGraph
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGraph
 
 __all__ = ["Violation", "verify"]
 
@@ -54,7 +57,9 @@ def verify(
 
 
 class _Verifier:
-    def __init__(self, schedule: Schedule, graph: TaskGraph, platform: Platform, predictor: Predictor) -> None:
+    def __init__(
+        self, schedule: Schedule, graph: TaskGraph, platform: Platform, predictor: Predictor
+    ) -> None:
         self.schedule = schedule
         self.graph = graph
         self.platform = platform
@@ -85,7 +90,7 @@ class _Verifier:
 
     def modes(self) -> Iterator[Violation]:
         """Node counts, machines and durations are those the description and the estimates allow."""
-        facts = columns(tuple(self.machines.values()))
+        facts = {key: column.tolist() for key, column in columns(tuple(self.machines.values())).items()}
         row = {name: index for index, name in enumerate(self.machines)}
         for task, name in enumerate(self.graph.names):
             nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
@@ -95,13 +100,39 @@ class _Verifier:
                 continue
             description = self.graph.description(task)
             if not machine.offers(description.service):
-                yield Violation(rule="requirement", what=f"{machine.name} does not offer {description.service}")
+                yield Violation(
+                    rule="requirement", what=f"{machine.name} does not offer {description.service}"
+                )
             if description.requirements is not None:
                 here = {key: column[row[machine.name]] for key, column in facts.items()}
-                here = {key: value.item() if hasattr(value, "item") else value for key, value in here.items()}
-                if not evaluate_boolean(description.requirements, {**self.graph.context(task), **here}):
-                    yield Violation(rule="requirement", what=f"{name} on {machine.name}: {description.requirements}")
+                if not self._meets(description.requirements, task, here):
+                    what = f"{name} on {machine.name}: {description.requirements}"
+                    yield Violation(rule="requirement", what=what)
+            yield from self._room(task, name, machine, nodes)
             yield from self._duration(task, name, machine, nodes)
+
+    def _meets(self, requirements: Expression, task: int, facts: dict[str, Any]) -> bool:
+        try:
+            return evaluate_boolean(requirements, {**self.graph.context(task), **facts})
+        except InvalidInput:
+            return False  # what cannot be said of this machine does not hold for it
+
+    def _room(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
+        """One task alone must fit its machine, however short it is and however the machine is shared."""
+        if nodes > machine.nodes:
+            yield Violation(
+                rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
+            )
+        exceeded = self.graph.demand[task] > self._totals(machine)
+        if exceeded.any():
+            resource = self.graph.resource_names[int(np.argmax(exceeded))]
+            yield Violation(rule="resources", what=f"{name} takes more {resource} than {machine.name} has")
+
+    def _totals(self, machine: Machine) -> Floats:
+        """Give what a machine has of each resource, a little more for the rounding of sums."""
+        stated, names = machine.amounts, self.graph.resource_names
+        totals = [stated.get(name, math.inf if name == "memory" else 0.0) for name in names]
+        return np.array(totals, dtype=np.float64) * (1 + 2e-9)
 
     def _duration(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
         cores = max(1, math.ceil(self.graph.cores[task]))
@@ -111,30 +142,35 @@ class _Verifier:
             count, rest = nodes, 0 if cores <= machine.cores else 1
         allowed = self.graph.count_sets[self.graph.counts[task]]
         if rest or count not in allowed:
-            yield Violation(rule="count", what=f"{name} takes {nodes} nodes of {machine.name}; allowed are {allowed}")
+            what = f"{name} takes {nodes} nodes of {machine.name}; allowed are {shorten(allowed)}"
+            yield Violation(rule="count", what=what)
             return
         estimate = self.predictor.predict(subject(self.graph, task), machine, count)
-        seconds = None if estimate is None else estimate.p50_s
+        seconds = math.inf if estimate is None else estimate.p50_s
+        yield from self._lasts(task, seconds, f"{name} on {machine.name}")
+
+    def _lasts(self, task: int, seconds: float, what: str) -> Iterator[Violation]:
         taken = float(self.schedule.finish_s[task] - self.schedule.start_s[task])
-        if seconds is None or not math.isclose(taken, seconds, rel_tol=1e-9, abs_tol=self.tolerance):
-            yield Violation(rule="duration", what=f"{name} takes {taken} s on {machine.name}, estimated {seconds}")
+        if not math.isclose(taken, seconds, rel_tol=1e-9, abs_tol=self.tolerance):
+            yield Violation(rule="duration", what=f"{what} takes {taken:g} s instead of {seconds:g} s")
 
     def precedence(self) -> Iterator[Violation]:
         """No task starts before its predecessors have ended and their data have arrived."""
         graph, schedule = self.graph, self.schedule
+        sources = self._sources()
         for task, name in enumerate(graph.names):
             # A transfer reads where its source is; everything else reads on its own machine.
-            here = self._source_machine(task) if graph.kind[task] == TRANSFER else self.machine(task)
+            here = sources.get(task, self.machine(task))
             first = int(graph.predecessor_pointer[task])
             for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
                 ready = float(schedule.finish_s[before]) + self._edge_seconds(edge, before, here)
                 if schedule.start_s[task] < ready - self.tolerance:
-                    what = f"{name} starts at {schedule.start_s[task]}, but {graph.names[before]} is ready at {ready}"
-                    yield Violation(rule="precedence", what=what)
+                    what = f"{name} starts at {schedule.start_s[task]:g} s, {graph.names[before]} is ready at"
+                    yield Violation(rule="precedence", what=f"{what} {ready:g} s")
             if graph.kind[task] == TRANSFER:
-                yield from self._transfer(task, name, here)
-            elif graph.kind[task] != COMPUTE and schedule.finish_s[task] != schedule.start_s[task]:
-                yield Violation(rule="duration", what=f"{name} is virtual but takes time")
+                yield from self._lasts(task, self._transfer_seconds(task, here), f"{name} from {here.name}")
+            elif graph.kind[task] == VIRTUAL:
+                yield from self._lasts(task, 0.0, f"{name}, a virtual task,")
 
     def _edge_seconds(self, edge: int, before: int, here: Machine) -> float:
         link = link_between(self.platform, self.machine(before), here)
@@ -145,21 +181,37 @@ class _Verifier:
         moving = size / link.bandwidth_Bps + float(graph.edge_files[edge]) * link.latency_s
         return moving + float(graph.edge_seconds[edge])
 
-    def _source_machine(self, task: int) -> Machine:
-        """Find the machine of a transfer's source: that of any task bound to the same variable."""
-        source = self.graph.source_variable[task]
-        bound = np.flatnonzero((self.graph.variable == source) & (self.graph.kind != TRANSFER))
-        arriving = np.flatnonzero((self.graph.variable == source) & (self.graph.kind == TRANSFER))
-        members = [*bound.tolist(), *arriving.tolist()]
-        return self.machine(members[0]) if members else self.machine(task)
-
-    def _transfer(self, task: int, name: str, source: Machine) -> Iterator[Violation]:
+    def _transfer_seconds(self, task: int, source: Machine) -> float:
         link = link_between(self.platform, source, self.machine(task))
         size = float(self.graph.transfer_bytes[task])
-        expected = 0.0 if link is None else link.latency_s + size / link.bandwidth_Bps
-        taken = float(self.schedule.finish_s[task] - self.schedule.start_s[task])
-        if not math.isclose(taken, expected, rel_tol=1e-9, abs_tol=self.tolerance):
-            yield Violation(rule="duration", what=f"{name} takes {taken} s, the link {expected} s")
+        return 0.0 if link is None else link.latency_s + size / link.bandwidth_Bps
+
+    def _sources(self) -> dict[int, Machine]:
+        """Find the machine each transfer starts from: where the tasks of its source variable are.
+
+        Where there is none, a schedule does not say it: then any machine will do that explains all transfers.
+        """
+        graph = self.graph
+        found: dict[int, Machine] = {}
+        bound: dict[int, int] = {}
+        for task, variable in enumerate(graph.variable.tolist()):
+            bound.setdefault(variable, task)
+        leaving: dict[int, list[int]] = defaultdict(list)
+        for task in np.flatnonzero(graph.kind == TRANSFER).tolist():
+            leaving[int(graph.source_variable[task])].append(task)
+        for variable, transfers in leaving.items():
+            known = bound.get(variable)
+            source = self._explains(transfers) if known is None else self.machine(known)
+            found.update(dict.fromkeys(transfers, source))
+        return found
+
+    def _explains(self, transfers: list[int]) -> Machine:
+        def explained(machine: Machine) -> bool:
+            return not any(
+                [*self._lasts(task, self._transfer_seconds(task, machine), "")] for task in transfers
+            )
+
+        return next(filter(explained, self.machines.values()), self.machine(transfers[0]))
 
     def bindings(self) -> Iterator[Violation]:
         """Tasks that name the same abstract machine share one machine."""
@@ -168,8 +220,9 @@ class _Verifier:
             machine = int(self.schedule.machine[task])
             if bound.setdefault(variable, machine) != machine:
                 names = self.schedule.machines
-                what = f"{self.graph.variables[variable]!r} is on {names[bound[variable]]} and on {names[machine]}"
-                yield Violation(rule="binding", what=f"{what} ({self.graph.names[task]})")
+                places = f"{names[bound[variable]]} and on {names[machine]}"
+                what = f"{self.graph.variables[variable]!r} is on {places} ({self.graph.names[task]})"
+                yield Violation(rule="binding", what=what)
 
     def occupancy(self) -> Iterator[Violation]:
         """Nodes and resources of a machine are never exceeded."""
@@ -184,20 +237,21 @@ class _Verifier:
         for machine, listed in sorted(events.items()):
             yield from self._machine_occupancy(self.machines[self.schedule.machines[machine]], sorted(listed))
 
-    def _machine_occupancy(self, machine: Machine, events: list[tuple[float, int, int]]) -> Iterator[Violation]:
+    def _machine_occupancy(
+        self, machine: Machine, events: list[tuple[float, int, int]]
+    ) -> Iterator[Violation]:
         if machine.occupancy == "unlimited":
             return
         nodes, used = 0, np.zeros(len(self.graph.resource_names))
-        stated = machine.amounts
-        totals = [stated.get(name, math.inf if name == "memory" else 0.0) for name in self.graph.resource_names]
-        limit = np.array(totals) * (1 + 1e-9) + 1e-9
+        limit = self._totals(machine)
         for time, starts, task in events:
             sign = 1 if starts else -1
             nodes += sign * int(self.schedule.nodes[task])
             used += sign * self.graph.demand[task]
+            exceeded = used > limit
             if starts and nodes > machine.nodes:
                 what = f"{machine.name} has {machine.nodes} nodes but {nodes} are taken at {time:g} s"
                 yield Violation(rule="nodes", what=f"{what} ({self.graph.names[task]})")
-            if starts and bool((used > limit).any()):
-                name = self.graph.resource_names[int(np.argmax(used > limit))]
+            if starts and exceeded.any():
+                name = self.graph.resource_names[int(np.argmax(exceeded))]
                 yield Violation(rule="resources", what=f"{name} of {machine.name} is exceeded at {time:g} s")

@@ -38,7 +38,7 @@ class TaskHandle:
         return TaskHandle(f"{self.name}[{text}]")
 
     def when(self, condition: str) -> dict[str, str]:
-        """Make a branch: the dependency holds only if the condition does (``conv.when("exit_code == 0")``)."""
+        """Make a branch: the dependency holds only if the condition does (``when("exit_code == 0")``)."""
         return {"task": self.name, "if": condition}
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
 """Templates: ``{name}`` in commands, file names and machine names.
 
-``{{`` and ``}}`` are braces; ``${...}`` and braces that hold no plain name (``awk '{print $1}'``) stay as they are. Names
-that are known only when a machine has been chosen (``{nodes}``, ``{machine.arch}``) may be left in place.
+``{{`` and ``}}`` are braces; ``${...}`` and braces that hold no plain name (``awk '{print $1}'``) stay as
+they are. Names that are known only when a machine has been chosen (``{nodes}``, ``{machine.arch}``) stay for
+a later turn.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = ["LATE_NAMES", "Field", "fields", "fill", "is_late", "shown"]
 LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task")
 """Names filled in when a task is about to start; so are ``machine.*`` and results of other tasks."""
 
+_BRACES = {"{{": "{", "}}": "}"}
 _PIECE = re.compile(r"\$\{[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}")
 
 
@@ -36,10 +38,7 @@ def _pieces(text: str) -> tuple[str | Field, ...]:
     end = 0
     for match in _PIECE.finditer(text):
         pieces.append(text[end : match.start()])
-        if match[1]:
-            pieces.append(Field(match[1], match[2] is not None))
-        else:
-            pieces.append({"{{": "{", "}}": "}"}.get(match[0], match[0]))
+        pieces.append(Field(match[1], match[2] is not None) if match[1] else match[0])
         end = match.end()
     pieces.append(text[end:])
     return tuple(piece for piece in pieces if piece != "")
@@ -62,17 +61,27 @@ def shown(value: Value) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def fill(text: str, values: Mapping[str, Value], *, quote: bool = False) -> str:
-    """Replace the names that have a value; others stay, braces and all, for a later turn."""
+def fill(text: str, values: Mapping[str, Value], *, quote: bool = False, last: bool = True) -> str:
+    """Replace the names that have a value; others stay, braces and all.
+
+    The last turn makes ``{{`` and ``}}`` plain braces; an earlier one leaves them, lest the next turn take
+    what stands between them for a name. With ``quote`` every replacement is quoted for the shell, save
+    ``{name:raw}``.
+    """
     if "{" not in text and "}" not in text:
         return text
     parts = []
     for piece in _pieces(text):
         if isinstance(piece, str):
-            parts.append(piece)
+            parts.append(_BRACES.get(piece, piece) if last else piece)
         elif piece.name in values:
-            value = shown(values[piece.name])
-            parts.append(shlex.quote(value) if quote and not piece.raw else value)
+            parts.append(_replacement(values[piece.name], quote and not piece.raw))
         else:
             parts.append("{" + piece.name + (":raw" if piece.raw else "") + "}")
     return "".join(parts)
+
+
+def _replacement(value: Value, quote: bool) -> str:
+    """Write a value; the entries of a list (``{inputs}``) one after the other."""
+    words = [shown(entry) for entry in (value if isinstance(value, list) else [value])]
+    return " ".join(shlex.quote(word) if quote else word for word in words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from weft.expressions import Expression
@@ -10,10 +10,10 @@ from weft.units import parse_seconds
 from weft.workflow.reading.keys import VERSION
 from weft.workflow.records.data import Input, Output
 from weft.workflow.records.dependency import Dependency, IndexRange
-from weft.workflow.records.job import Job
+from weft.workflow.records.job import Environment, Job
 from weft.workflow.records.loop import Loop
 from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline, SpeedUp
-from weft.workflow.records.recovery import Recovery
+from weft.workflow.records.recovery import Checkpoint, Contract, Recovery
 from weft.workflow.records.sweep import Range, Sweep
 from weft.workflow.records.task import Kind, Task
 from weft.workflow.records.workflow import Workflow
@@ -156,7 +156,7 @@ def _speedup(law: SpeedUp) -> Plain:
 
 def _resources(task: Task) -> Plain:
     found = {name: _quantity(amount) for name, amount in task.resources.items()}
-    own = {name: found.pop(name) for name in ("memory", "gpus") if name in found}
+    own: Plain = {name: found.pop(name) for name in ("memory", "gpus") if name in found}
     return {**own, "resources": found} if found else own
 
 
@@ -168,24 +168,15 @@ def _transfer(task: Task) -> Plain:
 
 
 def _job(job: Job) -> Plain:
-    environment = job.environment
-    surroundings = None if environment is None else _without_nothing(
-        {
-            "container": environment.container,
-            "conda": environment.conda,
-            "modules": list(environment.modules) or None,
-        }
-    )  # fmt: skip
-    listed: Callable[[object], object] = lambda value: list(value) if isinstance(value, tuple) else value  # noqa: E731
     return {
-        "command": listed(job.command),
+        "command": list(job.command) if isinstance(job.command, tuple) else job.command,
         "arguments": list(job.arguments) or None,
         "call": job.call,
         "env": dict(job.env) or None,
         "stdin": job.stdin,
         "stdout": job.stdout,
         "stderr": job.stderr,
-        "environment": surroundings,
+        "environment": None if job.environment is None else _environment(job.environment),
         "prolog": job.prolog,
         "wrapper": job.wrapper,
         "epilog": job.epilog,
@@ -195,30 +186,43 @@ def _job(job: Job) -> Plain:
     }
 
 
+def _environment(environment: Environment) -> Plain:
+    return _without_nothing(
+        {
+            "container": environment.container,
+            "conda": environment.conda,
+            "modules": list(environment.modules) or None,
+        }
+    )
+
+
 def _recovery(recovery: Recovery) -> Plain:
-    checkpoint, contract = recovery.checkpoint, recovery.contract
     return {
-        "checkpoint": None
-        if checkpoint is None
-        else _without_nothing(
-            {
-                "files": list(checkpoint.files),
-                "every": _quantity(checkpoint.every),
-                "nodes": None if checkpoint.nodes == "same" else checkpoint.nodes,
-            }
-        ),
+        "checkpoint": None if recovery.checkpoint is None else _checkpoint(recovery.checkpoint),
         "progress": recovery.progress,
-        "contract": None
-        if contract is None
-        else "none"
-        if contract.factor is None
-        else contract.factor
-        if contract.grace_s is None
-        else {"factor": contract.factor, "grace": contract.grace_s},
+        "contract": None if recovery.contract is None else _contract(recovery.contract),
         "retries": dict(recovery.retries_by_cause) or recovery.retries,
         "on_failure": recovery.on_failure,
         "time_limit": _quantity(recovery.time_limit),
     }
+
+
+def _checkpoint(checkpoint: Checkpoint) -> Plain:
+    return _without_nothing(
+        {
+            "files": list(checkpoint.files),
+            "every": _quantity(checkpoint.every),
+            "nodes": None if checkpoint.nodes == "same" else checkpoint.nodes,
+        }
+    )
+
+
+def _contract(contract: Contract) -> object:
+    if contract.factor is None:
+        return "none"
+    if contract.grace_s is None:
+        return contract.factor
+    return {"factor": contract.factor, "grace": contract.grace_s}
 
 
 def _loop(loop: Loop) -> Plain:

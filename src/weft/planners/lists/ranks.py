@@ -11,7 +11,7 @@ __all__ = ["mean_communication_s", "mean_seconds", "upward_ranks"]
 
 
 def mean_seconds(instance: Instance) -> Floats:
-    """Give every task's mean over its candidates of the fastest node count there; of a transfer: over all pairs."""
+    """Give every task's mean over its candidates of the fastest count there; a transfer's over all pairs."""
     graph, network = instance.graph, instance.network
     means = np.zeros(len(graph))
     sets = instance.candidates[graph.variable]
@@ -25,7 +25,7 @@ def mean_seconds(instance: Instance) -> Floats:
 
 
 def mean_communication_s(instance: Instance) -> Floats:
-    """Give every edge's mean over ordered pairs of different machines; nothing when there is only one host."""
+    """Give every edge's mean over ordered pairs of different machines; 0 when there is only one host."""
     graph, network = instance.graph, instance.network
     if len(np.unique(network.host)) == 1:
         return np.zeros(graph.edge_count)

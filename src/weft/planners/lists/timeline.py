@@ -1,7 +1,8 @@
 """Timelines: what is free on a machine, and the earliest place a task fits into.
 
-Two forms with one interface. ``Gaps`` serves machines of one node: a sorted list of the free intervals that are left.
-``Skyline`` serves machines of several nodes and countable resources: a step function of what is free.
+Three forms with one interface. ``Gaps`` serves machines of one node: a sorted list of the free intervals
+that are left. ``Skyline`` serves machines of several nodes and countable resources: a step function of
+what is free. ``Open`` serves machines on which tasks do not disturb each other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Timeline(Protocol):
     """The occupancy of one machine."""
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
-        """Find the earliest start not before ``ready_s``."""
+        """Find the earliest start not before ``ready_s``; inf where it never fits."""
         ...
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
@@ -49,15 +50,16 @@ class Gaps:
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:  # noqa: ARG002
         """Find the first gap that holds the task. A task of no length fits anywhere."""
-        if seconds == 0.0:
+        starts = self.starts
+        if ready_s >= starts[-1] or seconds == 0.0:
             return ready_s
-        starts, ends = self.starts, self.ends
+        ends = self.ends
         position = max(bisect.bisect_right(starts, ready_s) - 1, 0)
-        while True:
-            start = starts[position] if starts[position] > ready_s else ready_s
-            if start + seconds <= ends[position]:
-                return start
+        start = max(starts[position], ready_s)
+        while start + seconds > ends[position]:
             position += 1
+            start = starts[position]
+        return start
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:  # noqa: ARG002
         """Cut the gap that holds the task; what is left of it stays free."""
@@ -80,34 +82,36 @@ class Gaps:
 
 
 class Skyline:
-    """A step function: from ``times[i]`` on, ``free[i]`` nodes (and amounts) are free."""
+    """A step function: from ``times[i]`` on, ``nodes[i]`` nodes and ``amounts[i]`` are free."""
 
-    __slots__ = ("free", "slack", "times")
+    __slots__ = ("amounts", "nodes", "slack", "times")
 
     def __init__(self, nodes: int, amounts: tuple[float, ...]) -> None:
         self.times = [0.0]
-        self.free = [[float(nodes), *amounts]]
+        self.nodes = [nodes]
+        self.amounts = [amounts]
         # Amounts are doubles that are taken and given back: compare with a tolerance, nodes exactly.
-        self.slack = [0.0, *(1e-9 * total if math.isfinite(total) else 0.0 for total in amounts)]
+        self.slack = tuple(1e-9 * total if math.isfinite(total) else 0.0 for total in amounts)
 
     def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
         """Find the first moment from which enough is free for as long as it takes."""
         if seconds == 0.0:
             return ready_s
-        times, free = self.times, self.free
-        need = [amount - slack for amount, slack in zip((nodes, *amounts), self.slack, strict=True)]
+        times, free, left = self.times, self.nodes, self.amounts
+        need = tuple(map(float.__sub__, amounts, self.slack)) if any(amounts) else ()
         last = len(times) - 1
-        start = ready_s
         position = max(bisect.bisect_right(times, ready_s) - 1, 0)
-        while position <= last:
-            if not all(map(float.__ge__, free[position], map(float, need))):
+        start = ready_s
+        while True:
+            if free[position] < nodes or (need and any(map(float.__lt__, left[position], need))):
+                if position == last:
+                    return math.inf
                 position += 1
                 start = times[position]
             elif position == last or times[position + 1] >= start + seconds:
                 return start
             else:
                 position += 1
-        raise AssertionError("the last step of a skyline is the empty machine, where every mode fits")
 
     def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
         """Lower the skyline while the task runs."""
@@ -115,31 +119,46 @@ class Skyline:
             return
         first, end = self._cut(start_s), self._cut(start_s + seconds)
         for position in range(first, end):
-            self.free[position] = [
-                have - took for have, took in zip(self.free[position], (nodes, *amounts), strict=True)
-            ]
+            self.nodes[position] -= nodes
+        if any(amounts):
+            for position in range(first, end):
+                self.amounts[position] = tuple(map(float.__sub__, self.amounts[position], amounts))
+        self._merge(end)
+        self._merge(first)
 
     def _cut(self, time_s: float) -> int:
         """Make a step begin at a time and give its position."""
         position = bisect.bisect_left(self.times, time_s)
         if position == len(self.times) or self.times[position] != time_s:
             self.times.insert(position, time_s)
-            self.free.insert(position, list(self.free[position - 1]))
+            self.nodes.insert(position, self.nodes[position - 1])
+            self.amounts.insert(position, self.amounts[position - 1])
         return position
+
+    def _merge(self, position: int) -> None:
+        """Drop a step that is like the one before it, so that a full stretch of time is one step."""
+        if (
+            position > 0
+            and self.nodes[position] == self.nodes[position - 1]
+            and self.amounts[position] == self.amounts[position - 1]
+        ):
+            del self.times[position], self.nodes[position], self.amounts[position]
 
 
 def timelines(instance: Instance) -> list[Timeline]:
     """Make the timelines of all machines, with what is already busy on them."""
     found: list[Timeline] = []
-    resources = len(instance.graph.resource_names)
-    for machine in range(len(instance.machines)):
+    shared = {held.machine for held in instance.busy}
+    for machine, nodes in enumerate(instance.capacity.tolist()):
         if instance.unlimited[machine]:
             found.append(Open())
-        elif instance.capacity[machine] == 1 and not instance.busy:
+        elif nodes == 1 and machine not in shared:
             found.append(Gaps())  # one task at a time: its amounts were compared with the totals beforehand
         else:
-            found.append(Skyline(int(instance.capacity[machine]), tuple(instance.amounts[machine].tolist())))
+            found.append(Skyline(nodes, tuple(instance.amounts[machine].tolist())))
+    nothing = (0.0,) * len(instance.graph.resource_names)
     for held in instance.busy:
-        amounts = held.amounts or (0.0,) * resources
-        found[held.machine].take(held.start_s, held.finish_s - held.start_s, held.nodes, amounts)
+        start = max(0.0, held.start_s)
+        seconds = max(0.0, held.finish_s - start)
+        found[held.machine].take(start, seconds, held.nodes, held.amounts or nothing)
     return found

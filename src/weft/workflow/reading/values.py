@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 
 from weft.documents import Node, Reader
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, parse
 from weft.units import parse_bytes, parse_seconds
 from weft.workflow.records.dependency import ALL, IndexRange
@@ -14,6 +15,7 @@ from weft.workflow.records.quantity import Quantity
 from weft.workflow.records.sweep import Range, Values
 
 __all__ = [
+    "Indices",
     "parse_reference",
     "read_bytes",
     "read_count",
@@ -27,13 +29,21 @@ __all__ = [
 ]
 
 
+Indices = tuple[Expression | IndexRange | str, ...]
+"""What stands between the brackets of ``a[i, 2*j-1..2*j]``."""
+
+_MOST = 1e300
+"""Numbers beyond are slips, and would not fit into arrays."""
+_MOST_DIGITS = 18
+
+
 def _quantity(
     reader: Reader, node: Node, what: str, parse_unit: Callable[[str], float | None]
 ) -> Quantity | None:
     value = node.value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            reader.wanted(node, f"a finite number of {what}")
+        if not -_MOST < value < _MOST:
+            reader.complain(node, f"{node.shown()} is not allowed", rule=f"must be a finite number of {what}")
             return None
         return value
     if isinstance(value, str):
@@ -62,23 +72,26 @@ def read_quantity(reader: Reader, node: Node) -> Quantity | None:
 
 def read_count(reader: Reader, node: Node) -> Quantity | None:
     """Read a whole number or an expression."""
-    return _quantity(reader, node, "nodes", lambda text: float(text) if text.strip().isdigit() else None)
+    return _quantity(reader, node, "units", _whole)
+
+
+def _whole(text: str) -> float | None:
+    text = text.strip()
+    return float(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def read_expression(reader: Reader, node: Node) -> Expression | None:
     """Read an expression; a leading ``=`` is allowed."""
-    if isinstance(node.value, bool | int | float):
-        return parse(str(node.value))
-    if not isinstance(node.value, str):
+    if not isinstance(node.value, str | bool | int | float):
         reader.wanted(node, "an expression in text")
         return None
-    text = node.value.strip().removeprefix("=")
+    text = node.value.strip().removeprefix("=") if isinstance(node.value, str) else str(node.value)
     found: Expression | None = reader.guard(node, lambda: parse(text))
     return found
 
 
 def read_parameter(reader: Reader, node: Node) -> Value | Expression:
-    """Read a parameter: a plain value, or a formula when it is text with a leading ``=``."""
+    """Read a parameter: a plain value, or a formula if it is text with a leading ``=``; None: unreadable."""
     if isinstance(node.value, str) and node.value.startswith("="):
         return read_expression(reader, node)
     plain: Value = node.plain()
@@ -116,13 +129,11 @@ def read_range(reader: Reader, node: Node, text: str) -> Range | None:
     halves = split_range(text)
     if halves is None:
         return None
-    high, _, step = halves[1].partition(" step ")
-    low_expression = reader.guard(node, lambda: parse(halves[0]))
-    high_expression = reader.guard(node, lambda: parse(high))
-    step_expression = reader.guard(node, lambda: parse(step)) if step else None
-    if low_expression is None or high_expression is None:
+    high, word, step = halves[1].partition(" step ")
+    ends = [reader.guard(node, partial(parse, part)) for part in (halves[0], high, *([step] if word else []))]
+    if None in ends:
         return None
-    return Range(low=low_expression, high=high_expression, step=step_expression)
+    return Range(low=ends[0], high=ends[1], step=ends[2] if word else None)
 
 
 def read_values(reader: Reader, node: Node) -> Values | None:
@@ -139,23 +150,28 @@ def read_values(reader: Reader, node: Node) -> Values | None:
     return None
 
 
-def parse_reference(text: str) -> tuple[str, tuple[Expression | IndexRange | str, ...] | None]:
+def parse_reference(text: str) -> tuple[str, Indices | None]:
     """Split ``a[i, 2*j-1..2*j]`` into the task's name and its index."""
     text = text.strip()
     name, bracket, rest = text.partition("[")
+    if not name.strip():
+        raise InvalidInput(
+            Problem(what=f"{shorten(text)!r} names no task", advice="write name or name[index]")
+        )
     if not bracket:
         return text, None
     if not rest.endswith("]"):
-        raise InvalidInput(Problem(what=f"{text!r} has no closing bracket", advice="write name[index]"))
+        what = f"{shorten(text)!r} has no closing bracket"
+        raise InvalidInput(Problem(what=what, advice="write name[index]"))
     inside = rest[:-1]
     cuts = [-1, *_cuts(inside, ","), len(inside)]
-    parts = [inside[start + 1 : end].strip() for start, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [inside[start + 1 : end].strip() for start, end in pairwise(cuts)]
     return name.strip(), tuple(_index(part, text) for part in parts)
 
 
 def _index(part: str, text: str) -> Expression | IndexRange | str:
     if not part:
-        raise InvalidInput(Problem(what=f"{text!r} has an empty index", advice="write name[index]"))
+        raise InvalidInput(Problem(what=f"{shorten(text)!r} has an empty index", advice="write name[index]"))
     if part == ALL:
         return ALL
     halves = split_range(part)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from weft.braces import expand_braces
 from weft.documents import Document, Node, Reader
 from weft.errors import shorten
 from weft.expressions import Expression
-from weft.workflow.reading import facets, keys
+from weft.workflow.reading import facets, jobs, keys
 from weft.workflow.reading.values import (
     read_bytes,
     read_count,
@@ -19,8 +21,8 @@ from weft.workflow.reading.values import (
 from weft.workflow.records.loop import ON_EXHAUSTED, Loop
 from weft.workflow.records.moldable import Measured
 from weft.workflow.records.quantity import Quantity
-from weft.workflow.records.task import Kind, Task, Transfer
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.records.task import Kind, NodeCounts, Task, Transfer
+from weft.workflow.records.workflow import Parameter, Workflow
 
 __all__ = ["read_workflow"]
 
@@ -56,14 +58,14 @@ def _read_version(reader: Reader, root: Node, entries: Mapping[str, Node]) -> No
         reader.complain(
             root, "no version", rule="the file says which format it follows", advice="add `weft: 1`"
         )
-    elif entries["weft"].value != keys.VERSION:
+    elif isinstance(entries["weft"].value, bool) or entries["weft"].value != keys.VERSION:
         found = entries["weft"].shown()
         advice = f"this weft reads version {keys.VERSION}"
         reader.complain(entries["weft"], f"version {found} of the format", advice=advice)
 
 
-def _read_params(reader: Reader, node: Node) -> dict[str, object]:
-    params = {}
+def _read_params(reader: Reader, node: Node) -> dict[str, Parameter]:
+    params: dict[str, Parameter] = {}
     for name, value in reader.mapping(node).items():
         if not name.isidentifier():
             reader.complain(
@@ -88,11 +90,8 @@ def _read_task(reader: Reader, name: str, node: Node, defaults: Mapping[str, Nod
             rule="must not be empty or hold brackets, braces, commas",
         )
     written = reader.mapping(node, keys.TASK_KEYS) if node.value is not None else {}
-    entries = {**defaults, **written}
-    kind = Kind(
-        (reader.choice(entries["kind"], [kind.value for kind in Kind]) if "kind" in entries else None)
-        or Kind.COMPUTE.value
-    )
+    kind = _read_kind(reader, written.get("kind", defaults.get("kind")))
+    entries = {**_inherited(defaults, written, kind), **written}
     paired = "zip" in entries and reader.flag(entries["zip"])
     speedup = facets.read_speedup(reader, entries["speedup"]) if "speedup" in entries else None
     return Task(
@@ -113,11 +112,22 @@ def _read_task(reader: Reader, name: str, node: Node, defaults: Mapping[str, Nod
         cores=read_count(reader, entries["cores"]) if "cores" in entries else None,
         resources=_read_resources(reader, entries),
         transfer=_read_transfer(reader, node, entries, kind),
-        job=facets.read_job(reader, entries),
-        recovery=facets.read_recovery(reader, entries),
+        job=jobs.read_job(reader, entries),
+        recovery=jobs.read_recovery(reader, entries),
         outcomes=_read_outcomes(reader, entries["outcomes"]) if "outcomes" in entries else (),
         attributes=_attributes(reader, entries),
     )
+
+
+def _read_kind(reader: Reader, node: Node | None) -> Kind:
+    found = None if node is None else reader.choice(node, [kind.value for kind in Kind])
+    return Kind.COMPUTE if found is None else Kind(found)
+
+
+def _inherited(defaults: Mapping[str, Node], written: Mapping[str, Node], kind: Kind) -> dict[str, Node]:
+    """Give the defaults that hold for a task: not how long it takes if it says so itself or has no work."""
+    own = kind is not Kind.COMPUTE or "work" in written or "seconds" in written
+    return {key: node for key, node in defaults.items() if not (own and key in ("work", "seconds"))}
 
 
 def _work(reader: Reader, entries: Mapping[str, Node], speedup: object) -> Quantity | None:
@@ -128,7 +138,7 @@ def _work(reader: Reader, entries: Mapping[str, Node], speedup: object) -> Quant
     return None
 
 
-def _nodes(reader: Reader, entries: Mapping[str, Node], speedup: object) -> tuple[object, ...]:
+def _nodes(reader: Reader, entries: Mapping[str, Node], speedup: object) -> NodeCounts:
     if "nodes" in entries:
         return facets.read_nodes(reader, entries["nodes"])
     if isinstance(speedup, Measured) and speedup.seconds:
@@ -141,9 +151,8 @@ def _expression(reader: Reader, entries: Mapping[str, Node], key: str) -> Expres
 
 
 def _attributes(reader: Reader, entries: Mapping[str, Node]) -> dict[str, object]:
-    found = {key: node.plain() for key, node in reader.mapping(entries["attributes"]).items()} if (
-        "attributes" in entries
-    ) else {}  # fmt: skip
+    written = reader.mapping(entries["attributes"]) if "attributes" in entries else {}
+    found = {key: node.plain() for key, node in written.items()}
     if "description" in entries:
         found["description"] = reader.text(entries["description"])
     return found
@@ -152,10 +161,15 @@ def _attributes(reader: Reader, entries: Mapping[str, Node]) -> dict[str, object
 def _read_seconds_key(reader: Reader, node: Node) -> Quantity | dict[str, Quantity] | None:
     if not isinstance(node.value, dict):
         return read_seconds(reader, node)
-    found = {machine: read_seconds(reader, value) for machine, value in node.value.items()}
-    if not found:
+    if not node.value:
         reader.complain(node, "seconds for no machine", advice="write {machine: seconds}")
-    return {machine: value for machine, value in found.items() if value is not None}
+    found: dict[str, Quantity] = {}
+    for machines, value in node.value.items():
+        seconds = read_seconds(reader, value)
+        names = reader.guard(value, partial(expand_braces, machines))
+        if seconds is not None and names is not None:
+            found |= dict.fromkeys(names, seconds)
+    return found
 
 
 def _read_resources(reader: Reader, entries: Mapping[str, Node]) -> dict[str, Quantity]:

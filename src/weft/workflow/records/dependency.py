@@ -25,8 +25,9 @@ ALL = "*"
 class Dependency:
     """An edge, or a family of edges, from ``task`` to the task that holds this record.
 
-    Patterns (S4 section 7, unified section 2): no index = all to all; ``a[k]`` one to one; ``a[(j-1)//2 + 1]``
-    fan-out; ``a[2*j-1..2*j]`` fan-in; ``a[k-1..k+1]`` window, clipped; ``pairs`` explicit.
+    Patterns (S4 section 7, unified section 2): no index = all to all; ``a[k]`` one to one;
+    ``a[(j-1)//2 + 1]`` fan-out; ``a[2*j-1..2*j]`` fan-in; ``a[k-1..k+1]`` window, clipped; ``pairs``
+    explicit.
     """
 
     task: str

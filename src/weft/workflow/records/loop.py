@@ -18,8 +18,8 @@ ON_EXHAUSTED = ("fail", "continue")
 class Loop:
     """The body from task ``first`` to task ``last`` runs again until the condition holds.
 
-    ``until`` is evaluated when ``last`` has ended. Tasks outside the body that wait for the loop, or for ``last``,
-    run once, when the loop is left.
+    ``until`` is evaluated when ``last`` has ended. Tasks outside the body that wait for the loop, or for
+    ``last``, run once, when the loop is left.
     """
 
     name: str

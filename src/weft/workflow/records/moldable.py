@@ -47,7 +47,7 @@ class Roofline:
 class Communication:
     """Perfect division of the work plus an overhead that grows with the nodes.
 
-    Time on R nodes = ``T1 * (1/R + c * (R - 1))``: the overhead is a share c of the serial time per added node.
+    Time on R nodes = ``T1 * (1/R + c * (R - 1))``: every added node costs a share c of the serial time.
     """
 
     overhead: float
@@ -66,7 +66,7 @@ class Communication:
 class Measured:
     """Seconds measured on machines of speed 1, by node count (S2 section 3).
 
-    Between measured counts the time is interpolated log-log; beyond the largest it is unknown, never extrapolated.
+    Between measured counts the time is interpolated log-log; beyond the largest it is unknown.
     """
 
     seconds: Mapping[int, float]

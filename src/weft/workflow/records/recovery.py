@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from weft.errors import Problem
 from weft.workflow.records.quantity import Quantity, constant
 
-__all__ = ["CAUSES", "ON_FAILURE", "Checkpoint", "Contract", "Recovery"]
+__all__ = ["CAUSES", "NO_RECOVERY", "ON_FAILURE", "RESERVED_CODES", "Checkpoint", "Contract", "Recovery"]
 
 CAUSES = ("error", "oom", "timeout", "preempted", "lost", "staging", "contract", "cancelled")
 """Causes of failure that may have retries of their own (design section 6)."""
 
 ON_FAILURE = ("hold", "reschedule", "stop", "continue")
 """What happens when the retries are used up."""
+
+RESERVED_CODES = (85, 99)
+"""Exit codes with a meaning of their own (checkpointed, run me again; requeue): never an outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +78,7 @@ class Recovery:
         if every is not None and not every > 0:
             what = f"a checkpoint every {every} s"
             yield Problem(what=what, rule="must be above 0", path=("checkpoint", "every"))
+
+
+NO_RECOVERY = Recovery()
+"""What most tasks say: nothing."""

@@ -7,12 +7,13 @@ import math
 from dataclasses import dataclass
 
 from weft.errors import InvalidInput, Problem, shorten
-from weft.expressions import Expression, Value, evaluate, evaluate_number
-from weft.workflow.records.quantity import Context
+from weft.expressions import Expression, Value, evaluate
+from weft.expressions.nodes import Call, Literal, Name
+from weft.workflow.records.quantity import Context, value_of
 
-__all__ = ["MAX_POINTS", "Range", "Sweep", "Values", "growing", "points_of"]
+__all__ = ["MAX_POINTS", "Range", "Sweep", "Values", "growing", "growth_file", "points_of"]
 
-MAX_POINTS = 10_000_000
+MAX_POINTS = 1_000_000
 """More subtasks than this are a mistake in the description, not a sweep."""
 
 
@@ -26,15 +27,18 @@ class Range:
 
     def values(self, context: Context) -> list[Value]:
         """List the numbers; rounding of the step never loses the last one."""
-        low = evaluate_number(self.low, context)
-        high = evaluate_number(self.high, context)
-        step = 1 if self.step is None else evaluate_number(self.step, context)
+        low = value_of(self.low, context)
+        high = value_of(self.high, context)
+        step = 1 if self.step is None else value_of(self.step, context)
         if not step > 0:
             raise InvalidInput(Problem(what=f"step {step} of a range", rule="must be above 0"))
-        count = max(0, math.floor((high - low) / step + 1e-9) + 1)
-        if count > MAX_POINTS:
-            what = f"range {self} has {count} values"
-            raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS} are allowed"))
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise InvalidInput(Problem(what=f"range {self}", rule="its ends must be finite numbers"))
+        steps = (high - low) / step
+        if steps >= MAX_POINTS:
+            what = f"range {self} has more than {MAX_POINTS:,} values"
+            raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS:,} are allowed"))
+        count = max(0, math.floor(steps + 1e-9) + 1)
         if isinstance(low, int) and isinstance(step, int):
             return [low + index * step for index in range(count)]
         # 0.4 + 2*0.2 is 0.8 to the reader: drop the noise of binary fractions.
@@ -63,7 +67,18 @@ class Sweep:
 
 def growing(values: Values) -> bool:
     """Say whether a value set is known only during the run: ``lines(split.parts)``."""
-    return isinstance(values, Expression) and values.text.startswith("lines(")
+    return growth_file(values) is not None
+
+
+def growth_file(values: Values) -> str | None:
+    """Name the file whose lines are the values of a growing sweep; None if it does not grow."""
+    tree = values.tree if isinstance(values, Expression) else None
+    if not isinstance(tree, Call) or tree.function != "lines":
+        return None
+    (argument,) = tree.arguments
+    if isinstance(argument, Name):
+        return argument.name
+    return argument.value if isinstance(argument, Literal) and isinstance(argument.value, str) else None
 
 
 def values_of(name: str, values: Values, context: Context) -> list[Value]:
@@ -81,14 +96,25 @@ def values_of(name: str, values: Values, context: Context) -> list[Value]:
             what = f"sweep variable {name}: {values} gives {shorten(found)}"
             raise InvalidInput(Problem(what=what, rule="must give a list"))
         listed = found
+    if not isinstance(values, Range):
+        _check_values(name, listed)
     if not listed:
         advice = "give at least one value, or remove the sweep"
         raise InvalidInput(Problem(what=f"sweep variable {name} has no values", advice=advice))
     return listed
 
 
+def _check_values(name: str, listed: list[Value]) -> None:
+    for value in listed:
+        if not isinstance(value, str | int | float) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            what = f"sweep variable {name} takes the value {shorten(value)}"
+            raise InvalidInput(Problem(what=what, rule="must be a finite number, text or true/false"))
+
+
 def points_of(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
-    """List the points of a sweep in row-major order. Ranges may use parameters and earlier variables' lists."""
+    """List the points of a sweep in row-major order. Ranges may use parameters."""
     columns = [values_of(name, values, context) for name, values in sweep.variables]
     if sweep.paired:
         lengths = {len(column) for column in columns}
@@ -102,5 +128,5 @@ def points_of(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
     total = math.prod(len(column) for column in columns)
     if total > MAX_POINTS:
         what = f"a sweep of {total} points"
-        raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS} are allowed"))
+        raise InvalidInput(Problem(what=what, rule=f"at most {MAX_POINTS:,} are allowed"))
     return list(itertools.product(*columns))

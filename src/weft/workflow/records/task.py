@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.errors import Problem
 from weft.expressions import Expression
@@ -13,11 +13,11 @@ from weft.workflow.records.data import Input, Output
 from weft.workflow.records.dependency import Dependency
 from weft.workflow.records.job import Job
 from weft.workflow.records.moldable import Measured, SpeedUp
-from weft.workflow.records.quantity import Quantity, constant
-from weft.workflow.records.recovery import Recovery
+from weft.workflow.records.quantity import Quantity
+from weft.workflow.records.recovery import NO_RECOVERY, RESERVED_CODES, Recovery
 from weft.workflow.records.sweep import Range, Sweep
 
-__all__ = ["Kind", "NodeCounts", "Task", "Transfer"]
+__all__ = ["Kind", "NodeCounts", "Task", "Transfer", "resource_path"]
 
 
 class Kind(enum.Enum):
@@ -45,7 +45,6 @@ NodeCounts = tuple[Quantity | Range, ...]
 """Allowed node counts: single counts and ranges of them."""
 
 _ONE: NodeCounts = (1,)
-_NO_RECOVERY = Recovery()
 _NO_RESOURCES: Mapping[str, Quantity] = {}
 
 
@@ -80,7 +79,7 @@ class Task:
     """Countable amounts of the machine taken while running: memory (bytes), gpus, any name."""
     transfer: Transfer | None = None
     job: Job | None = None
-    recovery: Recovery = _NO_RECOVERY
+    recovery: Recovery = NO_RECOVERY
     outcomes: tuple[int, ...] = ()
     """Exit codes that are results, not failures."""
     attributes: Mapping[str, object] = field(default_factory=lambda: _NO_RESOURCES)
@@ -88,58 +87,71 @@ class Task:
 
     def faults(self) -> Iterator[Problem]:
         """Find what breaks this record's rules on its own; what needs the other records is in ``checks``."""
-        yield from self._number_faults()
-        yield from self._kind_faults()
-        yield from self.recovery.faults()
+        if self.kind is not Kind.COMPUTE or self.transfer is not None:
+            yield from self._kind_faults()
+        if not (_sound(self.work) and _sound(self.cores)) or self.seconds is not None or self.resources:
+            yield from self._number_faults()
+        if self.nodes != _ONE:
+            yield from self._count_faults()
+        if self.recovery is not NO_RECOVERY:
+            yield from self.recovery.faults()
         if self.speedup is not None:
-            yield from (_at(("speedup",), problem) for problem in self.speedup.faults())
-            if self.nodes == _ONE and not isinstance(self.speedup, Measured):
-                yield Problem(
-                    what="a speed-up law without node counts",
-                    rule="speedup describes a moldable task",
-                    advice="add `nodes:` with the allowed counts, such as [1, 2, 4]",
-                    path=("speedup",),
-                )
-
-    def _number_faults(self) -> Iterator[Problem]:
-        numbers: list[tuple[str, Quantity | None]] = [("work", self.work), ("cores", self.cores)]
-        if isinstance(self.seconds, Mapping):
-            numbers += [("seconds", value) for value in self.seconds.values()]
-        else:
-            numbers.append(("seconds", self.seconds))
-        numbers += list(self.resources.items())
-        for label, quantity in numbers:
-            number = constant(quantity)
-            if number is not None and not (number >= 0 and math.isfinite(number)):
-                path = (
-                    (label,)
-                    if label in ("work", "cores", "seconds", "memory", "gpus")
-                    else ("resources", label)
-                )
-                yield Problem(what=f"{label} is {number:g}", rule="must be a number, at least 0", path=path)
-        for count in self.nodes:
-            if isinstance(count, int | float) and (count < 1 or count != int(count)):
-                yield Problem(
-                    what=f"node count {count}", rule="must be a whole number, at least 1", path=("nodes",)
-                )
+            yield from self._speedup_faults(self.speedup)
+        for code in self.outcomes:
+            if code in RESERVED_CODES:
+                rule = "85 (checkpointed, run me again) and 99 (requeue) are never outcomes"
+                yield Problem(what=f"exit code {code} as an outcome", rule=rule, path=("outcomes",))
 
     def _kind_faults(self) -> Iterator[Problem]:
         if (self.kind is Kind.TRANSFER) != (self.transfer is not None):
-            yield Problem(
-                what=f"task of kind {self.kind.value} "
-                + ("with" if self.transfer else "without")
-                + " from/to/file",
-                rule="a transfer task has from, to and file, other tasks have not",
-                path=("kind",),
-            )
-        if self.work is not None and self.seconds is not None:
-            yield Problem(
-                what="both work and seconds are given", rule="only one of them says how long it takes",
-                advice="remove one of them", path=("seconds",),
-            )  # fmt: skip
+            given = "with" if self.transfer else "without"
+            what = f"task of kind {self.kind.value} {given} from/to/file"
+            rule = "a transfer task has from, to and file, other tasks have not"
+            yield Problem(what=what, rule=rule, path=("kind",))
         if self.kind is Kind.VIRTUAL and (self.work is not None or self.seconds is not None):
             yield Problem(what="a virtual task with work", rule="kind: virtual means no work", path=("kind",))
 
+    def _number_faults(self) -> Iterator[Problem]:
+        numbers: list[tuple[tuple[str, ...], Quantity | None]] = [
+            (("work",), self.work),
+            (("cores",), self.cores),
+        ]
+        if isinstance(self.seconds, Mapping):
+            numbers += [(("seconds", machine), value) for machine, value in self.seconds.items()]
+        else:
+            numbers.append((("seconds",), self.seconds))
+        numbers += [(resource_path(name), amount) for name, amount in self.resources.items()]
+        for path, quantity in numbers:
+            if not _sound(quantity):
+                yield Problem(
+                    what=f"{path[-1]} is {quantity}", rule="must be a number, at least 0", path=path
+                )
+        if self.work is not None and self.seconds is not None:
+            rule = "only one of them says how long it takes"
+            what = "both work and seconds are given"
+            yield Problem(what=what, rule=rule, advice="remove one of them", path=("seconds",))
 
-def _at(path: tuple[str, ...], problem: Problem) -> Problem:
-    return Problem(what=problem.what, rule=problem.rule, advice=problem.advice, path=(*path, *problem.path))
+    def _count_faults(self) -> Iterator[Problem]:
+        for count in self.nodes:
+            if isinstance(count, int | float) and not (count >= 1 and count % 1 == 0):
+                rule = "must be a whole number, at least 1"
+                yield Problem(what=f"node count {count}", rule=rule, path=("nodes",))
+
+    def _speedup_faults(self, law: SpeedUp) -> Iterator[Problem]:
+        yield from (replace(problem, path=("speedup", *problem.path)) for problem in law.faults())
+        if self.nodes == _ONE and not isinstance(law, Measured):
+            yield Problem(
+                what="a speed-up law without node counts",
+                rule="speedup describes a moldable task",
+                advice="add `nodes:` with the allowed counts, such as [1, 2, 4]",
+                path=("speedup",),
+            )
+
+
+def resource_path(name: str) -> tuple[str, ...]:
+    """Give the key of the file format under which a resource is asked for."""
+    return (name,) if name in ("memory", "gpus") else ("resources", name)
+
+
+def _sound(quantity: Quantity | None) -> bool:
+    return quantity is None or isinstance(quantity, Expression) or 0 <= quantity < math.inf

@@ -1,8 +1,8 @@
 """Cycle elimination and topological order.
 
-S1 (Prodan and Fahringer 2005), spec s1 section 10: a depth-first search started at the frontier removes every edge to a
-task that is still on the search stack. For the initial graph the frontier is the heads of the declared loops, then the
-entry tasks, then the rest in program order.
+S1 (Prodan and Fahringer 2005), spec s1 section 10: a depth-first search started at the frontier removes every
+edge to a task that is still on the search stack. For the initial graph the frontier is the heads of the
+declared loops, then the rest in program order.
 
 Deviations: none. Complexity O(v + e), iterative, so depth is not bounded by the interpreter's stack.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 
-__all__ = ["back_edges", "find_cycle", "reachable", "topological_order"]
+__all__ = ["back_edges", "find_cycle", "reachable", "reversed_edges", "topological_order"]
 
 Adjacency = Sequence[Sequence[int]]
 
@@ -89,3 +89,12 @@ def reachable(successors: Adjacency, starts: Iterable[int]) -> set[int]:
                 seen.add(child)
                 queue.append(child)
     return seen
+
+
+def reversed_edges(successors: Adjacency) -> list[list[int]]:
+    """Turn successor lists into predecessor lists, each in ascending order."""
+    predecessors: list[list[int]] = [[] for _ in successors]
+    for node, children in enumerate(successors):
+        for child in children:
+            predecessors[child].append(node)
+    return predecessors

@@ -1,4 +1,4 @@
-"""Subtasks: every description becomes one row, or one row per point of its sweep, with its numbers evaluated."""
+"""Subtasks: every description becomes one row, or one per point of its sweep, with its numbers evaluated."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from typing import Any
 import numpy as np
 
 from weft.errors import InvalidInput, Path, Problem
-from weft.expressions import Expression, Value, evaluate_columns, evaluate_number
-from weft.workflow.records.quantity import Context, Quantity
+from weft.expressions import Expression, Value, evaluate_columns
+from weft.workflow.records.quantity import Context, Quantity, value_of
 from weft.workflow.records.sweep import Range, points_of
-from weft.workflow.records.task import Kind, Task
+from weft.workflow.records.task import Kind, Task, resource_path
 from weft.workflow.templates import fill, shown
-from weft.workflow.unfolding.task_graph import EVERYWHERE, KINDS
+from weft.workflow.unfolding.task_graph import COMPUTE, EVERYWHERE, KINDS
 
 __all__ = ["Rows", "expand"]
 
+Points = list[tuple[Value, ...]]
+
 _NO_POINT: tuple[Value, ...] = ()
-_KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+_ONE_NODE: tuple[int, ...] = (1,)
 _MAX_NODES = 10_000_000
+_FEW = 32
+"""Below so many points a formula is evaluated point by point, not over arrays."""
 
 
 class Rows:
@@ -32,11 +36,13 @@ class Rows:
         self.tasks = tasks
         self.params = params
         self.problems: list[Problem] = []
+        self.failed: set[int] = set()
+        """Descriptions whose sweep has no points because of a problem."""
         self.first: list[int] = []
-        """Per description: its first row; its rows follow one another."""
+        """Per description: its first row, its rows follow one another; at the end the number of rows."""
         self.names: list[str] = []
         self.template = array("I")
-        self.points: list[tuple[Value, ...]] = []
+        self.points: Points = []
         self.kind = array("B")
         self.work = array("d")
         self.cores = array("d")
@@ -47,18 +53,23 @@ class Rows:
         self.abstract: dict[str, int] = {}
         self.demands: dict[str, dict[int, float]] = {}
         self.explicit: dict[int, list[tuple[str, float]]] = {}
+        self.transfers: list[int] = []
+        """The rows of transfer tasks."""
 
     def rows_of(self, description: int) -> range:
         """Give the rows of a description."""
-        following = self.first[description + 1] if description + 1 < len(self.first) else len(self.names)
-        return range(self.first[description], following)
+        return range(self.first[description], self.first[description + 1])
 
-    def context(self, row: int) -> dict[str, Any]:
+    def context(self, row: int) -> Context:
         """Give the names a row's expressions may use."""
         sweep = self.tasks[self.template[row]].sweep
         if sweep is None:
-            return dict(self.params)
+            return self.params
         return {**self.params, **dict(zip(sweep.names, self.points[row], strict=True))}
+
+    def filled(self, row: int, text: str) -> str:
+        """Give a file or machine name as this row means it."""
+        return fill(text, self.context(row)) if "{" in text or "}" in text else text
 
     def abstract_machine(self, name: str) -> int:
         """Find or make the binding variable of an abstract machine."""
@@ -68,10 +79,9 @@ class Rows:
             self.variables.append(name)
         return index
 
-    def own_variable(self, name: str) -> int:
-        """Make a binding variable that belongs to one task alone."""
-        self.variables.append(name)
-        return len(self.variables) - 1
+    def count_set(self, counts: tuple[int, ...]) -> int:
+        """Find or make the number of a set of node counts."""
+        return self.count_sets.setdefault(counts, len(self.count_sets))
 
     def complain(self, path: Path, error: InvalidInput) -> None:
         """Keep the problems of an evaluation that failed, with the place it belongs to."""
@@ -84,123 +94,152 @@ def expand(tasks: Sequence[Task], params: Context) -> Rows:
     for index, task in enumerate(tasks):
         rows.first.append(len(rows.names))
         _expand_task(rows, index, task)
+    rows.first.append(len(rows.names))
     return rows
 
 
 def _expand_task(rows: Rows, index: int, task: Task) -> None:
-    path: Path = ("tasks", task.name)
-    points: list[tuple[Value, ...]] = [_NO_POINT]
-    if task.sweep is not None:
-        try:
-            points = points_of(task.sweep, rows.params)
-        except InvalidInput as error:
-            rows.complain((*path, "sweep"), error)
-    start, count = len(rows.names), len(points)
+    start = len(rows.names)
     if task.sweep is None:
+        points = _SINGLE
         rows.names.append(task.name)
+        rows.points.append(_NO_POINT)
+        rows.template.append(index)
+        rows.kind.append(COMPUTE if task.kind is Kind.COMPUTE else KINDS.index(task.kind))
     else:
+        points = _points(rows, index, task)
         rows.names += [f"{task.name}[{','.join(map(shown, point))}]" for point in points]
-    rows.points += points
-    rows.template.extend([index] * count)
-    rows.kind.extend([_KIND_CODES[task.kind]] * count)
-    _fill(rows, rows.work, task.work, task, points, (*path, "work"), missing=math.nan)
-    _fill(rows, rows.cores, task.cores, task, points, (*path, "cores"), missing=0.0)
-    _add_counts(rows, task, points, (*path, "nodes"))
-    _add_variables(rows, task, start, points)
-    for name, quantity in task.resources.items():
-        column = array("d")
-        _fill(rows, column, quantity, task, points, (*path, name), missing=0.0)
-        rows.demands.setdefault(name, {}).update(zip(range(start, start + count), column, strict=True))
+        rows.points += points
+        rows.template.extend([index] * len(points))
+        rows.kind.extend([KINDS.index(task.kind)] * len(points))
+    _fill(rows, rows.work, task.work, task, points, ("work",), missing=math.nan)
+    _fill(rows, rows.cores, task.cores, task, points, ("cores",), missing=0.0)
+    _add_counts(rows, task, points)
+    _add_variables(rows, task, start, len(points))
+    if task.resources:
+        _add_demands(rows, task, start, points)
     if task.seconds is not None:
-        _add_explicit(rows, task, start, points, (*path, "seconds"))
+        _add_explicit(rows, task, start, points)
+    if task.transfer is not None:
+        rows.transfers += range(start, start + len(points))
 
 
-def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Task, points: list[tuple[Value, ...]],
-          path: Path, *, missing: float) -> None:  # fmt: skip
+_SINGLE: Points = [_NO_POINT]
+
+
+def _points(rows: Rows, index: int, task: Task) -> Points:
+    assert task.sweep is not None
+    try:
+        return points_of(task.sweep, rows.params)
+    except InvalidInput as error:
+        rows.complain(("tasks", task.name, "sweep"), error)
+        rows.failed.add(index)
+        return []
+
+
+def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Task, points: Points,
+          key: tuple[str, ...], *, missing: float) -> None:  # fmt: skip
     """Append one value per point to a column."""
     if not isinstance(quantity, Expression):
-        column.extend([missing if quantity is None else float(quantity)] * len(points))
+        value = missing if quantity is None else quantity
+        if points is _SINGLE:
+            column.append(value)
+        else:
+            column.extend([value] * len(points))
         return
+    path: Path = ("tasks", task.name, *key)
     try:
         values = _evaluate(quantity, rows.params, task, points)
     except InvalidInput as error:
         rows.complain(path, error)
         column.extend([missing] * len(points))
         return
-    bad = next((value for value in values if not (value >= 0 and math.isfinite(value))), None)
+    bad = next((value for value in values if not 0 <= value < math.inf), None)
     if bad is not None:
         what = f"{quantity} gives {bad:g}"
         rows.problems.append(Problem(what=what, rule="must be a number, at least 0", path=path))
     column.extend(values)
 
 
-def _evaluate(
-    quantity: Expression, params: Context, task: Task, points: list[tuple[Value, ...]]
-) -> list[float]:
+def _evaluate(quantity: Expression, params: Context, task: Task, points: Points) -> list[float]:
     if task.sweep is None:
-        return [float(evaluate_number(quantity, params))]
+        return [float(value_of(quantity, params))]
     names = task.sweep.names
-    if len(points) < 32 or "[" in quantity.text:
-        return [
-            float(evaluate_number(quantity, {**params, **dict(zip(names, point, strict=True))}))
-            for point in points
-        ]
+    if len(points) < _FEW or "[" in quantity.text or not all(map(_is_numeric, zip(*points, strict=True))):
+        return [float(value_of(quantity, _at(params, names, point))) for point in points]
     columns = {name: np.array([point[i] for point in points]) for i, name in enumerate(names)}
     found: list[float] = evaluate_columns(quantity, columns, len(points), params).astype(float).tolist()
     return found
 
 
-def _add_counts(rows: Rows, task: Task, points: list[tuple[Value, ...]], path: Path) -> None:
+def _is_numeric(column: tuple[Value, ...]) -> bool:
+    """Say whether NumPy keeps the values of a column as they are."""
+    return {type(value) for value in column} <= {float} or (
+        {type(value) for value in column} <= {int} and max(map(abs, column)) < 2**53  # type: ignore[arg-type]
+    )
+
+
+def _at(params: Context, names: tuple[str, ...], point: tuple[Value, ...]) -> Context:
+    return {**params, **dict(zip(names, point, strict=True))}
+
+
+def _add_counts(rows: Rows, task: Task, points: Points) -> None:
+    if task.nodes == _ONE_NODE:
+        number = rows.count_set(_ONE_NODE)
+        rows.counts.extend([number] * len(points))
+        return
     plain = not any(isinstance(count, Expression | Range) for count in task.nodes)
     try:
         if plain or task.sweep is None:
             sets = [_count_set(task, rows.params)] * len(points)
         else:
             names = task.sweep.names
-            sets = [
-                _count_set(task, {**rows.params, **dict(zip(names, point, strict=True))}) for point in points
-            ]
+            sets = [_count_set(task, _at(rows.params, names, point)) for point in points]
     except InvalidInput as error:
-        rows.complain(path, error)
-        sets = [(1,)] * len(points)
-    rows.counts.extend(rows.count_sets.setdefault(counts, len(rows.count_sets)) for counts in sets)
+        rows.complain(("tasks", task.name, "nodes"), error)
+        sets = [_ONE_NODE] * len(points)
+    rows.counts.extend(map(rows.count_set, sets))
 
 
 def _count_set(task: Task, context: Context) -> tuple[int, ...]:
     found: set[int] = set()
     for count in task.nodes:
-        values: list[Any]
-        if isinstance(count, Range):
-            values = count.values(context)
-        elif isinstance(count, Expression):
-            values = [evaluate_number(count, context)]
-        else:
-            values = [count]
+        values: list[Any] = count.values(context) if isinstance(count, Range) else [value_of(count, context)]
         for value in values:
             if not 1 <= value <= _MAX_NODES or value != int(value):
                 what = f"node count {value:g}"
-                raise InvalidInput(Problem(what=what, rule=f"must be a whole number from 1 to {_MAX_NODES}"))
+                raise InvalidInput(
+                    Problem(what=what, rule=f"must be a whole number from 1 to {_MAX_NODES:,}")
+                )
             found.add(int(value))
     if not found:
         raise InvalidInput(Problem(what="no node count is allowed", advice="give at least one"))
     return tuple(sorted(found))
 
 
-def _add_variables(rows: Rows, task: Task, start: int, points: list[tuple[Value, ...]]) -> None:
+def _add_variables(rows: Rows, task: Task, start: int, count: int) -> None:
     name = task.transfer.target if task.transfer is not None else task.machine
     if name is None or task.kind is Kind.VIRTUAL:
-        rows.variable.extend(rows.own_variable(rows.names[row]) for row in range(start, start + len(points)))
+        # A variable of its own: only a name that several tasks share ties them together.
+        rows.variable.extend(range(len(rows.variables), len(rows.variables) + count))
+        rows.variables += rows.names[start:]
         return
-    for row in range(start, start + len(points)):
-        values = rows.context(row) if "{" in name else {}
-        rows.variable.append(rows.abstract_machine(fill(name, values)))
+    for row in range(start, start + count):
+        rows.variable.append(rows.abstract_machine(rows.filled(row, name)))
 
 
-def _add_explicit(rows: Rows, task: Task, start: int, points: list[tuple[Value, ...]], path: Path) -> None:
+def _add_demands(rows: Rows, task: Task, start: int, points: Points) -> None:
+    for name, quantity in task.resources.items():
+        column = array("d")
+        _fill(rows, column, quantity, task, points, resource_path(name), missing=0.0)
+        rows.demands.setdefault(name, {}).update(enumerate(column, start))
+
+
+def _add_explicit(rows: Rows, task: Task, start: int, points: Points) -> None:
     given = task.seconds
     per_machine: Mapping[str, Quantity | None] = given if isinstance(given, Mapping) else {EVERYWHERE: given}
     for machine, quantity in per_machine.items():
         column = array("d")
-        _fill(rows, column, quantity, task, points, path, missing=math.nan)
-        for offset, seconds in enumerate(column):
-            rows.explicit.setdefault(start + offset, []).append((machine, seconds))
+        _fill(rows, column, quantity, task, points, ("seconds",), missing=math.nan)
+        for row, seconds in enumerate(column, start):
+            rows.explicit.setdefault(row, []).append((machine, seconds))

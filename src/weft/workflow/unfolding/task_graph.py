@@ -1,7 +1,7 @@
 """The task graph: the acyclic, integer-indexed unfolding of a workflow that predictors and planners read.
 
-Everything is a column over tasks or edges, so that a graph of 100,000 tasks costs a few arrays and not a million
-objects. Tasks stand in topological order: every predecessor has a lower index.
+Everything is a column over tasks or edges, so that a graph of 100,000 tasks costs a few arrays and not a
+million objects. Tasks stand in topological order: every predecessor has a lower index.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class TaskGraph:
 
     def description(self, task: int) -> Task:
         """Give the user's description behind a task."""
-        return self.workflow.tasks[self.template[task]]
+        return self.workflow.tasks[int(self.template[task])]
 
     def law(self, task: int) -> SpeedUp | None:
         """Give the speed-up law of a task."""

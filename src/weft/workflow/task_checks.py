@@ -1,0 +1,185 @@
+"""Checks of tasks within their workflow: what they name must exist, what they calculate must be known."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from weft.errors import Path, Problem, nearest, shorten
+from weft.expressions import Expression, unknown_names
+from weft.workflow.records.data import Input
+from weft.workflow.records.dependency import Dependency, IndexRange
+from weft.workflow.records.job import Job
+from weft.workflow.records.recovery import NO_RECOVERY
+from weft.workflow.records.sweep import Range, growing
+from weft.workflow.records.task import Task, resource_path
+from weft.workflow.records.workflow import Workflow
+from weft.workflow.templates import fields, is_late
+
+__all__ = ["TaskChecks", "unknown_problems"]
+
+_TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
+_NOTHING: Mapping[str, object] = {}
+
+
+def unknown_problems(value: object, known: Container[str], path: Path) -> Iterator[Problem]:
+    """List the names in a formula that mean nothing; what is no formula has none."""
+    if isinstance(value, Expression):
+        for error in unknown_names(value, known):
+            yield from (replace(problem, path=path, place=None) for problem in error.problems)
+
+
+class TaskChecks:
+    """Checks tasks one by one against the names of their workflow."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.names = {task.name: task for task in workflow.tasks}
+        self._params = workflow.params
+        ends = {loop.name: self.names.get(loop.last) for loop in workflow.loops}
+        self._targets: ChainMap[str, Task | None] = ChainMap({**self.names}, ends)
+
+    def problems(self, task: Task) -> list[Problem]:
+        """List what is wrong with a task; most tasks of large files have no formulas and end here quickly."""
+        found = [replace(problem, path=("tasks", task.name, *problem.path)) for problem in task.faults()]
+        for position, dependency in enumerate(task.after):
+            if dependency.task not in self.names or dependency.task == task.name or _is_special(dependency):
+                entry = position if dependency.entry is None else dependency.entry
+                found += self._dependency_problems(task, dependency, ("tasks", task.name, "after", entry))
+        formulas, templates = _formulas(task), _templates(task)
+        if formulas or templates or task.sweep is not None:
+            variables = dict.fromkeys(task.sweep.names) if task.sweep is not None else _NOTHING
+            known = {**self._params, **variables}
+            for path, formula in formulas:
+                found += unknown_problems(formula, known, ("tasks", task.name, *path))
+            for path, text in templates:
+                found += self._template_problems(text, known, ("tasks", task.name, *path))
+            found += self._sweep_problems(task)
+        return found + _size_problems(task)
+
+    def _dependency_problems(self, task: Task, dependency: Dependency, path: Path) -> Iterator[Problem]:
+        if dependency.task not in self._targets:
+            close = nearest(dependency.task, sorted(self._targets))
+            advice = f"did you mean {close!r}?" if close else ""
+            what = f"{task.name} comes after {shorten(dependency.task)!r}, which does not exist"
+            yield Problem(what=what, rule="after names a task or a loop", advice=advice, path=path)
+            return
+        if dependency.task == task.name and dependency.index is None and dependency.pairs is None:
+            advice = "to repeat it, declare a loop from it to itself"
+            yield Problem(what=f"{task.name} comes after itself", advice=advice, path=path)
+        source = self._targets[dependency.task]
+        swept = source is not None and source.sweep is not None
+        known = {**self._params, **dict.fromkeys(task.sweep.names if task.sweep is not None else ())}
+        for part in dependency.index or ():
+            for expression in (part.low, part.high) if isinstance(part, IndexRange) else (part,):
+                yield from unknown_problems(expression, known, path)
+        if dependency.index is not None and not swept:
+            what = f"{dependency.task}[...] has an index, but {dependency.task} has no sweep"
+            yield Problem(what=what, advice=f"write `after: {dependency.task}`", path=path)
+        if dependency.pairs is not None and not (swept and task.sweep is not None):
+            name = task.name if swept else dependency.task
+            yield Problem(what=f"pairs with {name}, which has no sweep", rule="pairs join sweeps", path=path)
+        yield from unknown_problems(dependency.condition, {**known, "exit_code": 0, "result": {}}, path)
+
+    def _sweep_problems(self, task: Task) -> Iterator[Problem]:
+        for name, values in task.sweep.variables if task.sweep is not None else ():
+            path: Path = ("tasks", task.name, "sweep", name)
+            if name in self._params:
+                what = f"sweep variable {name!r} has the name of a parameter"
+                yield Problem(what=what, advice="give one of them another name", path=path)
+            for part in (values.low, values.high, values.step) if isinstance(values, Range) else (values,):
+                if isinstance(part, Expression) and not growing(part):
+                    yield from unknown_problems(part, self._params, path)
+
+    def _template_problems(self, text: str, known: Mapping[str, object], path: Path) -> Iterator[Problem]:
+        for field in fields(text):
+            head, dot, _ = field.name.partition(".")
+            if field.name in known or (is_late(field.name) and (not dot or head in ("machine", *self.names))):
+                continue
+            close = nearest(field.name, known)
+            yield Problem(
+                what=f"{{{field.name}}} in {shorten(text)!r} is unknown",
+                rule="names in braces are parameters, sweep variables, or filled in by weft",
+                advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for plain braces",
+                path=path,
+            )
+
+
+def _is_special(dependency: Dependency) -> bool:
+    return dependency.index is not None or dependency.pairs is not None or dependency.condition is not None
+
+
+def _formulas(task: Task) -> list[tuple[Path, Expression]]:
+    """List the formulas of a task with the keys they stand under."""
+    found: list[tuple[Path, object]] = [(("work",), task.work)] if task.work is not None else []
+    if task.cores is not None:
+        found.append((("cores",), task.cores))
+    if isinstance(task.seconds, Mapping):
+        found += [(("seconds", machine), seconds) for machine, seconds in task.seconds.items()]
+    elif task.seconds is not None:
+        found.append((("seconds",), task.seconds))
+    if task.resources:
+        found += [(resource_path(name), amount) for name, amount in task.resources.items()]
+    if task.nodes != (1,):
+        found += [(("nodes",), part) for count in task.nodes for part in _parts(count)]
+    for output in task.outputs:
+        if output.size.__class__ is Expression or output.seconds is not None:
+            found += [(("outputs", output.file), part) for part in (output.size, output.seconds)]
+    for position, given in enumerate(task.inputs):
+        if given.size is not None:
+            found.append(((*_input_path(given, position), "size"), given.size))
+    if task.transfer is not None:
+        found.append((("size",), task.transfer.size))
+    if task.recovery is not NO_RECOVERY:
+        found.append((("time_limit",), task.recovery.time_limit))
+        if task.recovery.checkpoint is not None:
+            found.append((("checkpoint", "every"), task.recovery.checkpoint.every))
+    return [(path, value) for path, value in found if isinstance(value, Expression)]
+
+
+def _parts(count: object) -> Iterable[object]:
+    return (count.low, count.high, count.step) if isinstance(count, Range) else (count,)
+
+
+def _input_path(given: Input, position: int) -> Path:
+    return ("inputs", position if given.entry is None else given.entry)
+
+
+def _templates(task: Task) -> list[tuple[Path, str]]:
+    """List the texts of a task in which names in braces are replaced, with the keys they stand under."""
+    found: list[tuple[Path, str | None]] = []
+    for position, given in enumerate(task.inputs):
+        if "{" in given.file or given.source is not None:
+            found += [(_input_path(given, position), text) for text in (given.file, given.source)]
+    for output in task.outputs:
+        if "{" in output.file or output.target is not None:
+            found += [(("outputs", output.file), text) for text in (output.file, output.target)]
+    if task.machine is not None:
+        found.append((("machine",), task.machine))
+    if task.transfer is not None:
+        moved = task.transfer
+        found += [(("from",), moved.source), (("to",), moved.target), (("file",), moved.file)]
+    if task.job is not None:
+        found += _job_templates(task.job)
+    if task.recovery is not NO_RECOVERY:
+        found.append((("progress",), task.recovery.progress))
+        files = task.recovery.checkpoint.files if task.recovery.checkpoint is not None else ()
+        found += [(("checkpoint", "files"), file) for file in files]
+    return [(path, text) for path, text in found if text is not None and "{" in text]
+
+
+def _job_templates(job: Job) -> Iterator[tuple[Path, str | None]]:
+    words = (job.command,) if isinstance(job.command, str) else job.command or ()
+    yield from ((("command",), word) for word in words)
+    yield from ((("arguments",), word) for word in job.arguments)
+    yield from (((key,), getattr(job, key)) for key in _TEMPLATE_KEYS)
+
+
+def _size_problems(task: Task) -> list[Problem]:
+    found: list[Problem] = []
+    for output in task.outputs:
+        for number in (output.size, output.seconds):
+            if isinstance(number, int | float) and not number >= 0:
+                path: Path = ("tasks", task.name, "outputs", output.file)
+                found.append(Problem(what=f"size {number}", rule="must be at least 0", path=path))
+    return found

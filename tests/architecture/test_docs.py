@@ -1,0 +1,153 @@
+"""The documentation cannot rot: links lead somewhere, files are valid, commands give what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
+from architecture.house import ROOT, environment
+from weft.formats.files import load_platform, load_workflow
+from weft.workflow.unfolding.unfold import unfold
+
+ALL_PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+NAMED = re.compile(r"# (?P<name>[\w.-]+\.ya?ml)\n")
+FULL_FILE = re.compile(r"(#[^\n]*\n)*weft: 1\b")
+
+
+@ALL_PAGES
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in links(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        name, _, anchor = unquote(target).partition("#")
+        goal = (page.parent / name).resolve() if name else page
+        if not goal.exists() or (anchor and goal.suffix == ".md" and anchor not in anchors(goal.read_text())):
+            broken.append(target)
+    assert broken == []
+
+
+@ALL_PAGES
+def test_whole_files_in_it_are_valid(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.language in ("yaml", "yml") and FULL_FILE.match(block.text):
+            path = tmp_path / f"line-{block.line}.yaml"
+            path.write_text(block.text, encoding="utf-8")
+            if re.search(r"^machines:", block.text, re.MULTILINE):
+                assert load_platform(path).machines
+            else:
+                assert len(unfold(load_workflow(path))) > 0
+
+
+@ALL_PAGES
+def test_commands_in_it_give_what_it_shows(page: Path, tmp_path: Path) -> None:
+    here = playground(tmp_path)
+    for block in blocks(page.read_text(encoding="utf-8")):
+        write_named_file(block, here)
+        for example in examples(block) if block.language == "console" else ():
+            if not example.command.startswith("weft "):
+                continue
+            place = f"{page.relative_to(ROOT)}:{example.line}: {example.command}"
+            code, output = run(example.command, here)
+            assert "Traceback" not in output, place
+            if example.expected is None:
+                assert code == 0, f"{place}\n{output}"
+            else:
+                assert matches(example.expected, output), (
+                    f"{place}\nshown:\n{example.expected}\nactual:\n{output}"
+                )
+
+
+def playground(tmp_path: Path) -> Path:
+    """Make a folder that looks like the project to commands, so that what they write does not stay."""
+    here = tmp_path / "project"
+    here.mkdir()
+    for name in ("examples", "docs", "README.md"):
+        if (ROOT / name).exists():
+            (here / name).symlink_to(ROOT / name)
+    command = tmp_path / "bin" / "weft"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m weft "$@"\n')
+    command.chmod(0o755)
+    return here
+
+
+def write_named_file(block: Block, here: Path) -> None:
+    """A block whose first line is ``# NAME.yaml`` is that file for the commands below it."""
+    named = NAMED.match(block.text)
+    if block.language in ("yaml", "yml") and named:
+        (here / named["name"]).write_text(block.text, encoding="utf-8")
+
+
+def run(command: str, here: Path) -> tuple[int, str]:
+    variables = environment(PATH=f"{here.parent / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run(
+        command, shell=True, cwd=here, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+PAGE = """\
+# A page: `weft plan`
+
+See [there](#two-words) and [code](x.py "title"); not `[this](no.md)`.
+
+```console
+$ weft --version
+weft 0.1.0
+$ weft plan \\
+>   a.yaml
+...
+$ ls
+```
+
+## Two words
+
+    ```yaml
+    weft: 1
+    ```
+"""
+
+
+def test_a_page_is_taken_apart() -> None:
+    console, yaml = blocks(PAGE)
+    assert (console.language, console.line, yaml.language, yaml.text) == ("console", 5, "yaml", "weft: 1\n")
+    found = [(example.command, example.expected, example.line) for example in examples(console)]
+    assert found == [("weft --version", "weft 0.1.0", 6), ("weft plan a.yaml", "...", 8), ("ls", None, 11)]
+    assert links(PAGE) == ["#two-words", "x.py"]
+    assert anchors(PAGE) == {"a-page-weft-plan", "two-words"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "same"),
+    [
+        ("a\nb", "a\nb\n", True),
+        ("a\nb", "a\nc\n", False),
+        ("a\n...\nd", "a\nb\nc\nd\n", True),
+        ("a\n...\nd", "a\nd\n", True),
+        ("a\n...", "a\n", True),
+        ("took ... s", "took 0.12 s", True),
+        ("took ... s", "took 0.12\n s", False),
+        ("a\n...\nd", "a\nb\n", False),
+        ("a.c", "abc", False),
+    ],
+)
+def test_outputs_are_compared_with_cuts(expected: str, actual: str, same: bool) -> None:
+    assert matches(expected, actual) is same
+
+
+def test_a_wrong_example_is_caught(tmp_path: Path) -> None:
+    here = playground(tmp_path)
+    assert run("weft --version", here) == (0, "weft 0.1.0\n")
+    code, output = run("weft check nothing.yaml", here)
+    assert code == 2
+    assert matches("error: no file 'nothing.yaml'...", output)

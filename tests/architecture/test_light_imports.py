@@ -1,0 +1,63 @@
+"""`import weft` and `weft --help` load next to nothing; a command loads only what it needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from architecture.house import HOUSE, environment
+
+HEAVY = ("numpy", "yaml", "defusedxml", "xml.etree.ElementTree", "sqlite3", "asyncio", "http", "email")
+ROOMS = sorted(
+    f"weft.{path.name}" for path in HOUSE.iterdir() if (path / "__init__.py").exists() and path.name != "cli"
+)
+MOST_MODULES_FOR_IMPORT = 20
+"""Beyond those of a bare Python; twelve when this was written."""
+MOST_MODULES_FOR_HELP = 20
+"""Beyond those of a bare Python and of click; nine when this was written."""
+
+
+def loaded(program: str) -> set[str]:
+    """Run a program and name every module that was loaded when it ended."""
+    tail = "\nimport json, sys\nsys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
+    command = [sys.executable, "-c", "import json\n" + program + tail]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def weft(*arguments: str) -> str:
+    return (
+        f"from weft.cli.main import main\ntry:\n    main({list(arguments)!r})\nexcept SystemExit:\n    pass"
+    )
+
+
+def test_import_weft_is_light() -> None:
+    modules = loaded("import weft")
+    assert not modules & {*HEAVY, *ROOMS, "click", "dataclasses", "weft.errors"}
+    assert len(modules - loaded("")) <= MOST_MODULES_FOR_IMPORT
+
+
+def test_help_is_light() -> None:
+    click = (
+        "import click, click.shell_completion\nclick.Group('weft').main(['--help'], standalone_mode=False)"
+    )
+    modules = loaded(weft("--help"))
+    assert not modules & {*HEAVY, *ROOMS}
+    assert len(modules - loaded(click)) <= MOST_MODULES_FOR_HELP
+
+
+@pytest.mark.parametrize(
+    "command", ["check", "completion", "convert", "formats", "plan", "planners", "schema", "show"]
+)
+def test_the_help_of_a_command_is_light(command: str) -> None:
+    modules = loaded(weft(command, "--help"))
+    assert not modules & {*HEAVY, *ROOMS}
+    assert f"weft.cli.{command}" in modules
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])
+def test_small_commands_and_usage_errors_are_light(arguments: list[str]) -> None:
+    assert not loaded(weft(*arguments)) & {*HEAVY[:2], *ROOMS}

@@ -1,0 +1,158 @@
+"""Commands and options as they are mistyped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.shell import refused, weft
+
+PLAN = ("plan", "hello.yaml", "--on", "identical:2")
+
+USAGE = {
+    ("plan",): ["Missing argument 'WORKFLOW'"],
+    ("paln", "hello.yaml"): ["'paln'", "Did you mean 'plan'?"],
+    ("zzzzz",): ["No such command 'zzzzz'"],
+    ("--zzz",): ["No such option"],
+    (*PLAN, "--sed", "3"): ["--sed", "--seed"],
+    (*PLAN, "--seed", "x"): ["--seed", "'x'"],
+    (*PLAN, "--seed", "-1"): ["--seed", "-1"],
+    (*PLAN, "extra"): ["extra"],
+    (*PLAN, "--out", "x.txt"): ["--out", "x.txt", ".json", ".csv"],
+    (*PLAN, "--json", "--out", "-"): ["--json and --out -"],
+    (*PLAN, "--html", "-", "--out", "-"): ["--out - and --html -"],
+    ("plan", "-", "--on", "-"): ["standard input"],
+    ("convert", "hello.yaml"): ["Missing argument 'OUT'"],
+    ("check",): ["Missing argument"],
+    ("schema", "scenario"): ["'scenario'", "'workflow'", "'platform'"],
+    ("completion", "tcsh"): ["'tcsh'", "'bash'"],
+}
+
+VALUES = {
+    (*PLAN, "--planner", "hfet"): ["planner 'hfet'", "did you mean 'heft'?"],
+    (*PLAN, "--planner", ""): ["planner ''"],
+    (*PLAN, "--objective", "makspan"): ["objective 'makspan'", "did you mean 'makespan'?"],
+    (*PLAN, "--from", "dxa"): ["format 'dxa'", "did you mean 'dax'?"],
+    (*PLAN, "--from", "mermaid"): ["'mermaid'", "not read"],
+    (*PLAN, "--from", "dax"): ["hello.yaml:1", "XML"],
+    (*PLAN, "--out", "nowhere/x.json"): ["nowhere/x.json"],
+    (*PLAN, "--html", "nowhere/x.html"): ["nowhere/x.html"],
+    (*PLAN, "-p", "sedes=3"): ["'sedes'", "seeds"],
+    (*PLAN, "-p", "seeds"): ["-p 'seeds'", "NAME=VALUE"],
+    (*PLAN, "-p", "=3"): ["-p '=3'", "NAME=VALUE"],
+    (*PLAN, "-p", "seeds=[1"): ["-p seeds", "']'"],
+    (*PLAN, "-p", "seeds=many"): ["'many'", "number"],
+    (*PLAN, "-p", "seeds="): ["''", "number"],
+    (*PLAN, "-p", "seeds=-4"): ["no values"],
+    (*PLAN, "-p", "seeds=1e99"): ["at most", "allowed"],
+    (*PLAN, "-p", "seeds=.nan"): ["finite"],
+    (*PLAN, "--params-file", "nothing.yaml"): ["nothing.yaml"],
+    (*PLAN, "--params-file", "sub"): ["sub", "folder"],
+    (*PLAN, "--params-file", "empty.yaml"): ["empty.yaml", "empty"],
+    (*PLAN, "--params-file", "list.yaml"): ["list.yaml:1:1", "mapping"],
+    ("plan", "nothing.yaml"): ["no file 'nothing.yaml'"],
+    ("plan", "helo.yaml"): ["no file 'helo.yaml'", "did you mean hello.yaml?"],
+    ("plan", "sub"): ["'sub' is a folder"],
+    ("plan", "hello.yaml/x"): ["hello.yaml/x"],
+    ("show", "grid.yaml"): ["grid.yaml:1:1", "machines, not tasks"],
+    ("convert", "hello.yaml", "x.foo"): ["'.foo'", ".dot", "--to"],
+    ("convert", "hello.yaml", "x.yaml", "--to", "foo"): ["format 'foo'", "known"],
+    ("convert", "hello.yaml", "-"): ["--to"],
+    ("convert", "hello.yaml", "nowhere/x.yaml"): ["nowhere/x.yaml"],
+    ("convert", "hello.yaml", "sub", "--to", "mermaid"): ["sub"],
+    ("convert", "hello.yaml", "x.stg", "--to", "stg"): ["stg"],
+}
+
+PLATFORMS = {
+    "identical": ["identical", "whole number"],
+    "identical:": ["identical", "whole number"],
+    "identical:0": ["identical:0", "from 1"],
+    "identical:-1": ["identical:-1", "from 1"],
+    "identical:x": ["identical:x", "whole number"],
+    "identical:2.5": ["identical:2.5", "whole number"],
+    "identical:²": ["identical:²", "whole number"],
+    "identical:99999999999": ["1,000,000"],
+    "identical:2,bandwith=1MB/s": ["'bandwith'", "did you mean 'bandwidth'?"],
+    "identical:2,bandwidth=": ["bandwidth", "100MB/s"],
+    "identical:2,bandwidth=-1MB/s": ["bandwidth", "-1MB/s"],
+    "cluster:0": ["cluster:0", "from 1"],
+    "random:0": ["random:0", "from 1"],
+    "identicl:3": ["identicl:3"],
+    "": ["''"],
+    "nothing.yaml": ["no file 'nothing.yaml'"],
+    "sub": ["'sub' is a folder"],
+    "empty.yaml": ["empty.yaml", "empty"],
+    "list.yaml": ["list.yaml:1:1", "mapping"],
+    "hello.yaml": ["hello.yaml:1:1", "tasks, not machines", "--on"],
+    "none.yaml": ["none.yaml:2", "at least one machine"],
+}
+
+
+@pytest.fixture
+def crowded(folder: Path) -> Path:
+    (folder / "sub").mkdir()
+    (folder / "empty.yaml").write_text("")
+    (folder / "list.yaml").write_text("- a\n- b\n")
+    (folder / "none.yaml").write_text("weft: 1\nmachines: {}\n")
+    return folder
+
+
+def short(value: object) -> str:
+    return " ".join(value)[:60] if isinstance(value, tuple) else str(value)[:60]
+
+
+@pytest.mark.parametrize("arguments", USAGE, ids=short)
+def test_wrong_usage(arguments: tuple[str, ...], crowded: Path) -> None:
+    lines = refused(weft(*arguments, folder=crowded), 2, *USAGE[arguments])
+    assert lines[0].startswith("Usage: weft")
+    assert "--help" in lines[1]
+
+
+@pytest.mark.parametrize("arguments", VALUES, ids=short)
+def test_wrong_values(arguments: tuple[str, ...], crowded: Path) -> None:
+    lines = refused(weft(*arguments, folder=crowded), 2, *VALUES[arguments])
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("platform", PLATFORMS, ids=short)
+def test_wrong_platforms(platform: str, crowded: Path) -> None:
+    lines = refused(weft("plan", "hello.yaml", "--on", platform, folder=crowded), 2, *PLATFORMS[platform])
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "x" * 5000),
+        ("plan", "hello.yaml", "--on", "x" * 5000),
+        ("plan", "hello.yaml", "--on", "identical:" + "9" * 5000),
+        (*PLAN, "-p", "seeds=" + "9" * 5000),
+        (*PLAN, "-p", "x" * 5000),
+        (*PLAN, "--planner", "x" * 5000),
+        (*PLAN, "--seed", "9" * 5000),
+        (*PLAN, "--out", "x" * 5000 + ".json"),
+    ],
+    ids=short,
+)
+def test_values_that_are_far_too_long(arguments: tuple[str, ...], crowded: Path) -> None:
+    shown = weft(*arguments, folder=crowded)
+    assert (shown.code, shown.out) == (2, "")
+    assert "Traceback" not in shown.err
+    assert 1 <= len(shown.err.splitlines()) <= 4
+
+
+def test_nothing_asked_for_shows_the_help(folder: Path) -> None:
+    shown = weft(folder=folder)
+    assert shown.code == 2
+    assert "Commands:" in shown.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read and write everything")
+def test_files_that_may_not_be_read_or_written(folder: Path) -> None:
+    (folder / "hello.yaml").chmod(0)
+    refused(weft("check", "hello.yaml", folder=folder), 2, "hello.yaml", "Permission denied")
+    (folder / "hello.yaml").chmod(0o600)
+    folder.chmod(0o500)
+    refused(weft(*PLAN, "--out", "x.json", folder=folder), 2, "x.json", "Permission denied")

@@ -1,0 +1,205 @@
+"""Good use of every command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.shell import HELLO, weft
+from weft import __version__
+from weft.cli.main import COMMANDS
+from weft.formats import FORMATS
+from weft.planners import PLANNERS
+
+PLAN = ("plan", "hello.yaml", "--on", "grid.yaml")
+
+
+def test_version(folder: Path) -> None:
+    assert weft("--version", folder=folder).out == f"weft {__version__}\n"
+
+
+def test_help_lists_every_command(folder: Path) -> None:
+    shown = weft("--help", folder=folder)
+    assert shown.code == 0
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} ", shown.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help(name: str, folder: Path) -> None:
+    shown = weft(name, "-h", folder=folder)
+    assert shown.code == 0
+    assert shown.out.startswith(f"Usage: weft {name} ")
+    assert len(shown.out.splitlines()) > 4
+
+
+def test_every_command_has_a_file() -> None:
+    from weft.cli import main
+
+    files = {path.stem for path in Path(str(main.__file__)).parent.glob("*.py")}
+    assert set(COMMANDS) <= files
+
+
+def test_plan_shows_facts_and_chart(folder: Path) -> None:
+    shown = weft(*PLAN, folder=folder)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith("hello: 6 tasks, 8 edges on grid; heft took ")
+    for label in ("makespan", "lower bound", "gap", "cost", "machines", "nodes busy"):
+        assert re.search(rf"^  {label}  +\S", shown.out, re.MULTILINE)
+    plain = weft(*PLAN, "--no-chart", folder=folder)
+    assert len(plain.out.splitlines()) < len(shown.out.splitlines())
+
+
+def test_plan_as_json(folder: Path) -> None:
+    record = json.loads(weft(*PLAN, "--json", folder=folder).out)
+    assert (record["workflow"], record["platform"], record["tasks"], record["planner"]) == (
+        "hello",
+        "grid",
+        6,
+        "heft",
+    )
+    assert record["lower_bound_s"] <= record["makespan_s"] + 1e-9
+    assert len(record["schedule"]) == 6
+    assert max(line["finish_s"] for line in record["schedule"]) == record["makespan_s"]
+
+
+def test_the_same_plan_under_every_hash_seed(folder: Path) -> None:
+    found = [
+        json.loads(weft(*PLAN, "--json", folder=folder, PYTHONHASHSEED=seed).out) for seed in ("0", "1", "77")
+    ]
+    for record in found:
+        del record["planning_s"]
+    assert found[0] == found[1] == found[2]
+
+
+def test_plan_writes_json_and_csv_and_html(folder: Path) -> None:
+    shown = weft(*PLAN, "--out", "plan.json", "--html", "plan.html", "--no-chart", folder=folder)
+    assert shown.out.endswith("wrote plan.json\nwrote plan.html\n")
+    assert weft(*PLAN, "--out", "plan.csv", folder=folder).code == 0
+    record = json.loads((folder / "plan.json").read_text())
+    rows = list(csv.DictReader((folder / "plan.csv").read_text().splitlines()))
+    assert [row["task"] for row in rows] == [line["task"] for line in record["schedule"]]
+    page = (folder / "plan.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert not re.search(r"""(src|href)=["']?https?:""", page), "the page needs no network"
+
+
+def test_plan_prints_only_what_was_asked_for_on_the_standard_output(folder: Path) -> None:
+    assert json.loads(weft(*PLAN, "--out", "-", folder=folder).out)["workflow"] == "hello"
+    page = weft(*PLAN, "--html", "-", folder=folder).out.strip().lower()
+    assert page.startswith("<!doctype html>")
+    assert page.endswith("</html>")
+
+
+def test_a_workflow_from_the_standard_input(folder: Path) -> None:
+    shown = weft("plan", "-", "--on", "identical:2", "--no-chart", folder=folder, given=HELLO.encode())
+    assert shown.out.startswith("hello: 6 tasks, 8 edges on ")
+
+
+def test_a_platform_from_the_standard_input(folder: Path) -> None:
+    given = b"weft: 1\nmachines: {m: {speed: 2}}\n"
+    record = json.loads(weft("plan", "hello.yaml", "--on", "-", "--json", folder=folder, given=given).out)
+    assert record["makespan_s"] == (20 + 4 * 120 + 10) / 2
+
+
+@pytest.mark.parametrize("platform", ["identical:3", "cluster:4", "local", "random:3"])
+def test_short_forms_of_platforms(platform: str, folder: Path) -> None:
+    record = json.loads(weft("plan", "hello.yaml", "--on", platform, "--json", folder=folder).out)
+    assert record["makespan_s"] > 0
+
+
+def test_parameters_from_the_command_line_win_over_those_of_a_file(folder: Path) -> None:
+    (folder / "params.yaml").write_text("seeds: 2\n")
+
+    def tasks(*arguments: str) -> int:
+        return int(json.loads(weft(*PLAN, "--json", *arguments, folder=folder).out)["tasks"])
+
+    assert tasks() == 6
+    assert tasks("--params-file", "params.yaml") == 4
+    assert tasks("--params-file", "params.yaml", "-p", "seeds=7") == 9
+    assert tasks("-p", "seeds=7", "-p", "seeds=1") == 3
+
+
+def test_check_says_that_all_is_well(folder: Path) -> None:
+    shown = weft("check", "hello.yaml", "grid.yaml", "--on", "grid.yaml", folder=folder)
+    assert shown.code == 0
+    first, second = shown.out.splitlines()
+    assert first.startswith("hello.yaml: 6 tasks, 8 edges (weft); no problems; every task can run on ")
+    assert second == "grid.yaml: a platform of 2 machines, 3 nodes; no problems"
+
+
+def test_check_as_json(folder: Path) -> None:
+    record = json.loads(weft("check", "hello.yaml", "grid.yaml", "--json", folder=folder).out)
+    assert record["problems"] == []
+    assert [entry["kind"] for entry in record["files"]] == ["workflow", "platform"]
+
+
+def test_show(folder: Path) -> None:
+    shown = weft("show", "hello.yaml", folder=folder)
+    assert shown.code == 0
+    assert shown.out.startswith("hello: 6 tasks")
+    assert len(weft("show", "hello.yaml", "--no-picture", folder=folder).out) < len(shown.out)
+    wide = json.loads(weft("show", "hello.yaml", "--json", "-p", "seeds=9", folder=folder).out)
+    assert wide["tasks"] == 11
+    assert wide["width"] == 9
+
+
+@pytest.mark.parametrize("ending", [".yaml", ".json"])
+def test_what_was_converted_gives_the_same_plan(ending: str, folder: Path) -> None:
+    target = f"other{ending}"
+    shown = weft("convert", "hello.yaml", target, folder=folder)
+    assert shown.out.startswith(f"wrote {target} (")
+    found = [
+        json.loads(weft("plan", name, "--on", "identical:2,bandwidth=1e30", "--json", folder=folder).out)
+        for name in ("hello.yaml", target)
+    ]
+    assert found[0]["makespan_s"] == pytest.approx(found[1]["makespan_s"])
+
+
+def test_convert_to_the_standard_output(folder: Path) -> None:
+    shown = weft("convert", "-", "-", "--to", "dot-picture", folder=folder, given=HELLO.encode())
+    assert shown.out.startswith("digraph")
+    assert "wrote" not in shown.out
+
+
+def test_convert_as_json(folder: Path) -> None:
+    record = json.loads(weft("convert", "hello.yaml", "out.json", "--json", folder=folder).out)
+    assert (record["in"], record["out"], record["format"]) == ("hello.yaml", "out.json", "wfformat")
+
+
+def test_formats_and_planners_list_the_shelves(folder: Path) -> None:
+    for command, shelf in (("formats", FORMATS), ("planners", PLANNERS)):
+        lines = weft(command, folder=folder).out.splitlines()
+        assert [line.split()[0] for line in lines] == list(shelf)
+        rows = json.loads(weft(command, "--json", folder=folder).out)
+        assert [row["name"] for row in rows] == list(shelf)
+        assert all(row["title"] for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["workflow", "platform"])
+def test_the_schema_accepts_what_weft_accepts(kind: str, folder: Path) -> None:
+    import jsonschema
+    import yaml
+
+    schema = json.loads(weft("schema", kind, folder=folder).out)
+    name = {"workflow": "hello.yaml", "platform": "grid.yaml"}[kind]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(yaml.safe_load((folder / name).read_text()), schema)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, folder: Path) -> None:
+    shown = weft("completion", shell, folder=folder)
+    assert shown.code == 0
+    assert "_WEFT_COMPLETE" in shown.out
+
+
+def test_the_shell_is_given_completions(folder: Path) -> None:
+    asked = {"_WEFT_COMPLETE": "bash_complete", "COMP_WORDS": "weft pl", "COMP_CWORD": "1"}
+    assert weft(folder=folder, **asked).out.split() == ["plain,plan", "plain,planners"]
+    asked |= {"COMP_WORDS": "weft plan --ob", "COMP_CWORD": "2"}
+    assert weft(folder=folder, **asked).out.split() == ["plain,--objective"]

@@ -1,0 +1,179 @@
+"""Terminals, pipes and signals: colour, encodings, readers that go away, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from architecture.house import environment
+from cli.shell import refused, start, weft
+
+ESCAPE = "\x1b["
+PLAN = ("plan", "hello.yaml", "--on", "grid.yaml")
+
+
+def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:
+    """Run ``weft`` on a pseudo-terminal and give what the user sees."""
+    own, its = pty.openpty()
+    command = [sys.executable, "-m", "weft", *arguments]
+    kept = {key: value for key, value in environment().items() if key not in ("NO_COLOR", "COLUMNS")}
+    child = subprocess.Popen(
+        command, cwd=folder, env=kept | {"TERM": "xterm"} | variables, stdout=its, stderr=its
+    )
+    os.close(its)
+    shown = b""
+    while True:
+        try:
+            part = os.read(own, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(own)
+    assert child.wait(timeout=60) == 0
+    return shown.decode()
+
+
+def test_colour_only_on_a_terminal_and_never_with_no_color(folder: Path) -> None:
+    assert ESCAPE not in weft(*PLAN, folder=folder, NO_COLOR="").out
+    assert f"{ESCAPE}3" in on_a_terminal(*PLAN, folder=folder)
+    quiet = on_a_terminal(*PLAN, folder=folder, NO_COLOR="1")
+    # The progress line takes itself back (2K); colours would end in m.
+    assert not [part for part in quiet.split(ESCAPE)[1:] if part.lstrip("0123456789;").startswith("m")]
+
+
+def test_progress_is_shown_on_a_terminal_only(folder: Path) -> None:
+    assert "reading hello.yaml" in on_a_terminal(*PLAN, folder=folder)
+    assert weft(*PLAN, folder=folder).err == ""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_every_encoding_can_show_everything(encoding: str, folder: Path) -> None:
+    variables = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    for command in (
+        PLAN,
+        ("show", "hello.yaml"),
+        ("formats",),
+        ("convert", "hello.yaml", "-", "--to", "mermaid"),
+    ):
+        shown = weft(*command, folder=folder, **variables)
+        assert (shown.code, shown.err) == (0, "")
+    refused(weft("check", "ä.yaml", folder=folder, **variables), 2, "no file")
+
+
+@pytest.mark.parametrize("columns", ["1", "79", "99999999", "-5", "x", "²"])
+def test_every_width_can_be_asked_for(columns: str, folder: Path) -> None:
+    shown = weft(*PLAN, folder=folder, COLUMNS=columns)
+    assert shown.code == 0
+    assert max(len(line) for line in shown.out.splitlines()) <= 140
+
+
+def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
+    tasks = "".join(f"  t{index}: {{work: 1}}\n" for index in range(3000))
+    (folder / "many.yaml").write_text(f"weft: 1\ntasks:\n{tasks}")
+    child = start(
+        "convert",
+        "many.yaml",
+        "-",
+        "--to",
+        "dot",
+        folder=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    assert child.stdout.readline().startswith(b"digraph")
+    child.stdout.close()
+    assert child.stderr.read() == b""
+    child.stderr.close()
+    assert child.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("formats",), PLAN])
+def test_a_reader_that_was_never_there_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    child = start(*arguments, folder=folder, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (0, b"")
+
+
+def test_a_reader_of_messages_that_goes_away_does_not_change_the_code(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    child = start("check", "nothing.yaml", folder=folder, stdout=subprocess.DEVNULL, stderr=writing)
+    os.close(writing)
+    assert child.wait(timeout=60) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("formats",), (*PLAN, "--json"), ("convert", "hello.yaml", "-", "--to", "dot-picture")],
+)
+def test_a_full_disk_is_told(arguments: tuple[str, ...], folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        child = start(*arguments, folder=folder, stdout=full.fileno(), stderr=subprocess.PIPE)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 2
+    assert err.decode() == "error: the output: No space left on device\n"
+
+
+def test_interrupted_by_ctrl_c(folder: Path) -> None:
+    (folder / "pipe.yaml").unlink(missing_ok=True)
+    os.mkfifo(folder / "pipe.yaml")
+    child = start("plan", "pipe.yaml", folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Opening blocks until the command has opened its end: from then on it waits for us.
+    writing = os.open(folder / "pipe.yaml", os.O_WRONLY)
+    try:
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        os.close(writing)
+    assert child.returncode == 130
+    assert (out, err) == (b"", b"interrupted\n")
+
+
+def test_terminated(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.yaml")
+    child = start("plan", "pipe.yaml", folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    writing = os.open(folder / "pipe.yaml", os.O_WRONLY)
+    child.terminate()
+    _, err = child.communicate(timeout=60)
+    os.close(writing)
+    assert child.returncode == -signal.SIGTERM, "143 in a shell"
+    assert err == b""
+
+
+def test_errors_with_json_are_json_too(folder: Path) -> None:
+    (folder / "bad.yaml").write_text("weft: 1\ntasks: {a: {wrok: 1}}\n")
+    shown = weft("plan", "bad.yaml", "--json", folder=folder)
+    assert shown.code == 2
+    (problem,) = json.loads(shown.out)["problems"]
+    assert (problem["file"], problem["line"], problem["column"], problem["path"]) == (
+        "bad.yaml",
+        2,
+        13,
+        "tasks.a",
+    )
+    assert problem["advice"] == "did you mean 'work'?"
+    assert shown.err == "error: bad.yaml:2:13: tasks.a: unknown key 'wrok'; did you mean 'work'?\n"
+
+
+def test_file_names_that_are_not_text(folder: Path) -> None:
+    name = os.fsdecode(b"b\xff.yaml")
+    (folder / name).write_text((folder / "hello.yaml").read_text())
+    shown = weft("plan", name, "--on", "identical:2", "--out", os.fsdecode(b"o\xff.json"), folder=folder)
+    assert shown.code == 0
+    assert (folder / os.fsdecode(b"o\xff.json")).exists()
+    refused(weft("plan", os.fsdecode(b"c\xff.yaml"), folder=folder), 2, "no file")

@@ -1,0 +1,70 @@
+"""What tests of planning share: building small instances, planning them, reading schedules."""
+
+from __future__ import annotations
+
+from weft.instance import compile_instance
+from weft.planners import PLANNERS
+from weft.planners.planner import Budget
+from weft.platform.link import Link
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.platform.short_forms import short_form
+from weft.randomness import generator
+from weft.schedule.objective import objective_named
+from weft.workflow.builder import Builder
+from weft.workflow.unfolding.unfold import unfold
+
+MB_PER_S = Link(bandwidth_Bps=1e6)
+MAKESPAN = objective_named("makespan")
+
+
+def workflow(tasks, loops=(), **head):
+    """Build a workflow from the keys of its tasks by name, and of its loops by name."""
+    flow = Builder("small", **head)
+    for name, keys in tasks.items():
+        flow.task(name, **keys)
+    for name, keys in dict(loops).items():
+        flow.loop(name, **keys)
+    return flow.build()
+
+
+def platform(*machines, link=MB_PER_S, **more):
+    """Make a platform of machines given by their keys; names count up from m0."""
+    named = [Machine(**{"name": f"m{index}"} | keys) for index, keys in enumerate(machines)]
+    return Platform(machines=tuple(named), default_link=link, **more)
+
+
+def instance(tasks, on, loops=(), **options):
+    """Compile tasks for a platform, or for the short form of one."""
+    where = short_form(on) if isinstance(on, str) else on
+    return compile_instance(unfold(workflow(tasks, loops)), where, **options)
+
+
+def planned(made, planner="heft"):
+    """Plan an instance and give the schedule."""
+    found = PLANNERS.load(planner)()
+    return found.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "test")).schedule
+
+
+def lines(schedule):
+    """Give a schedule as {task: (machine, nodes, start, finish)}."""
+    return {line.task: (line.machine, line.nodes, line.start_s, line.finish_s) for line in schedule}
+
+
+def matrix_tasks(seconds, communication):
+    """Give tasks with seconds per machine P1, P2, ... and fixed seconds per edge, as the literature states them."""
+    tasks = {}
+    for index, row in enumerate(seconds, start=1):
+        tasks[f"n{index}"] = {
+            "seconds": {f"P{column}": value for column, value in enumerate(row, start=1)},
+            "inputs": [f"n{a}-n{b}" for a, b in communication if b == index],
+            "outputs": {
+                f"n{a}-n{b}": {"seconds": cost} for (a, b), cost in communication.items() if a == index
+            },
+        }
+    return tasks
+
+
+def processors(number):
+    """Give machines P1, P2, ... of one node."""
+    return Platform(machines=tuple(Machine(name=f"P{index}") for index in range(1, number + 1)))

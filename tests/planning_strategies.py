@@ -1,0 +1,155 @@
+"""Random workflows and platforms with every facet that planning knows, small enough to be read when they fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from weft.platform.link import Link
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.platform.share import Share
+from weft.workflow.builder import Builder
+
+SECONDS = st.sampled_from([0, 0.1, 1, 2.5, 7, 40])
+SIZES = st.sampled_from([0, 1, 3e6, 5e8, 2e10])
+LAWS = st.sampled_from(
+    [None, {"amdahl": 0.1}, {"roofline": 3}, {"communication": 0.05}, {"seconds": {1: 9, 2: 5, 4: 3}}]
+)
+COUNTS = st.sampled_from([1, [1, 2], [1, 2, 4], [2, 3], "1..4"])
+SERVICES = st.sampled_from([None, None, None, "dock"])
+REQUIREMENTS = st.sampled_from([None, None, None, "speed > 1", "nodes >= 2", 'arch == "x86_64"'])
+
+
+def _time(draw):
+    """Say how long a task takes, in one of the ways users have."""
+    form = draw(st.sampled_from(["work", "work", "seconds", "by machine", "nothing"]))
+    if form == "work":
+        return {"work": draw(SECONDS)}
+    if form == "seconds":
+        return {"seconds": draw(SECONDS)}
+    if form == "by machine":
+        return {"seconds": {"m0": draw(SECONDS), "*": draw(SECONDS)}}
+    return {}
+
+
+def _task(draw, index, sweeps):
+    """Draw the keys of one compute task."""
+    keys = _time(draw)
+    if index and draw(st.booleans()):
+        before = draw(st.lists(st.integers(0, index - 1), min_size=1, max_size=3, unique=True))
+        keys["after"] = [f"t{other}" for other in before]
+    keys["inputs"] = [
+        f"f{other}" for other in range(index) if other not in sweeps and draw(st.integers(0, 3)) == 0
+    ]
+    if draw(st.booleans()):
+        keys["nodes"] = draw(COUNTS)
+        law = draw(LAWS)
+        if law is not None and keys["nodes"] != 1 and ("seconds" not in law or "work" in keys):
+            keys["speedup"] = law
+    extras = {"service": draw(SERVICES), "requirements": draw(REQUIREMENTS)}
+    extras["machine"] = draw(st.sampled_from([None, None, "A", "B"]))
+    extras["memory"] = draw(st.sampled_from([None, None, "1GB", "3GB"]))
+    extras["resources"] = draw(st.sampled_from([None, None, {"licence": 1}]))
+    extras["cores"] = draw(st.sampled_from([None, None, 2]))
+    return keys | {key: value for key, value in extras.items() if value is not None}
+
+
+def _add_transfer(draw, flow, index, writer):
+    """Move a file between abstract machines, perhaps after another transfer, perhaps to somebody who reads it."""
+    places = st.sampled_from(["A", "B", "C"])
+    target, size = draw(places), draw(SIZES)
+    after = [f"move{index - 1}"] if index and draw(st.booleans()) else []
+    file = f"g{writer}"
+    flow.task(
+        f"move{index}", kind="transfer", from_=draw(places), to=target, file=file, size=size, after=after
+    )
+    if draw(st.booleans()):
+        somewhere = draw(st.sampled_from([target, "D"]))
+        keys = {"inputs": [file]} if somewhere == target else {"after": [f"move{index}"]}
+        flow.task(f"reader{index}", machine=somewhere, work=draw(SECONDS), **keys)
+
+
+@st.composite
+def workflows(draw):
+    """Draw a workflow with sweeps, moldable tasks, abstract machines, transfers, virtual tasks and a loop."""
+    flow, sweeps = Builder("drawn"), set()
+    number = draw(st.integers(1, 7))
+    for index in range(number):
+        if draw(st.integers(0, 9)) == 0:
+            after = [f"t{index - 1}"] if index else []
+            flow.task(f"t{index}", kind="virtual", after=after, outputs={f"f{index}": 5, f"g{index}": 6})
+            continue
+        keys = _task(draw, index, sweeps)
+        if draw(st.integers(0, 3)) == 0:
+            sweeps.add(index)
+            keys["sweep"] = {"k": "1..3"}
+            keys["outputs"] = {f"f{index}.{{k}}": draw(SIZES)}
+        else:
+            fixed = draw(st.booleans())
+            size = {"seconds": draw(SECONDS)} if fixed else draw(SIZES)
+            keys["outputs"] = {f"f{index}": size, f"g{index}": draw(SIZES)}
+        flow.task(f"t{index}", **keys)
+    plain = [index for index in range(number) if index not in sweeps]
+    for index in range(draw(st.integers(0, 3)) if plain else 0):
+        _add_transfer(draw, flow, index, draw(st.sampled_from(plain)))
+    if draw(st.booleans()):
+        flow.task("last", after=[f"t{index}" for index in range(number)], work=1)
+        flow.loop("again", last="last", first="t0", max_iterations=3, expect=draw(st.sampled_from([2, 3])))
+    return flow.build()
+
+
+LINKS = st.builds(
+    Link, latency_s=st.sampled_from([0.0, 0.5]), bandwidth_Bps=st.sampled_from([1e6, 1e9, float("inf")])
+)
+
+
+GENEROUS = {
+    "nodes": 4,
+    "cores": 8,
+    "speed": 3.0,
+    "speeds": {"dock": 2.0},
+    "memory": 4e9,
+    "resources": {"licence": 2.0},
+    "arch": "x86_64",
+    "backend": {},
+}
+"""A machine that can run everything; without one most drawn plans would be infeasible."""
+
+
+def _machine(draw, index):
+    return Machine(
+        name=f"m{index}",
+        nodes=draw(st.sampled_from([1, 1, 2, 4])),
+        cores=draw(st.sampled_from([1, 2, 8])),
+        speed=draw(st.sampled_from([0.5, 1.0, 3.0])),
+        speeds=draw(st.sampled_from([{}, {"dock": 2.0}])),
+        memory=draw(st.sampled_from([None, None, 4e9])),
+        resources=draw(st.sampled_from([{}, {"licence": 2.0}])),
+        arch=draw(st.sampled_from([None, "x86_64"])),
+        site=draw(st.sampled_from([None, "s0", "s1"])),
+        occupancy=draw(st.sampled_from(["exclusive", "exclusive", "exclusive", "unlimited"])),
+        price_per_node_hour=draw(st.sampled_from([0.0, 1.8])),
+        backend=draw(st.sampled_from([{}, {}, {"kind": "local"}])),
+    )
+
+
+@st.composite
+def platforms(draw):
+    """Draw a platform with sites, links of their own, shares and machines of several nodes."""
+    machines = tuple(_machine(draw, index) for index in range(draw(st.integers(1, 4))))
+    if draw(st.integers(0, 5)):
+        machines = (replace(machines[0], **GENEROUS), *machines[1:])
+    places = list(dict.fromkeys(name for machine in machines for name in (machine.name, machine.site_name)))
+    pairs = [(a, b) for index, a in enumerate(places) for b in places[:index]]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
+    big = [machine.name for machine in machines if machine.nodes > 1]
+    shared = draw(st.lists(st.sampled_from(big), max_size=1)) if big else []
+    return Platform(
+        machines=machines,
+        sites={"s0": draw(LINKS)} if any(machine.site == "s0" for machine in machines) else {},
+        default_link=draw(LINKS),
+        links=tuple((a, b, draw(LINKS)) for a, b in chosen),
+        virtual=tuple(Share(machine=name, service="dock", nodes=1) for name in shared),
+    )

@@ -1,0 +1,121 @@
+"""What holds for every plan of every workflow on every platform."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from planning_examples import planned
+from planning_strategies import platforms, workflows
+from weft.api.iterations import expected_total_s
+from weft.errors import Infeasible
+from weft.instance import Busy, compile_instance
+from weft.schedule.bounds import lower_bounds
+from weft.schedule.metrics import critical_path, measure
+from weft.schedule.verification import verify
+from weft.workflow.unfolding.unfold import unfold
+
+EVERY = settings(max_examples=100, deadline=None, derandomize=True)
+SOME = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+def compiled(workflow, platform, **options):
+    """Compile, or give None where no plan can exist; then the reason must be said."""
+    graph = unfold(workflow)
+    try:
+        return compile_instance(graph, platform, **options)
+    except Infeasible as error:
+        assert "no machine" in str(error)
+        event("infeasible")
+        return None
+
+
+@given(workflows())
+@EVERY
+def test_unfolding_is_acyclic_and_in_topological_order(workflow):
+    graph = unfold(workflow)
+    targets = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
+    assert (graph.predecessor < targets).all()
+    assert len(set(graph.names)) == len(graph)
+
+
+@given(workflows(), platforms())
+@EVERY
+def test_every_plan_is_valid_and_above_every_bound(workflow, platform):
+    made = compiled(workflow, platform)
+    if made is None:
+        return
+    schedule = planned(made)
+    assert verify(schedule, made.graph, platform) == []
+    bounds = lower_bounds(made)
+    slack = 1 - 1e-9
+    assert schedule.makespan_s >= bounds.critical_path_s * slack
+    assert schedule.makespan_s >= bounds.area_s * slack
+    assert schedule.makespan_s >= bounds.combined_s * slack
+    assert bounds.combined_s >= bounds.area_s * slack
+
+
+@given(workflows(), platforms())
+@SOME
+def test_metrics_fit_together(workflow, platform):
+    made = compiled(workflow, platform)
+    if made is None:
+        return
+    schedule = planned(made)
+    for through_machines in (False, True):
+        found = measure(schedule, made, through_machines=through_machines)
+        parts = found.communication_s + found.synchronisation_s + found.lost_parallelism_s
+        assert abs(found.overhead_s - parts) <= 1e-9 * max(1.0, found.makespan_s)
+        path = critical_path(schedule, made, through_machines=through_machines)
+        assert len(path) == len(set(path))
+        assert (np.diff(schedule.start_s[path]) >= 0).all()
+        assert found.synchronisation_s >= -1e-9 * max(1.0, found.makespan_s)
+    assert found.length_ratio >= 1 - 1e-9
+    if not made.unlimited.any():
+        assert -1e-9 <= found.idle_share <= 1
+
+
+@given(workflows(), platforms())
+@SOME
+def test_iterations_never_take_less_than_one(workflow, platform):
+    made = compiled(workflow, platform)
+    if made is None:
+        return
+    schedule = planned(made)
+    total = expected_total_s(schedule, made.graph)
+    assert total is not None
+    assert total >= schedule.makespan_s
+    if not made.graph.loops:
+        assert total == schedule.makespan_s
+
+
+HELD = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.sampled_from([0.0, 2.0]), st.sampled_from([1.0, 50.0]), st.integers(1, 4)
+    ),
+    max_size=3,
+)
+
+
+@given(workflows(), platforms(), HELD)
+@SOME
+def test_what_is_held_by_others_is_left_alone(workflow, platform, held):
+    busy = tuple(
+        Busy(machine=machine, start_s=start, finish_s=start + seconds, nodes=nodes)
+        for machine, start, seconds, nodes in held
+        if machine < len(platform.machines)
+    )
+    made = compiled(workflow, platform, busy=busy)
+    if made is None:
+        return
+    schedule = planned(made)
+    assert verify(schedule, made.graph, platform) == []
+    for one in busy:
+        others = [other for other in busy if other.machine == one.machine]
+        running = (schedule.machine == one.machine) & (schedule.start_s <= one.start_s)
+        running &= (schedule.finish_s > one.start_s) & (schedule.finish_s > schedule.start_s)
+        taken = int(schedule.nodes[running].sum())
+        now = [other.nodes for other in others if other.start_s <= one.start_s < other.finish_s]
+        free = int(made.capacity[one.machine]) - sum(now)
+        assert taken <= max(0, free) or made.unlimited[one.machine]

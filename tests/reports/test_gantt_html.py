@@ -1,0 +1,131 @@
+"""The chart as a page: self-contained, escaped, and the plan in it is the plan."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.plan_views import HEFT, packed, view_of
+from weft.reports import REPORTS
+from weft.reports.gantt_html import HtmlGantt
+from weft.reports.report import PlanView
+
+NASTY = "</script><script>alert(1)</script><!-- & \" ' @@DATA@@ \u2028 😀"
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and the text of elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open = tag + ("#json" if dict(attrs).get("type") == "application/json" else "")
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self._open, []).append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+
+def page_of(view: PlanView) -> tuple[Page, dict[str, Any]]:
+    page = Page(HtmlGantt().render(view))
+    return page, json.loads("".join(page.texts["script#json"]))
+
+
+def test_the_plan_in_the_page_is_the_plan() -> None:
+    view = view_of(packed(np.random.default_rng(3), 50, [1, 6]), [1, 6], critical=(1, 4), lower_bound_s=12.5)
+    _, data = page_of(view)
+    schedule = view.schedule
+    assert tuple(data["tasks"]) == schedule.tasks
+    assert tuple(data["machines"]) == schedule.machines
+    assert data["machine"] == schedule.machine.tolist()
+    assert data["taken"] == schedule.nodes.tolist()
+    assert data["start"] == schedule.start_s.tolist()
+    assert data["finish"] == schedule.finish_s.tolist()
+    assert [data["kinds"][kind] for kind in data["kind"]] == list(view.kinds)
+    assert (data["critical"], data["bound"], data["end"]) == ([1, 4], 12.5, schedule.makespan_s)
+    assert sorted(set(data["bars"]["task"])) == list(range(50))
+    assert data["lanes"] == [1, 6]
+
+
+@pytest.mark.parametrize("bound", [None, float("inf"), float("nan")])
+def test_no_bound_no_line(bound: float | None) -> None:
+    assert page_of(view_of(HEFT, [1, 1, 1], lower_bound_s=bound))[1]["bound"] is None
+
+
+def test_names_cannot_break_out() -> None:
+    view = view_of([(NASTY, 0, 1, 0, 5, NASTY)], [1], machines=(NASTY,), title=NASTY, facts=((NASTY, NASTY),))
+    page, data = page_of(view)
+    assert data["tasks"] == data["machines"] == data["kinds"] == [NASTY]
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert "".join(page.texts["title"]) == NASTY
+    assert "".join(page.texts["h1"]) == NASTY
+    assert page.texts["dd"] == [NASTY]
+    assert NASTY in page.texts["td"]
+
+
+@given(st.text("</script>!-&\"'@\\u2028xé", max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_any_name_comes_through(name: str) -> None:
+    page, data = page_of(view_of([(name, 0, 1, 0, 5, name)], [1], title=name))
+    assert data["tasks"] == [name]
+    assert "".join(page.texts.get("h1", [""])) == name
+
+
+def test_nothing_is_fetched() -> None:
+    text = HtmlGantt().render(view_of(HEFT, [1, 1, 1]))
+    page = Page(text)
+    assert not [attributes for _, attributes in page.tags if {"src", "href"} & set(attributes)]
+    assert not re.search(r"https?://|url\(|@import|fetch\(|XMLHttpRequest", text)
+    assert "default-src 'none'" in text
+
+
+def test_facts_are_cards_and_the_chart_has_a_name() -> None:
+    page, _ = page_of(view_of(HEFT, [1, 1, 1], facts=(("makespan", "80 s"), ("cost", "3"))))
+    assert page.texts["dt"] == ["makespan", "cost"]
+    assert page.texts["dd"] == ["80 s", "3"]
+    canvas = next(attributes for tag, attributes in page.tags if tag == "canvas")
+    assert canvas["aria-label"] == "Gantt chart of 10 tasks on 3 of 3 machines, 80 s long"
+    assert canvas["role"] == "img"
+
+
+def test_the_table_holds_the_first_tasks_by_start() -> None:
+    page, _ = page_of(view_of(HEFT, [1, 1, 1]))
+    cells = page.texts["td"]
+    assert cells[:6] == ["n1", "a", "m3", "1", "0 s", "9 s"]
+    assert cells[6::6] == ["n3", "n4", "n6", "n2", "n5", "n7", "n9", "n8", "n10"]
+    many = view_of([(f"t{i}", 0, 1, i, i + 1, "k") for i in range(500)], [1])
+    assert len(page_of(many)[0].texts["td"]) == 200 * 6
+
+
+def test_every_element_the_script_asks_for_is_on_the_page() -> None:
+    text = HtmlGantt().render(view_of(HEFT, [1, 1, 1]))
+    asked = set(re.findall(r'(?:by|getElementById)\("(\w+)"\)', text))
+    there = {attributes.get("id") for _, attributes in Page(text).tags}
+    assert asked >= {"chart", "search", "legend", "tip"}
+    assert asked <= there
+
+
+@pytest.mark.parametrize("lines", [[], [("a", 0, 0, 0, 0, "k")]])
+def test_a_plan_with_nothing_in_it(lines: list[tuple[str, int, int, float, float, str]]) -> None:
+    _, data = page_of(view_of(lines, [1]))
+    assert data["bars"] == {"task": [], "lane": [], "height": []}
+    assert data["end"] == 0
+
+
+def test_it_stands_on_the_shelf() -> None:
+    assert REPORTS.load("gantt-html") is HtmlGantt

@@ -1,0 +1,158 @@
+"""The chart in the terminal: bars where they belong, shares, axis, legend."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from reports.plan_views import HEFT, packed, view_of
+from weft.reports import REPORTS
+from weft.reports.gantt_text import TextGantt
+from weft.reports.labels import shown_width
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def rendered(*args: object, **kwargs: object) -> list[str]:
+    text = TextGantt().render(*args, **kwargs)  # type: ignore[arg-type]
+    return text.split("\n")
+
+
+class TestBars:
+    def test_start_and_end_where_the_tasks_do(self) -> None:
+        # 80 columns for 80 seconds: a column is a second.
+        lines = rendered(view_of(HEFT, [1, 1, 1]), width=91, heading=False)
+        assert lines[0] == "m1 │" + " " * 27 + "▌n2" + "▓" * 10 + " " * 17 + "▌n8▒▒" + " " * 18 + "│  22 %"
+        assert lines[1].startswith("m2 │" + " " * 18 + "▌n4▓▓▓▓▓▌n6" + "▓" * 13 + " " * 14 + "▌n9")
+        assert lines[2].startswith("m3 │▌n1░░░░░░▌n3" + "▓" * 16 + "▌n5▓▓▓▓▓▓▓▌n7▒▒▒▒▒▒▒▒   ")
+        assert lines[2].endswith("│  61 %")
+
+    def test_names_only_where_they_fit(self) -> None:
+        lines = [("a-long-name", 0, 1, 0, 5, "k"), ("b", 0, 1, 5, 80, "k")]
+        row = rendered(view_of(lines, [1]), width=91, heading=False)[0]
+        assert row.startswith("m1 │▌▓▓▓▓▌b▓▓▓")
+
+    def test_wide_and_control_characters_do_not_shift_the_chart(self) -> None:
+        lines = [("机器", 0, 1, 0, 40, "k"), ("\x1b[2J", 0, 1, 40, 80, "k")]
+        out = rendered(view_of(lines, [1], machines=("机\n器",)), width=100)
+        assert "\x1b" not in "\n".join(out)
+        walls = [line for line in out if "│" in line]
+        assert len(walls) == 1
+        assert shown_width(walls[0]) == 100
+
+    def test_overlapping_tasks_become_a_skyline(self) -> None:
+        lines = [("a", 0, 1, 0, 80, "k"), ("b", 0, 1, 40, 80, "k")]
+        row = rendered(view_of(lines, [1]), width=91, heading=False)[0]
+        assert row == "m1 │" + "█" * 80 + "│ 150 %"
+
+
+class TestSkyline:
+    def test_shows_the_share_of_nodes_over_time(self) -> None:
+        lines = [("a", 0, 4, 0, 40, "k"), ("b", 0, 2, 40, 60, "k")]
+        machines = [("x", i, 1, 0, 80, "k") for i in range(1, 13)]
+        row = rendered(view_of([*lines, *machines], [4] + [1] * 12), width=92, heading=False)[0]
+        assert row == "m1  │" + "█" * 40 + "▄" * 20 + " " * 20 + "│  62 %"
+
+    def test_few_machines_are_drawn_taller(self) -> None:
+        lines = [("a", 0, 4, 0, 40, "k"), ("b", 0, 2, 40, 80, "k")]
+        out = rendered(view_of(lines, [4]), width=96, heading=False)
+        half, full = "█" * 40 + " " * 40, "█" * 80
+        assert out[:6] == [
+            f"m1      │{half}│",
+            f"4 nodes │{half}│",
+            f"        │{half}│",
+            f"        │{full}│",
+            f"        │{full}│",
+            f"        │{full}│  75 %",
+        ]
+        assert out[-1] == "▁█ few to all nodes taken"
+
+    def test_crowded_rows(self) -> None:
+        lines = [(f"t{i}", 0, 1, i, i + 1, "k") for i in range(1000)]
+        row = rendered(view_of(lines, [1]), width=91, heading=False)[0]
+        assert row == "m1 │" + "█" * 80 + "│ 100 %"
+
+
+class TestManyMachines:
+    def test_the_rest_is_summed_up(self) -> None:
+        lines = [(f"t{i}", i, 1, 0, 100 if i < 39 else 50, "k") for i in range(60)]
+        out = rendered(view_of(lines, [1] * 70), heading=False)
+        assert sum("│" in line for line in out) == 39
+        assert "… 21 more machines, 50 % busy" in "\n".join(out)
+        assert "… 10 machines not used" in "\n".join(out)
+
+    def test_the_busiest_are_shown_in_the_order_of_the_platform(self) -> None:
+        lines = [(f"t{i}", i, 1, 0, 10 + i, "k") for i in range(50)]
+        names = [line.split()[0] for line in rendered(view_of(lines, [1] * 50), heading=False) if "│" in line]
+        assert names == [f"m{i}" for i in range(12, 51)]
+
+
+class TestAround:
+    def test_heading_axis_bound_legend_and_critical_path(self) -> None:
+        view = view_of(
+            HEFT,
+            [1, 1, 1],
+            facts=(("makespan", "80 s"), ("gap", "48 %")),
+            critical=(0, 2, 9),
+            lower_bound_s=54.0,
+            title="sample",
+        )
+        out = rendered(view, width=91)
+        assert out[:3] == ["sample", "makespan 80 s · gap 48 %", ""]
+        assert out[6] == "   └" + "┬".join(["", "─" * 19, "─" * 19, "─" * 19, "─" * 18, ""]) + "┘"
+        assert out[7].split() == ["0", "s", "20", "s", "40", "s", "60", "s", "80", "s"]
+        assert out[8].index("▲") == 4 + 54
+        assert "lower bound 54 s" in out[8]
+        assert out[-2] == "▓▓ b   ▒▒ c   ░░ a   ██ d"
+        assert out[-1] == "critical path (3 tasks): n1 → n3 → n10"
+
+    def test_more_than_eight_kinds_share_the_last_sign(self) -> None:
+        lines = [(f"t{i}", 0, 1, i, i + 1, f"kind{i:02}") for i in range(12)]
+        legend = rendered(view_of(lines, [1]), heading=False)[-2:]
+        assert "kind06" in " ".join(legend)
+        assert "kind07" not in " ".join(legend)
+        assert "5 other kinds" in " ".join(legend)
+
+    @pytest.mark.parametrize("width", [10, 40, 61, 100, 140])
+    def test_stays_within_the_width(self, width: int) -> None:
+        lines = packed(np.random.default_rng(1), 60, [1, 1, 8])
+        view = view_of(
+            lines, [1, 1, 8], critical=tuple(range(60)), facts=(("fact", "x" * 30),) * 5, lower_bound_s=3.0
+        )
+        assert max(shown_width(line) for line in rendered(view, width=width)) <= max(width, 40)
+
+    def test_ascii_only(self) -> None:
+        view = view_of(
+            packed(np.random.default_rng(1), 60, [1, 1, 8]), [1, 1, 8], critical=(0, 1), title="größe"
+        )
+        text = TextGantt().render(view, ascii=True)
+        assert text.isascii()
+        assert "[t" in text
+
+    def test_colours_change_nothing_but_the_filling(self) -> None:
+        view = view_of(HEFT, [1, 1, 1])
+        colored, plain = TextGantt().render(view, color=True), TextGantt().render(view)
+        assert "\x1b[48;5;" in colored
+        assert ANSI.sub("", colored) == plain.translate(str.maketrans("▓▒░█", "    "))
+        assert "\x1b" not in plain
+
+    def test_a_colour_per_kind(self) -> None:
+        text = TextGantt().render(view_of(HEFT, [1, 1, 1]), color=True)
+        colors = {
+            kind: re.search(rf"\x1b\[48;5;(\d+);30m▌{task} ", text)
+            for kind, task in zip("abcd", ("n1", "n2", "n8", "n10"), strict=True)
+        }
+        assert all(colors.values())
+        assert len({found[1] for found in colors.values() if found}) == 4
+
+    @pytest.mark.parametrize("lines", [[], [("a", 0, 0, 0, 0, "k")]])
+    def test_nothing_to_draw(self, lines: list[tuple[str, int, int, float, float, str]]) -> None:
+        assert rendered(view_of(lines, [1]))[-1] == "nothing in this plan takes time"
+
+    def test_only_transfers_take_time(self) -> None:
+        assert "1 machine not used" in TextGantt().render(view_of([("move", 0, 0, 0, 5, "k")], [1]))
+
+    def test_it_stands_on_the_shelf(self) -> None:
+        assert REPORTS.load("gantt-text") is TextGantt

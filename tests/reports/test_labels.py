@@ -1,0 +1,38 @@
+"""Names that fit into a terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.reports.labels import fitted, printable, shown_width
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("abc", 5, "abc  "),
+        ("abcdef", 4, "abc…"),
+        ("", 2, "  "),
+        ("机器", 3, "机…"),
+        ("机器一", 4, "机… "),
+        ("é", 1, "é"),
+    ],
+)
+def test_fitted(text: str, width: int, expected: str) -> None:
+    assert fitted(text, width) == expected
+
+
+@given(st.text(), st.integers(1, 20))
+def test_fitted_is_exactly_as_wide_as_asked(text: str, width: int) -> None:
+    assert shown_width(fitted(printable(text), width)) == width
+
+
+def test_fitted_in_ascii() -> None:
+    assert fitted("abcdef", 4, ascii_only=True) == "abc~"
+
+
+def test_what_a_terminal_would_obey_is_replaced() -> None:
+    assert printable("a\x1b[31m\nb") == "a?[31m?b"
+    assert printable("größe", ascii_only=True) == "gr??e"

@@ -1,0 +1,47 @@
+"""A schedule's columns, lines and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.schedule.schedule import Assignment, Schedule
+
+SMALL = Schedule(
+    tasks=("a", "b", "move"),
+    machines=("m1", "m2", "m3"),
+    machine=np.array([2, 0, 1], dtype=np.uint32),
+    nodes=np.array([4, 1, 0], dtype=np.uint32),
+    start_s=np.array([0.0, 2.0, 2.5]),
+    finish_s=np.array([2.0, 2.5, 7.0]),
+)
+EMPTY = Schedule(
+    tasks=(),
+    machines=("m1",),
+    machine=np.zeros(0, dtype=np.uint32),
+    nodes=np.zeros(0, dtype=np.uint32),
+    start_s=np.zeros(0),
+    finish_s=np.zeros(0),
+)
+
+
+def test_lines_name_task_and_machine():
+    assert list(SMALL)[0] == Assignment(task="a", machine="m3", nodes=4, start_s=0.0, finish_s=2.0)
+    assert [line.task for line in SMALL] == ["a", "b", "move"]
+
+
+def test_lines_hold_plain_numbers():
+    for line in SMALL:
+        assert type(line.nodes) is int
+        assert type(line.start_s) is float
+
+
+def test_the_makespan_is_the_last_end():
+    assert SMALL.makespan_s == 7.0
+
+
+def test_only_machines_whose_nodes_are_taken_are_used():
+    assert SMALL.machines_used == 2
+
+
+def test_an_empty_schedule_takes_no_time():
+    assert (len(EMPTY), EMPTY.makespan_s, EMPTY.machines_used, list(EMPTY)) == (0, 0.0, 0, [])
