@@ -1,4 +1,4 @@
-"""Fixtures that every folder of tests may use: where the public benchmark data and the figures of the papers are."""
+"""Fixtures that every folder of tests may use: where the benchmark data and the papers' figures are."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def lines(schedule):
 
 
 def matrix_tasks(seconds, communication):
-    """Give tasks with seconds per machine P1, P2, ... and fixed seconds per edge, as the literature states them."""
+    """Give tasks with seconds per machine P1, P2, ... and fixed seconds per edge, as in the literature."""
     tasks = {}
     for index, row in enumerate(seconds, start=1):
         tasks[f"n{index}"] = {

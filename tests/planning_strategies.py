@@ -1,4 +1,4 @@
-"""Random workflows and platforms with every facet that planning knows, small enough to be read when they fail."""
+"""Random workflows and platforms with every facet that planning knows, small enough to be read."""
 
 from __future__ import annotations
 
@@ -57,14 +57,13 @@ def _task(draw, index, sweeps):
 
 
 def _add_transfer(draw, flow, index, writer):
-    """Move a file between abstract machines, perhaps after another transfer, perhaps to somebody who reads it."""
+    """Move a file between abstract machines, perhaps after another transfer, perhaps to a reader."""
     places = st.sampled_from(["A", "B", "C"])
-    target, size = draw(places), draw(SIZES)
+    source, target, size = draw(places), draw(places), draw(SIZES)
     after = [f"move{index - 1}"] if index and draw(st.booleans()) else []
-    file = f"g{writer}"
-    flow.task(
-        f"move{index}", kind="transfer", from_=draw(places), to=target, file=file, size=size, after=after
-    )
+    file = f"g{writer}.{index}"
+    flow.task(f"move{index}", kind="transfer", from_=source, to=target, file=file, size=size, after=after)
+    flow.task(f"holder{index}", machine=source, work=draw(SECONDS))
     if draw(st.booleans()):
         somewhere = draw(st.sampled_from([target, "D"]))
         keys = {"inputs": [file]} if somewhere == target else {"after": [f"move{index}"]}
@@ -79,7 +78,7 @@ def workflows(draw):
     for index in range(number):
         if draw(st.integers(0, 9)) == 0:
             after = [f"t{index - 1}"] if index else []
-            flow.task(f"t{index}", kind="virtual", after=after, outputs={f"f{index}": 5, f"g{index}": 6})
+            flow.task(f"t{index}", kind="virtual", after=after, outputs={f"f{index}": 5, f"g{index}.0": 6})
             continue
         keys = _task(draw, index, sweeps)
         if draw(st.integers(0, 3)) == 0:
@@ -89,7 +88,7 @@ def workflows(draw):
         else:
             fixed = draw(st.booleans())
             size = {"seconds": draw(SECONDS)} if fixed else draw(SIZES)
-            keys["outputs"] = {f"f{index}": size, f"g{index}": draw(SIZES)}
+            keys["outputs"] = {f"f{index}": size} | {f"g{index}.{copy}": draw(SIZES) for copy in range(3)}
         flow.task(f"t{index}", **keys)
     plain = [index for index in range(number) if index not in sweeps]
     for index in range(draw(st.integers(0, 3)) if plain else 0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -127,6 +128,24 @@ def test_a_full_disk_is_told(arguments: tuple[str, ...], folder: Path) -> None:
         _, err = child.communicate(timeout=60)
     assert child.returncode == 2
     assert err.decode() == "error: the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2"])
+def test_streams_may_be_closed(closed: str, folder: Path) -> None:
+    program = f"exec {shlex.quote(sys.executable)} -m weft formats {closed}>&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_standard_input_may_be_closed(folder: Path) -> None:
+    program = f"exec {shlex.quote(sys.executable)} -m weft plan - <&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", program], cwd=folder, env=environment(), capture_output=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert b"empty" in done.stderr
 
 
 def test_interrupted_by_ctrl_c(folder: Path) -> None:

@@ -184,8 +184,8 @@ class TestModes:
         assert_groups_agree(made)
 
     def test_work_that_would_never_end_is_not_possible(self):
-        slow = platform({"speed": 1e-10}, {"speed": 1.0})
-        made = instance({"a": {"work": 1e300}, "b": {"work": 1}}, slow)
+        slow = platform({"speed": 1e-305}, {"speed": 1.0})
+        made = instance({"a": {"work": 1e6}, "b": {"work": 1}}, slow)
         assert made.modes(0).machine.tolist() == [1]
         assert made.modes(1).machine.tolist() == [0, 1]
 
@@ -205,22 +205,23 @@ def assert_groups_agree(made):
     assert made.shortest_s()[seen].tolist() == [made.modes(task).seconds.min() for task in seen]
 
 
-class TestPins:
-    TASKS = {"a": {"work": 1, "machine": "A", "requirements": "speed > 1"}, "b": {"work": 1}}
+PINNABLE = {"a": {"work": 1, "machine": "A", "requirements": "speed > 1"}, "b": {"work": 1}}
 
+
+class TestPins:
     def test_pins_bind_abstract_machines_and_tasks(self):
-        made = instance(self.TASKS, FOUR, pinned={"A": "m2", "b": "m0"})
+        made = instance(PINNABLE, FOUR, pinned={"A": "m2", "b": "m0"})
         assert made.pinned == {0: 2, 1: 0}
 
     def test_a_pin_to_a_machine_that_refuses_is_infeasible(self):
-        assert "cannot pin 'A' to 'm0'" in refusal(self.TASKS, pinned={"A": "m0"})
+        assert "cannot pin 'A' to 'm0'" in refusal(PINNABLE, pinned={"A": "m0"})
 
     @pytest.mark.parametrize(
         ("pins", "advice"), [({"AA": "m1"}, "did you mean 'A'?"), ({"b": "m33"}, "did you mean 'm3'?")]
     )
     def test_unknown_names_are_the_users_mistake(self, pins, advice):
         with pytest.raises(InvalidInput) as caught:
-            instance(self.TASKS, FOUR, pinned=pins)
+            instance(PINNABLE, FOUR, pinned=pins)
         assert next(iter(pins if "AA" in pins else pins.values())) in str(caught.value)
         assert caught.value.problems[0].advice == advice
 

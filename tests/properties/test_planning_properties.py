@@ -26,9 +26,10 @@ def compiled(workflow, platform, **options):
     try:
         return compile_instance(graph, platform, **options)
     except Infeasible as error:
-        assert "no machine" in str(error)
-        event("infeasible")
-        return None
+        reason = str(error)
+    assert "no machine" in reason
+    event("infeasible")
+    return None
 
 
 @given(workflows())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import zipfile
 from pathlib import Path
 
@@ -13,8 +14,14 @@ from weft.formats.files import load_platform, load_workflow
 from weft.formats.format import Source
 from weft.formats.stg import Stg
 from weft.instance import compile_instance
+from weft.platform.link import Link
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
 from weft.schedule.bounds import lower_bounds
 from weft.schedule.verification import verify
+from weft.workflow.records.data import Input, Output
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.unfold import unfold
 
 FOLDERS = {
@@ -104,3 +111,32 @@ def test_small_graphs_with_communication_stay_above_their_optimum(bench_data):
         platform = load_platform(f"identical:{row['procs']}")
         makespan, bound = plan_and_verify(load_workflow(folder / row["file"]), platform)
         assert bound <= float(row["optimal_makespan"]) <= makespan, row["file"]
+
+
+def generated(path):
+    """Read a generated instance: work, speeds, edges with sizes, a bandwidth for every pair of machines."""
+    facts = json.loads(path.read_text())
+    sizes = {(source, target): size for source, target, size in facts["edges"]}
+    tasks = tuple(
+        Task(
+            name=f"t{index}",
+            work=work,
+            inputs=tuple(Input(file=f"{a}-{b}") for a, b in sizes if b == index),
+            outputs=tuple(Output(file=f"{a}-{b}", size=size) for (a, b), size in sizes.items() if a == index),
+        )
+        for index, work in enumerate(facts["cost"])
+    )
+    machines = tuple(Machine(name=f"m{index}", speed=speed) for index, speed in enumerate(facts["speed"]))
+    links = tuple(
+        (f"m{a}", f"m{b}", Link(bandwidth_Bps=facts["bw"][a][b]))
+        for a in range(len(machines))
+        for b in range(a)
+    )
+    return Workflow(name=path.stem, tasks=tasks), Platform(machines=machines, links=links)
+
+
+def test_heft_reaches_what_is_known_of_a_generated_instance(bench_data):
+    workflow, platform = generated(bench_data / "peers" / "hetero_1000x64.json")
+    makespan, bound = plan_and_verify(workflow, platform)
+    assert makespan == pytest.approx(162.16, abs=0.005)
+    assert bound >= 128.28 - 0.005

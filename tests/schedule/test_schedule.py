@@ -25,7 +25,7 @@ EMPTY = Schedule(
 
 
 def test_lines_name_task_and_machine():
-    assert list(SMALL)[0] == Assignment(task="a", machine="m3", nodes=4, start_s=0.0, finish_s=2.0)
+    assert next(iter(SMALL)) == Assignment(task="a", machine="m3", nodes=4, start_s=0.0, finish_s=2.0)
     assert [line.task for line in SMALL] == ["a", "b", "move"]
 
 

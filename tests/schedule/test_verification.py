@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from planning_examples import instance, lines, planned, platform
+from weft.schedule.metrics import measure
 from weft.schedule.schedule import Schedule
 from weft.schedule.verification import Violation, verify
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL
@@ -232,19 +233,22 @@ def test_fixed_seconds_and_latency_of_an_edge_count():
         assert rules(Schedule(**names, **columns, **times), made) == found
 
 
-def test_a_source_that_no_task_is_bound_to_may_be_anywhere():
+def test_a_file_written_elsewhere_comes_to_the_source_first():
     made = instance(
         {
-            "one": {"kind": "transfer", "from_": "store", "to": "A", "file": "x", "size": "2MB"},
-            "two": {"kind": "transfer", "from_": "store", "to": "A", "file": "y", "size": "3MB"},
-            "use": {"machine": "A", "after": ["one", "two"], "work": 1, "requirements": 'name == "m1"'},
+            "write": {"work": 1, "machine": "W", "outputs": {"x": "2MB"}, "requirements": 'name == "m0"'},
+            "hold": {"work": 1, "machine": "A", "requirements": 'name == "m1"'},
+            "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "3MB"},
+            "use": {"machine": "B", "inputs": ["x"], "work": 1, "requirements": 'name == "m2"'},
         },
         platform({}, {}, {}),
     )
     schedule = planned(made)
     assert rules(schedule, made) == set()
-    task = made.graph.index("one")
-    assert rules(changed(schedule, task, finish_s=schedule.start_s[task]), made) == {"duration"}
+    assert lines(schedule)["move"][2:] == (3, 6)
+    assert "precedence" in rules(moved(schedule, made.graph.index("move"), -1.0), made)
+    found = measure(schedule, made)
+    assert (found.communication_s, found.synchronisation_s) == (5, 0)
 
 
 def test_a_violation_says_what_and_why():

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from weft.schedule.bounds import lower_bounds
 from weft.schedule.objective import OBJECTIVES
 from weft.schedule.verification import verify
 
-TESTS = Path(__file__).parents[1]
 GRID = platform(
     {"speed": 1.0, "arch": "x86_64", "site": "a"},
     {"speed": 2.0, "nodes": 4, "memory": 8e9, "site": "a", "price_per_node_hour": 2.0},
@@ -166,7 +164,8 @@ flow = weft.Builder("mixed", params={"n": 6})
 first = flow.task("first", work=2, outputs={"x": "5MB"})
 flow.task("many", sweep={"k": "1..n"}, work="k", inputs=["x"], machine="point-{k}", nodes=[1, 2, 4],
           speedup={"amdahl": 0.1}, outputs={"r.{k}": "3MB"})
-flow.task("more", sweep={"k": "1..n"}, work=1, inputs=["r.{k}"], machine="point-{k}", resources={"licence": 1})
+flow.task("more", sweep={"k": "1..n"}, work=1, inputs=["r.{k}"], machine="point-{k}",
+          resources={"licence": 1})
 last = flow.task("last", work=1, after="more")
 flow.loop("again", last=last, first=first, max_iterations=5, expect=2)
 record = weft.plan(flow.build(), on=sys.argv[1], planner=sys.argv[2]).as_record()

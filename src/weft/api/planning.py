@@ -168,7 +168,7 @@ def plan(
     params: Mapping[str, Any] | None = None,
     pinned: Mapping[str, str] | None = None,
 ) -> PlannedWorkflow:
-    """Plan a workflow (a record or a file of any known format) on a platform (a record, file or short form)."""
+    """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form)."""
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
     goal = objective_named(objective)

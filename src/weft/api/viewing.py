@@ -11,21 +11,17 @@ from weft.workflow.records.task import Task
 
 __all__ = ["facts_of", "html_of", "view_of"]
 
+_ROUNDING = 1e-9
+"""A gap that sums of doubles make by themselves."""
+
 
 def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     """List what a reader wants to know first, as labels and texts."""
-    metrics, gap = planned.metrics, planned.gap
+    metrics = planned.metrics
     facts = [
         ("makespan", format_seconds(planned.makespan_s)),
         ("lower bound", format_seconds(planned.lower_bound_s)),
-        (
-            "gap",
-            "unknown"
-            if gap is None
-            else f"at most {gap:.1%} above the optimum"
-            if gap > 0
-            else "0 (optimal)",
-        ),
+        ("gap", _gap_text(planned.gap)),
         ("cost", f"{metrics.cost:.4g}" if metrics.cost else "0 (no prices)"),
         ("machines", f"{metrics.machines_used} of {len(planned.instance.machines)} used"),
         ("nodes busy", f"{metrics.used_share:.0%}"),
@@ -34,6 +30,14 @@ def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
         total = planned.total_s
         facts.insert(1, ("all iterations", "unknown" if total is None else format_seconds(total)))
     return facts
+
+
+def _gap_text(gap: float | None) -> str:
+    if gap is None:
+        return "unknown"
+    if gap <= _ROUNDING:
+        return "0 (optimal)"
+    return "less than 0.1% above the optimum" if gap < 0.001 else f"at most {gap:.1%} above the optimum"
 
 
 def view_of(planned: PlannedWorkflow) -> PlanView:

@@ -74,12 +74,19 @@ def weft() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that says how it went (docs: exit codes)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show an arrow gets a question mark, not an error.
-        sys.stdout.reconfigure(errors="replace")
+    _prepare_streams()
     if _COMPLETING in os.environ:
         weft.main(args=given, prog_name="weft", complete_var=_COMPLETING)
     sys.exit(_run(given))
+
+
+def _prepare_streams() -> None:
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the caller: `weft ... >&-`
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show an arrow gets a question mark, not an error.
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _run(given: list[str]) -> int:

@@ -25,8 +25,8 @@ from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGra
 
 __all__ = ["Candidates", "find_candidates"]
 
-Mask = NDArray[np.bool_]
-Filter = tuple[str, Mask]
+_Mask = NDArray[np.bool_]
+_Filter = tuple[str, _Mask]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,7 +44,7 @@ def find_candidates(
 ) -> Candidates:
     """Find the candidates of all variables. Raises Infeasible where a task, or a group of tasks, has none."""
     judge = _Judge(graph, machines, seconds, shapes, amounts)
-    masks: list[Mask] = [np.ones(len(machines), dtype=bool)]
+    masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]
     of_signature: dict[object, int] = {}
     of_task = [0] * len(graph)
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
@@ -57,7 +57,7 @@ def find_candidates(
     return _intersect(graph, judge, masks, of_task)
 
 
-def _intersect(graph: TaskGraph, judge: _Judge, masks: list[Mask], of_task: list[int]) -> Candidates:
+def _intersect(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[int]) -> Candidates:
     """Combine the members of every variable; variables with equal sets share one."""
     of_variable = [0] * len(graph.variables)
     combined: dict[tuple[int, int], int] = {}
@@ -80,7 +80,7 @@ def _intersect(graph: TaskGraph, judge: _Judge, masks: list[Mask], of_task: list
     return Candidates(sets=sets, of_variable=np.asarray(of_variable, dtype=np.uint32))
 
 
-def _refuse(graph: TaskGraph, judge: _Judge, masks: list[Mask], of_task: list[int], variable: int) -> None:
+def _refuse(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[int], variable: int) -> None:
     members = np.flatnonzero(graph.variable == variable).tolist()
     alone = next((task for task in members if not masks[of_task[task]].any()), None)
     if alone is not None:
@@ -111,7 +111,7 @@ class _Judge:
         self.cores = np.array([machine.cores for machine in machines])
         self.node_is_core = np.array([machine.node_is_core for machine in machines])
         self.columns = columns(machines)
-        self.offers: dict[str | None, Mask] = {}
+        self.offers: dict[str | None, _Mask] = {}
 
     def signature(self, task: int) -> object:
         """Name everything the answer depends on, so that like tasks are judged once."""
@@ -129,14 +129,14 @@ class _Judge:
             self.shapes[task],
         )
 
-    def accepted(self, task: int) -> Mask:
+    def accepted(self, task: int) -> _Mask:
         """Combine all filters."""
         mask = np.ones(len(self.machines), dtype=bool)
         for _, passed in self.filters(task):
             mask &= passed
         return mask
 
-    def filters(self, task: int) -> Iterator[Filter]:
+    def filters(self, task: int) -> Iterator[_Filter]:
         """List what must hold, as text and as the machines for which it does."""
         graph, description = self.graph, self.graph.description(task)
         service = description.service
@@ -160,14 +160,14 @@ class _Judge:
                 yield f"has {name} {shown} in all", self.amounts[:, column] >= amount
         yield "has an estimate for a node count that fits", self._estimated(task)
 
-    def _estimated(self, task: int) -> Mask:
+    def _estimated(self, task: int) -> _Mask:
         machine, count, _ = self.seconds.modes(task)
         nodes = nodes_taken(float(self.graph.cores[task]), count, self.node_is_core[machine])
         mask = np.zeros(len(self.machines), dtype=bool)
         mask[machine[nodes <= self.nodes[machine]]] = True
         return mask
 
-    def _meets(self, task: int, requirements: Expression) -> Mask:
+    def _meets(self, task: int, requirements: Expression) -> _Mask:
         context = self.graph.context(task)
         unknown = unknown_names(requirements, {*self.columns, *context})
         if unknown:

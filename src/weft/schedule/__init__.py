@@ -1,1 +1,24 @@
 """What was planned: the schedule, its independent verification, metrics and lower bounds."""
+
+from __future__ import annotations
+
+from weft.schedule.bounds import Bounds, lower_bounds
+from weft.schedule.metrics import Metrics, critical_path, measure
+from weft.schedule.objective import OBJECTIVES, Objective, objective_named
+from weft.schedule.schedule import Assignment, Schedule
+from weft.schedule.verification import Violation, verify
+
+__all__ = [
+    "OBJECTIVES",
+    "Assignment",
+    "Bounds",
+    "Metrics",
+    "Objective",
+    "Schedule",
+    "Violation",
+    "critical_path",
+    "lower_bounds",
+    "measure",
+    "objective_named",
+    "verify",
+]

@@ -15,7 +15,7 @@ import numpy as np
 from weft.instance.instance import Instance
 from weft.schedule.bounds import heads
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import TRANSFER
+from weft.workflow.unfolding.task_graph import TRANSFER, Indices, TaskGraph
 
 __all__ = ["Metrics", "critical_path", "measure"]
 
@@ -59,48 +59,70 @@ def critical_path(schedule: Schedule, instance: Instance, *, through_machines: b
     With ``through_machines`` the trace also follows the previous task on the same machine, so that waiting
     for a busy machine is not counted as synchronisation.
     """
-    finish = schedule.finish_s
-    if not len(schedule):
-        return []
-    task = int(np.argmax(finish))
-    path = [task]
-    while (before := _last_before(schedule, instance, task, through_machines)) is not None:
-        path.append(before)
-        task = before
-    return path[::-1]
+    return _Trace(schedule, instance).path(through_machines=through_machines)
 
 
-def _last_before(schedule: Schedule, instance: Instance, task: int, through_machines: bool) -> int | None:
-    graph = instance.graph
-    best: tuple[float, int] | None = None
-    first = int(graph.predecessor_pointer[task])
-    for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
-        arrival = float(schedule.finish_s[before]) + _edge_s(instance, schedule, edge, before, task)
-        if best is None or arrival > best[0]:
-            best = (arrival, before)
-    previous = _previous_on_machine(schedule, task) if through_machines else None
-    if previous is not None and (best is None or schedule.finish_s[previous] > best[0]):
-        return previous
-    return None if best is None else best[1]
+class _Trace:
+    """Follows a schedule back to what each task waited for."""
+
+    def __init__(self, schedule: Schedule, instance: Instance) -> None:
+        self.schedule = schedule
+        self.instance = instance
+        self.reads_on = _reading_machines(schedule, instance.graph)
+
+    def path(self, *, through_machines: bool) -> list[int]:
+        """List the tasks from the first to the last."""
+        found = [int(np.argmax(self.schedule.finish_s))] if len(self.schedule) else []
+        while found and (before := self._last_before(found[-1], through_machines)) is not None:
+            found.append(before)
+        return found[::-1]
+
+    def moving_s(self, path: list[int]) -> float:
+        """Add up the data movement along the path that is not a transfer task."""
+        graph, total = self.instance.graph, 0.0
+        for before, task in pairwise(path):
+            first, end = int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])
+            position = first + int(np.searchsorted(graph.predecessor[first:end], before))
+            if position < end and graph.predecessor[position] == before:
+                total += self._edge_s(position, before, task)
+        return total
+
+    def _edge_s(self, edge: int, before: int, task: int) -> float:
+        return self.instance.edge_s(edge, int(self.schedule.machine[before]), int(self.reads_on[task]))
+
+    def _last_before(self, task: int, through_machines: bool) -> int | None:
+        graph, finish = self.instance.graph, self.schedule.finish_s
+        best: tuple[float, int] | None = None
+        first = int(graph.predecessor_pointer[task])
+        for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
+            arrival = float(finish[before]) + self._edge_s(edge, before, task)
+            if best is None or arrival > best[0]:
+                best = (arrival, before)
+        previous = self._previous_on_machine(task) if through_machines else None
+        if previous is not None and (best is None or finish[previous] > best[0]):
+            return previous
+        return None if best is None else best[1]
+
+    def _previous_on_machine(self, task: int) -> int | None:
+        """Give the task on the same machine that ended last before this one started."""
+        schedule = self.schedule
+        if schedule.nodes[task] == 0:
+            return None
+        same = (schedule.machine == schedule.machine[task]) & (schedule.nodes > 0)
+        start = schedule.start_s[task]
+        # Only what started before it can have come before it: tasks of no length would lead back and forth.
+        found = np.flatnonzero(same & (schedule.finish_s <= start) & (schedule.start_s < start))
+        return int(found[np.argmax(schedule.finish_s[found])]) if len(found) else None
 
 
-def _previous_on_machine(schedule: Schedule, task: int) -> int | None:
-    """Give the task on the same machine that ended last before this one started."""
-    if schedule.nodes[task] == 0:
-        return None
-    same = (schedule.machine == schedule.machine[task]) & (schedule.nodes > 0)
-    # Only what started before it can have come before it: tasks of no length would lead back and forth.
-    earlier = (
-        same & (schedule.finish_s <= schedule.start_s[task]) & (schedule.start_s < schedule.start_s[task])
-    )
-    found = np.flatnonzero(earlier)
-    return int(found[np.argmax(schedule.finish_s[found])]) if len(found) else None
-
-
-def _edge_s(instance: Instance, schedule: Schedule, edge: int, before: int, task: int) -> float:
-    if instance.graph.kind[task] == TRANSFER:
-        return 0.0  # a transfer is the movement
-    return instance.edge_s(edge, int(schedule.machine[before]), int(schedule.machine[task]))
+def _reading_machines(schedule: Schedule, graph: TaskGraph) -> Indices:
+    """Give the machine on which each task reads: its own, but a transfer reads where its source is."""
+    member = np.zeros(len(graph.variables), dtype=np.int64)
+    member[graph.variable] = np.arange(len(graph))
+    machines = schedule.machine.copy()
+    moving = graph.kind == TRANSFER
+    machines[moving] = schedule.machine[member[graph.source_variable[moving]]]
+    return machines
 
 
 def measure(
@@ -113,11 +135,12 @@ def measure(
 ) -> Metrics:
     """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the makespan."""
     graph, makespan = instance.graph, schedule.makespan_s
-    path = critical_path(schedule, instance, through_machines=through_machines)
+    trace = _Trace(schedule, instance)
+    path = trace.path(through_machines=through_machines)
     spent = schedule.finish_s - schedule.start_s
     computing = float(sum(spent[task] for task in path if graph.kind[task] != TRANSFER))
     communicating = float(sum(spent[task] for task in path if graph.kind[task] == TRANSFER))
-    communicating += _edges_on(path, schedule, instance)
+    communicating += trace.moving_s(path)
     sequential = _sequential_s(instance)
     machines = max(1, schedule.machines_used)
     speedup = sequential / makespan if makespan > 0 else 1.0
@@ -146,17 +169,6 @@ def measure(
         length_ratio=makespan / shortest if shortest > 0 else 1.0,
         machines_used=schedule.machines_used,
     )
-
-
-def _edges_on(path: list[int], schedule: Schedule, instance: Instance) -> float:
-    """Add up the data movement along the path that is not an explicit transfer task."""
-    graph, total = instance.graph, 0.0
-    for before, task in pairwise(path):
-        first, end = int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])
-        position = first + int(np.searchsorted(graph.predecessor[first:end], before))
-        if position < end and graph.predecessor[position] == before:
-            total += _edge_s(instance, schedule, position, before, task)
-    return total
 
 
 def _sequential_s(instance: Instance) -> float:

@@ -123,10 +123,16 @@ class _Verifier:
             yield Violation(
                 rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
             )
-        exceeded = self.graph.demand[task] > self._totals(machine)
-        if exceeded.any():
-            resource = self.graph.resource_names[int(np.argmax(exceeded))]
-            yield Violation(rule="resources", what=f"{name} takes more {resource} than {machine.name} has")
+        if over := self._exceeded(self.graph.demand[task], machine):
+            yield Violation(rule="resources", what=f"{name} takes more {over} than {machine.name} has")
+
+    def _exceeded(self, used: Floats, machine: Machine) -> str | None:
+        """Name a resource of which more is used than the machine has, or None."""
+        names = self.graph.resource_names
+        if not names:
+            return None
+        exceeded = used > self._totals(machine)
+        return names[int(np.argmax(exceeded))] if exceeded.any() else None
 
     def _totals(self, machine: Machine) -> Floats:
         """Give what a machine has of each resource, a little more for the rounding of sums."""
@@ -187,31 +193,11 @@ class _Verifier:
         return 0.0 if link is None else link.latency_s + size / link.bandwidth_Bps
 
     def _sources(self) -> dict[int, Machine]:
-        """Find the machine each transfer starts from: where the tasks of its source variable are.
-
-        Where there is none, a schedule does not say it: then any machine will do that explains all transfers.
-        """
+        """Find the machine each transfer starts from: where the tasks of its source variable are."""
         graph = self.graph
-        found: dict[int, Machine] = {}
-        bound: dict[int, int] = {}
-        for task, variable in enumerate(graph.variable.tolist()):
-            bound.setdefault(variable, task)
-        leaving: dict[int, list[int]] = defaultdict(list)
-        for task in np.flatnonzero(graph.kind == TRANSFER).tolist():
-            leaving[int(graph.source_variable[task])].append(task)
-        for variable, transfers in leaving.items():
-            known = bound.get(variable)
-            source = self._explains(transfers) if known is None else self.machine(known)
-            found.update(dict.fromkeys(transfers, source))
-        return found
-
-    def _explains(self, transfers: list[int]) -> Machine:
-        def explained(machine: Machine) -> bool:
-            return not any(
-                [*self._lasts(task, self._transfer_seconds(task, machine), "")] for task in transfers
-            )
-
-        return next(filter(explained, self.machines.values()), self.machine(transfers[0]))
+        member = {variable: task for task, variable in enumerate(graph.variable.tolist())}
+        transfers = np.flatnonzero(graph.kind == TRANSFER).tolist()
+        return {task: self.machine(member[int(graph.source_variable[task])]) for task in transfers}
 
     def bindings(self) -> Iterator[Violation]:
         """Tasks that name the same abstract machine share one machine."""
@@ -243,15 +229,12 @@ class _Verifier:
         if machine.occupancy == "unlimited":
             return
         nodes, used = 0, np.zeros(len(self.graph.resource_names))
-        limit = self._totals(machine)
         for time, starts, task in events:
             sign = 1 if starts else -1
             nodes += sign * int(self.schedule.nodes[task])
             used += sign * self.graph.demand[task]
-            exceeded = used > limit
             if starts and nodes > machine.nodes:
                 what = f"{machine.name} has {machine.nodes} nodes but {nodes} are taken at {time:g} s"
                 yield Violation(rule="nodes", what=f"{what} ({self.graph.names[task]})")
-            if starts and exceeded.any():
-                name = self.graph.resource_names[int(np.argmax(exceeded))]
-                yield Violation(rule="resources", what=f"{name} of {machine.name} is exceeded at {time:g} s")
+            if starts and (over := self._exceeded(used, machine)):
+                yield Violation(rule="resources", what=f"{over} of {machine.name} is exceeded at {time:g} s")

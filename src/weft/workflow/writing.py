@@ -20,10 +20,10 @@ from weft.workflow.records.workflow import Workflow
 
 __all__ = ["workflow_document"]
 
-Plain = dict[str, Any]
+_Plain = dict[str, Any]
 
 
-def workflow_document(workflow: Workflow) -> Plain:
+def workflow_document(workflow: Workflow) -> _Plain:
     """Give a workflow as plain data with the keys of the file format; what is default is left out."""
     return _without_nothing(
         {
@@ -38,7 +38,7 @@ def workflow_document(workflow: Workflow) -> Plain:
     )
 
 
-def _without_nothing(entries: Plain) -> Plain:
+def _without_nothing(entries: _Plain) -> _Plain:
     return {key: value for key, value in entries.items() if value is not None}
 
 
@@ -57,7 +57,7 @@ def _text(value: Expression | None) -> str | None:
     return None if value is None else value.text
 
 
-def _task(task: Task) -> Plain:
+def _task(task: Task) -> _Plain:
     seconds = task.seconds
     attributes = {key: value for key, value in task.attributes.items() if key != "description"}
     entries = {
@@ -88,7 +88,7 @@ def _task(task: Task) -> Plain:
     return _without_nothing(entries)
 
 
-def _sweep(sweep: Sweep) -> Plain:
+def _sweep(sweep: Sweep) -> _Plain:
     def values(given: object) -> object:
         if isinstance(given, Range):
             return str(given)
@@ -142,7 +142,7 @@ def _nodes(task: Task) -> object:
     return None if counts == [1] else counts[0] if len(counts) == 1 else counts
 
 
-def _speedup(law: SpeedUp) -> Plain:
+def _speedup(law: SpeedUp) -> _Plain:
     match law:
         case Amdahl():
             return {"amdahl": law.serial}
@@ -154,20 +154,20 @@ def _speedup(law: SpeedUp) -> Plain:
             return {"seconds": {str(count): seconds for count, seconds in law.seconds.items()}}
 
 
-def _resources(task: Task) -> Plain:
+def _resources(task: Task) -> _Plain:
     found = {name: _quantity(amount) for name, amount in task.resources.items()}
-    own: Plain = {name: found.pop(name) for name in ("memory", "gpus") if name in found}
+    own: _Plain = {name: found.pop(name) for name in ("memory", "gpus") if name in found}
     return {**own, "resources": found} if found else own
 
 
-def _transfer(task: Task) -> Plain:
+def _transfer(task: Task) -> _Plain:
     if task.transfer is None:
         return {}
     moved = task.transfer
     return {"from": moved.source, "to": moved.target, "file": moved.file, "size": _quantity(moved.size)}
 
 
-def _job(job: Job) -> Plain:
+def _job(job: Job) -> _Plain:
     return {
         "command": list(job.command) if isinstance(job.command, tuple) else job.command,
         "arguments": list(job.arguments) or None,
@@ -186,7 +186,7 @@ def _job(job: Job) -> Plain:
     }
 
 
-def _environment(environment: Environment) -> Plain:
+def _environment(environment: Environment) -> _Plain:
     return _without_nothing(
         {
             "container": environment.container,
@@ -196,7 +196,7 @@ def _environment(environment: Environment) -> Plain:
     )
 
 
-def _recovery(recovery: Recovery) -> Plain:
+def _recovery(recovery: Recovery) -> _Plain:
     return {
         "checkpoint": None if recovery.checkpoint is None else _checkpoint(recovery.checkpoint),
         "progress": recovery.progress,
@@ -207,7 +207,7 @@ def _recovery(recovery: Recovery) -> Plain:
     }
 
 
-def _checkpoint(checkpoint: Checkpoint) -> Plain:
+def _checkpoint(checkpoint: Checkpoint) -> _Plain:
     return _without_nothing(
         {
             "files": list(checkpoint.files),
@@ -225,7 +225,7 @@ def _contract(contract: Contract) -> object:
     return {"factor": contract.factor, "grace": contract.grace_s}
 
 
-def _loop(loop: Loop) -> Plain:
+def _loop(loop: Loop) -> _Plain:
     return _without_nothing(
         {
             "from": loop.last,

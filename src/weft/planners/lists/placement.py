@@ -129,7 +129,7 @@ class Placement:
             if finish < best:
                 best, limit = finish, finish * factor
         if best == math.inf:
-            raise Infeasible(f"no machine that can run {self.graph.names[task]} ever has room for it")
+            raise Infeasible(f"{self.graph.names[task]} would never end on any machine that can run it")
         _, _, machine, mode, start = min(entry for entry in found if entry[1] <= limit)
         return machine, nodes[mode], start, seconds[mode]
 

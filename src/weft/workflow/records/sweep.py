@@ -11,7 +11,7 @@ from weft.expressions import Expression, Value, evaluate
 from weft.expressions.nodes import Call, Literal, Name
 from weft.workflow.records.quantity import Context, value_of
 
-__all__ = ["MAX_POINTS", "Range", "Sweep", "Values", "growing", "growth_file", "points_of"]
+__all__ = ["MAX_POINTS", "Range", "Sweep", "Values", "growing", "growth_file", "points_of", "values_of"]
 
 MAX_POINTS = 1_000_000
 """More subtasks than this are a mistake in the description, not a sweep."""

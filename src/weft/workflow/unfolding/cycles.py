@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 
 __all__ = ["back_edges", "find_cycle", "reachable", "reversed_edges", "topological_order"]
 
-Adjacency = Sequence[Sequence[int]]
+_Adjacency = Sequence[Sequence[int]]
 
 
-def back_edges(successors: Adjacency, frontier: Iterable[int]) -> list[tuple[int, int]]:
+def back_edges(successors: _Adjacency, frontier: Iterable[int]) -> list[tuple[int, int]]:
     """List the edges whose removal leaves the graph acyclic, searching from the frontier first."""
     unseen, on_stack, done = 0, 1, 2
     state = [unseen] * len(successors)
@@ -42,7 +42,7 @@ def back_edges(successors: Adjacency, frontier: Iterable[int]) -> list[tuple[int
     return removed
 
 
-def topological_order(successors: Adjacency) -> list[int] | None:
+def topological_order(successors: _Adjacency) -> list[int] | None:
     """Order the nodes so that every edge points forward, lowest index first; None if there is a cycle."""
     waiting = [0] * len(successors)
     for children in successors:
@@ -60,7 +60,7 @@ def topological_order(successors: Adjacency) -> list[int] | None:
     return order if len(order) == len(successors) else None
 
 
-def find_cycle(successors: Adjacency) -> list[int] | None:
+def find_cycle(successors: _Adjacency) -> list[int] | None:
     """Give the nodes of one cycle in order, or None."""
     removed = back_edges(successors, ())
     if not removed:
@@ -79,7 +79,7 @@ def find_cycle(successors: Adjacency) -> list[int] | None:
     return cycle[::-1]
 
 
-def reachable(successors: Adjacency, starts: Iterable[int]) -> set[int]:
+def reachable(successors: _Adjacency, starts: Iterable[int]) -> set[int]:
     """Collect the nodes that can be reached from some nodes, these included."""
     seen = set(starts)
     queue = list(seen)
@@ -91,7 +91,7 @@ def reachable(successors: Adjacency, starts: Iterable[int]) -> set[int]:
     return seen
 
 
-def reversed_edges(successors: Adjacency) -> list[list[int]]:
+def reversed_edges(successors: _Adjacency) -> list[list[int]]:
     """Turn successor lists into predecessor lists, each in ascending order."""
     predecessors: list[list[int]] = [[] for _ in successors]
     for node, children in enumerate(successors):

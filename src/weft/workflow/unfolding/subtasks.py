@@ -20,7 +20,7 @@ from weft.workflow.unfolding.task_graph import COMPUTE, EVERYWHERE, KINDS
 
 __all__ = ["Rows", "expand"]
 
-Points = list[tuple[Value, ...]]
+_Points = list[tuple[Value, ...]]
 
 _NO_POINT: tuple[Value, ...] = ()
 _ONE_NODE: tuple[int, ...] = (1,)
@@ -42,7 +42,7 @@ class Rows:
         """Per description: its first row, its rows follow one another; at the end the number of rows."""
         self.names: list[str] = []
         self.template = array("I")
-        self.points: Points = []
+        self.points: _Points = []
         self.kind = array("B")
         self.work = array("d")
         self.cores = array("d")
@@ -124,10 +124,10 @@ def _expand_task(rows: Rows, index: int, task: Task) -> None:
         rows.transfers += range(start, start + len(points))
 
 
-_SINGLE: Points = [_NO_POINT]
+_SINGLE: _Points = [_NO_POINT]
 
 
-def _points(rows: Rows, index: int, task: Task) -> Points:
+def _points(rows: Rows, index: int, task: Task) -> _Points:
     assert task.sweep is not None
     try:
         return points_of(task.sweep, rows.params)
@@ -137,7 +137,7 @@ def _points(rows: Rows, index: int, task: Task) -> Points:
         return []
 
 
-def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Task, points: Points,
+def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Task, points: _Points,
           key: tuple[str, ...], *, missing: float) -> None:  # fmt: skip
     """Append one value per point to a column."""
     if not isinstance(quantity, Expression):
@@ -161,7 +161,7 @@ def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Tas
     column.extend(values)
 
 
-def _evaluate(quantity: Expression, params: Context, task: Task, points: Points) -> list[float]:
+def _evaluate(quantity: Expression, params: Context, task: Task, points: _Points) -> list[float]:
     if task.sweep is None:
         return [float(value_of(quantity, params))]
     names = task.sweep.names
@@ -183,7 +183,7 @@ def _at(params: Context, names: tuple[str, ...], point: tuple[Value, ...]) -> Co
     return {**params, **dict(zip(names, point, strict=True))}
 
 
-def _add_counts(rows: Rows, task: Task, points: Points) -> None:
+def _add_counts(rows: Rows, task: Task, points: _Points) -> None:
     if task.nodes == _ONE_NODE:
         number = rows.count_set(_ONE_NODE)
         rows.counts.extend([number] * len(points))
@@ -228,14 +228,14 @@ def _add_variables(rows: Rows, task: Task, start: int, count: int) -> None:
         rows.variable.append(rows.abstract_machine(rows.filled(row, name)))
 
 
-def _add_demands(rows: Rows, task: Task, start: int, points: Points) -> None:
+def _add_demands(rows: Rows, task: Task, start: int, points: _Points) -> None:
     for name, quantity in task.resources.items():
         column = array("d")
         _fill(rows, column, quantity, task, points, resource_path(name), missing=0.0)
         rows.demands.setdefault(name, {}).update(enumerate(column, start))
 
 
-def _add_explicit(rows: Rows, task: Task, start: int, points: Points) -> None:
+def _add_explicit(rows: Rows, task: Task, start: int, points: _Points) -> None:
     given = task.seconds
     per_machine: Mapping[str, Quantity | None] = given if isinstance(given, Mapping) else {EVERYWHERE: given}
     for machine, quantity in per_machine.items():
