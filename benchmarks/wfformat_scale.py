@@ -1,8 +1,8 @@
 """Reading at scale: a WfFormat file down to its task graph, against ``json.load`` of the same file.
 
-For each size a file of that many tasks (2 parents and 3 files each) is generated and read; printed is one JSON line with
-the ratio of CPU seconds (median of 5, baseline and measurement alternating in one process), the memory per task beyond
-the parsed JSON, and how the time per task grows from the smallest size to the largest.
+For each size a file of that many tasks (2 parents and 3 files each) is generated and read. Printed is one JSON
+line: the ratio of CPU seconds (median of 5, baseline and measurement alternating in one process), the memory per
+task beyond the parsed JSON, and how the time per task grows from the smallest size to the largest.
 
     python benchmarks/wfformat_scale.py [--sizes 10000,100000,300000] [--repeat 5]
 """
@@ -130,11 +130,13 @@ print(next(line.split()[1] for line in status.splitlines() if line.startswith("V
 
 
 def _memory_per_task(path: Path, tasks: int) -> float:
-    """Give the peak resident KB per task beyond reading the bytes and parsing the JSON, each in a fresh process."""
+    """Give the peak resident KB per task beyond reading and parsing the JSON, each in a fresh process."""
     peaks = []
     for whole in (True, False):
         code = _PEAK.format(here=str(Path(__file__).parent), whole=whole, path=str(path))
-        peaks.append(int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout))
+        peaks.append(
+            int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
+        )
     return (peaks[0] - peaks[1]) / tasks
 
 

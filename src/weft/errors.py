@@ -105,7 +105,7 @@ class WeftError(Exception):
     exit_code = 1
 
 
-class InvalidInput(WeftError):
+class InvalidInput(WeftError):  # noqa: N818 -- named for what happened, as users read it
     """The user's input breaks a rule. Carries every problem found, not only the first."""
 
     exit_code = 2
@@ -117,7 +117,7 @@ class InvalidInput(WeftError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class Infeasible(WeftError):
+class Infeasible(WeftError):  # noqa: N818
     """The input is valid, but no plan can exist on this platform."""
 
     exit_code = 3

@@ -1,7 +1,7 @@
 """Shelves: interchangeable things found by name and loaded only when asked for.
 
-A shelf is a mapping from a short name to a dotted name (``package.module:attribute``). Other packages add to it
-through the entry-point group of the same name (``weft.planners``, ``weft.formats``, ...).
+A shelf is a mapping from a short name to a dotted name (``package.module:attribute``). Other packages add to
+it through the entry-point group of the same name (``weft.planners``, ``weft.formats``, ...).
 """
 
 from __future__ import annotations

@@ -127,9 +127,10 @@ def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
         click.echo()
         gantt = REPORTS.load("gantt-text")()
         utf8 = "utf" in (sys.stdout.encoding or "").lower()
-        click.echo(
-            gantt.render(view_of(planned), width=width(), color=colored(), ascii=not utf8), color=colored()
+        chart_text = gantt.render(
+            view_of(planned), width=width(), color=colored(), ascii=not utf8, heading=False
         )
+        click.echo(chart_text, color=colored())
     for note in planned.notes:
         click.echo(f"note: {note}")
     for name in written:

@@ -1,4 +1,4 @@
-"""Files in and out: find the format of a file by its content, read it, check it; write by ending or by name."""
+"""Files in and out: a format is found by content when reading, by the file's ending or a name when writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from weft.platform.platform import Platform
 from weft.workflow.checks import check
 from weft.workflow.records.workflow import Workflow
 
-__all__ = ["STDIN", "detect", "load_platform", "load_workflow", "open_source", "read_workflow_file", "save_text", "save_workflow", "writer_for"]
+__all__ = [
+    "STDIN",
+    "detect",
+    "load_platform",
+    "load_workflow",
+    "open_source",
+    "read_workflow_file",
+    "save_text",
+    "save_workflow",
+    "writer_for",
+]
 
 STDIN = "-"
 """The file name that means the standard input."""
@@ -64,7 +74,7 @@ def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workfl
 
 
 def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> Workflow:
-    """Read a workflow file without checking what it says; ``checked_graph`` checks and unfolds in one pass."""
+    """Read a workflow file without checking what it says; ``checked_graph`` does that while unfolding."""
     source = open_source(name)
     reader: Format = detect(source) if format_name is None else FORMATS.load(format_name)()
     if not reader.reads:

@@ -1,7 +1,7 @@
 """The contract of the shelf ``formats``: read it first.
 
-A format recognises its files by content, reads them into a workflow, and may write one. A damaged file gives an
-InvalidInput with the place, never a traceback.
+A format recognises its files by content, reads them into a workflow, and may write one. A damaged file gives
+an InvalidInput with the place, never a traceback.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ def platform_from(source: Source) -> Platform:
     root = document.root.value if document.root is not None else None
     if isinstance(root, dict) and "tasks" in root and "machines" not in root:
         what = "this file describes tasks, not machines"
-        raise InvalidInput(Problem(what=what, advice="give a platform file after --on", place=document.place(())))
+        raise InvalidInput(
+            Problem(what=what, advice="give a platform file after --on", place=document.place(()))
+        )
     assert document.root is not None, "parse_document gives a root or raises"
     return read_platform(document.root, document)
 

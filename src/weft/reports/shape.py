@@ -90,7 +90,9 @@ def _levels(graph: TaskGraph) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.asarray(level, dtype=np.int64)
 
 
-def _critical(graph: TaskGraph, work: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[list[int], float]:
+def _critical(
+    graph: TaskGraph, work: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> tuple[list[int], float]:
     end = [0.0] * len(graph)
     via = [-1] * len(graph)
     for task in range(len(graph)):
@@ -120,8 +122,9 @@ def shape_lines(shape: Shape) -> list[str]:
         if count
     ]
     path = " → ".join(shape.critical_path[:6]) + (" → …" if len(shape.critical_path) > 6 else "")
+    origin = f"from {shape.descriptions} descriptions"
     lines = [
-        f"{shape.name}: {shape.tasks} tasks ({', '.join(kinds)}) from {shape.descriptions} descriptions, {shape.edges} edges",
+        f"{shape.name}: {shape.tasks} tasks ({', '.join(kinds)}) {origin}, {shape.edges} edges",
         f"  depth          {shape.depth} tasks",
         f"  width          {shape.width} tasks",
         f"  work           {format_seconds(shape.work_s)} on one machine of speed 1",
