@@ -1,8 +1,8 @@
 """Reading at scale: a WfFormat file down to its task graph, against ``json.load`` of the same file.
 
-For each size a file of that many tasks (2 parents and 3 files each) is generated and read. Printed is one JSON
-line: the ratio of CPU seconds (median of 5, baseline and measurement alternating in one process), the memory per
-task beyond the parsed JSON, and how the time per task grows from the smallest size to the largest.
+For each size a file of that many tasks (2 parents and 3 files each) is generated and read. Printed is one
+JSON line: the ratio of CPU seconds (median of 5, baseline and measurement alternating in one process), the
+memory per task beyond the parsed JSON, and how the time per task grows from the smallest size to the largest.
 
     python benchmarks/wfformat_scale.py [--sizes 10000,100000,300000] [--repeat 5]
 """

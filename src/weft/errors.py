@@ -105,7 +105,7 @@ class WeftError(Exception):
     exit_code = 1
 
 
-class InvalidInput(WeftError):  # noqa: N818 -- named for what happened, as users read it
+class InvalidInput(WeftError):
     """The user's input breaks a rule. Carries every problem found, not only the first."""
 
     exit_code = 2
@@ -117,7 +117,7 @@ class InvalidInput(WeftError):  # noqa: N818 -- named for what happened, as user
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-class Infeasible(WeftError):  # noqa: N818
+class Infeasible(WeftError):
     """The input is valid, but no plan can exist on this platform."""
 
     exit_code = 3

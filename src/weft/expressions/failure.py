@@ -30,7 +30,7 @@ class ExpressionError(InvalidInput):
         return ExpressionError, (self.message, self.text, self.column, self.rule, self.advice)
 
 
-class Refusal(Exception):  # noqa: N818 - never seen by users
+class Refusal(Exception):
     """An operation that has no value for these operands; ``column`` is filled in by the tree walker."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Files in and out: a format is found by content when reading, by the file's ending or a name when writing."""
+"""Files in and out: formats are found by content when reading, by ending or name when writing."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from weft.workflow.records.workflow import Workflow
 __all__ = ["WfFormat"]
 
 _MARK = re.compile(r'"schemaVersion"\s*:|"workflow"\s*:\s*\{')
+_OURS = re.compile(r'"weft"\s*:')  # the version key of our own files, which may be JSON too
 
 
 class WfFormat:
@@ -33,9 +34,9 @@ class WfFormat:
     def recognises(self, source: Source) -> bool:
         """Say whether a file is a JSON object that names the schema or holds a ``workflow`` object."""
         head = source.head
-        return (
-            head.lstrip().startswith("{") and '"weft"' not in head[:2000] and _MARK.search(head) is not None
-        )
+        if not head.lstrip().startswith("{") or _OURS.search(head[:2000]):
+            return False
+        return _MARK.search(head) is not None
 
     def read(self, source: Source) -> Workflow:
         """Read a trace. Raises InvalidInput."""

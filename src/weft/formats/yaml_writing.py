@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from weft.errors import InvalidInput, Problem, shorten
 from weft.formats.yaml_scalars import resolve
 
-__all__ = ["write_document"]
+__all__ = ["Container", "write_document"]
 
 Container = Mapping[object, object] | Sequence[object]
 

@@ -63,11 +63,7 @@ def _number(reader: Reader, node: Node, wanted: str = "a number") -> float | Non
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
         reader.wanted(node, wanted)
         return None
-    try:
-        return float(node.value)
-    except OverflowError:
-        reader.complain(node, "a number with more than 300 digits", rule=f"must be {wanted}")
-        return None
+    return float(node.value)
 
 
 def _size(reader: Reader, node: Node) -> float | None:

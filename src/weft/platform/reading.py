@@ -24,6 +24,7 @@ __all__ = [
     "PLATFORM_KEYS",
     "SHARE_KEYS",
     "VERSION",
+    "Item",
     "read_platform",
 ]
 

@@ -14,7 +14,7 @@ from weft.platform.machine import MOST, QUEUES, Machine
 from weft.platform.platform import Platform
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
-__all__ = ["SHORT_FORMS", "ShortForm", "short_form"]
+__all__ = ["SHORT_FORMS", "Parser", "ShortForm", "short_form"]
 
 Parser = Callable[[str], Any]
 """Gives None for text it cannot read."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from weft.errors import Problem, shorten
 from weft.workflow.unfolding.task_graph import Floats
 
-__all__ = ["Given", "Scaling", "Times", "read_scaling"]
+__all__ = ["Given", "Row", "Scaling", "Times", "read_scaling"]
 
 Given = str | float
 """A number as a key; documents write keys as text."""

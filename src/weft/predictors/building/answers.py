@@ -16,7 +16,7 @@ from weft.predictors.layouts.sizes import MAX_ENTRIES, check_entries
 from weft.predictors.seconds import Classes, Table
 from weft.workflow.unfolding.task_graph import Floats
 
-__all__ = ["Answers"]
+__all__ = ["SMALL", "Answers"]
 
 SMALL = 10_000
 """So few entries are kept by classes even if hardly any tasks share one."""

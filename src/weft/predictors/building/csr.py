@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["pointers", "ranges"]
+__all__ = ["Integers", "pointers", "ranges"]
 
 Integers = NDArray[np.int64]
 

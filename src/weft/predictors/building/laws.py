@@ -13,7 +13,7 @@ from weft.predictors.layouts.sizes import check_entries
 from weft.workflow.records.moldable import Measured, SpeedUp
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = ["Speedups", "gain", "law_key", "reference_gain", "speedups", "widest"]
+__all__ = ["NO_LAW", "Speedups", "gain", "law_key", "reference_gain", "speedups", "widest"]
 
 NO_LAW = 0
 """Row of a task without a law: its time is the same on every count."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression, Value, evaluate
@@ -113,9 +113,16 @@ def _check_values(name: str, listed: list[Value]) -> None:
             raise InvalidInput(Problem(what=what, rule="must be a finite number, text or true/false"))
 
 
+def _column(name: str, values: Values, context: Context) -> list[Value]:
+    try:
+        return values_of(name, values, context)
+    except InvalidInput as error:
+        raise InvalidInput([replace(problem, path=(name,)) for problem in error.problems]) from None
+
+
 def points_of(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
-    """List the points of a sweep in row-major order. Ranges may use parameters."""
-    columns = [values_of(name, values, context) for name, values in sweep.variables]
+    """List the points of a sweep in row-major order; an error says which variable it belongs to."""
+    columns = [_column(name, values, context) for name, values in sweep.variables]
     if sweep.paired:
         lengths = {len(column) for column in columns}
         if len(lengths) > 1:

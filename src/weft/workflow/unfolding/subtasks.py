@@ -132,7 +132,8 @@ def _points(rows: Rows, index: int, task: Task) -> _Points:
     try:
         return points_of(task.sweep, rows.params)
     except InvalidInput as error:
-        rows.complain(("tasks", task.name, "sweep"), error)
+        path: Path = ("tasks", task.name, "sweep")
+        rows.problems += [replace(problem, path=(*path, *problem.path)) for problem in error.problems]
         rows.failed.add(index)
         return []
 
@@ -240,6 +241,7 @@ def _add_explicit(rows: Rows, task: Task, start: int, points: _Points) -> None:
     per_machine: Mapping[str, Quantity | None] = given if isinstance(given, Mapping) else {EVERYWHERE: given}
     for machine, quantity in per_machine.items():
         column = array("d")
-        _fill(rows, column, quantity, task, points, ("seconds",), missing=math.nan)
+        key = ("seconds",) if machine == EVERYWHERE else ("seconds", machine)
+        _fill(rows, column, quantity, task, points, key, missing=math.nan)
         for row, seconds in enumerate(column, start):
             rows.explicit.setdefault(row, []).append((machine, seconds))

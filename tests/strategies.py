@@ -1,0 +1,301 @@
+"""Hypothesis strategies for whole workflows and platforms, as users may write them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from weft.expressions import parse
+from weft.platform.link import Link
+from weft.platform.machine import OCCUPANCIES, QUEUES, Machine
+from weft.platform.platform import Platform
+from weft.platform.share import Share
+from weft.workflow.records.data import Input, Output
+from weft.workflow.records.dependency import ALL, Dependency, IndexRange
+from weft.workflow.records.job import Environment, Job
+from weft.workflow.records.loop import Loop
+from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline
+from weft.workflow.records.recovery import CAUSES, NO_RECOVERY, ON_FAILURE, Checkpoint, Contract, Recovery
+from weft.workflow.records.sweep import Range, Sweep
+from weft.workflow.records.task import Kind, Task, Transfer
+from weft.workflow.records.workflow import Workflow
+
+__all__ = ["digraphs", "platforms", "workflows"]
+
+PARAMS = {
+    "n": 3,
+    "size": 2.5,
+    "lengths": [4, 5, 6],
+    "site": {"url": "a b", "deep": [1, None, True]},
+    "label": "yes",
+    "w1": parse("7*n + size"),
+    "text": "=x is not meant",
+}
+WORDS = st.sampled_from(
+    ["plain", "a b", "yes", "1e3", "007", "#no", "a: b", "é", "{{x}}", "'q'", '"', "-", "~"]
+)
+NUMBERS = st.one_of(st.integers(0, 10**12), st.floats(0, 1e12, allow_nan=False))
+FORMULAS = st.sampled_from(["n", "2*w1", "lengths[0] + 1", "max(n, size)", "5", "n*MB", "10 if n > 2 else 3"])
+QUANTITIES = st.one_of(NUMBERS, FORMULAS.map(parse))
+CONDITIONS = st.sampled_from(["exit_code == 0", "exit_code in [1, 2]", "result.delta < 0.1 and n > 1"])
+VALUES = st.one_of(
+    st.just(Range(low=parse("1"), high=parse("n"))),
+    st.just(Range(low=parse("0.4"), high=parse("size/2"), step=parse("0.2"))),
+    st.just(parse("lengths")),
+    st.just(parse("range(1, n)")),
+    st.lists(st.integers(-5, 5), min_size=1, max_size=3, unique=True).map(tuple),
+    st.just(("x", "y z", 2.5)),
+)
+LAWS = st.one_of(
+    st.builds(Amdahl, serial=st.floats(0, 1)),
+    st.builds(Roofline, limit=st.integers(1, 64)),
+    st.builds(Communication, overhead=st.floats(0, 1)),
+)
+MEASURED = st.dictionaries(st.integers(1, 64), st.floats(0.5, 1e6), min_size=1, max_size=4).map(
+    lambda table: Measured(seconds=table)
+)
+COUNTS = st.one_of(
+    st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True).map(tuple),
+    st.just((1, Range(low=parse("2"), high=parse("2*n")), parse("n + 7"))),
+)
+
+
+def optional(strategy):
+    return st.one_of(st.none(), strategy)
+
+
+@st.composite
+def sweeps(draw):
+    """A sweep whose variables may be paired: then they all have the same values."""
+    names = draw(st.sampled_from([("k",), ("i", "j"), ("a", "b", "c")]))
+    if draw(st.booleans()):
+        values = draw(VALUES)
+        return Sweep(variables=tuple((name, values) for name in names), paired=True)
+    return Sweep(variables=tuple((name, draw(VALUES)) for name in names))
+
+
+@st.composite
+def dependencies(draw, task, sweep):
+    """Every form a dependency can have on a task with or without a sweep."""
+    condition = draw(optional(CONDITIONS.map(parse)))
+    if sweep is None or draw(st.booleans()):
+        return Dependency(task=task, condition=condition)
+    if draw(st.booleans()):
+        return Dependency(task=task, pairs=((1, 2), ("x", 2.5)), condition=condition)
+    entry = st.one_of(
+        st.just(ALL),
+        st.sampled_from(["1", "n - 1"]).map(parse),
+        st.just(IndexRange(low=parse("1"), high=parse("2*n"))),
+    )
+    index = tuple(draw(entry) for _ in sweep.names)
+    return Dependency(task=task, index=index, condition=condition)
+
+
+@st.composite
+def jobs(draw):
+    fields = {
+        "command": optional(st.one_of(WORDS, st.lists(WORDS, min_size=1, max_size=3).map(tuple))),
+        "arguments": st.lists(WORDS, max_size=2).map(tuple),
+        "call": optional(st.just("module:name")),
+        "env": st.dictionaries(st.sampled_from(["A", "B_C"]), WORDS, max_size=2),
+        "environment": optional(
+            st.builds(
+                Environment,
+                container=optional(WORDS),
+                conda=optional(WORDS),
+                modules=st.just(("gcc", "mpi/4")),
+            )
+        ),
+    }
+    texts = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog", "selector", "evaluator", "version")
+    job = Job(
+        **{key: draw(field) for key, field in fields.items()}, **{key: draw(optional(WORDS)) for key in texts}
+    )
+    return None if job == Job() else job
+
+
+@st.composite
+def recoveries(draw):
+    contracts = st.one_of(
+        st.just(Contract(factor=None)),
+        st.builds(Contract, factor=st.floats(0, 3), grace_s=optional(st.floats(0, 60))),
+    )
+    checkpoints = st.builds(
+        Checkpoint,
+        files=st.lists(WORDS, min_size=1, max_size=2).map(tuple),
+        every=optional(st.floats(1, 600)),
+        nodes=st.sampled_from(["same", "any"]),
+    )
+    by_cause = draw(st.dictionaries(st.sampled_from(CAUSES), st.integers(0, 9), max_size=3))
+    found = Recovery(
+        checkpoint=draw(optional(checkpoints)),
+        progress=draw(optional(WORDS)),
+        contract=draw(optional(contracts)),
+        retries=None if by_cause else draw(optional(st.integers(0, 9))),
+        retries_by_cause=by_cause,
+        on_failure=draw(optional(st.sampled_from(ON_FAILURE))),
+        time_limit=draw(optional(st.floats(1, 1e6))),
+    )
+    return NO_RECOVERY if found == NO_RECOVERY else found
+
+
+@st.composite
+def tasks(draw, name, earlier):
+    """A task that may wait for earlier ones."""
+    sweep = draw(optional(sweeps()))
+    chosen = (
+        draw(st.lists(st.sampled_from(earlier), max_size=2, unique_by=lambda task: task.name))
+        if earlier
+        else []
+    )
+    after = tuple(draw(dependencies(task.name, task.sweep)) for task in chosen)
+    common = {"name": name, "sweep": sweep, "after": after, "recovery": draw(recoveries())}
+    attributes = draw(st.dictionaries(st.sampled_from(["description", "origin"]), WORDS, max_size=2))
+    kind = draw(st.sampled_from([Kind.COMPUTE, Kind.COMPUTE, Kind.COMPUTE, Kind.TRANSFER, Kind.VIRTUAL]))
+    if kind is Kind.TRANSFER:
+        moved = Transfer(source="M1", target="M2", file=f"{name}.out", size=draw(optional(QUANTITIES)))
+        return Task(**common, kind=kind, transfer=moved, attributes=attributes)
+    if kind is Kind.VIRTUAL:
+        return Task(**common, kind=kind, attributes=attributes)
+    suffix = "".join(f".{{{variable}}}" for variable in sweep.names) if sweep is not None else ""
+    outputs = [
+        Output(
+            file=f"{name}.{number}{suffix}",
+            size=draw(optional(QUANTITIES)),
+            seconds=draw(optional(QUANTITIES)),
+            target=draw(optional(st.just("s3://bucket/x"))),
+        )
+        for number in range(draw(st.integers(0, 2)))
+    ]
+    inputs = draw(
+        st.lists(
+            st.builds(
+                Input,
+                file=st.sampled_from(["in.dat", "t0.0", "t1.0", "out/*"]),
+                source=optional(st.just("https://host/x.gz")),
+                size=optional(QUANTITIES),
+                shared=st.booleans(),
+                compressed=st.booleans(),
+            ),
+            max_size=2,
+        )
+    )
+    form = draw(st.sampled_from(["work", "seconds", "by machine", "measured", "unknown"]))
+    law = draw(MEASURED) if form == "measured" else draw(optional(LAWS))
+    counts = draw(COUNTS) if law is not None and form != "measured" else (1,)
+    by_machine = st.dictionaries(st.sampled_from(["P1", "P2", "a b"]), QUANTITIES, min_size=1)
+    return Task(
+        **common,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        work=draw(QUANTITIES) if form == "work" else law.first_seconds if form == "measured" else None,
+        seconds=draw(QUANTITIES) if form == "seconds" else draw(by_machine) if form == "by machine" else None,
+        nodes=tuple(sorted(law.seconds)) if form == "measured" else counts,
+        speedup=law,
+        machine=draw(optional(st.sampled_from(["M1", "M2", "host"]))),
+        service=draw(optional(WORDS)),
+        requirements=draw(optional(st.just(parse('memory >= 512*MB and arch == "x86_64"')))),
+        rank=draw(optional(st.just(parse("speed")))),
+        cores=draw(optional(QUANTITIES)),
+        resources=draw(
+            st.dictionaries(st.sampled_from(["memory", "gpus", "licence"]), QUANTITIES, max_size=3)
+        ),
+        job=draw(jobs()),
+        outcomes=draw(st.sampled_from([(), (0, 1), (7,)])),
+        attributes=attributes,
+    )
+
+
+@st.composite
+def workflows(draw, most_tasks=5):
+    """A workflow in which every reference leads somewhere; some have problems only unfolding shows."""
+    found = []
+    for number in range(draw(st.integers(1, most_tasks))):
+        found.append(draw(tasks(f"t{number}", tuple(found))))
+    loops = ()
+    if draw(st.booleans()):
+        loop = Loop(
+            name="scf",
+            first="t0",
+            last=found[-1].name,
+            until=draw(optional(CONDITIONS.map(parse))),
+            max_iterations=draw(st.sampled_from([1, 40, parse("2*n")])),
+            expect=draw(st.sampled_from([None, 12, parse("n")])),
+            on_exhausted=draw(st.sampled_from(["fail", "continue"])),
+        )
+        loops = (loop,)
+    return Workflow(
+        name=draw(WORDS),
+        tasks=tuple(found),
+        loops=loops,
+        params=PARAMS if draw(st.booleans()) else {"n": 2, "size": 1, "lengths": [1, 2], "w1": 3},
+        description=draw(optional(WORDS)),
+        owner=draw(optional(WORDS)),
+    )
+
+
+LINKS = st.builds(
+    Link,
+    latency_s=st.floats(0, 10),
+    bandwidth_Bps=st.one_of(st.just(float("inf")), st.floats(1, 1e12)),
+)
+
+
+@st.composite
+def platforms(draw, most_machines=5):
+    """A platform that breaks no rule."""
+    machines = [draw(_machines(f"m{number}")) for number in range(draw(st.integers(1, most_machines)))]
+    places = [*(machine.name for machine in machines), *sorted({m.site for m in machines if m.site})]
+    pairs = draw(
+        st.lists(
+            st.tuples(st.sampled_from(places), st.sampled_from(places), LINKS).filter(
+                lambda pair: pair[0] != pair[1]
+            ),
+            max_size=2,
+            unique_by=lambda pair: frozenset(pair[:2]),
+        )
+        if len(places) > 1
+        else st.just([])
+    )
+    first = machines[0]
+    share = Share(machine=first.name, service="dock", nodes=draw(st.integers(1, first.nodes)))
+    return Platform(
+        name=draw(st.sampled_from(["grid", "a b"])),
+        machines=tuple(machines),
+        sites={site: draw(LINKS) for site in sorted({m.site for m in machines if m.site})},
+        default_link=draw(LINKS),
+        links=tuple(pairs),
+        virtual=(share,) if draw(st.booleans()) else (),
+    )
+
+
+@st.composite
+def _machines(draw, name):
+    return Machine(
+        name=name,
+        nodes=draw(st.integers(1, 64)),
+        cores=draw(st.integers(1, 128)),
+        memory=draw(optional(st.floats(0, 1e12))),
+        disk=draw(optional(st.floats(0, 1e15))),
+        gpus=draw(st.integers(0, 8)),
+        speed=draw(st.floats(0.1, 100)),
+        speeds=draw(st.dictionaries(st.sampled_from(["dock", "score"]), st.floats(0.1, 10), max_size=2)),
+        price_per_node_hour=draw(st.floats(0, 10)),
+        services=draw(st.sampled_from([(), ("dock",), ("a", "b c")])),
+        arch=draw(optional(st.just("x86_64"))),
+        os=draw(optional(st.just("linux"))),
+        site=draw(st.sampled_from([None, "uibk", "ucm"])),
+        availability=draw(st.floats(0.1, 1)),
+        queue=draw(st.sampled_from(QUEUES)),
+        occupancy=draw(st.sampled_from(OCCUPANCIES)),
+        attributes=draw(st.dictionaries(st.just("rack"), st.sampled_from(["x", 3, 2.5, True]))),
+        backend=draw(st.sampled_from([{}, {"kind": "local"}, {"kind": "slurm", "partition": "long"}])),
+        resources=draw(st.dictionaries(st.just("licence"), st.floats(0, 100))),
+    )
+
+
+@st.composite
+def digraphs(draw, most_nodes=9):
+    """Successor lists of a directed graph, self-loops and cycles included."""
+    count = draw(st.integers(1, most_nodes))
+    nodes = st.integers(0, count - 1)
+    return [sorted(draw(st.sets(nodes, max_size=3))) for _ in range(count)]

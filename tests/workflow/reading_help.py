@@ -1,0 +1,60 @@
+"""Workflows from YAML text, as the tests of this folder write them."""
+
+from __future__ import annotations
+
+import textwrap
+
+from weft.errors import InvalidInput
+from weft.formats.format import Source
+from weft.formats.native import WeftYaml
+from weft.formats.yaml_document import parse_document
+from weft.workflow.checks import check, problems_of
+from weft.workflow.reading.workflow_reader import read_workflow
+from weft.workflow.unfolding.unfold import unfold
+
+
+def read(text):
+    """Read a workflow that has no reading problems; ``weft: 1`` is added."""
+    return WeftYaml().read(Source(name="flow.yaml", data=("weft: 1\n" + textwrap.dedent(text)).encode()))
+
+
+def read_task(text):
+    """Read the only task of a workflow from the lines below its name."""
+    (task,) = read("tasks:\n  t:\n" + textwrap.indent(textwrap.dedent(text), "    ")).tasks
+    return task
+
+
+def graph_of(text):
+    """Read, check and unfold."""
+    workflow = read(text)
+    check(workflow)
+    return unfold(workflow)
+
+
+def problems_in(text):
+    """List all problems of a text; ``weft: 1`` is added, so lines count from 2."""
+    document = parse_document("weft: 1\n" + textwrap.dedent(text), "flow.yaml")
+    workflow, reader = read_workflow(document)
+    return problems_of(workflow, reader.problems)
+
+
+def whats(text):
+    """List what the problems of a text are."""
+    return [problem.what for problem in problems_in(text)]
+
+
+def edges(graph):
+    """Give the edges by name."""
+    return {
+        (graph.names[source], graph.names[task])
+        for task in range(len(graph))
+        for source in graph.predecessors(task).tolist()
+    }
+
+
+def sources(graph, name):
+    """Name the predecessors of a task, in order of their index."""
+    return [graph.names[source] for source in graph.predecessors(graph.index(name)).tolist()]
+
+
+__all__ = ["InvalidInput", "edges", "graph_of", "problems_in", "read", "read_task", "sources", "whats"]

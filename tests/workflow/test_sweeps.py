@@ -1,0 +1,157 @@
+"""Sweeps: which points they have, in which order, and what grows during the run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.expressions import parse
+from weft.workflow.records.sweep import MAX_POINTS, Range, Sweep, growing, growth_file, points_of
+from workflow.reading_help import edges, graph_of, whats
+
+
+def points(sweep, params="", zipped=False):
+    graph = graph_of(
+        f"params: {{{params}}}\ntasks: {{t: {{sweep: {{{sweep}}}, zip: {str(zipped).lower()}}}}}"
+    )
+    return list(graph.points), list(graph.names)
+
+
+def test_a_range_includes_both_ends():
+    assert points("k: 1..3") == ([(1,), (2,), (3,)], ["t[1]", "t[2]", "t[3]"])
+
+
+def test_ranges_may_use_parameters_and_negative_numbers():
+    assert points("k: -n..n-1", "n: 2")[0] == [(-2,), (-1,), (0,), (1,)]
+
+
+def test_steps_that_are_no_binary_fractions_neither_lose_the_end_nor_show_noise():
+    found, names = points("t: 0.4..1.0 step 0.2")
+    assert found == [(0.4,), (0.6,), (0.8,), (1.0,)]
+    assert names == ["t[0.4]", "t[0.6]", "t[0.8]", "t[1]"]
+
+
+@settings(max_examples=100)
+@given(st.integers(-50, 50), st.integers(0, 60), st.sampled_from(["0.1", "0.2", "0.25", "0.3", "1", "3"]))
+def test_ranges_have_the_values_a_reader_expects(low, count, step):
+    high = low + count * float(step)
+    found = Range(low=parse(str(low)), high=parse(f"{high:.12g}"), step=parse(step)).values({})
+    assert len(found) == count + 1
+    assert found == pytest.approx([low + index * float(step) for index in range(count + 1)])
+
+
+def test_the_cross_product_runs_fastest_in_its_last_variable():
+    assert points("i: 1..2, s: [x, y]")[1] == ["t[1,x]", "t[1,y]", "t[2,x]", "t[2,y]"]
+
+
+def test_zip_pairs():
+    assert points("i: 1..2, s: [x, y]", zipped=True)[1] == ["t[1,x]", "t[2,y]"]
+
+
+def test_values_may_come_from_a_parameter():
+    assert points("l: lengths", "lengths: [4, 5]")[0] == [(4,), (5,)]
+    assert points("l: range(1, len(lengths))", "lengths: [4, 5]")[0] == [(1,), (2,)]
+
+
+def test_true_and_false_are_values():
+    assert points("b: [true, false]")[1] == ["t[true]", "t[false]"]
+
+
+def test_work_is_evaluated_at_every_point_whether_there_are_few_or_many():
+    few = graph_of("params: {l: [3, 1, 2]}\ntasks: {t: {sweep: {j: 1..3}, work: 'l[j-1]'}}")
+    assert few.work.tolist() == [3, 1, 2]
+    many = graph_of(
+        "tasks: {t: {sweep: {j: 1..100}, work: 2*j + 1, memory: j*kB, seconds: }}".replace(", seconds: ", "")
+    )
+    assert many.work.tolist() == [2 * j + 1 for j in range(1, 101)]
+    assert many.demand[:, 0].tolist() == [1000 * j for j in range(1, 101)]
+
+
+def test_many_points_of_mixed_kinds_are_not_confused():
+    values = ", ".join([*map(str, range(40)), "x"])
+    graph = graph_of(f"tasks: {{t: {{sweep: {{k: [{values}]}}, work: '5 if k == 1 else 7'}}}}")
+    assert graph.work.tolist() == [7, 5] + [7] * 39
+
+
+def test_explicit_seconds_may_depend_on_the_point():
+    graph = graph_of("tasks: {t: {sweep: {k: 1..2}, seconds: {P1: k, P2: 10*k}}}")
+    assert graph.explicit_names == ("P1", "P2")
+    assert graph.explicit_seconds.tolist() == [1, 10, 2, 20]
+    assert graph.explicit_pointer.tolist() == [0, 2, 4]
+
+
+def test_node_counts_may_depend_on_the_point():
+    graph = graph_of("tasks: {t: {sweep: {k: 1..2}, nodes: [1, 1..2*k]}}")
+    assert [graph.count_sets[index] for index in graph.counts] == [(1, 2), (1, 2, 3, 4)]
+
+
+class TestGrowth:
+    """A sweep over the lines of a file: one task until the file exists."""
+
+    TEXT = """\
+        tasks:
+          split: {{outputs: [{output}]}}
+          each: {{sweep: {{chunk: "{lines}"}}, outputs: ["done.{{chunk}}"]}}
+          tidy: {{sweep: {{chunk: "{lines}"}}, after: "each[chunk]"}}
+          merge: {{after: each}}
+        """
+
+    @pytest.mark.parametrize(
+        ("output", "lines"),
+        [("split.parts", "lines(split.parts)"), ("parts", "lines(split.parts)"), ("a b", "lines('a b')")],
+    )
+    def test_it_waits_for_the_writer_of_the_file(self, output, lines):
+        graph = graph_of(self.TEXT.format(output=output, lines=lines))
+        assert graph.names == ("split", "each[*]", "tidy[*]", "merge")
+        assert edges(graph) == {
+            ("split", "each[*]"),
+            ("split", "tidy[*]"),
+            ("each[*]", "tidy[*]"),
+            ("each[*]", "merge"),
+        }
+
+    def test_only_lines_of_a_file_grow(self):
+        assert growing(parse("lines(split.parts)"))
+        assert growth_file(parse("lines('x')")) == "x"
+        assert not growing(parse("len(lines(x))"))
+        assert not growing((1, 2))
+
+
+@pytest.mark.parametrize(
+    ("sweep", "what"),
+    [
+        ("k: 3..1", "sweep variable k has no values"),
+        ("k: []", "sweep variable k has no values"),
+        ("k: 1..3 step 0", "step 0 of a range"),
+        ("k: 1..3 step -1", "step -1 of a range"),
+        ("k: 5", None),
+        ("k: n", "sweep variable k: n gives 3"),
+        ("k: 1..1e9", "range 1..1000000000.0 has more than 1,000,000 values"),
+        ("i: 1..2000, j: 1..2000", "a sweep of 4000000 points"),
+        ("i: 1..2, j: 1..3, zip: true", "zip of sweep variables of different length: i has 2, j has 3"),
+        ("k: [.nan]", "sweep variable k takes the value nan"),
+        ("k: [null]", "sweep variable k takes the value None"),
+        ("k: [1, 1.0]", "two subtasks t[1]"),
+        ("k: [1, '1']", "two subtasks t[1]"),
+        ("n: [1]", "sweep variable 'n' has the name of a parameter"),
+    ],
+)
+def test_sweeps_that_cannot_be(sweep, what):
+    found = whats(f"params: {{n: 3}}\ntasks: {{t: {{sweep: {{{sweep}}}}}}}")
+    assert found == ([] if what is None else [what])
+
+
+def test_a_failed_sweep_gives_one_problem_and_no_others():
+    found = whats(
+        "tasks: {a: {sweep: {k: 3..1}, work: 2*k, nodes: 1..k}, b: {sweep: {k: 1..2}, after: 'a[k]'}, c: {after: 'a[1..2]'}}"
+    )
+    assert found == ["sweep variable k has no values"]
+
+
+def test_row_major_order_equals_numpys():
+    sweep = Sweep(variables=(("i", (1, 2)), ("j", (3, 4, 5)), ("k", (6, 7))))
+    grid = np.stack(np.meshgrid([1, 2], [3, 4, 5], [6, 7], indexing="ij"), axis=-1).reshape(-1, 3)
+    assert [list(point) for point in points_of(sweep, {})] == grid.tolist()
+    assert MAX_POINTS == 1_000_000

@@ -1,0 +1,128 @@
+"""Explicit transfers stand between writers and readers, and nothing is counted twice (unified section 7, C4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from workflow.reading_help import edges, graph_of, problems_in, whats
+
+CHAIN = """\
+    tasks:
+      one: {{machine: M1, outputs: {{x: 5MB}}}}
+      move: {{kind: transfer, from: M1, to: M2, file: x{size}}}
+      two: {{machine: M2, inputs: [x]{after}}}
+    """
+
+
+def test_the_transfer_takes_the_bytes_and_the_edges_carry_none():
+    graph = graph_of(CHAIN.format(size="", after=""))
+    assert edges(graph) == {("one", "move"), ("move", "two")}
+    assert graph.transfer_bytes.tolist() == [0, 5e6, 0]
+    assert graph.edge_bytes.sum() == graph.edge_files.sum() == 0
+
+
+def test_also_when_the_reader_names_the_writer():
+    graph = graph_of(CHAIN.format(size="", after=", after: one"))
+    assert ("one", "two") in edges(graph)
+    assert graph.edge_bytes.sum() == graph.edge_files.sum() == 0
+
+
+def test_its_own_size_counts_first():
+    assert graph_of(CHAIN.format(size=", size: 2*MB", after="")).transfer_bytes.tolist() == [0, 2e6, 0]
+
+
+def test_variables_of_source_and_destination():
+    graph = graph_of(CHAIN.format(size="", after=""))
+    move = graph.index("move")
+    assert graph.variables[graph.variable[move]] == "M2"
+    assert graph.variables[graph.source_variable[move]] == "M1"
+    assert graph.source_variable[graph.index("one")] == len(graph.variables)
+
+
+def test_readers_on_other_machines_still_pay_by_themselves():
+    graph = graph_of(
+        """\
+        tasks:
+          one: {machine: M1, outputs: {x: 5MB}}
+          move: {kind: transfer, from: M1, to: M2, file: x}
+          here: {machine: M1, inputs: [x]}
+          there: {machine: M2, inputs: [x]}
+          elsewhere: {inputs: [x]}
+        """
+    )
+    assert edges(graph) == {("one", "move"), ("one", "here"), ("move", "there"), ("one", "elsewhere")}
+    assert graph.edge_bytes.tolist().count(5e6) == 2
+
+
+def test_a_file_may_travel_on():
+    graph = graph_of(
+        """\
+        tasks:
+          one: {machine: M1, outputs: {x: 5MB}}
+          onward: {kind: transfer, from: M2, to: M3, file: x}
+          move: {kind: transfer, from: M1, to: M2, file: x}
+          two: {machine: M3, inputs: [x]}
+        """
+    )
+    assert edges(graph) == {("one", "move"), ("move", "onward"), ("onward", "two")}
+    assert graph.transfer_bytes.tolist() == [0, 5e6, 5e6, 0]
+    assert graph.edge_bytes.sum() == 0
+
+
+def test_a_file_written_elsewhere_comes_to_the_source_first():
+    graph = graph_of(
+        """\
+        tasks:
+          one: {outputs: {x: 5MB}}
+          hub: {machine: M1, after: one}
+          move: {kind: transfer, from: M1, to: M2, file: x}
+        """
+    )
+    edge = graph.predecessor_pointer[graph.index("move")]
+    assert edges(graph) == {("one", "hub"), ("one", "move")}
+    assert graph.edge_bytes[edge] == 5e6
+
+
+def test_transfers_of_a_sweep_match_by_the_names_they_give():
+    graph = graph_of(
+        """\
+        tasks:
+          a: {sweep: {k: 1..2}, machine: "m-{k}", outputs: {"v.{k}": k*MB}}
+          t: {sweep: {i: 1..2}, kind: transfer, from: "m-{i}", to: hub, file: "v.{i}"}
+          b: {machine: hub, inputs: ["v.{1..2}"]}
+        """
+    )
+    assert edges(graph) == {("a[1]", "t[1]"), ("a[2]", "t[2]"), ("t[1]", "b"), ("t[2]", "b")}
+    assert graph.transfer_bytes.tolist() == [0, 0, 1e6, 2e6, 0]
+
+
+def test_a_file_that_nobody_writes_may_be_moved_from_a_machine_in_use():
+    graph = graph_of("tasks: {a: {machine: A}, m: {kind: transfer, from: A, to: B, file: f}}")
+    assert (edges(graph), graph.unsized_files, graph.transfer_bytes.tolist()) == (set(), 1, [0, 0])
+
+
+def test_a_source_where_nothing_is_known_to_run_is_a_problem():
+    (found,) = problems_in("tasks: {a: {outputs: [x]}, m: {kind: transfer, from: A, to: B, file: x}}")
+    assert found.what == "m moves 'x' from 'A', where no task runs"
+    assert found.path == ("tasks", "m", "from")
+    assert "machine: A" in found.advice
+
+
+@pytest.mark.parametrize("size", ["-1", "0 - 1"])
+def test_sizes_are_not_negative(size):
+    (found,) = whats(
+        f"tasks: {{a: {{machine: A}}, m: {{kind: transfer, from: A, to: B, file: f, size: {size}}}}}"
+    )
+    assert found == "size -1"
+
+
+def test_tasks_that_name_an_abstract_machine_share_one_variable_and_others_have_their_own():
+    graph = graph_of(
+        "tasks: {a: {machine: M}, b: {machine: M}, c: , d: {sweep: {k: 1..2}, machine: 'n{k}'}, v: {kind: virtual}}"
+    )
+    assert [graph.variables[index] for index in graph.variable] == ["M", "M", "c", "n1", "n2", "v"]
+
+
+def test_a_task_called_like_an_abstract_machine_is_not_on_it():
+    graph = graph_of("tasks: {M: , a: {machine: M}}")
+    assert graph.variable[0] != graph.variable[1]
