@@ -72,8 +72,12 @@ class PlannedWorkflow:
 
     @property
     def lower_bound_s(self) -> float:
-        """Give the best lower bound of the makespan."""
-        return max(self.bounds.best_s, self.plan.bound_s)
+        """Give the best lower bound of the makespan.
+
+        Bound and schedule add the same seconds in different orders: what differs by rounding is equal.
+        """
+        bound = max(self.bounds.best_s, self.plan.bound_s)
+        return self.makespan_s if math.isclose(bound, self.makespan_s, rel_tol=1e-12) else bound
 
     @property
     def gap(self) -> float | None:

@@ -7,6 +7,7 @@ import re
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem
 from weft.formats.format import Source
+from weft.formats.plain_names import plainly_named
 from weft.formats.yaml_document import parse_document, write_document
 from weft.platform.platform import Platform
 from weft.platform.reading import read_platform
@@ -47,8 +48,8 @@ class WeftYaml:
         return workflow
 
     def write(self, workflow: Workflow) -> str:
-        """Write a workflow."""
-        return write_document(workflow_document(workflow))
+        """Write a workflow; task names that a key cannot hold are replaced."""
+        return write_document(workflow_document(plainly_named(workflow)))
 
 
 def _is_platform(document: Document) -> bool:

@@ -1,0 +1,63 @@
+"""Every example runs as it stands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import weft
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PLATFORMS = {"grid.yaml", "shares.yaml"}
+BROKEN = {"broken.yaml"}
+WORKFLOWS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if path.name not in PLATFORMS | BROKEN)
+ON = {"pipeline.yaml": "shares.yaml"}
+"""Workflows that are written for a platform of their own; the others run on the grid."""
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_a_workflow_is_planned_and_its_schedule_verifies(name):
+    planned = weft.plan(EXAMPLES / name, on=EXAMPLES / ON.get(name, "grid.yaml"))
+    assert planned.verify() == []
+    assert 0 < planned.lower_bound_s <= planned.makespan_s
+    assert "assumed" not in planned.estimate_sources, "an example says how long its tasks take"
+
+
+@pytest.mark.parametrize("name", sorted(PLATFORMS))
+def test_a_platform_reads(name):
+    assert weft.load_platform(EXAMPLES / name).machines
+
+
+def test_the_broken_one_shows_all_its_mistakes_at_once():
+    with pytest.raises(weft.InvalidInput) as caught:
+        weft.load_workflow(EXAMPLES / "broken.yaml")
+    assert [problem.place.line for problem in caught.value.problems] == [5, 8, 9]
+
+
+def test_the_python_example_prints_its_plan():
+    script = EXAMPLES / "build_in_python.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=60
+    )
+    head, *lines = done.stdout.splitlines()
+    assert "above the optimum" in head
+    assert [line.split()[0] for line in lines] == [
+        "prepare",
+        "run[1]",
+        "run[2]",
+        "run[3]",
+        "run[4]",
+        "collect",
+    ]
+
+
+def test_every_example_is_covered():
+    assert {path.name for path in EXAMPLES.iterdir() if path.is_file()} == {
+        *WORKFLOWS,
+        *PLATFORMS,
+        *BROKEN,
+        "build_in_python.py",
+    }

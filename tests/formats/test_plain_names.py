@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from weft.formats.format import Source
+from weft.formats.native import WeftYaml
+from weft.formats.plain_names import plainly_named
+from weft.workflow.checks import checked_graph
+from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
+
+
+def _flow(*tasks: Task) -> Workflow:
+    return Workflow(name="foreign", tasks=tasks)
+
+
+def test_names_our_files_cannot_say_are_replaced_and_dependencies_follow():
+    flow = _flow(
+        Task(name="a[1]", work=3),
+        Task(name="a_1_", work=1),
+        Task(name="b,{x}", work=4, after=(Dependency(task="a[1]"),)),
+    )
+    text = WeftYaml().write(flow)
+    read = WeftYaml().read(Source(name="written", data=text.encode()))
+    graph = checked_graph(read)
+    assert graph.names == ("a_1__2", "a_1_", "b__x_")
+    assert graph.predecessors(2).tolist() == [0]
+    assert graph.work.tolist() == [3.0, 1.0, 4.0]
+
+
+def test_plain_names_stay_as_they_are():
+    flow = _flow(Task(name="a", work=3), Task(name="b-1.x", work=4))
+    assert plainly_named(flow) is flow

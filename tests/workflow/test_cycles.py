@@ -1,0 +1,114 @@
+"""Cycle elimination and topological order, on the graph of S1's Figure 5 and on random graphs."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies import digraphs
+from weft.workflow.unfolding.cycles import back_edges, find_cycle, reachable, reversed_edges, topological_order
+
+NODES = ("N1", "N2", "N3", "FT4", "JS5", "N6")
+EDGES = (
+    ("N1", "N2"),
+    ("N2", "N3"),
+    ("N3", "N6"),
+    ("N6", "N1"),
+    ("N1", "FT4"),
+    ("FT4", "JS5"),
+    ("JS5", "N6"),
+    ("JS5", "FT4"),
+)
+
+
+def figure_5():
+    return [[NODES.index(there) for here, there in EDGES if here == node] for node in NODES]
+
+
+def named(edges):
+    return {(NODES[source], NODES[target]) for source, target in edges}
+
+
+def without(successors, removed):
+    gone = set(removed)
+    return [[child for child in children if (node, child) not in gone] for node, children in enumerate(successors)]
+
+
+def test_the_initial_graph_of_figure_5():
+    removed = back_edges(figure_5(), [NODES.index("N1")])
+    assert named(removed) == {("N6", "N1"), ("JS5", "FT4")}
+
+
+def test_figure_5_is_typed_as_the_specification_has_it(spec_data):
+    told = json.loads((spec_data / "s1_fig5.json").read_text())
+    assert told["nodes"] == list(NODES)
+    assert [tuple(edge) for edge in told["edges"]] == list(EDGES)
+    initial = next(case for case in told["cases"] if case["name"] == "initial")
+    removed = back_edges(figure_5(), [0])
+    assert named(removed) == {tuple(edge) for edge in initial["edges_removed"]}
+    left = {(i, j) for i, children in enumerate(without(figure_5(), removed)) for j in children}
+    assert named(left) == {tuple(edge) for edge in initial["edges_0"]}
+
+
+def test_a_plain_loop_is_cut_where_the_frontier_says():
+    loop = [[1], [2], [0]]
+    assert back_edges(loop, []) == [(2, 0)]
+    assert back_edges(loop, [1]) == [(0, 1)]
+    assert back_edges(loop, [2]) == [(1, 2)]
+
+
+@settings(max_examples=100)
+@given(digraphs(), st.data())
+def test_without_back_edges_a_graph_has_an_order_and_the_frontier_is_respected(graph, data):
+    frontier = data.draw(st.lists(st.integers(0, len(graph) - 1), max_size=3, unique=True))
+    removed = back_edges(graph, frontier)
+    left = without(graph, removed)
+    order = topological_order(left)
+    assert order is not None
+    assert all(target in graph[source] for source, target in removed)
+    # Nothing that reaches the first of the frontier only through a back edge stays before it.
+    for head in frontier[:1]:
+        assert all(head not in left[node] for node in reachable(left, [head]))
+    # Every removed edge closed a cycle: its source can still be reached from its target.
+    assert all(source in reachable(left, [target]) for source, target in removed)
+
+
+@settings(max_examples=100)
+@given(digraphs())
+def test_the_order_is_valid_and_the_smallest_there_is(graph):
+    left = without(graph, back_edges(graph, ()))
+    order = topological_order(left)
+    place = {node: position for position, node in enumerate(order)}
+    assert sorted(order) == list(range(len(left)))
+    assert all(place[node] < place[child] for node, children in enumerate(left) for child in children)
+    assert order == topological_order(left)
+    done = set()
+    for node in order:
+        ready = [n for n in range(len(left)) if n not in done and set(reversed_edges(left)[n]) <= done]
+        assert node == min(ready)
+        done.add(node)
+
+
+@settings(max_examples=100)
+@given(digraphs())
+def test_a_cycle_is_found_exactly_where_there_is_no_order(graph):
+    cycle = find_cycle(graph)
+    assert (cycle is None) == (topological_order(graph) is not None)
+    if cycle is not None:
+        assert len(set(cycle)) == len(cycle)
+        assert all(after in graph[node] for node, after in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+
+
+def test_depth_is_not_bounded_by_the_interpreters_stack():
+    count = 50_000
+    ring = [[(node + 1) % count] for node in range(count)]
+    assert back_edges(ring, []) == [(count - 1, 0)]
+    assert len(find_cycle(ring)) == count
+    assert topological_order(ring) is None
+    assert reachable(ring, [7]) == set(range(count))
+
+
+def test_reversed_edges():
+    assert reversed_edges([[1, 2], [2], []]) == [[], [0], [0, 1]]

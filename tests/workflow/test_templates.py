@@ -1,0 +1,97 @@
+"""Names in braces: what is replaced, what stays, what is quoted."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.workflow.templates import Field, fields, fill, is_late, shown
+from workflow.reading_help import graph_of, whats
+
+VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "filled"),
+    [
+        ("plain", "plain"),
+        ("vector.{k}", "vector.3"),
+        ("{k}{t}", "30.4"),
+        ("{flag}", "true"),
+        ("{{k}}", "{k}"),
+        ("{{{k}}}", "{3}"),
+        ("a}}b{{c", "a}b{c"),
+        ("${k} ${HOME:-x} $k", "${k} ${HOME:-x} $k"),
+        ("awk '{print $1}'", "awk '{print $1}'"),
+        ("{} {1} {k + 1} {k:d}", "{} {1} {k + 1} {k:d}"),
+        ("{unknown} {machine.arch}", "{unknown} {machine.arch}"),
+        ("{name:raw}", "a b"),
+        ("{unknown:raw}", "{unknown:raw}"),
+        ("{inputs}", "x y z"),
+    ],
+)
+def test_what_is_replaced_and_what_stays(text, filled):
+    assert fill(text, VALUES) == filled
+
+
+def test_replacements_are_quoted_for_the_shell_unless_raw():
+    assert fill("./a {name} {name:raw} {k} {inputs}", VALUES, quote=True) == "./a 'a b' a b 3 'x y' z"
+
+
+def test_an_earlier_turn_leaves_what_the_last_one_needs():
+    text = "{{k}} {k} {machine.arch} ${x} {{machine.arch}}"
+    first = fill(text, {"k": 1}, last=False)
+    assert first == "{{k}} 1 {machine.arch} ${x} {{machine.arch}}"
+    assert fill(first, {"k": 2, "machine.arch": "x86"}) == "{k} 1 x86 ${x} {machine.arch}"
+
+
+@settings(max_examples=100)
+@given(
+    st.text(alphabet="ab{}$: .", max_size=20),
+    st.dictionaries(st.sampled_from("ab"), st.text(alphabet="xy z'\"\n", max_size=3)),
+)
+def test_two_turns_give_what_one_gives(text, values):
+    first = {key: value for key, value in values.items() if key == "a" and "{" not in value}
+    assert fill(fill(text, first, last=False), values) == fill(text, values)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=20))
+def test_the_shell_sees_exactly_the_value(value):
+    line = fill("printf %s {v}", {"v": value}, quote=True)
+    assert subprocess.run(["/bin/sh", "-eu", "-c", line], capture_output=True, check=True).stdout.decode() == value
+    assert shlex.split(line)[2:] == [value]
+
+
+def test_fields_are_listed():
+    assert fields("a {k} ${x} {{y}} {m.n:raw}") == [Field("k", False), Field("m.n", True)]
+    assert fields("nothing") == []
+
+
+def test_late_names():
+    late = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task", "machine.arch", "a.result.x")
+    assert all(map(is_late, late))
+    assert not is_late("k")
+
+
+@pytest.mark.parametrize(("value", "text"), [(3, "3"), (0.1 + 0.2, "0.3"), (2.0, "2"), (False, "false"), ("x", "x")])
+def test_values_in_names(value, text):
+    assert shown(value) == text
+
+
+def test_commands_may_use_every_late_name_and_results_of_tasks():
+    command = "x {inputs} {outputs} {nodes} {cores} {memory_mb} {iteration} {task} {machine.name} {a.result.delta} {p:raw}"
+    assert whats(f"params: {{p: 1}}\ntasks: {{a: , b: {{after: a, command: '{command}'}}}}") == []
+
+
+def test_shell_and_awk_braces_are_no_names():
+    assert whats("tasks: {a: {command: \"awk '{print $1}' ${FILE} {{literal}}\"}}") == []
+
+
+def test_late_names_in_file_names_stay_and_match():
+    graph = graph_of("tasks: {a: {outputs: ['x.{iteration}']}, b: {inputs: ['x.{iteration}']}}")
+    assert graph.edge_count == 1

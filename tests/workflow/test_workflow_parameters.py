@@ -1,0 +1,80 @@
+"""Parameters: formulas in any order, cycles, other values for a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.errors import InvalidInput
+from weft.expressions import parse
+from weft.workflow.unfolding.parameters import evaluate_params, with_params
+from weft.workflow.unfolding.unfold import unfold
+from workflow.reading_help import problems_in, read, whats
+
+
+def test_formulas_may_come_before_what_they_need():
+    params = {"c": parse("a + b"), "b": parse("2*a"), "a": 3}
+    assert evaluate_params(params) == ({"c": 9, "b": 6, "a": 3}, [])
+
+
+def test_lists_mappings_and_dotted_names():
+    params = {"x": parse("site.cores * lengths[1]"), "site": {"cores": 4}, "lengths": [1, 5]}
+    assert evaluate_params(params)[0]["x"] == 20
+
+
+def test_a_formula_may_give_a_list():
+    assert evaluate_params({"l": parse("range(1, n)"), "n": 3})[0]["l"] == [1, 2, 3]
+
+
+def test_parameters_that_need_each_other_are_named_and_only_they():
+    _, (problem,) = evaluate_params({"a": parse("b"), "b": parse("c + 1"), "c": parse("a"), "d": parse("a"), "e": 1})
+    assert problem.what == "parameters that need each other: a, b, c"
+    assert problem.path == ("params", "a")
+
+
+def test_a_formula_that_needs_itself():
+    _, (problem,) = evaluate_params({"a": parse("a + 1")})
+    assert problem.what == "parameters that need each other: a"
+
+
+def test_what_needs_a_failed_formula_is_not_reported_again():
+    values, (problem,) = evaluate_params({"a": parse("1/z"), "b": parse("a"), "c": parse("b"), "z": 0, "d": 1})
+    assert problem.path == ("params", "a")
+    assert values == {"z": 0, "d": 1}
+
+
+def test_a_failed_formula_is_the_only_problem_of_its_workflow():
+    (found,) = problems_in("params: {z: 0, a: '=1/z'}\ntasks: {t: {work: a, sweep: {k: 1..a}}}")
+    assert (found.path, found.place.line) == (("params", "a"), 2)
+
+
+def test_a_long_chain_of_formulas_is_quick_and_does_not_recurse():
+    params = {f"p{number}": parse(f"p{number + 1} + 1") for number in range(5000)} | {"p5000": 0}
+    assert evaluate_params(params)[0]["p0"] == 5000
+
+
+class TestOtherValues:
+    """Parameters given for a run replace those of the file."""
+
+    def test_formulas_follow(self):
+        workflow = read("params: {n: 2, w: '=10*n'}\ntasks: {t: {sweep: {k: 1..n}, work: w}}")
+        changed = with_params(workflow, {"n": 3})
+        assert unfold(changed).work.tolist() == [30, 30, 30]
+        assert unfold(workflow).work.tolist() == [20, 20]
+
+    def test_a_formula_may_be_given(self):
+        workflow = read("params: {n: 2, m: 5}\ntasks: {t: {work: n}}")
+        assert unfold(with_params(workflow, {"n": parse("m + 1")})).work.tolist() == [6]
+
+    def test_a_checked_workflow_does_not_pass_on_its_graph(self):
+        workflow = read("params: {n: 2}\ntasks: {t: {sweep: {k: 1..n}}}")
+        assert (len(unfold(workflow)), len(unfold(with_params(workflow, {"n": 5})))) == (2, 5)
+
+    def test_unknown_names_are_refused_with_the_nearest(self):
+        workflow = read("params: {atoms: 2}\ntasks: {t: }")
+        with pytest.raises(InvalidInput, match="has no parameter 'atom'; did you mean 'atoms'") as raised:
+            with_params(workflow, {"atom": 3, "zzz": 1})
+        assert len(raised.value.problems) == 2
+
+
+def test_a_task_may_have_the_name_of_a_parameter():
+    assert whats("params: {a: 1}\ntasks: {a: {work: a}}") == []

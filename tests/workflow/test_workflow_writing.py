@@ -1,0 +1,77 @@
+"""What is written reads back as the same workflow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from strategies import platforms, workflows
+from weft.documents import Document, from_python
+from weft.expressions import parse
+from weft.formats.format import Source
+from weft.formats.native import WeftYaml, platform_from, platform_text
+from weft.formats.yaml_document import parse_document
+from weft.workflow.reading.workflow_reader import read_workflow
+from weft.workflow.records.moldable import Measured
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
+from weft.workflow.writing import workflow_document
+from workflow.reading_help import read
+from workflow.test_workflow_reading import KEYS
+
+
+def again(workflow):
+    """Write a workflow as YAML and read it, without judging it."""
+    found, reader = read_workflow(parse_document(WeftYaml().write(workflow), "again.yaml"))
+    assert [problem.what for problem in reader.problems] == []
+    return found
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workflows())
+def test_any_workflow_comes_back_equal(workflow):
+    assert again(workflow) == workflow
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(workflows())
+def test_plain_data_come_back_equal_without_yaml(workflow):
+    found, reader = read_workflow(Document(root=from_python(workflow_document(workflow))))
+    assert (found, reader.problems) == (workflow, [])
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@given(platforms())
+def test_any_platform_comes_back_equal(platform):
+    assert platform_from(Source(name="p.yaml", data=platform_text(platform).encode())) == platform
+
+
+@pytest.mark.parametrize("text", KEYS)
+def test_every_key_comes_back_equal(text):
+    task = Task(name="t", **KEYS[text])
+    assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)
+
+
+def test_defaults_are_written_into_the_tasks():
+    workflow = read("defaults: {retries: 1}\ntasks: {a: , b: {retries: 2}}")
+    assert [entry["retries"] for entry in workflow_document(workflow)["tasks"].values()] == [1, 2]
+    assert again(workflow).tasks == workflow.tasks
+
+
+def test_what_is_default_is_left_out():
+    assert workflow_document(Workflow(name="w", tasks=(Task(name="t"),))) == {
+        "weft": 1,
+        "name": "w",
+        "tasks": {"t": {}},
+    }
+
+
+def test_a_formula_that_looks_like_a_number_stays_a_formula():
+    task = Task(name="t", work=parse("5"), cores=parse("2"))
+    assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)
+
+
+def test_measured_counts_that_are_not_all_allowed_are_written():
+    task = Task(name="t", work=8.0, nodes=(1,), speedup=Measured(seconds={1: 8.0, 4: 3.0}))
+    assert workflow_document(Workflow(name="w", tasks=(task,)))["tasks"]["t"]["nodes"] == [1]
+    assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)
