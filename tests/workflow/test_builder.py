@@ -19,7 +19,9 @@ def line_of_this():
 
 
 def test_it_gives_what_the_file_gives():
-    flow = Builder("wien2k", params={"kpoints": 3, "w1": 10}, defaults={"retries": 1}, owner="ann", description="d")
+    flow = Builder(
+        "wien2k", params={"kpoints": 3, "w1": 10}, defaults={"retries": 1}, owner="ann", description="d"
+    )
     lapw0 = flow.task("lapw0", work="0.5*w1", outputs={"potential": "100kB"})
     lapw1 = flow.task("lapw1", sweep={"k": "1..kpoints"}, inputs=["potential"], work="w1", nodes=[1, 2, 4])
     lapw2 = flow.task("lapw2", sweep={"k": "1..kpoints"}, after=lapw1["k"], work=1)
@@ -44,7 +46,9 @@ def test_it_gives_what_the_file_gives():
 
 def test_python_values_of_every_sort():
     flow = Builder("w")
-    flow.task("a", sweep={"k": range(1, 4)}, work=np.float64(2.5), nodes=(np.int64(1), 2), speedup={"amdahl": 0.1})
+    flow.task(
+        "a", sweep={"k": range(1, 4)}, work=np.float64(2.5), nodes=(np.int64(1), 2), speedup={"amdahl": 0.1}
+    )
     flow.task("m", kind="transfer", from_="A", to="B", file="f", size=5)
     flow.task("c", machine="A", inputs=("x", {"file": "y", "shared": True}))
     graph = unfold(flow.build())
@@ -67,8 +71,10 @@ def test_dependencies_between_handles():
 
 def test_problems_point_at_the_callers_lines():
     flow = Builder("w")
-    flow.task("a", wrok=3); first = line_of_this()  # noqa: E702
-    flow.task("b", after="c", work=-1); second = line_of_this()  # noqa: E702
+    flow.task("a", wrok=3)
+    first = line_of_this()
+    flow.task("b", after="c", work=-1)
+    second = line_of_this()
     with pytest.raises(InvalidInput) as raised:
         flow.build()
     found = [(problem.what, problem.place.line) for problem in raised.value.problems]

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies import digraphs
-from weft.workflow.unfolding.cycles import back_edges, find_cycle, reachable, reversed_edges, topological_order
+from weft.workflow.unfolding.cycles import (
+    back_edges,
+    find_cycle,
+    reachable,
+    reversed_edges,
+    topological_order,
+)
 
 NODES = ("N1", "N2", "N3", "FT4", "JS5", "N6")
 EDGES = (
@@ -33,7 +39,9 @@ def named(edges):
 
 def without(successors, removed):
     gone = set(removed)
-    return [[child for child in children if (node, child) not in gone] for node, children in enumerate(successors)]
+    return [
+        [child for child in children if (node, child) not in gone] for node, children in enumerate(successors)
+    ]
 
 
 def test_the_initial_graph_of_figure_5():

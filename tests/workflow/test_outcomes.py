@@ -47,7 +47,9 @@ def test_codes_a_branch_mentions(condition, found):
 
 
 def test_codes_of_a_loop():
-    text = "tasks: {a: , b: {after: a}}\nloops: {l: {from: b, to: a, until: a.exit_code == 3 or exit_code == 4}}"
+    text = (
+        "tasks: {a: , b: {after: a}}\nloops: {l: {from: b, to: a, until: a.exit_code == 3 or exit_code == 4}}"
+    )
     assert codes(text, "a") == (3,)
     assert codes(text, "b") == (4,)
 

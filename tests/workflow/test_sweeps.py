@@ -62,9 +62,7 @@ def test_true_and_false_are_values():
 def test_work_is_evaluated_at_every_point_whether_there_are_few_or_many():
     few = graph_of("params: {l: [3, 1, 2]}\ntasks: {t: {sweep: {j: 1..3}, work: 'l[j-1]'}}")
     assert few.work.tolist() == [3, 1, 2]
-    many = graph_of(
-        "tasks: {t: {sweep: {j: 1..100}, work: 2*j + 1, memory: j*kB}}"
-    )
+    many = graph_of("tasks: {t: {sweep: {j: 1..100}, work: 2*j + 1, memory: j*kB}}")
     assert many.work.tolist() == [2 * j + 1 for j in range(1, 101)]
     assert many.demand[:, 0].tolist() == [1000 * j for j in range(1, 101)]
 

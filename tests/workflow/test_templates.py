@@ -63,7 +63,10 @@ def test_two_turns_give_what_one_gives(text, values):
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=20))
 def test_the_shell_sees_exactly_the_value(value):
     line = fill("printf %s {v}", {"v": value}, quote=True)
-    assert subprocess.run(["/bin/sh", "-eu", "-c", line], capture_output=True, check=True).stdout.decode() == value
+    assert (
+        subprocess.run(["/bin/sh", "-eu", "-c", line], capture_output=True, check=True).stdout.decode()
+        == value
+    )
     assert shlex.split(line)[2:] == [value]
 
 
@@ -73,12 +76,24 @@ def test_fields_are_listed():
 
 
 def test_late_names():
-    late = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task", "machine.arch", "a.result.x")
+    late = (
+        "inputs",
+        "outputs",
+        "nodes",
+        "cores",
+        "memory_mb",
+        "iteration",
+        "task",
+        "machine.arch",
+        "a.result.x",
+    )
     assert all(map(is_late, late))
     assert not is_late("k")
 
 
-@pytest.mark.parametrize(("value", "text"), [(3, "3"), (0.1 + 0.2, "0.3"), (2.0, "2"), (False, "false"), ("x", "x")])
+@pytest.mark.parametrize(
+    ("value", "text"), [(3, "3"), (0.1 + 0.2, "0.3"), (2.0, "2"), (False, "false"), ("x", "x")]
+)
 def test_values_in_names(value, text):
     assert shown(value) == text
 

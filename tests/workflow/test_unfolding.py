@@ -106,7 +106,15 @@ def test_every_graph_is_in_topological_order_with_columns_of_one_length(workflow
     graph = unfold(workflow)
     for task in range(len(graph)):
         assert (graph.predecessors(task) < task).all()
-    columns = (graph.kind, graph.work, graph.cores, graph.counts, graph.demand, graph.variable, graph.source_variable)
+    columns = (
+        graph.kind,
+        graph.work,
+        graph.cores,
+        graph.counts,
+        graph.demand,
+        graph.variable,
+        graph.source_variable,
+    )
     assert {len(column) for column in columns} == {len(graph)}
     assert len(set(graph.names)) == len(graph)
     assert (graph.edge_bytes >= 0).all()

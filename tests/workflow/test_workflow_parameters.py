@@ -26,7 +26,9 @@ def test_a_formula_may_give_a_list():
 
 
 def test_parameters_that_need_each_other_are_named_and_only_they():
-    _, (problem,) = evaluate_params({"a": parse("b"), "b": parse("c + 1"), "c": parse("a"), "d": parse("a"), "e": 1})
+    _, (problem,) = evaluate_params(
+        {"a": parse("b"), "b": parse("c + 1"), "c": parse("a"), "d": parse("a"), "e": 1}
+    )
     assert problem.what == "parameters that need each other: a, b, c"
     assert problem.path == ("params", "a")
 
@@ -37,7 +39,9 @@ def test_a_formula_that_needs_itself():
 
 
 def test_what_needs_a_failed_formula_is_not_reported_again():
-    values, (problem,) = evaluate_params({"a": parse("1/z"), "b": parse("a"), "c": parse("b"), "z": 0, "d": 1})
+    values, (problem,) = evaluate_params(
+        {"a": parse("1/z"), "b": parse("a"), "c": parse("b"), "z": 0, "d": 1}
+    )
     assert problem.path == ("params", "a")
     assert values == {"z": 0, "d": 1}
 
