@@ -28,7 +28,6 @@ PARAMS = {
     "site": {"url": "a b", "deep": [1, None, True]},
     "label": "yes",
     "w1": parse("7*n + size"),
-    "text": "=x is not meant",
 }
 WORDS = st.sampled_from(
     ["plain", "a b", "yes", "1e3", "007", "#no", "a: b", "é", "{{x}}", "'q'", '"', "-", "~"]

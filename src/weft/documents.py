@@ -107,7 +107,7 @@ def from_python(value: object, place: Place | None = None, path: Path = (), dept
             str(key): from_python(item, place, (*path, str(key)), depth + 1) for key, item in value.items()
         }
         return Node(value=entries, place=place, path=path)
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         items = [from_python(item, place, (*path, index), depth + 1) for index, item in enumerate(value)]
         return Node(value=items, place=place, path=path)
     what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"

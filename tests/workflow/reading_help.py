@@ -8,9 +8,8 @@ from weft.errors import InvalidInput
 from weft.formats.format import Source
 from weft.formats.native import WeftYaml
 from weft.formats.yaml_document import parse_document
-from weft.workflow.checks import check, problems_of
+from weft.workflow.checks import checked_graph, problems_of
 from weft.workflow.reading.workflow_reader import read_workflow
-from weft.workflow.unfolding.unfold import unfold
 
 
 def read(text):
@@ -26,9 +25,7 @@ def read_task(text):
 
 def graph_of(text):
     """Read, check and unfold."""
-    workflow = read(text)
-    check(workflow)
-    return unfold(workflow)
+    return checked_graph(read(text))
 
 
 def problems_in(text):

@@ -71,17 +71,16 @@ def test_dependencies_between_handles():
 
 def test_problems_point_at_the_callers_lines():
     flow = Builder("w")
+    line = line_of_this()
     flow.task("a", wrok=3)
-    first = line_of_this()
     flow.task("b", after="c", work=-1)
-    second = line_of_this()
     with pytest.raises(InvalidInput) as raised:
         flow.build()
     found = [(problem.what, problem.place.line) for problem in raised.value.problems]
     assert found == [
-        ("unknown key 'wrok'", first),
-        ("work is -1", second),
-        ("b comes after 'c', which does not exist", second),
+        ("unknown key 'wrok'", line + 1),
+        ("work is -1", line + 2),
+        ("b comes after 'c', which does not exist", line + 2),
     ]
     files = {Path(problem.place.file).name for problem in raised.value.problems}
     assert files == {"test_builder.py"}

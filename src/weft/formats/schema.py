@@ -16,7 +16,7 @@ from weft.formats.platform_schema import platform_schema
 from weft.formats.schema_shapes import Shape
 from weft.formats.workflow_schema import workflow_schema
 
-__all__ = ["KINDS", "build_schema", "schema_text"]
+__all__ = ["KINDS", "build_schema", "schema_text", "write_schemas"]
 
 _BUILDERS: dict[str, Callable[[], Shape]] = {"workflow": workflow_schema, "platform": platform_schema}
 
@@ -47,8 +47,8 @@ def _check(kind: str) -> None:
         raise InvalidInput(Problem(what=f"no schema of {kind!r}", advice=advice))
 
 
-def _write() -> None:
-    folder = Path(__file__).with_name("schema")
+def write_schemas(folder: Path) -> None:
+    """Write every schema into a folder, as it is published."""
     folder.mkdir(exist_ok=True)
     for kind in KINDS:
         text = json.dumps(build_schema(kind), indent=2, ensure_ascii=False) + "\n"
@@ -56,4 +56,4 @@ def _write() -> None:
 
 
 if __name__ == "__main__":
-    _write()
+    write_schemas(Path(__file__).with_name("schema"))

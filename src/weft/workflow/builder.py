@@ -82,6 +82,8 @@ class Builder:
 
     def loop(self, name: str, *, last: TaskHandle | str, first: TaskHandle | str, **facets: Any) -> None:
         """Add a loop from its last task back to its first."""
+        if name in self._loops:
+            raise InvalidInput(f"two loops are called {name!r}")
         entries = {"from": _plain(last), "to": _plain(first), **{key: _plain(v) for key, v in facets.items()}}
         self._loops[name] = from_python(entries, caller_place(), ("loops", name))
 

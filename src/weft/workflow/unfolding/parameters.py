@@ -22,8 +22,8 @@ def evaluate_params(params: Mapping[str, Parameter]) -> tuple[dict[str, Value], 
     needed_by = _needed_by(formulas)
     order = topological_order(needed_by)
     if order is None:
-        cycle = find_cycle(needed_by) or []
-        names = [formulas[index][0] for index in cycle]
+        first, *rest = find_cycle(needed_by) or [0]
+        names = [formulas[index][0] for index in (first, *reversed(rest))]
         what = f"parameters that need each other: {', '.join(names[:8])}"
         return values, [Problem(what=what, rule="a formula cannot need itself", path=("params", names[0]))]
     problems: list[Problem] = []
