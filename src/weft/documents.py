@@ -136,7 +136,12 @@ class Reader:
 
     def wanted(self, node: Node, wanted: str, advice: str = "") -> None:
         """Note that a node is not what it should be."""
-        self.complain(node, f"{node.shown()} is {node.kind}", rule=f"must be {wanted}", advice=advice)
+        what = (
+            f"this is {node.kind}"
+            if isinstance(node.value, list | dict)
+            else f"{node.shown()} is {node.kind}"
+        )
+        self.complain(node, what, rule=f"must be {wanted}", advice=advice)
 
     def guard(self, node: Node, function: Callable[[], Any]) -> Any:
         """Run something that may raise InvalidInput; its problems get this node's place. None on failure."""

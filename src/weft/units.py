@@ -11,6 +11,7 @@ import re
 __all__ = [
     "BYTES",
     "SECONDS",
+    "counted",
     "format_bytes",
     "format_seconds",
     "parse_bytes",
@@ -89,6 +90,11 @@ def format_seconds(seconds: float) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
     first = next(index for index, (amount, _) in enumerate(parts) if amount)
     return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2])
+
+
+def counted(number: int, noun: str) -> str:
+    """Say how many: ``1 task``, ``2 tasks``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_bytes(amount: float) -> str:

@@ -80,7 +80,7 @@ PLATFORMS = {
     "cluster:0": ["cluster:0", "from 1"],
     "random:0": ["random:0", "from 1"],
     "identicl:3": ["identicl:3"],
-    "": ["''"],
+    "": ["an empty file name"],
     "nothing.yaml": ["no file 'nothing.yaml'"],
     "sub": ["'sub' is a folder"],
     "empty.yaml": ["empty.yaml", "empty"],

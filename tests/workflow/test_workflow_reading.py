@@ -206,7 +206,7 @@ class TestDefaults:
 
 
 WRONG = {
-    "tasks: {t: {work: [1]}}": "a list is a list",
+    "tasks: {t: {work: [1]}}": "this is a list",
     "tasks: {t: {work: true}}": "true is true/false",
     "tasks: {t: {work: .inf}}": "inf is not allowed",
     "tasks: {t: {work: 1 +}}": "at column",
@@ -241,7 +241,7 @@ WRONG = {
     "tasks: {t: {sweep: {1k: [1]}}}": "sweep variable '1k'",
     "tasks: {t: {sweep: {k: true}}}": "true is true/false",
     "tasks: {t: {sweep: {k: [1], zip: 3}}}": "3 is a number",
-    "tasks: {t: {contract: [1]}}": "a list is a list",
+    "tasks: {t: {contract: [1]}}": "this is a list",
     "tasks: {t: {contract: {factor: n}}}": "'n' is an expression",
     "tasks: {t: {contract: -1}}": "contract factor -1.0",
     "tasks: {t: {checkpoint: {every: 5}}}": "a checkpoint without files",
@@ -249,10 +249,10 @@ WRONG = {
     "tasks: {t: {retries: {ooom: 3}}}": "unknown cause of failure 'ooom'",
     "tasks: {t: {time_limit: 0}}": "time limit of 0 s",
     "tasks: {t: {outcomes: [85]}}": "exit code 85 as an outcome",
-    "tasks: {t: {env: [A]}}": "a list is a list",
+    "tasks: {t: {env: [A]}}": "this is a list",
     "tasks: {'a[1]': }": "task name 'a[1]'",
     "tasks: {}": "no tasks",
-    "tasks: [a]": "a list is a list",
+    "tasks: [a]": "this is a list",
     "{}": "no tasks",
     "params: {1a: 2}\ntasks: {t: }": "parameter '1a'",
     "tasks: {t: }\nloops: {l: {from: t}}": "loop 'l' without to",

@@ -176,6 +176,8 @@ def plan(
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
     goal = objective_named(objective)
+    if seed < 0:
+        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
     chosen: Planner = PLANNERS.load(planner)()
     graph = checked_graph(with_params(loaded, params or {}))
     started = time.perf_counter()

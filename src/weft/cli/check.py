@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
+from weft.units import counted
 
 if TYPE_CHECKING:
     from weft.platform.platform import Platform
@@ -62,7 +63,9 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
         return {"file": name, "kind": "platform", "summary": summary}
     reader = detect(source)
     graph = checked_graph(reader.read(source))
-    summary = f"{len(graph)} tasks, {graph.edge_count} edges ({reader.name}); no problems"
+    summary = (
+        f"{counted(len(graph), 'task')}, {counted(graph.edge_count, 'edge')} ({reader.name}); no problems"
+    )
     if machines is not None:
         from weft.instance.compilation import compile_instance
 

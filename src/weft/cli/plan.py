@@ -10,6 +10,7 @@ import click
 
 from weft.cli import options
 from weft.cli.progress import stage
+from weft.units import counted
 
 if TYPE_CHECKING:
     from weft.api.planning import PlannedWorkflow
@@ -117,7 +118,7 @@ def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
 
     graph = planned.graph
     click.echo(
-        f"{planned.workflow.name}: {len(graph)} tasks, {graph.edge_count} edges "
+        f"{planned.workflow.name}: {counted(len(graph), 'task')}, {counted(graph.edge_count, 'edge')} "
         f"on {planned.instance.platform.name}; {planned.planner} took {planned.planning_s:.3g} s"
     )
     label_width = max(len(label) for label, _ in facts_of(planned))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from weft.errors import InvalidInput, Place, Problem, nearest
+from weft.errors import InvalidInput, Place, Problem, nearest, shorten
 from weft.formats import FORMATS
 from weft.formats.format import Format, Source
 from weft.platform.platform import Platform
@@ -32,19 +32,32 @@ def open_source(name: str | Path) -> Source:
     """Read a file's bytes; what stands in the way is an InvalidInput."""
     if str(name) == STDIN:
         return Source(name="<stdin>", data=sys.stdin.buffer.read())
-    path = Path(name)
+    path, shown = Path(name), shorten(repr(str(name)), 200)
     try:
-        return Source(name=str(name), data=path.read_bytes())
+        if not str(name):
+            raise InvalidInput(Problem(what="an empty file name", advice="name a file"))
+        if path.is_dir():
+            raise InvalidInput(Problem(what=f"{shown} is a folder", advice="name a file in it"))
+        if path.is_char_device() or path.is_block_device():
+            raise InvalidInput(Problem(what=f"{shown} is a device", advice="name a file"))
+        # A name that is not UTF-8 must not break the messages and files it is written to.
+        return Source(name=str(name).encode(errors="replace").decode(), data=path.read_bytes())
     except FileNotFoundError:
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        close = nearest(path.name, siblings)
-        advice = f"did you mean {path.with_name(close)}?" if close else "check the path"
-        raise InvalidInput(Problem(what=f"no file {str(name)!r}", advice=advice)) from None
-    except IsADirectoryError:
-        raise InvalidInput(Problem(what=f"{str(name)!r} is a folder", advice="name a file in it")) from None
+        advice = _sibling_advice(path)
+        raise InvalidInput(Problem(what=f"no file {shown}", advice=advice)) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidInput(Problem(what=f"cannot read {str(name)!r}: {reason}")) from None
+        raise InvalidInput(Problem(what=f"cannot read {shown}: {reason}")) from None
+
+
+def _sibling_advice(path: Path) -> str:
+    """Find the file in the same folder that was probably meant; names are compared without their endings."""
+    try:
+        siblings = {entry.stem: entry.name for entry in sorted(path.parent.iterdir())}
+    except OSError:
+        return "check the path"
+    close = nearest(path.stem, siblings)
+    return f"did you mean {path.with_name(siblings[close])}?" if close else "check the path"
 
 
 def detect(source: Source) -> Format:
@@ -91,10 +104,22 @@ def load_platform(text: str | Path) -> Platform:
         found = short_form(str(text))
         if found is not None:
             return found
+        _refuse_short_form(str(text))
     source = open_source(text)
     if not source.data.strip():
         raise InvalidInput(Problem(what="the file is empty", place=Place(file=source.name)))
     return platform_from(source)
+
+
+def _refuse_short_form(text: str) -> None:
+    """Explain a text that looks like a short form (``identicl:8``) but is none."""
+    from weft.platform.short_forms import SHORT_FORMS
+
+    word, colon, _ = text.partition(":")
+    if colon and not Path(text).exists() and "/" not in text:
+        close = nearest(word, SHORT_FORMS)
+        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(SHORT_FORMS)}, or a file"
+        raise InvalidInput(Problem(what=f"no platform {shorten(repr(text))}", advice=advice))
 
 
 def writer_for(name: str | Path, format_name: str | None = None) -> Format:

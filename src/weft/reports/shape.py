@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from weft.units import format_bytes, format_seconds
+from weft.units import counted, format_bytes, format_seconds
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL, TaskGraph
 
 __all__ = ["Shape", "picture_of", "shape_lines", "shape_of"]
@@ -122,11 +122,11 @@ def shape_lines(shape: Shape) -> list[str]:
         if count
     ]
     path = " → ".join(shape.critical_path[:6]) + (" → …" if len(shape.critical_path) > 6 else "")
-    origin = f"from {shape.descriptions} descriptions"
+    origin = f"from {counted(shape.descriptions, 'description')}, {counted(shape.edges, 'edge')}"
     lines = [
-        f"{shape.name}: {shape.tasks} tasks ({', '.join(kinds)}) {origin}, {shape.edges} edges",
-        f"  depth          {shape.depth} tasks",
-        f"  width          {shape.width} tasks",
+        f"{shape.name}: {counted(shape.tasks, 'task')} ({', '.join(kinds)}) {origin}",
+        f"  depth          {counted(shape.depth, 'task')}",
+        f"  width          {counted(shape.width, 'task')}",
         f"  work           {format_seconds(shape.work_s)} on one machine of speed 1",
         f"  critical path  {format_seconds(shape.critical_path_s)}: {path}",
         f"  data           {format_bytes(shape.data_bytes)} between tasks",

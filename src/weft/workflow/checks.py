@@ -40,7 +40,9 @@ def problems_of(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[Pro
 
 
 def _judge(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGraph | None, list[Problem]]:
-    found = [*earlier, *_static_problems(workflow)]
+    found = list(earlier)
+    if workflow.tasks or not found:  # a file whose reading gave no task has said why
+        found += _static_problems(workflow)
     reported = {problem.path for problem in found}
     graph, dynamic = try_unfold(workflow, strictly=True)
     found += [problem for problem in dynamic if problem.path not in reported]
