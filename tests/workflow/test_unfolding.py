@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import pickle
 import subprocess
@@ -12,9 +13,12 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 
 from strategies import workflows
+from weft.formats.format import Source
+from weft.formats.native import WeftYaml
 from weft.workflow.checks import checked_graph, problems_of
 from weft.workflow.records.data import Input, Output
 from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.moldable import Measured
 from weft.workflow.records.task import Task
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL
@@ -185,3 +189,25 @@ def test_ten_thousand_tasks_of_another_system():
     graph = unfold(workflow)
     assert (len(graph), graph.edge_count) == (10_000, 9_999 + 9_998 + 9_997)
     assert graph.edge_bytes.sum() == 8 * 9_997
+
+
+def test_a_measured_law_gives_the_work_of_a_record_that_states_none():
+    law = Measured(seconds={1: 10.0, 2: 6.0})
+    flow = Workflow(
+        name="w",
+        tasks=(
+            Task(name="law", nodes=(1, 2), speedup=law),
+            Task(name="own", nodes=(1, 2), speedup=law, work=20),
+            Task(name="times", nodes=(1, 2), speedup=law, seconds=3),
+        ),
+    )
+    assert unfold(flow).work.tolist()[:2] == [10.0, 20.0]
+    assert math.isnan(unfold(flow).work[2])
+
+
+def test_a_workflow_read_from_a_file_crosses_process_borders():
+    text = "weft: 1\ntasks: {a: {work: 3, sweep: {k: 1..2}}}\n"
+    flow = WeftYaml().read(Source(name="f.yaml", data=text.encode()))
+    copy = pickle.loads(pickle.dumps(flow))
+    assert copy == flow
+    assert copy.document.place(("tasks", "a", "work")).line == 2

@@ -7,7 +7,6 @@ size is computed, never built.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import cast
 
 import yaml
@@ -35,7 +34,7 @@ _SCALAR_TAGS: dict[str, tuple[type, ...]] = {
     _STANDARD + "int": (int,),
     _STANDARD + "float": (int, float),
 }
-_NO_KEYS: Mapping[str, Place] = MappingProxyType({})
+_NO_KEYS: Mapping[str, Place] = {}
 
 
 class _Frame:

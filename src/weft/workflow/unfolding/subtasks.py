@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, Path, Problem
 from weft.expressions import Expression, Value, evaluate_columns
+from weft.workflow.records.moldable import Measured
 from weft.workflow.records.quantity import Context, Quantity, value_of
 from weft.workflow.records.sweep import Range, points_of
 from weft.workflow.records.task import Kind, Task, resource_path
@@ -112,7 +113,7 @@ def _expand_task(rows: Rows, index: int, task: Task) -> None:
         rows.points += points
         rows.template.extend([index] * len(points))
         rows.kind.extend([KINDS.index(task.kind)] * len(points))
-    _fill(rows, rows.work, task.work, task, points, ("work",), missing=math.nan)
+    _fill(rows, rows.work, task.work, task, points, ("work",), missing=_default_work(task))
     _fill(rows, rows.cores, task.cores, task, points, ("cores",), missing=0.0)
     _add_counts(rows, task, points)
     _add_variables(rows, task, start, len(points))
@@ -136,6 +137,13 @@ def _points(rows: Rows, index: int, task: Task) -> _Points:
         rows.problems += [replace(problem, path=(*path, *problem.path)) for problem in error.problems]
         rows.failed.add(index)
         return []
+
+
+def _default_work(task: Task) -> float:
+    """Give the work of a task that states none: the first time of a measured law, else unknown."""
+    if isinstance(task.speedup, Measured) and task.speedup.seconds and task.seconds is None:
+        return task.speedup.first_seconds
+    return math.nan
 
 
 def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Task, points: _Points,

@@ -96,7 +96,7 @@ class TaskGraph:
     variables: tuple[str, ...]
     """Names of the binding variables: abstract machines, or the name of the only task."""
     transfer_bytes: Floats
-    """Per task: bytes a transfer moves (nan: unknown); 0 for other tasks."""
+    """Per task: bytes a transfer moves; 0 for other tasks and where nobody said (see ``unsized_files``)."""
 
     predecessor_pointer: NDArray[np.int64]
     predecessor: Indices
