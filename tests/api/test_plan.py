@@ -193,5 +193,5 @@ class TestNotes:
         tasks = {"a": {"command": "true", "outputs": ["x"]}, "b": {"work": 1, "inputs": ["x"]}}
         planned = plan_of(tasks)
         assert planned.estimate_sources == {"assumed": 1, "work/speed": 1}
-        assert "say nothing about their time" in planned.notes[0]
-        assert "have no known size" in planned.notes[1]
+        assert "1 task without a stated time" in planned.notes[0]
+        assert "of unknown size" in planned.notes[1]

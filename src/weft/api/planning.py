@@ -26,6 +26,7 @@ from weft.schedule.metrics import Metrics, critical_path, measure
 from weft.schedule.objective import Objective, objective_named
 from weft.schedule.schedule import Schedule
 from weft.schedule.verification import Violation, verify
+from weft.units import counted
 from weft.workflow.checks import checked_graph
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.parameters import with_params
@@ -111,9 +112,11 @@ class PlannedWorkflow:
         found = []
         assumed = self.estimate_sources.get("assumed", 0)
         if assumed:
-            found.append(f"{assumed} tasks say nothing about their time: 1 s on speed 1 is assumed")
+            found.append(f"{counted(assumed, 'task')} without a stated time: 1 s on speed 1 is assumed")
         if self.graph.unsized_files:
-            found.append(f"{self.graph.unsized_files} file movements have no known size: 0 bytes are assumed")
+            found.append(
+                f"{counted(self.graph.unsized_files, 'file movement')} of unknown size: 0 bytes are assumed"
+            )
         unknown = [body.loop.name for body in self.graph.loops if body.expect is None]
         if unknown:
             found.append(f"the plan is of one iteration; how often {', '.join(unknown)} runs is unknown")

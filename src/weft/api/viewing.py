@@ -7,7 +7,6 @@ from weft.reports import REPORTS
 from weft.reports.report import PlanView
 from weft.schedule.metrics import critical_path
 from weft.units import format_seconds
-from weft.workflow.records.task import Task
 
 __all__ = ["facts_of", "html_of", "view_of"]
 
@@ -46,17 +45,12 @@ def view_of(planned: PlannedWorkflow) -> PlanView:
     return PlanView(
         title=f"{planned.workflow.name} on {planned.instance.platform.name}, {planned.planner}",
         schedule=planned.schedule,
-        kinds=tuple(_kind(graph.description(task)) for task in range(len(graph))),
+        kinds=tuple(graph.description(task).program for task in range(len(graph))),
         machine_nodes=tuple(machine.nodes for machine in planned.instance.machines),
         facts=tuple(facts_of(planned)),
         critical=tuple(critical_path(planned.schedule, planned.instance)),
         lower_bound_s=planned.lower_bound_s,
     )
-
-
-def _kind(description: Task) -> str:
-    """Name what tasks have in common: their program where a trace tells it, else their description."""
-    return str(description.attributes.get("program") or description.name)
 
 
 def html_of(planned: PlannedWorkflow) -> str:

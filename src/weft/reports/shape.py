@@ -132,7 +132,7 @@ def shape_lines(shape: Shape) -> list[str]:
         f"  data           {format_bytes(shape.data_bytes)} between tasks",
     ]
     if shape.unknown_work:
-        lines.append(f"  unknown work   {shape.unknown_work} tasks say nothing about their time")
+        lines.append(f"  unknown work   {counted(shape.unknown_work, 'task')} without a stated time")
     if shape.moldable_tasks:
         lines.append(f"  moldable       {shape.moldable_tasks} tasks may take several node counts")
     if shape.abstract_machines:
@@ -146,19 +146,19 @@ _LEVELS, _PER_LEVEL = 30, 6
 
 
 def picture_of(graph: TaskGraph) -> str:
-    """Draw the descriptions level by level, sweeps as one box with their number of subtasks."""
+    """Draw the kinds of tasks level by level, like ones as one box with their number."""
     level = _levels(graph)
-    rows: dict[int, dict[int, int]] = {}
+    kinds = [task.program for task in graph.workflow.tasks]
+    rows: dict[int, dict[str, int]] = {}
     for task, template in enumerate(graph.template.tolist()):
         at = rows.setdefault(int(level[task]), {})
-        at[template] = at.get(template, 0) + 1
+        at[kinds[template]] = at.get(kinds[template], 0) + 1
     heads = {body.loop.first: body.loop for body in graph.loops}
     tails = {body.loop.last: body.loop for body in graph.loops}
     lines = []
     for depth in sorted(rows)[:_LEVELS]:
         boxes = []
-        for template, count in list(rows[depth].items())[:_PER_LEVEL]:
-            name = graph.workflow.tasks[template].name
+        for name, count in list(rows[depth].items())[:_PER_LEVEL]:
             mark = ("↺ " if name in heads else "") + name + (f" ×{count}" if count > 1 else "")
             if name in tails:
                 loop = tails[name]

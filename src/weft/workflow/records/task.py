@@ -85,6 +85,11 @@ class Task:
     attributes: Mapping[str, object] = field(default_factory=lambda: _NO_RESOURCES)
     """What a file of another system said about the task and weft keeps without reading."""
 
+    @property
+    def program(self) -> str:
+        """Name what tasks have in common: the program where a trace tells it, else this description."""
+        return str(self.attributes.get("program") or self.name)
+
     def faults(self) -> Iterator[Problem]:
         """Find what breaks this record's rules on its own; what needs the other records is in ``checks``."""
         if self.kind is not Kind.COMPUTE or self.transfer is not None:
