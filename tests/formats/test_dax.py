@@ -2,8 +2,8 @@
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
 from weft.formats.dax import Dax
 from weft.formats.format import Source
@@ -157,23 +157,10 @@ def test_refuses_to_write():
         Dax().write(read(OLD))
 
 
-def reads_or_refuses(data):
-    try:
-        return len(read(data).tasks) > 0
-    except InvalidInput as error:
-        return len(error.problems) > 0
-
-
 @settings(max_examples=80, deadline=None)
-@given(st.data())
+@given(damaged([OLD, NEW]))
 def test_a_damaged_file_reads_or_is_refused(data):
-    whole = data.draw(st.sampled_from([OLD, NEW]))
-    cut = data.draw(st.integers(0, len(whole)))
-    flipped = bytearray(whole[:cut] if data.draw(st.booleans()) else whole)
-    for _ in range(data.draw(st.integers(0, 3))):
-        if flipped:
-            flipped[data.draw(st.integers(0, len(flipped) - 1))] = data.draw(st.integers(0, 255))
-    assert reads_or_refuses(bytes(flipped))
+    assert reads_or_refuses(read, data)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
 from weft.formats.format import Source
 from weft.formats.stg import Stg
@@ -111,22 +111,10 @@ def test_refuses_to_write():
         Stg().write(read(SMALL))
 
 
-def reads_or_refuses(data):
-    try:
-        return len(read(data).tasks) > 0
-    except InvalidInput as error:
-        return len(error.problems) > 0
-
-
 @settings(max_examples=80, deadline=None)
-@given(st.data())
+@given(damaged([SMALL]))
 def test_a_damaged_file_reads_or_is_refused(data):
-    cut = data.draw(st.integers(0, len(SMALL)))
-    flipped = bytearray(SMALL[:cut] if data.draw(st.booleans()) else SMALL)
-    for _ in range(data.draw(st.integers(0, 3))):
-        if flipped:
-            flipped[data.draw(st.integers(0, len(flipped) - 1))] = data.draw(st.integers(0, 255))
-    assert reads_or_refuses(bytes(flipped))
+    assert reads_or_refuses(read, data)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import random
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from damage import damaged, reads_or_refuses
 from edges_of import edges_of
 from weft.errors import InvalidInput
 from weft.formats.format import Source
@@ -279,32 +279,20 @@ def test_what_is_not_json_is_said_with_its_place(data, words):
     assert words in str(problem)
 
 
-def reads_or_refuses(data):
-    try:
-        return len(read(data).tasks) > 0
-    except InvalidInput as error:
-        return len(error.problems) > 0
+SMALL = split(
+    [
+        {"id": "a", "children": ["b"], "outputFiles": ["x"]},
+        {"id": "b", "parents": ["a"], "inputFiles": ["x"]},
+    ],
+    [{"id": "a", "runtimeInSeconds": 1.5, "command": {"program": "p", "arguments": ["q"]}}],
+    [{"id": "x", "sizeInBytes": 3}],
+)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data())
+@given(damaged([json.dumps(SMALL).encode()]))
 def test_a_damaged_file_reads_or_is_refused(data):
-    whole = json.dumps(
-        split(
-            [
-                {"id": "a", "children": ["b"], "outputFiles": ["x"]},
-                {"id": "b", "parents": ["a"], "inputFiles": ["x"]},
-            ],
-            [{"id": "a", "runtimeInSeconds": 1.5, "command": {"program": "p", "arguments": ["q"]}}],
-            [{"id": "x", "sizeInBytes": 3}],
-        )
-    ).encode()
-    cut = data.draw(st.integers(0, len(whole)))
-    flipped = bytearray(whole[:cut] if data.draw(st.booleans()) else whole)
-    for _ in range(data.draw(st.integers(0, 3))):
-        if flipped:
-            flipped[data.draw(st.integers(0, len(flipped) - 1))] = data.draw(st.integers(0, 255))
-    assert reads_or_refuses(bytes(flipped))
+    assert reads_or_refuses(read, data)
 
 
 def test_recognises_its_files_and_not_those_of_weft():

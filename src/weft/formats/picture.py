@@ -27,12 +27,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _NOT_IN_MERMAID = re.compile(r"[^\w \-.,:/×?=+*()\[\]]")
 
 
-class DotPicture:
-    """A picture for Graphviz: ``dot -Tsvg``."""
+class _Picture:
+    """What is drawn, not read."""
 
-    name = "dot-picture"
-    title = "picture of the workflow for Graphviz"
-    extensions: tuple[str, ...] = (".gv",)
     reads = False
     writes = True
 
@@ -43,6 +40,14 @@ class DotPicture:
     def read(self, source: Source) -> Workflow:
         """Refuse: a picture is not a workflow."""
         raise _not_read(source)
+
+
+class DotPicture(_Picture):
+    """A picture for Graphviz: ``dot -Tsvg``."""
+
+    name = "dot-picture"
+    title = "picture of the workflow for Graphviz"
+    extensions: tuple[str, ...] = (".gv",)
 
     def write(self, workflow: Workflow) -> str:
         """Draw the descriptions and the edges between them."""
@@ -59,22 +64,12 @@ class DotPicture:
         return "\n".join([*lines, "}", ""])
 
 
-class MermaidPicture:
+class MermaidPicture(_Picture):
     """A picture for Mermaid, which Markdown viewers draw."""
 
     name = "mermaid"
     title = "picture of the workflow for Mermaid (Markdown)"
     extensions: tuple[str, ...] = (".mmd",)
-    reads = False
-    writes = True
-
-    def recognises(self, source: Source) -> bool:  # noqa: ARG002 -- every file is refused alike
-        """Never: a picture is not a workflow."""
-        return False
-
-    def read(self, source: Source) -> Workflow:
-        """Refuse: a picture is not a workflow."""
-        raise _not_read(source)
 
     def write(self, workflow: Workflow) -> str:
         """Draw the descriptions and the edges between them."""
