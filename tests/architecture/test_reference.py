@@ -1,0 +1,50 @@
+"""The reference of the file format names every key, function and unit; the reference of commands every option."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from architecture.house import ROOT
+from weft.cli.main import COMMANDS, weft
+from weft.expressions.functions import FUNCTIONS
+from weft.expressions.names import UNITS
+from weft.platform import machine_reading, reading
+from weft.workflow.reading import keys
+
+FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
+USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+
+TABLES = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in (keys, reading, machine_reading)
+    for name in dir(module)
+    if name.endswith("_KEYS")
+}
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_every_key_is_in_the_reference(table: str) -> None:
+    missing = [key for key in TABLES[table] if not re.search(rf"(?<!\w){re.escape(key)}(?!\w)", FORMAT)]
+    assert missing == []
+
+
+def test_every_function_and_unit_is_in_the_reference() -> None:
+    words = set(re.findall(r"\w+", FORMAT[FORMAT.index("## Expressions") :]))
+    assert set(FUNCTIONS) - words == set()
+    assert set(UNITS) - words == set()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_in_the_reference(name: str) -> None:
+    assert f"`weft {name}" in USAGE
+
+
+def test_every_option_of_plan_is_in_the_reference() -> None:
+    command = weft.get_command(click.Context(weft), "plan")
+    assert command is not None
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    documented = [option for option in options if option in USAGE]
+    assert set(options) - set(documented) <= {"--param", "--chart"}, "documented as -p and --no-chart"
