@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 
 from weft.errors import Path, Problem, nearest, shorten
 from weft.expressions import Expression, unknown_names
@@ -20,6 +21,8 @@ from weft.workflow.templates import fields, is_late
 __all__ = ["TaskChecks", "unknown_problems"]
 
 _TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
+_TEMPLATE_PATHS: tuple[Path, ...] = tuple((key,) for key in _TEMPLATE_KEYS)
+_template_texts = attrgetter(*_TEMPLATE_KEYS)
 _NOTHING: Mapping[str, object] = {}
 
 
@@ -168,11 +171,13 @@ def _templates(task: Task) -> list[tuple[Path, str]]:
     return [(path, text) for path, text in found if text is not None and "{" in text]
 
 
-def _job_templates(job: Job) -> Iterator[tuple[Path, str | None]]:
+def _job_templates(job: Job) -> list[tuple[Path, str | None]]:
     words = (job.command,) if isinstance(job.command, str) else job.command or ()
-    yield from ((("command",), word) for word in words)
-    yield from ((("arguments",), word) for word in job.arguments)
-    yield from (((key,), getattr(job, key)) for key in _TEMPLATE_KEYS)
+    found: list[tuple[Path, str | None]] = [(("command",), word) for word in words if "{" in word]
+    if job.arguments:
+        found += [(("arguments",), word) for word in job.arguments]
+    texts = _template_texts(job)
+    return found + list(zip(_TEMPLATE_PATHS, texts, strict=True)) if any(texts) else found
 
 
 def _size_problems(task: Task) -> list[Problem]:
