@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import weft
 from planning_examples import instance, platform, workflow
 from weft.errors import Infeasible, InvalidInput
 from weft.formats.files import load_platform
@@ -269,3 +270,12 @@ class TestProfile:
 def test_the_local_machine_plans_whole_cores():
     made = instance({"a": {"work": 1, "cores": 2}}, load_platform("local:4"))
     assert made.modes(0).nodes.tolist() == [2]
+
+
+def test_a_machine_that_is_too_small_is_refused_for_one_reason():
+    flow = weft.Builder("wide")
+    flow.task("a", nodes=512, work=1)
+    with pytest.raises(weft.Infeasible) as caught:
+        weft.plan(flow.build(), on="identical:4")
+    assert str(caught.value).count("of 4 machines fail") == 1
+    assert "has 512 nodes (the largest has 1)" in str(caught.value)

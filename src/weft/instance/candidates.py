@@ -152,13 +152,15 @@ class _Judge:
         least = graph.count_sets[graph.counts[task]][0]
         taken = nodes_taken(float(graph.cores[task]), np.full(len(self.nodes), least), self.node_is_core)
         most = int(self.nodes.max(initial=0))
-        yield f"has {least} nodes (the largest has {most})", taken <= self.nodes
+        large_enough = taken <= self.nodes
+        yield f"has {least} nodes (the largest has {most})", large_enough
         for column, name in enumerate(graph.resource_names):
             amount = float(graph.demand[task, column])
             if amount > 0:
                 shown = format_bytes(amount) if name == "memory" else f"{amount:g}"
                 yield f"has {name} {shown} in all", self.amounts[:, column] >= amount
-        yield "has an estimate for a node count that fits", self._estimated(task)
+        # A machine that is too small has no estimate either: one reason is enough.
+        yield "has an estimate for a node count that fits", self._estimated(task) | ~large_enough
 
     def _estimated(self, task: int) -> _Mask:
         machine, count, _ = self.seconds.modes(task)
