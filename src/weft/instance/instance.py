@@ -30,7 +30,7 @@ class Busy:
     """In the order of the graph's ``resource_names``; empty: none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class Instance:
     """A task graph on a platform, with estimates, candidates and what is already decided."""
 

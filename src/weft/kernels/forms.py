@@ -1,0 +1,133 @@
+"""Two forms of one kernel: plain Python for small work, machine code for the rest.
+
+A kernel is a function marked ``@kernel`` that reads and writes flat arrays by index and calls nothing but
+other kernels and the built-in arithmetic. ``run`` takes numpy arrays and decides on the form: importing numba
+and compiling cost more than a small job takes, so little work runs uncompiled, on lists (which plain Python
+reads three times faster than arrays). Both forms give the same bits: no ``exp``, ``log`` or ``pow`` inside,
+no array methods, no slices, no negative indices, and no division by something that may be 0.
+
+``WEFT_KERNELS`` overrides the choice: ``plain`` never compiles, ``compiled`` always does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft.errors import InvalidInput, Problem
+
+__all__ = ["compiled", "is_cold", "kernel", "listening", "run"]
+
+COMPILING_PAYS_S = 0.4
+"""Seconds of plain-Python work from which loading numba and the machine code pays."""
+CHOICE = "WEFT_KERNELS"
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_marked: set[FunctionType] = set()
+_compiled: dict[FunctionType, Any] = {}
+_plain_s: dict[FunctionType, float] = {}
+"""Per kernel: what was spent on it uncompiled; many small jobs are a large one."""
+_listeners: list[Callable[[str], None]] = []
+
+
+def kernel(function: _Function) -> _Function:
+    """Mark a function as a kernel. It stays what it is; ``run`` may compile a copy."""
+    assert isinstance(function, FunctionType)
+    _marked.add(function)
+    return function
+
+
+def run(
+    function: Callable[..., Any], inputs: tuple[Any, ...], outputs: tuple[Any, ...], *, work_s: float
+) -> Any:
+    """Call ``function(*inputs, *outputs)`` in the form that is faster; ``outputs`` are arrays it fills.
+
+    ``inputs`` are numbers, arrays or named tuples of them, scratch space among them. ``work_s`` is what the
+    call would take in plain Python.
+    """
+    assert isinstance(function, FunctionType)
+    if _pays(function, work_s):
+        if function not in _compiled and is_cold(function):
+            for listener in _listeners:
+                listener(function.__name__)
+        return compiled(function)(*inputs, *outputs)
+    lists = tuple(_listed(array) for array in outputs)
+    value = function(*map(_listed, inputs), *lists)
+    for array, filled in zip(outputs, lists, strict=True):
+        array[...] = filled
+    return value
+
+
+def _pays(function: FunctionType, work_s: float) -> bool:
+    choice = os.environ.get(CHOICE, "auto")
+    if choice in ("plain", "compiled"):
+        return choice == "compiled"
+    if choice != "auto":
+        what = f"{CHOICE}={choice!r} in the environment"
+        raise InvalidInput(Problem(what=what, rule="must be auto, plain or compiled"))
+    if function in _compiled:
+        return True
+    _plain_s[function] = _plain_s.get(function, 0.0) + work_s
+    return _plain_s[function] > COMPILING_PAYS_S
+
+
+def _listed(value: Any) -> Any:
+    """Give arrays as lists, which plain Python reads faster; named tuples field by field."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return type(value)(*map(_listed, value))
+    return value
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Give the compiled form of a kernel. The kernels it calls are compiled with it."""
+    assert isinstance(function, FunctionType)
+    if function not in _compiled:
+        _compiled[function] = _compile(function)
+    return _compiled[function]
+
+
+def _compile(function: FunctionType) -> Any:
+    import numba
+
+    from weft.kernels.cache import caching
+
+    # The copy differs from the original only in what the names of other kernels mean.
+    others = {name: compiled(other) for name, other in _callees(function)}
+    copy = FunctionType(
+        function.__code__, {**function.__globals__, **others}, function.__name__, function.__defaults__
+    )
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    with caching() as possible:
+        # error_model: without it every division checks for 0; fastmath stays off, it changes bits.
+        return numba.njit(cache=possible, nogil=True, error_model="numpy")(copy)
+
+
+def _callees(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
+    for name in function.__code__.co_names:
+        other = function.__globals__.get(name)
+        if isinstance(other, FunctionType) and other in _marked:
+            yield name, other
+
+
+def is_cold(function: Callable[..., Any]) -> bool:
+    """Say whether the machine code of a kernel must first be made, which takes seconds."""
+    from weft.kernels.cache import holds
+
+    return not holds(function.__name__)
+
+
+@contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Tell somebody the name of every kernel before it is compiled from scratch."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
