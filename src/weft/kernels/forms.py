@@ -23,9 +23,9 @@ from weft.errors import InvalidInput, Problem
 
 __all__ = ["compiled", "is_cold", "kernel", "listening", "run"]
 
-COMPILING_PAYS_S = 0.4
+_COMPILING_PAYS_S = 0.4
 """Seconds of plain-Python work from which loading numba and the machine code pays."""
-CHOICE = "WEFT_KERNELS"
+_CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _marked: set[FunctionType] = set()
@@ -64,16 +64,16 @@ def run(
 
 
 def _pays(function: FunctionType, work_s: float) -> bool:
-    choice = os.environ.get(CHOICE, "auto")
+    choice = os.environ.get(_CHOICE, "auto")
     if choice in ("plain", "compiled"):
         return choice == "compiled"
     if choice != "auto":
-        what = f"{CHOICE}={choice!r} in the environment"
+        what = f"{_CHOICE}={choice!r} in the environment"
         raise InvalidInput(Problem(what=what, rule="must be auto, plain or compiled"))
     if function in _compiled:
         return True
     _plain_s[function] = _plain_s.get(function, 0.0) + work_s
-    return _plain_s[function] > COMPILING_PAYS_S
+    return _plain_s[function] > _COMPILING_PAYS_S
 
 
 def _listed(value: Any) -> Any:

@@ -134,7 +134,8 @@ def _by_seconds(layout: int, first: Indices, rate: Floats, gain: Floats) -> Indi
     if layout == kernel.TABLE:
         return np.arange(number, dtype=np.uint32)
     slowness = 1.0 / rate / gain if layout == kernel.RELATED else rate
-    of_group = np.repeat(np.arange(len(first) - 1), np.diff(first.astype(np.int64)))
+    lengths = first[1:].astype(np.int64) - first[:-1].astype(np.int64)
+    of_group = np.repeat(np.arange(len(lengths)), lengths)
     return np.lexsort((np.arange(number), slowness, of_group)).astype(np.uint32)
 
 
