@@ -34,10 +34,10 @@ def platform(*machines, link=MB_PER_S, **more):
     return Platform(machines=tuple(named), default_link=link, **more)
 
 
-def instance(tasks, on, loops=(), **options):
+def instance(tasks, on, loops=(), budgets=None, **options):
     """Compile tasks for a platform, or for the short form of one."""
     where = short_form(on) if isinstance(on, str) else on
-    return compile_instance(unfold(workflow(tasks, loops)), where, **options)
+    return compile_instance(unfold(workflow(tasks, loops, budgets=budgets)), where, **options)
 
 
 def planned(made, planner="heft"):

@@ -50,8 +50,8 @@ def _task(draw, index, sweeps):
             keys["speedup"] = law
     extras = {"service": draw(SERVICES), "requirements": draw(REQUIREMENTS)}
     extras["machine"] = draw(st.sampled_from([None, None, "A", "B"]))
-    extras["memory"] = draw(st.sampled_from([None, None, "1GB", "3GB"]))
-    extras["resources"] = draw(st.sampled_from([None, None, {"licence": 1}]))
+    extras["memory"] = draw(st.sampled_from([None, None, "1GB", "3GB", "1*GB*nodes", "4*GB - 1*GB*nodes"]))
+    extras["resources"] = draw(st.sampled_from([None, None, {"licence": 1}, {"licence": "nodes % 2"}]))
     extras["cores"] = draw(st.sampled_from([None, None, 2]))
     return keys | {key: value for key, value in extras.items() if value is not None}
 

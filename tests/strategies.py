@@ -58,6 +58,14 @@ COUNTS = st.one_of(
 )
 
 
+AMOUNTS = st.one_of(
+    QUANTITIES,
+    st.just(parse("2*nodes + n")),
+    st.dictionaries(st.integers(1, 8), QUANTITIES, min_size=1, max_size=3),
+)
+BUDGETS = ("credits", "scratch")
+
+
 def optional(strategy):
     return st.one_of(st.none(), strategy)
 
@@ -195,9 +203,8 @@ def tasks(draw, name, earlier):
         requirements=draw(optional(st.just(parse('memory >= 512*MB and arch == "x86_64"')))),
         rank=draw(optional(st.just(parse("speed")))),
         cores=draw(optional(QUANTITIES)),
-        resources=draw(
-            st.dictionaries(st.sampled_from(["memory", "gpus", "licence"]), QUANTITIES, max_size=3)
-        ),
+        resources=draw(st.dictionaries(st.sampled_from(["memory", "gpus", "licence"]), AMOUNTS, max_size=3)),
+        consumes=draw(st.dictionaries(st.sampled_from(BUDGETS), AMOUNTS, max_size=2)),
         job=draw(jobs()),
         outcomes=draw(st.sampled_from([(), (0, 1), (7,)])),
         attributes=attributes,
@@ -227,6 +234,7 @@ def workflows(draw, most_tasks=5):
         tasks=tuple(found),
         loops=loops,
         params=PARAMS if draw(st.booleans()) else {"n": 2, "size": 1, "lengths": [1, 2], "w1": 3},
+        budgets={name: draw(QUANTITIES) for name in BUDGETS},
         description=draw(optional(WORDS)),
         owner=draw(optional(WORDS)),
     )

@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from weft.api.comparing import compare
+    from weft.api.generating import generate
     from weft.api.planning import PlannedWorkflow, plan
     from weft.errors import Infeasible, InvalidInput, Problem, WeftError
     from weft.formats.files import load_platform, load_workflow, save_workflow
@@ -30,6 +32,8 @@ __all__ = [
     "WeftError",
     "__version__",
     "check",
+    "compare",
+    "generate",
     "load_platform",
     "load_workflow",
     "plan",
@@ -47,6 +51,8 @@ _HOMES = {
     "Problem": "weft.errors",
     "WeftError": "weft.errors",
     "check": "weft.workflow.checks",
+    "compare": "weft.api.comparing",
+    "generate": "weft.api.generating",
     "load_platform": "weft.formats.files",
     "load_workflow": "weft.formats.files",
     "plan": "weft.api.planning",

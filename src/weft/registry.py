@@ -36,6 +36,11 @@ class Shelf:
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries()))
 
+    def own_first(self) -> Iterator[str]:
+        """Name our own entries as they are listed, then the others, which are not looked for before."""
+        yield from self._own
+        yield from (name for name in self if name not in self._own)
+
     def __contains__(self, name: str) -> bool:
         return name in self._own or name in self._entries()
 

@@ -15,12 +15,22 @@ RECORD = {
     "platform": str,
     "planner": str,
     "objective": str,
+    "alpha": type(None),
+    "objective_value": float,
+    "deadline_s": type(None),
+    "deadline_slack_s": type(None),
+    "max_cost": type(None),
+    "cost_slack": type(None),
     "seed": int,
     "tasks": int,
     "edges": int,
     "makespan_s": float,
+    "makespan_p50_s": float,
+    "makespan_p90_s": float,
     "total_s": float,
     "cost": float,
+    "cost_p50": float,
+    "cost_p90": float,
     "lower_bound_s": float,
     "gap": float,
     "machines_used": int,
@@ -37,6 +47,11 @@ FORK = {
     "train": {"work": 10, "sweep": {"seed": "1..4"}, "inputs": ["x"]},
     "best": {"work": 1, "after": "train"},
 }
+
+
+PRICED = platform({"price_per_node_hour": 3600.0}, {"price_per_node_hour": 7200.0})
+TIGHT = {f"t{index}": {"work": work} for index, work in enumerate([3, 3, 2, 2, 2])}
+"""12 s of work on two machines: the best plan takes 6 s, that of HEFT 7 s."""
 
 
 def plan_of(tasks, loops=(), on="identical:2", **options):
@@ -90,13 +105,18 @@ class TestRecord:
         assert ("gap", "0 (optimal)") in facts_of(plan_of({"a": {"work": 5}}))
 
     def test_a_tiny_gap_is_not_called_optimal(self):
-        tasks = {"a": {"work": 5, "outputs": {"x": "1MB"}}, "b": {"work": 5, "inputs": ["x"], "machine": "B"}}
-        facts = dict(facts_of(plan_of(tasks, pinned={"a": "m1", "B": "m2"})))
+        late = {name: {**keys, "after": "long"} for name, keys in TIGHT.items()}
+        facts = dict(facts_of(plan_of({"long": {"work": 100_000}, **late})))
         assert facts["gap"] == "less than 0.1% above the optimum"
 
     def test_a_plan_of_no_time_has_no_gap(self):
         record = plan_of({"a": {"kind": "virtual"}}).as_record()
         assert (record["makespan_s"], record["gap"], record["lower_bound_s"]) == (0, 0, 0)
+
+    def test_without_spread_the_plan_is_its_own_outlook(self):
+        record = plan_of(FORK, on=PRICED).as_record()
+        assert record["makespan_p50_s"] == record["makespan_p90_s"] == record["makespan_s"]
+        assert record["cost_p50"] == record["cost_p90"] == record["cost"] > 0
 
     def test_planning_takes_time_but_decides_nothing(self):
         planned = plan_of(FORK)
@@ -150,6 +170,72 @@ class TestChoices:
         assert weft.plan(str(tmp_path / "flow.yaml"), on="cluster:4").makespan_s == 7
 
 
+class TestLimits:
+    """FORK takes 23.001 s for 63 on these machines; no plan is shorter than 23 s or costs less than 43."""
+
+    def test_a_plan_within_its_limits_says_what_is_left(self):
+        planned = plan_of(FORK, on=PRICED, deadline_s=30.0, max_cost=100.0)
+        record = planned.as_record()
+        assert (record["deadline_s"], record["max_cost"]) == (30, 100)
+        assert record["deadline_slack_s"] == pytest.approx(30 - record["makespan_s"])
+        assert record["cost_slack"] == pytest.approx(100 - record["cost"])
+        facts = dict(facts_of(planned))
+        assert facts["deadline"] == "30 s, 6.999 s to spare"
+        assert facts["maximal cost"].startswith("100, ")
+
+    def test_limits_change_nothing_else(self):
+        free, limited = plan_of(FORK, on=PRICED), plan_of(FORK, on=PRICED, deadline_s=30.0, max_cost=100.0)
+        changed = {"deadline_s", "deadline_slack_s", "max_cost", "cost_slack", "planning_s"}
+        plain, other = free.as_record(), limited.as_record()
+        assert {key: plain[key] for key in plain.keys() - changed} == {
+            key: other[key] for key in other.keys() - changed
+        }
+
+    def test_a_limit_that_is_met_exactly_is_met(self):
+        planned = plan_of(FORK, on=PRICED)
+        limits = {"deadline_s": planned.makespan_s, "max_cost": planned.metrics.cost}
+        assert plan_of(FORK, on=PRICED, **limits).deadline_slack_s == 0
+        closer = {key: value * (1 - 1e-12) for key, value in limits.items()}
+        assert plan_of(FORK, on=PRICED, **closer).cost_slack == 0
+
+    def test_a_deadline_below_the_bound_is_proven_to_be_infeasible(self):
+        with pytest.raises(weft.Infeasible, match=r"no plan can meet the deadline of 10 s: .* too long"):
+            plan_of(FORK, on=PRICED, deadline_s=10.0)
+
+    def test_a_deadline_between_bound_and_plan_is_not(self):
+        planned = plan_of(TIGHT)
+        assert planned.lower_bound_s < 6.5 < planned.makespan_s
+        with pytest.raises(weft.Infeasible, match=r"the plan of heft takes 7 s, 500 ms longer .* no proof"):
+            plan_of(TIGHT, deadline_s=6.5)
+
+    def test_a_cost_below_the_cheapest_is_proven_to_be_infeasible(self):
+        with pytest.raises(weft.Infeasible, match=r"no plan can keep to a cost of 42: .* at least 43"):
+            plan_of(FORK, on=PRICED, max_cost=42.0)
+
+    def test_a_cost_between_the_cheapest_and_the_plan_is_not(self):
+        with pytest.raises(
+            weft.Infeasible, match=r"the plan of heft costs .* more than the maximal cost of 50"
+        ):
+            plan_of(FORK, on=PRICED, max_cost=50.0)
+
+    def test_limits_of_loops_and_free_machines_are_explained(self):
+        planned = plan_of(BODY, {"scf": {**OUTER, "expect": 2}}, deadline_s=20.0, max_cost=1.0)
+        assert "deadline and maximal cost are those of one iteration" in planned.notes
+        assert "no machine has a price: the maximal cost limits nothing" in planned.notes
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"alpha": 0.5}, "has no alpha"),
+            ({"deadline_s": -1.0}, "the deadline is -1"),
+            ({"max_cost": float("nan")}, "the maximal cost is nan"),
+        ],
+    )
+    def test_bad_limits_are_refused(self, options, message):
+        with pytest.raises(weft.InvalidInput, match=message):
+            plan_of(FORK, **options)
+
+
 BODY = {
     "before": {"work": 5},
     "first": {"work": 2, "after": "before"},
@@ -186,8 +272,8 @@ class TestLoops:
 
 
 class TestNotes:
-    def test_a_plan_that_rests_on_what_was_said_needs_none(self):
-        assert plan_of(FORK).notes == []
+    def test_a_plan_that_rests_on_what_was_said_has_one_about_spread(self):
+        assert plan_of(FORK).notes == ["no spread known for 6 of 6 tasks: counted as exact"]
 
     def test_assumed_times_and_unknown_sizes_are_said(self):
         tasks = {"a": {"command": "true", "outputs": ["x"]}, "b": {"work": 1, "inputs": ["x"]}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,12 +51,37 @@ def test_help_is_light() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["check", "completion", "convert", "formats", "plan", "planners", "schema", "show"]
-)
+    "command",
+    [
+        "check", "compare", "completion", "convert", "formats", "generate", "plan", "planners", "schema",
+        "show",
+    ],
+)  # fmt: skip
 def test_the_help_of_a_command_is_light(command: str) -> None:
     modules = loaded(weft(command, "--help"))
     assert not modules & {*HEAVY, *ROOMS}
     assert f"weft.cli.{command}" in modules
+
+
+def test_a_plan_of_a_hundred_tasks_needs_neither_compiler_nor_solver(tmp_path: Path) -> None:
+    flow = tmp_path / "hundred.yaml"
+    flow.write_text(
+        "weft: 1\ntasks:\n  a: {work: 1}\n  b: {sweep: {k: 1..98}, work: k, after: a}\n  c: {work: 1, after: b}\n"
+    )
+    arguments = [
+        "plan",
+        str(flow),
+        "--on",
+        "random:8",
+        "--planner",
+        "heft",
+        "--out",
+        str(tmp_path / "plan.csv"),
+    ]
+    modules = loaded(weft(*arguments))
+    assert len((tmp_path / "plan.csv").read_text().splitlines()) == 101
+    assert "weft.planners.lists.heft" in modules
+    assert not {name.split(".")[0] for name in modules} & {"numba", "llvmlite", "ortools"}
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])

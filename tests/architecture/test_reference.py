@@ -12,6 +12,7 @@ from weft.cli.main import COMMANDS, weft
 from weft.expressions.functions import FUNCTIONS
 from weft.expressions.names import UNITS
 from weft.platform import machine_reading, reading
+from weft.workflow.generators import GENERATORS
 from weft.workflow.reading import keys
 
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
@@ -42,9 +43,14 @@ def test_every_command_is_in_the_reference(name: str) -> None:
     assert f"`weft {name}" in USAGE
 
 
-def test_every_option_of_plan_is_in_the_reference() -> None:
-    command = weft.get_command(click.Context(weft), "plan")
+@pytest.mark.parametrize("name", ["compare", "generate", "plan"])
+def test_every_option_is_in_the_reference(name: str) -> None:
+    command = weft.get_command(click.Context(weft), name)
     assert command is not None
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
     documented = [option for option in options if option in USAGE]
     assert set(options) - set(documented) <= {"--param", "--chart"}, "documented as -p and --no-chart"
+
+
+def test_every_kind_of_workflow_is_in_the_reference() -> None:
+    assert [kind for kind in GENERATORS if f"`{kind}`" not in USAGE] == []

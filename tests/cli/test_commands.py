@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import HELLO, weft
+from cli.shell import HELLO, refused, weft
 from weft import __version__
 from weft.cli.main import COMMANDS
 from weft.formats import FORMATS
 from weft.planners import PLANNERS
+from weft.planners.naming import options_of
+from weft.schedule.objective import OBJECTIVES
 
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml")
 
@@ -65,6 +67,48 @@ def test_plan_as_json(folder: Path) -> None:
     assert record["lower_bound_s"] <= record["makespan_s"] + 1e-9
     assert len(record["schedule"]) == 6
     assert max(line["finish_s"] for line in record["schedule"]) == record["makespan_s"]
+
+
+@pytest.mark.parametrize("deadline", ["7200", "2h", "0-02:00:00"])
+def test_plan_within_limits(deadline: str, folder: Path) -> None:
+    shown = weft(*PLAN, "--deadline", deadline, "--max-cost", "9", "--no-chart", folder=folder)
+    assert shown.code == 0
+    assert re.search(r"^  deadline      2h 0m, 1h \d+m to spare$", shown.out, re.MULTILINE)
+    assert re.search(r"^  maximal cost  9, 8\.\d+ to spare$", shown.out, re.MULTILINE)
+    record = json.loads(weft(*PLAN, "--deadline", deadline, "--json", folder=folder).out)
+    assert (record["deadline_s"], record["max_cost"]) == (7200, None)
+    assert record["objective_value"] == record["makespan_s"]
+
+
+def test_plan_beyond_limits(folder: Path) -> None:
+    lines = refused(
+        weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
+    )
+    assert len(lines) == 1
+    refused(weft(*PLAN, "--max-cost", "0.2", folder=folder), 3, "the plan of heft costs 0.2125", "no proof")
+    shown = weft(*PLAN, "--deadline", "1m", "--json", folder=folder)
+    assert shown.code == 3
+    assert "too long" in json.loads(shown.out)["error"]
+
+
+def test_the_help_of_plan_names_every_objective(folder: Path) -> None:
+    shown = " ".join(weft("plan", "--help", folder=folder).out.split()).replace("- ", "-")
+    for name in OBJECTIVES:
+        assert re.search(rf"[ :]{name}[,.]", shown), name
+
+
+def test_a_planner_shows_its_options(folder: Path) -> None:
+    for name in PLANNERS:
+        record = json.loads(weft("planners", name, "--json", folder=folder).out)
+        assert record["name"] == name
+        assert record["title"] == PLANNERS.load(name).title
+        assert [option["name"].replace("-", "_") for option in record["options"]] == [
+            field.name for field in options_of(PLANNERS.load(name))
+        ]
+        assert all(option["meaning"] for option in record["options"]), name
+        shown = weft("planners", name, folder=folder).out
+        assert shown.startswith(f"{name}: ")
+        assert all(f"  {name}:{option['name']}=" in shown for option in record["options"])
 
 
 def test_the_same_plan_under_every_hash_seed(folder: Path) -> None:

@@ -114,7 +114,7 @@ def test_small_graphs_with_communication_stay_above_their_optimum(bench_data):
 
 
 def generated(path):
-    """Read a generated instance: work, speeds, edges with sizes, a bandwidth for every pair of machines."""
+    """Make a generated instance by hand: work, speeds, edges with sizes, bandwidths of all pairs of machines."""
     facts = json.loads(path.read_text())
     sizes = {(source, target): size for source, target, size in facts["edges"]}
     tasks = tuple(
@@ -132,11 +132,13 @@ def generated(path):
         for a in range(len(machines))
         for b in range(a)
     )
-    return Workflow(name=path.stem, tasks=tasks), Platform(machines=machines, links=links)
+    return Workflow(name=path.stem, tasks=tasks), Platform(name=path.stem, machines=machines, links=links)
 
 
 def test_heft_reaches_what_is_known_of_a_generated_instance(bench_data):
-    workflow, platform = generated(bench_data / "peers" / "hetero_1000x64.json")
+    path = bench_data / "peers" / "hetero_1000x64.json"
+    workflow, platform = load_workflow(path), load_platform(path)
+    assert (workflow, platform) == generated(path)
     makespan, bound = plan_and_verify(workflow, platform)
     assert makespan == pytest.approx(162.16, abs=0.005)
     assert bound >= 128.28 - 0.005

@@ -14,7 +14,9 @@ from planning_examples import workflow
 from weft.errors import InvalidInput
 from weft.formats import FORMATS
 from weft.formats.files import detect
-from weft.formats.format import Source
+from weft.formats.format import PlatformReader, Source
+from weft.instance import compile_instance
+from weft.platform.platform import Platform
 from weft.workflow.checks import check
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.unfold import unfold
@@ -54,6 +56,35 @@ tasks:
   3  0  1  2
 # a remark
 """,
+    "psplib": b"""projects : 1
+jobs (incl. supersource/sink ): 4
+RESOURCES
+  - renewable                 :  1   R
+************************************************************************
+PRECEDENCE RELATIONS:
+jobnr.    #modes  #successors   successors
+   1        1          2           2   3
+   2        2          1           4
+   3        1          1           4
+   4        1          0
+************************************************************************
+REQUESTS/DURATIONS:
+jobnr. mode duration  R 1  N 1
+------------------------------------------------------------------------
+  1      1     0       0    0
+  2      1     3       2    4
+         2     5       1    3
+  3      1     4       2    0
+  4      1     0       0    0
+************************************************************************
+RESOURCEAVAILABILITIES:
+  R 1  N 1
+    3    4
+************************************************************************
+""",
+    "instance-json": b"""{"kind": "hetero-dag", "cost": [2.5, 4], "speed": [1, 2.0, 3],
+ "edges": [[0, 1, 6.5]], "bw": [[0, 2, 4.5], [2, 0, 1], [4.5, 1, 0]]}
+""",
     "dot": b"""digraph "sample" {
   a [Weight=3];
   b [Weight=4];
@@ -73,6 +104,7 @@ SIZED = {
     "c": {"work": 5, "inputs": ["y", "z"]},
 }
 READING = [name for name in FORMATS if FORMATS.load(name)().reads]
+CARRYING = [name for name in READING if isinstance(FORMATS.load(name)(), PlatformReader)]
 
 
 @pytest.fixture(params=list(FORMATS), scope="module")
@@ -177,19 +209,29 @@ def test_its_sample_is_written_back_the_same(reader):
     assert facts(unfold(reader.read(Source(name="sample", data=text.encode())))) == facts(first)
 
 
+@pytest.mark.parametrize("name", CARRYING)
+def test_the_machines_of_a_sample_can_run_its_tasks(name):
+    carrier = FORMATS.load(name)()
+    platform = carrier.read_platform(sample(name))
+    assert list(platform.faults()) == []
+    made = compile_instance(unfold(carrier.read(sample(name))), platform)
+    assert all(len(made.candidates_of(variable)) for variable in range(len(made.graph.variables)))
+
+
 def assert_read_or_refused(reader, data):
-    """Damaged input is an InvalidInput with a place, or still a workflow; nothing else."""
+    """Damaged input is an InvalidInput with a place, or still a workflow or platform; nothing else."""
     source = Source(name="damaged", data=data)
     assert isinstance(reader.recognises(source), bool)
-    try:
-        found = reader.read(source)
-    except InvalidInput as error:
-        problems = error.problems
-    else:
-        assert isinstance(found, Workflow)
-        return
-    assert problems
-    assert all(problem.place is not None and problem.place.file == "damaged" for problem in problems)
+    reading = [reader.read, *([reader.read_platform] if isinstance(reader, PlatformReader) else [])]
+    for read in reading:
+        try:
+            found = read(source)
+        except InvalidInput as error:
+            problems = error.problems
+            assert problems
+            assert all(problem.place is not None and problem.place.file == "damaged" for problem in problems)
+        else:
+            assert isinstance(found, Workflow | Platform)
 
 
 def test_every_truncation_is_read_or_refused(reader):

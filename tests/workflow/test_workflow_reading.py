@@ -27,10 +27,12 @@ def test_the_smallest_workflow_has_the_files_name_and_defaults_everywhere():
 
 def test_the_head_of_a_file():
     workflow = read(
-        "name: wien2k\ndescription: a\nowner: ann\nparams: {n: 5, w: '=2*n', t: '2*n'}\ntasks: {t: }"
+        "name: wien2k\ndescription: a\nowner: ann\nparams: {n: 5, w: '=2*n', t: '2*n'}\n"
+        "budgets: {scratch: 2TB, credits: 10*n}\ntasks: {t: }"
     )
     assert (workflow.name, workflow.description, workflow.owner) == ("wien2k", "a", "ann")
     assert workflow.params == {"n": 5, "w": parse("2*n"), "t": "2*n"}
+    assert workflow.budgets == {"scratch": 2 * 10**12, "credits": parse("10*n")}
 
 
 KEYS = {
@@ -78,6 +80,18 @@ KEYS = {
     "gpus: 2": {"resources": {"gpus": 2}},
     "{memory: 1GB, gpus: n, resources: {licence: 1, tape: 2kB}}": {
         "resources": {"memory": 10**9, "gpus": parse("n"), "licence": 1, "tape": 2000}
+    },
+    "{nodes: [1, 2], memory: {1: 1GB, 2: n*GB}, gpus: nodes, resources: {licence: {1: 2, 2: 3}}}": {
+        "nodes": (1, 2),
+        "resources": {
+            "memory": {1: 10**9, 2: parse("n*GB")},
+            "gpus": parse("nodes"),
+            "licence": {1: 2, 2: 3},
+        },
+    },
+    "{nodes: [1, 4], consumes: {credits: {1: 3, 4: 2.5}, scratch: 40GB}}": {
+        "nodes": (1, 4),
+        "consumes": {"credits": {1: 3, 4: 2.5}, "scratch": 40 * 10**9},
     },
     "inputs: case.struct": {"inputs": (Input(file="case.struct"),)},
     'inputs: ["a.{1..3}", b]': {"inputs": tuple(Input(file=name) for name in ("a.1", "a.2", "a.3", "b"))},

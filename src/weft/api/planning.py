@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 
 from weft.api.iterations import expected_total_s
+from weft.api.outlook import Outlook, outlook_of
 from weft.errors import Infeasible, InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.planners import PLANNERS
+from weft.planners.naming import planner_named
 from weft.planners.planner import Budget, Plan, Planner
 from weft.platform.platform import Platform
+from weft.predictors.chain import Chain, default_chain
+from weft.predictors.predictor import Predictor
 from weft.randomness import generator
 from weft.schedule.bounds import Bounds, lower_bounds
+from weft.schedule.limits import refuse_impossible, refuse_missed
 from weft.schedule.metrics import Metrics, critical_path, measure
 from weft.schedule.objective import Objective, objective_named
 from weft.schedule.schedule import Schedule
@@ -42,11 +46,13 @@ class PlannedWorkflow:
     """A plan with its numbers: what was promised, and how far from optimal it can be at most."""
 
     planner: str
+    """As it was asked for, with its options."""
     objective: Objective
     instance: Instance
     plan: Plan
     metrics: Metrics
     bounds: Bounds
+    outlook: Outlook
     planning_s: float
     """Wall-clock seconds from the task graph to the schedule."""
     seed: int
@@ -89,6 +95,23 @@ class PlannedWorkflow:
         return max(0.0, self.makespan_s / bound - 1.0)
 
     @property
+    def objective_value(self) -> float:
+        """Give the number the plan is judged by."""
+        return self.objective.value(self.schedule, self.instance)
+
+    @property
+    def deadline_slack_s(self) -> float | None:
+        """Give the time between the plan's end and the deadline; None without a deadline."""
+        deadline = self.objective.deadline_s
+        return None if deadline is None else max(0.0, deadline - self.makespan_s)
+
+    @property
+    def cost_slack(self) -> float | None:
+        """Give what is left of the maximal cost; None without one."""
+        most = self.objective.max_cost
+        return None if most is None else max(0.0, most - self.metrics.cost)
+
+    @property
     def total_s(self) -> float | None:
         """Give the time of all expected iterations; None: some loop does not say how many to expect."""
         return expected_total_s(self.schedule, self.graph)
@@ -120,6 +143,15 @@ class PlannedWorkflow:
         unknown = [body.loop.name for body in self.graph.loops if body.expect is None]
         if unknown:
             found.append(f"the plan is of one iteration; how often {', '.join(unknown)} runs is unknown")
+        goal = self.objective
+        if self.graph.loops and (goal.deadline_s, goal.max_cost) != (None, None):
+            found.append("deadline and maximal cost are those of one iteration")
+        if goal.max_cost is not None and not self.instance.price_per_node_s.any():
+            found.append("no machine has a price: the maximal cost limits nothing")
+        outlook = self.outlook
+        if outlook.exact:
+            tasks = counted(outlook.tasks, "task")
+            found.append(f"no spread known for {outlook.exact} of {tasks}: counted as exact")
         return found
 
     def verify(self) -> list[Violation]:
@@ -134,12 +166,22 @@ class PlannedWorkflow:
             "platform": self.instance.platform.name,
             "planner": self.planner,
             "objective": self.objective.name,
+            "alpha": self.objective.alpha if self.objective.has_alpha else None,
+            "objective_value": _number(self.objective_value),
+            "deadline_s": self.objective.deadline_s,
+            "deadline_slack_s": self.deadline_slack_s,
+            "max_cost": self.objective.max_cost,
+            "cost_slack": self.cost_slack,
             "seed": self.seed,
             "tasks": len(self.graph),
             "edges": self.graph.edge_count,
             "makespan_s": self.makespan_s,
+            "makespan_p50_s": self.outlook.makespan_p50_s,
+            "makespan_p90_s": self.outlook.makespan_p90_s,
             "total_s": self.total_s,
             "cost": self.metrics.cost,
+            "cost_p50": self.outlook.cost_p50,
+            "cost_p90": self.outlook.cost_p90,
             "lower_bound_s": self.lower_bound_s,
             "gap": self.gap,
             "machines_used": self.metrics.machines_used,
@@ -171,35 +213,59 @@ def plan(
     on: Platform | str | Path = "local",
     planner: str = DEFAULT_PLANNER,
     objective: str = "makespan",
+    alpha: float | None = None,
+    deadline_s: float | None = None,
+    max_cost: float | None = None,
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
     pinned: Mapping[str, str] | None = None,
+    predictor: Predictor | None = None,
 ) -> PlannedWorkflow:
-    """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form)."""
+    """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form).
+
+    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` is asked before what the
+    workflow itself says. Raises Infeasible where no plan exists, or this one exceeds deadline or cost.
+    """
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
-    goal = objective_named(objective)
+    goal = objective_named(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
     if seed < 0:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
-    chosen: Planner = PLANNERS.load(planner)()
+    chosen = planner_named(planner)
     graph = checked_graph(with_params(loaded, params or {}))
+    chain = None if predictor is None else Chain((predictor, *default_chain().predictors))
     started = time.perf_counter()
-    instance = compile_instance(graph, platform, pinned=pinned)
-    refusal = chosen.supports(instance, goal)
+    instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
+    compiling_s = time.perf_counter() - started
+    return _planned(instance, planner, chosen, goal, seed, compiling_s)
+
+
+def _planned(
+    instance: Instance, planner: str, chosen: Planner, objective: Objective, seed: int, compiling_s: float
+) -> PlannedWorkflow:
+    """Plan what is compiled, and measure the plan against its limits."""
+    refusal = chosen.supports(instance, objective)
     if refusal is not None:
         what = f"planner {planner!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
-    made = chosen.plan(instance, objective=goal, budget=Budget(), rng=generator(seed, "planner", planner))
-    spent = time.perf_counter() - started
+    started = time.perf_counter()
+    rng = generator(seed, "planner", chosen.name)
+    made = chosen.plan(instance, objective=objective, budget=Budget(), rng=rng)
+    planning_s = compiling_s + time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
         raise Infeasible("the times of this plan are larger than numbers can be")
+    metrics, bounds = measure(made.schedule, instance), lower_bounds(instance)
+    bound_s = max(bounds.best_s, made.bound_s)
+    refuse_impossible(objective, instance, bound_s)
+    refuse_missed(objective, planner, makespan_s=metrics.makespan_s, cost=metrics.cost, bound_s=bound_s)
     return PlannedWorkflow(
         planner=planner,
-        objective=goal,
+        objective=objective,
         instance=instance,
         plan=made,
-        metrics=measure(made.schedule, instance),
-        bounds=lower_bounds(instance),
-        planning_s=spent,
+        metrics=metrics,
+        bounds=bounds,
+        outlook=outlook_of(made.schedule, instance, seed=seed),
+        planning_s=planning_s,
         seed=seed,
     )

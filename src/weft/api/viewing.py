@@ -17,17 +17,49 @@ _ROUNDING = 1e-9
 def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     """List what a reader wants to know first, as labels and texts."""
     metrics = planned.metrics
-    facts = [
-        ("makespan", format_seconds(planned.makespan_s)),
+    return [
+        ("makespan", _makespan_text(planned)),
+        *_loop_facts(planned),
         ("lower bound", format_seconds(planned.lower_bound_s)),
         ("gap", _gap_text(planned.gap)),
-        ("cost", f"{metrics.cost:.4g}" if metrics.cost else "0 (no prices)"),
+        ("cost", _cost_text(planned)),
+        *_goal_facts(planned),
         ("machines", f"{metrics.machines_used} of {len(planned.instance.machines)} used"),
         ("nodes busy", f"{metrics.used_share:.0%}"),
     ]
-    if planned.graph.loops:
-        total = planned.total_s
-        facts.insert(1, ("all iterations", "unknown" if total is None else format_seconds(total)))
+
+
+def _makespan_text(planned: PlannedWorkflow) -> str:
+    late = planned.outlook.makespan_p90_s
+    spread = f" (P90 {format_seconds(late)})" if late != planned.makespan_s else ""
+    return format_seconds(planned.makespan_s) + spread
+
+
+def _loop_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
+    total = planned.total_s
+    text = "unknown" if total is None else format_seconds(total)
+    return [("all iterations", text)] if planned.graph.loops else []
+
+
+def _cost_text(planned: PlannedWorkflow) -> str:
+    cost, dear = planned.metrics.cost, planned.outlook.cost_p90
+    if not planned.instance.price_per_node_s.any():
+        return "0 (no prices)"
+    return f"{cost:.4g} (P90 {dear:.4g})" if dear != cost else f"{cost:.4g}"
+
+
+def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
+    """Say what was asked for beyond time and cost, and how much is left of the limits."""
+    goal, facts = planned.objective, []
+    if goal.name not in ("makespan", "cost"):
+        alpha = f", alpha {goal.alpha:g}" if goal.has_alpha else ""
+        better = "lower" if goal.sense == "minimise" else "higher"
+        facts.append((goal.name, f"{planned.objective_value:.4g} ({better} is better{alpha})"))
+    if goal.deadline_s is not None and planned.deadline_slack_s is not None:
+        left = format_seconds(planned.deadline_slack_s)
+        facts.append(("deadline", f"{format_seconds(goal.deadline_s)}, {left} to spare"))
+    if goal.max_cost is not None and planned.cost_slack is not None:
+        facts.append(("maximal cost", f"{goal.max_cost:.4g}, {planned.cost_slack:.4g} to spare"))
     return facts
 
 

@@ -19,9 +19,11 @@ __all__ = ["COMMANDS", "main", "weft"]
 
 COMMANDS = {
     "check": "Say everything that is wrong with a workflow or platform file.",
+    "compare": "Plan workflows with several planners and set the results side by side.",
     "completion": "Print the completion script for a shell.",
     "convert": "Read a workflow in one format and write it in another.",
     "formats": "List the file formats.",
+    "generate": "Make a random workflow of a kind, and the platform it is meant for.",
     "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
     "planners": "List the planners.",
     "schema": "Print the JSON Schema of the file formats, for editors.",

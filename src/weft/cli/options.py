@@ -54,6 +54,8 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
     """Read parameters from the command line (which win) and from a file."""
+    if not params and params_file is None:
+        return {}  # without loading what reads YAML
     from weft.documents import Reader
     from weft.formats.files import open_source
     from weft.formats.yaml_document import parse_document

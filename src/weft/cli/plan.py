@@ -10,22 +10,46 @@ import click
 
 from weft.cli import options
 from weft.cli.progress import stage
-from weft.units import counted
+from weft.errors import InvalidInput, Problem, shorten
+from weft.units import counted, parse_seconds
 
 if TYPE_CHECKING:
     from weft.api.planning import PlannedWorkflow
 
 __all__ = ["command"]
 
+_OBJECTIVE_HELP = """What the plan is judged by: makespan, cost, local, on-demand, static, static-literal,
+static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
+throughput. A planner that cannot serve it says so."""
+
 
 @click.command("plan")
 @options.workflow_argument
 @options.on_platform
 @click.option(
-    "--planner", default="heft", show_default=True, help="Which planner; `weft planners` lists them."
+    "--planner",
+    default="heft",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Which planner; `weft planners` lists them, `weft planners NAME` its options.",
+)
+@click.option("--objective", default="makespan", metavar="NAME", show_default=True, help=_OBJECTIVE_HELP)
+@click.option(
+    "--alpha",
+    type=float,
+    metavar="NUMBER",
+    help="Weigh time (1) against cost (0) in on-demand and static objectives; 0.5 if not given.",
 )
 @click.option(
-    "--objective", default="makespan", show_default=True, help="What is to be small: makespan or cost."
+    "--deadline",
+    metavar="TIME",
+    help="The makespan may not exceed it: 90, 1h30m or D-HH:MM:SS; exit code 3 if it does.",
+)
+@click.option(
+    "--max-cost",
+    type=float,
+    metavar="PRICE",
+    help="The price of all node-hours may not exceed it; exit code 3 if it does.",
 )
 @click.option(
     "--seed",
@@ -48,6 +72,9 @@ def command(
     platform: str,
     planner: str,
     objective: str,
+    alpha: float | None,
+    deadline: str | None,
+    max_cost: float | None,
     seed: int,
     params: tuple[str, ...],
     params_file: str | None,
@@ -60,9 +87,11 @@ def command(
     """Say before the run how long WORKFLOW takes on a platform, what it costs, and where its tasks go.
 
     WORKFLOW is a file of any format `weft formats` lists, or - for the standard input; in --out and --html, -
-    is the standard output. Exit code 3: no plan can exist.
+    is the standard output. Exit code 3: no plan can exist, or this one exceeds the deadline or the maximal
+    cost; the message says which, and by how much.
     """
     _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
+    deadline_s = _seconds(deadline)
     with stage("loading"):
         from weft.api.planning import plan
         from weft.formats.files import load_platform, read_workflow_file
@@ -72,8 +101,8 @@ def command(
         loaded = read_workflow_file(workflow, format_name=format_name)
     with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}"):
         planned = plan(
-            loaded, on=machines, planner=planner, objective=objective, seed=seed,
-            params=options.given_params(params, params_file),
+            loaded, on=machines, planner=planner, objective=objective, alpha=alpha, deadline_s=deadline_s,
+            max_cost=max_cost, seed=seed, params=options.given_params(params, params_file),
         )  # fmt: skip
     if out is not None:
         _write(planned, out)
@@ -86,6 +115,16 @@ def command(
         options.print_json(planned.as_record())
     elif "-" not in (out, html):
         _show(planned, chart=chart, written=[name for name in (out, html) if name])
+
+
+def _seconds(deadline: str | None) -> float | None:
+    if deadline is None:
+        return None
+    seconds = parse_seconds(deadline)
+    if seconds is None:
+        what, rule = f"--deadline {shorten(deadline)!r}", "must be a time, at least 0"
+        raise InvalidInput(Problem(what=what, rule=rule, advice="write 90, 1h30m or 0-01:30:00"))
+    return seconds
 
 
 def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:

@@ -8,17 +8,35 @@ from contextlib import contextmanager
 
 __all__ = ["stage"]
 
+_WIDTH = 100
+_CLEAR = "\r\x1b[2K"
+
 
 @contextmanager
 def stage(text: str) -> Iterator[None]:
-    """Show what is being done while it is done, and take the line back afterwards."""
-    visible = sys.stderr.isatty()
-    if visible:
-        sys.stderr.write(f"\r\x1b[2K{text[:100]} …")
-        sys.stderr.flush()
-    try:
+    """Show what is being done while it is done, and take the line back afterwards.
+
+    Where a kernel must first be compiled, the line says so: that takes seconds, once per processor type.
+    """
+    if not sys.stderr.isatty():
         yield
+        return
+    _write(f"{_CLEAR}{text[:_WIDTH]} …")
+    # Loads numpy, which the work needs anyway, and only now that the line is there.
+    from weft.kernels.forms import listening
+
+    try:
+        with listening(lambda kernel: _write(f"{_CLEAR}{_compiling(text, kernel)} …")):
+            yield
     finally:
-        if visible:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
+        _write(_CLEAR)
+
+
+def _compiling(text: str, kernel: str) -> str:
+    told = f": compiling {kernel} for this processor (once)"
+    return text[: max(0, _WIDTH - len(told))] + told
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -12,8 +12,10 @@ FORMATS = Shelf(
     {
         "weft": "weft.formats.native:WeftYaml",
         "wfformat": "weft.formats.wfformat:WfFormat",
-        "dax": "weft.formats.dax:Dax",
+        "instance-json": "weft.formats.instance_json:InstanceJson",
         "stg": "weft.formats.stg:Stg",
+        "psplib": "weft.formats.psplib:Psplib",
+        "dax": "weft.formats.dax:Dax",
         "dot": "weft.formats.dot:Dot",
         "dot-picture": "weft.formats.picture:DotPicture",
         "mermaid": "weft.formats.picture:MermaidPicture",

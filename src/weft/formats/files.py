@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weft.errors import InvalidInput, Place, Problem, nearest, shorten
 from weft.formats import FORMATS
-from weft.formats.format import Format, Source
+from weft.formats.format import Format, PlatformReader, Source
 from weft.platform.platform import Platform
 from weft.workflow.checks import check
 from weft.workflow.records.workflow import Workflow
@@ -65,11 +65,12 @@ def detect(source: Source) -> Format:
     if not source.data.strip():
         place = Place(file=source.name)
         raise InvalidInput(Problem(what="the file is empty", advice="write a workflow into it", place=place))
-    readers: list[Format] = [FORMATS.load(name)() for name in FORMATS]
-    readers = [reader for reader in readers if reader.reads]
-    for reader in readers:
-        if reader.recognises(source):
+    readers: list[Format] = []
+    for name in FORMATS.own_first():  # loaded one by one: the later ones are not needed for most files
+        reader: Format = FORMATS.load(name)()
+        if reader.reads and reader.recognises(source):
             return reader
+        readers += [reader] if reader.reads else []
     suffix = Path(source.name).suffix
     for reader in readers:
         if suffix in reader.extensions:
@@ -96,7 +97,10 @@ def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> W
 
 
 def load_platform(text: str | Path) -> Platform:
-    """Read a platform: a short form (``identical:8``, ``cluster:64``, ``local``) or a file."""
+    """Read a platform: a short form (``identical:8``, ``cluster:64``, ``local``) or a file.
+
+    Besides our own files those of other formats will do that describe machines beside their tasks.
+    """
     from weft.formats.native import platform_from
     from weft.platform.short_forms import short_form
 
@@ -108,7 +112,19 @@ def load_platform(text: str | Path) -> Platform:
     source = open_source(text)
     if not source.data.strip():
         raise InvalidInput(Problem(what="the file is empty", place=Place(file=source.name)))
-    return platform_from(source)
+    foreign = _platform_reader(source)
+    return platform_from(source) if foreign is None else foreign.read_platform(source)
+
+
+def _platform_reader(source: Source) -> PlatformReader | None:
+    """Find the other format that a file with machines is of; None: it should be one of ours."""
+    from weft.formats.native import WeftYaml
+
+    if WeftYaml().recognises(source):
+        return None
+    readers = (FORMATS.load(name)() for name in FORMATS.own_first())
+    found = (reader for reader in readers if isinstance(reader, PlatformReader))
+    return next((reader for reader in found if reader.recognises(source)), None)
 
 
 def _refuse_short_form(text: str) -> None:

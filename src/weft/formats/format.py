@@ -1,19 +1,21 @@
 """The contract of the shelf ``formats``: read it first.
 
-A format recognises its files by content, reads them into a workflow, and may write one. A damaged file gives
-an InvalidInput with the place, never a traceback.
+A format recognises its files by content, reads them into a workflow, and may write one. Files that describe
+machines beside the tasks give a platform, too. A damaged file gives an InvalidInput with the place, never a
+traceback.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from weft.errors import InvalidInput, Place, Problem
+from weft.platform.platform import Platform
 from weft.workflow.records.workflow import Workflow
 
-__all__ = ["Format", "Source", "damaged"]
+__all__ = ["Format", "PlatformReader", "Source", "damaged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,4 +77,17 @@ class Format(Protocol):
 
     def write(self, workflow: Workflow) -> str:
         """Write a workflow as text. Raises InvalidInput if the format cannot say it."""
+        ...
+
+
+@runtime_checkable
+class PlatformReader(Protocol):
+    """A format whose files describe machines beside the tasks: ``--on FILE`` takes them."""
+
+    def recognises(self, source: Source) -> bool:
+        """Say, from the content alone and cheaply, whether a file is of this format."""
+        ...
+
+    def read_platform(self, source: Source) -> Platform:
+        """Read the machines. Raises InvalidInput."""
         ...

@@ -1,4 +1,7 @@
-"""Our own files: workflows and platforms in YAML (or JSON, which is YAML too), version 1."""
+"""Our own files: workflows and platforms in YAML (or JSON, which is YAML too), version 1.
+
+What reads and writes YAML is loaded when asked for: files of other formats are recognised without it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,8 @@ from weft.documents import Document
 from weft.errors import InvalidInput, Problem
 from weft.formats.format import Source
 from weft.formats.plain_names import plainly_named
-from weft.formats.yaml_document import parse_document, write_document
 from weft.platform.platform import Platform
-from weft.platform.reading import read_platform
-from weft.platform.writing import platform_document
-from weft.workflow.checks import problems_of
-from weft.workflow.reading.workflow_reader import read_workflow
 from weft.workflow.records.workflow import Workflow
-from weft.workflow.writing import workflow_document
 
 __all__ = ["WeftYaml", "describes_platform", "platform_from", "platform_text"]
 
@@ -37,6 +34,10 @@ class WeftYaml:
 
     def read(self, source: Source) -> Workflow:
         """Read a workflow; every problem of the file and of what it says is reported at once."""
+        from weft.formats.yaml_document import parse_document
+        from weft.workflow.checks import problems_of
+        from weft.workflow.reading.workflow_reader import read_workflow
+
         document = parse_document(source.text(), source.name)
         if _is_platform(document):
             what = "this file describes machines, not tasks"
@@ -49,6 +50,9 @@ class WeftYaml:
 
     def write(self, workflow: Workflow) -> str:
         """Write a workflow; task names that a key cannot hold are replaced."""
+        from weft.formats.yaml_writing import write_document
+        from weft.workflow.writing import workflow_document
+
         return write_document(workflow_document(plainly_named(workflow)))
 
 
@@ -59,6 +63,8 @@ def _is_platform(document: Document) -> bool:
 
 def describes_platform(source: Source) -> bool:
     """Say whether a file is one of ours and describes machines."""
+    from weft.formats.yaml_document import parse_document
+
     if not WeftYaml().recognises(source):
         return False
     return _is_platform(parse_document(source.text(), source.name))
@@ -66,6 +72,9 @@ def describes_platform(source: Source) -> bool:
 
 def platform_from(source: Source) -> Platform:
     """Read a platform file."""
+    from weft.formats.yaml_document import parse_document
+    from weft.platform.reading import read_platform
+
     document = parse_document(source.text(), source.name)
     root = document.root.value if document.root is not None else None
     if isinstance(root, dict) and "tasks" in root and "machines" not in root:
@@ -79,4 +88,7 @@ def platform_from(source: Source) -> Platform:
 
 def platform_text(platform: Platform) -> str:
     """Write a platform file."""
+    from weft.formats.yaml_writing import write_document
+    from weft.platform.writing import platform_document
+
     return write_document(platform_document(platform))

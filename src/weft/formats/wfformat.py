@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import re
 
-from weft.formats.collection import collection_paused
-from weft.formats.complaints import Complaints
 from weft.formats.format import Source
-from weft.formats.json_values import load_json
-from weft.formats.wfformat_reader import read_trace
 from weft.workflow.records.workflow import Workflow
 
 __all__ = ["WfFormat"]
@@ -40,6 +36,11 @@ class WfFormat:
 
     def read(self, source: Source) -> Workflow:
         """Read a trace. Raises InvalidInput."""
+        from weft.formats.collection import collection_paused
+        from weft.formats.complaints import Complaints
+        from weft.formats.json_values import load_json
+        from weft.formats.wfformat_reader import read_trace
+
         with collection_paused():
             document = load_json(source)
             trace = read_trace(document, Complaints(source))

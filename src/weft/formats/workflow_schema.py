@@ -35,6 +35,8 @@ _POINT = either(
     {"type": ["string", "number", "boolean"]},
     {"type": "array", "items": {"type": ["string", "number", "boolean"]}},
 )
+_BY_COUNT: Shape = {**mapping(QUANTITY), "minProperties": 1, "propertyNames": {"pattern": "^[0-9]+$"}}
+_AMOUNT = either(QUANTITY, _BY_COUNT)
 _PAIR: Shape = {"type": "array", "items": _POINT, "minItems": 2, "maxItems": 2}
 
 
@@ -50,6 +52,7 @@ def workflow_schema() -> Shape:
                 "owner": TEXT,
                 "params": mapping(ANYTHING),
                 "defaults": named("task"),
+                "budgets": mapping(QUANTITY),
                 "tasks": {**mapping(either(named("task"), {"type": "null"})), "minProperties": 1},
                 "loops": mapping(named("loop")),
             },
@@ -99,9 +102,10 @@ def _planned() -> dict[str, Shape]:
         "requirements": EXPRESSION,
         "rank": EXPRESSION,
         "cores": QUANTITY,
-        "memory": QUANTITY,
-        "gpus": QUANTITY,
-        "resources": mapping(QUANTITY),
+        "memory": _AMOUNT,
+        "gpus": _AMOUNT,
+        "resources": mapping(_AMOUNT),
+        "consumes": mapping(_AMOUNT),
         "from": TEXT,
         "to": TEXT,
         "file": TEXT,
@@ -167,11 +171,10 @@ def _output() -> Shape:
 
 
 def _speedup() -> Shape:
-    measured = {**mapping(QUANTITY), "minProperties": 1, "propertyNames": {"pattern": "^[0-9]+$"}}
     shapes = {
         "amdahl": {**NUMBER, "minimum": 0, "maximum": 1},
         "roofline": {"type": "integer", "minimum": 1},
         "communication": AT_LEAST_0,
-        "seconds": measured,
+        "seconds": _BY_COUNT,
     }
     return {**record(keys.SPEEDUP_KEYS, shapes), "minProperties": 1, "maxProperties": 1}

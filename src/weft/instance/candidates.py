@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.documents import placed
 from weft.errors import Infeasible, InvalidInput, Problem, shorten
 from weft.expressions import Expression, evaluate_columns, unknown_names
-from weft.instance.shapes import Shapes, nodes_taken
+from weft.instance.shapes import Shapes, amounts_taken, nodes_taken
 from weft.platform.columns import columns
 from weft.platform.machine import Machine
 from weft.predictors.seconds import Seconds
@@ -76,8 +76,11 @@ def _intersect(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: lis
     for variable, index in enumerate(of_variable):
         if not masks[index].any():
             _refuse(graph, judge, masks, of_task, variable)
-    sets = tuple(np.flatnonzero(mask).astype(np.uint32) for mask in masks)
-    return Candidates(sets=sets, of_variable=np.asarray(of_variable, dtype=np.uint32))
+    # Unlike tasks may accept the same machines: their modes need not be kept apart.
+    number: dict[bytes, int] = {}
+    numbers = np.array([number.setdefault(mask.tobytes(), len(number)) for mask in masks], dtype=np.uint32)
+    sets = tuple(np.flatnonzero(np.frombuffer(key, dtype=np.bool_)).astype(np.uint32) for key in number)
+    return Candidates(sets=sets, of_variable=numbers[of_variable])
 
 
 def _refuse(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[int], variable: int) -> None:
@@ -110,6 +113,7 @@ class _Judge:
         self.nodes = np.array([machine.nodes for machine in machines])
         self.cores = np.array([machine.cores for machine in machines])
         self.node_is_core = np.array([machine.node_is_core for machine in machines])
+        self.varied = (np.diff(graph.demand_by_count.pointer) > 0).tolist()
         self.columns = columns(machines)
         self.offers: dict[str | None, _Mask] = {}
 
@@ -126,6 +130,7 @@ class _Judge:
             graph.counts[task],
             graph.cores[task],
             graph.demand[task].tobytes() if graph.resource_names else None,
+            graph.demand_by_count.of(task).tobytes() if self.varied[task] else None,
             self.shapes[task],
         )
 
@@ -159,15 +164,23 @@ class _Judge:
             if amount > 0:
                 shown = format_bytes(amount) if name == "memory" else f"{amount:g}"
                 yield f"has {name} {shown} in all", self.amounts[:, column] >= amount
+        machine, count = self._fitting(task)
+        estimated = np.zeros(len(self.machines), dtype=bool)
+        estimated[machine] = True
         # A machine that is too small has no estimate either: one reason is enough.
-        yield "has an estimate for a node count that fits", self._estimated(task) | ~large_enough
+        yield "has an estimate for a node count that fits", estimated | ~large_enough
+        demand = amounts_taken(graph, graph.demand_by_count, task, count)
+        if demand is not None:
+            served = np.zeros(len(self.machines), dtype=bool)
+            served[machine[(demand <= self.amounts[machine]).all(axis=1)]] = True
+            yield "has the resources for a node count that fits", served | ~estimated
 
-    def _estimated(self, task: int) -> _Mask:
+    def _fitting(self, task: int) -> tuple[Indices, Indices]:
+        """Give machine and count of the estimated modes for which the machines have the nodes."""
         machine, count, _ = self.seconds.modes(task)
         nodes = nodes_taken(float(self.graph.cores[task]), count, self.node_is_core[machine])
-        mask = np.zeros(len(self.machines), dtype=bool)
-        mask[machine[nodes <= self.nodes[machine]]] = True
-        return mask
+        fits = nodes <= self.nodes[machine]
+        return machine[fits], count[fits]
 
     def _meets(self, task: int, requirements: Expression) -> _Mask:
         context = self.graph.context(task)

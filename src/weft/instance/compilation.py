@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from weft.errors import Infeasible, InvalidInput, Problem, nearest
+from weft.instance.budgets import check_budgets
 from weft.instance.candidates import Candidates, find_candidates
 from weft.instance.instance import Busy, Instance
 from weft.instance.modes import group_modes
@@ -44,8 +45,10 @@ def compile_instance(
         shapes,
         candidates,
         capacity,
+        amounts,
         np.array([machine.node_is_core for machine in machines], dtype=np.bool_),
     )
+    check_budgets(graph, groups)
     return Instance(
         graph=graph,
         platform=platform,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.instance.budgets import exceeded, largest_consumption
 from weft.instance.modes import ModeGroup, Modes
 from weft.platform.machine import Machine
 from weft.platform.network import Network
@@ -76,6 +77,13 @@ class Instance:
         group = self.groups[int(self.group[task])]
         seconds = group.seconds_of(task)
         return Modes(machine=group.machine, count=group.count, nodes=group.nodes, seconds=seconds)
+
+    def binding_budgets(self) -> tuple[str, ...]:
+        """Name the budgets that some choice of modes exceeds; a planner need not care about the others."""
+        if not self.graph.budget_names:
+            return ()
+        over = exceeded(self.graph, largest_consumption(self.graph, self.groups))
+        return tuple(name for name, binds in zip(self.graph.budget_names, over, strict=True) if binds)
 
     def shortest_s(self) -> Floats:
         """Give per task the seconds of its fastest mode; 0 for transfers and virtual tasks."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.candidates import Candidates
-from weft.instance.shapes import Shapes, nodes_taken
+from weft.instance.shapes import Shapes, amounts_taken, nodes_taken
 from weft.predictors.seconds import Classes, Related, Seconds
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
@@ -48,6 +48,10 @@ class ModeGroup:
     nodes: NDArray[np.int64]
     seconds_of: Callable[[int | Indices], Floats]
     """Give the seconds of all modes of one task, or tasks x modes of several."""
+    demand: Floats | None = None
+    """Modes x resources, the same for all its tasks; None: the graph's ``demand``, whatever the mode."""
+    consumption: Floats | None = None
+    """Modes x budgets, the same for all its tasks; None: the graph's ``consumption``, whatever the mode."""
 
     def __len__(self) -> int:
         return len(self.machine)
@@ -66,6 +70,7 @@ def group_modes(
     shapes: Shapes,
     candidates: Candidates,
     capacity: NDArray[np.int64],
+    amounts: Floats,
     node_is_core: NDArray[np.bool_],
 ) -> tuple[tuple[ModeGroup, ...], NDArray[np.int64]]:
     """Give the groups and every task's group (-1: no compute task)."""
@@ -73,7 +78,9 @@ def group_modes(
     compute = np.flatnonzero(graph.kind == COMPUTE)
     chosen = candidates.of_variable[graph.variable]
     cores = np.ceil(graph.cores) if node_is_core.any() else np.zeros(len(graph))
-    of_task[compute] = numbers = _number(shapes[compute], chosen[compute], cores[compute])
+    of_task[compute] = numbers = _number(
+        shapes[compute], chosen[compute], cores[compute], _patterns(graph)[compute]
+    )
     by_group = compute[np.argsort(numbers, kind="stable")]
     groups = []
     for tasks in np.split(by_group, np.cumsum(np.bincount(numbers))[:-1]) if len(compute) else ():
@@ -81,7 +88,12 @@ def group_modes(
         machine, count, _ = seconds.modes(example)
         nodes = nodes_taken(float(graph.cores[example]), count, node_is_core[machine])
         allowed = candidates.sets[int(chosen[example])]
-        kept = np.flatnonzero((nodes <= capacity[machine]) & np.isin(machine, allowed))
+        fits = (nodes <= capacity[machine]) & np.isin(machine, allowed)
+        # The totals were compared with the least amounts beforehand; those of a count may be larger.
+        taken = amounts_taken(graph, graph.demand_by_count, example, count)
+        if taken is not None:
+            fits &= (taken <= amounts[machine]).all(axis=1)
+        kept = np.flatnonzero(fits)
         groups.append(
             ModeGroup(
                 tasks=tasks.astype(np.uint32),
@@ -89,9 +101,23 @@ def group_modes(
                 count=count[kept],
                 nodes=nodes[kept],
                 seconds_of=_reader(seconds, example, machine[kept], count[kept], kept),
+                demand=None if taken is None else taken[kept],
+                consumption=amounts_taken(graph, graph.consumption_by_count, example, count[kept]),
             )
         )
     return tuple(groups), of_task
+
+
+def _patterns(graph: TaskGraph) -> NDArray[np.int64]:
+    """Number the tasks so that amounts depend on the count in the same way; 0: in no way."""
+    tables = (graph.demand_by_count, graph.consumption_by_count)
+    varied = sum(np.diff(table.pointer) for table in tables) > 0
+    patterns = np.zeros(len(graph), dtype=np.int64)
+    known: dict[object, int] = {}
+    for task in np.flatnonzero(varied).tolist():
+        key = (int(graph.counts[task]), *(table.of(task).tobytes() for table in tables))
+        patterns[task] = known.setdefault(key, len(known) + 1)
+    return patterns
 
 
 def _number(*columns: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,4 +1,7 @@
-"""Shapes: which tasks have the same modes, so that what depends on modes alone is found once for them."""
+"""Shapes: which tasks have the same modes, so that what depends on modes alone is found once for them.
+
+Also what a mode takes: nodes, and amounts that depend on the node count.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.predictors.seconds import Classes, Related, Seconds
-from weft.workflow.unfolding.task_graph import Indices
+from weft.workflow.unfolding.amounts import ByCount
+from weft.workflow.unfolding.task_graph import Floats, Indices, TaskGraph
 
-__all__ = ["Shapes", "mode_shapes", "nodes_taken"]
+__all__ = ["Shapes", "amounts_taken", "mode_shapes", "nodes_taken"]
 
 Shapes = NDArray[np.int64]
 """Per task a number; tasks with the same one have the same machines and counts in the predictor's answer."""
@@ -23,6 +27,12 @@ def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -
     """Give the nodes a count takes on each machine: where a node is a core, every core takes one."""
     each = np.int64(min(max(1, math.ceil(cores)), _MOST_CORES))
     return np.where(node_is_core, count * each, count).astype(np.int64)
+
+
+def amounts_taken(graph: TaskGraph, by_count: ByCount, task: int, count: Indices) -> Floats | None:
+    """Give the amounts (modes x names) of modes with these counts; None: the count does not matter."""
+    rows = by_count.of(task)
+    return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
 
 
 def mode_shapes(seconds: Seconds, tasks: int) -> Shapes:

@@ -45,10 +45,10 @@ def kernel(function: _Function) -> _Function:
 def run(
     function: Callable[..., Any], inputs: tuple[Any, ...], outputs: tuple[Any, ...], *, work_s: float
 ) -> Any:
-    """Call ``function(*inputs, *outputs)`` in the form that is faster; ``outputs`` are arrays it fills.
+    """Call ``function(*inputs, *outputs)`` in the form that is faster; ``outputs`` are what it fills.
 
-    ``inputs`` are numbers, arrays or named tuples of them, scratch space among them. ``work_s`` is what the
-    call would take in plain Python.
+    Both are numbers, arrays or named tuples of them; scratch space may stand among the inputs. ``work_s`` is
+    what the call would take in plain Python.
     """
     assert isinstance(function, FunctionType)
     if _pays(function, work_s):
@@ -58,9 +58,16 @@ def run(
         return compiled(function)(*inputs, *outputs)
     lists = tuple(_listed(array) for array in outputs)
     value = function(*map(_listed, inputs), *lists)
-    for array, filled in zip(outputs, lists, strict=True):
-        array[...] = filled
+    _fill(outputs, lists)
     return value
+
+
+def _fill(outputs: tuple[Any, ...], lists: tuple[Any, ...]) -> None:
+    for array, filled in zip(outputs, lists, strict=True):
+        if isinstance(array, tuple):
+            _fill(array, filled)
+        elif isinstance(array, np.ndarray):
+            array[...] = filled
 
 
 def _pays(function: FunctionType, work_s: float) -> bool:

@@ -38,6 +38,8 @@ class Tasks(NamedTuple):
 
     number: int
     variables: int
+    transfers: int
+    """How many of the tasks are transfers."""
     kind: Flags
     variable: Indices
     """Per task: its binding variable; of a transfer: that of the destination."""

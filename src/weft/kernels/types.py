@@ -12,7 +12,11 @@ __all__ = ["Doubles", "Flags", "Indices", "Integers"]
 Doubles = Any
 """float64 elements."""
 Indices = Any
-"""uint32 elements: positions in other arrays; a sentinel (the length) instead of -1."""
+"""uint32 elements: positions in other arrays; a sentinel (the length) instead of -1.
+
+Numba makes the sum of two of them unsigned, and a float of an unsigned and a signed number: a sum of indices
+starts with ``0 +``, which makes it signed.
+"""
 Integers = Any
 """int64 elements: amounts that are added and subtracted."""
 Flags = Any

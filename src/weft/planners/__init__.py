@@ -11,6 +11,8 @@ PLANNERS = Shelf(
     "planner",
     {
         "heft": "weft.planners.lists.heft:Heft",
+        "shuffle": "weft.planners.sweeps.shuffle:Shuffle",
+        "xdcp": "weft.planners.sweeps.xdcp:Xdcp",
     },
 )
 """To add a planner: one file in a family's folder, one line here."""

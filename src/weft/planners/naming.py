@@ -1,4 +1,4 @@
-"""Planners by name, with options: ``heft``, ``heft:averaging=self-loops``, ``xdcp:pool=shared:threshold=0.9``.
+"""Planners by name, with options: ``heft``, ``heft:averaging=self-loops``, ``xdcp:pool=shared``.
 
 A planner's options are the fields of its dataclass, so that the command line, the documentation and studies
 read them from one place.

@@ -17,7 +17,7 @@ from weft.schedule.schedule import Schedule
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Budget", "Plan", "Planner", "Unsupported"]
+__all__ = ["Budget", "Plan", "Planner", "Unsupported", "makespan_only"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +72,12 @@ class Planner(Protocol):
     ) -> Plan:
         """Make a schedule."""
         ...
+
+
+def makespan_only(title: str, instance: Instance, objective: Objective) -> Unsupported | None:
+    """Refuse what a planner that only makes plans short cannot serve: other objectives, budgets to be kept."""
+    if not objective.is_makespan:
+        return Unsupported(reason=f"{title} minimises the makespan, not the {objective.name}")
+    if budgets := instance.binding_budgets():
+        return Unsupported(reason=f"{title} does not keep within budgets: {', '.join(budgets)}")
+    return None

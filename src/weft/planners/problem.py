@@ -12,7 +12,7 @@ from weft.instance.instance import Instance
 from weft.kernels import problem as kernel
 from weft.kernels.problem import Machines, Modes, Problem, Tasks
 from weft.predictors.seconds import Classes, Related
-from weft.workflow.unfolding.task_graph import TRANSFER, Floats, Indices
+from weft.workflow.unfolding.task_graph import TRANSFER, Floats, Indices, TaskGraph
 
 if TYPE_CHECKING:
     from weft.instance.modes import ModeGroup
@@ -53,6 +53,7 @@ def _tasks(instance: Instance) -> Tasks:
     return Tasks(
         number=len(graph),
         variables=len(graph.variables),
+        transfers=int((graph.kind == TRANSFER).sum()),
         kind=graph.kind,
         variable=graph.variable,
         source=graph.source_variable,
@@ -71,9 +72,16 @@ def _tasks(instance: Instance) -> Tasks:
         after_pointer=graph.successor_pointer.astype(np.uint32),
         after=graph.successor,
         after_edge=graph.successor_edge,
-        need=np.arange(len(graph), dtype=np.uint32),
-        amount=np.ascontiguousarray(graph.demand, dtype=np.float64).reshape(-1),
+        need=_first_rows(graph),
+        amount=np.concatenate((graph.demand, graph.demand_by_count.rows)).reshape(-1),
     )
+
+
+def _first_rows(graph: TaskGraph) -> Indices:
+    """Give the first row of each task's amounts; those that depend on the count stand behind all others."""
+    pointer = graph.demand_by_count.pointer
+    first = np.where(np.diff(pointer) > 0, len(graph) + pointer[:-1], np.arange(len(graph)))
+    return first.astype(np.uint32)
 
 
 def _modes(instance: Instance) -> Modes:
@@ -110,11 +118,19 @@ def _modes(instance: Instance) -> Modes:
         gain=gain,
         sorted=_by_seconds(layout, first, rate, gain),
         moldable=np.array([len(np.unique(found.count)) > 1 for found in groups], dtype=np.uint8),
-        shift=np.zeros(number, dtype=np.uint32),
+        shift=_joined([_shift(instance.graph, found) for found in groups]),
         work=work,
         row=row,
         cell=cell,
     )
+
+
+def _shift(graph: TaskGraph, group: ModeGroup) -> Indices:
+    """Give per mode which row of a task's amounts it takes: that of its count, where the count matters."""
+    if group.demand is None:
+        return np.zeros(len(group), dtype=np.uint32)
+    counts = graph.count_sets[graph.counts[group.tasks[0]]]
+    return np.searchsorted(counts, group.count).astype(np.uint32)
 
 
 def _cells(groups: tuple[ModeGroup, ...], tasks: int) -> tuple[NDArray[np.int64], Floats]:

@@ -112,24 +112,43 @@ class _Matrices:
             self._write(members, members, inside_link(self.platform, site))
         # Of two pairs on one level the one written first counts, so it is the last to be filled in.
         pairs = self.platform.links[::-1]
-        for first, second, link in pairs:
+        # What joins two machines that are no sites of others is written on the last level only.
+        wide = [pair for pair in pairs if not (self._is_machine(pair[0]) and self._is_machine(pair[1]))]
+        for first, second, link in wide:
             self._write(self.at_site.get(first, []), self.at_site.get(second, []), link)
-        for first, second, link in pairs:
+        for first, second, link in wide:
             self._write(self.of_host.get(first, []), self.at_site.get(second, []), link)
             self._write(self.at_site.get(first, []), self.of_host.get(second, []), link)
-        for first, second, link in pairs:
-            self._write(self.of_host.get(first, []), self.of_host.get(second, []), link)
+        known = [pair for pair in pairs if pair[0] in self.of_host and pair[1] in self.of_host]
+        rows = [self.of_host[first][0] for first, _, _ in known]
+        columns = [self.of_host[second][0] for _, second, _ in known]
+        self._write_each(rows, columns, [link for _, _, link in known])
         return self.latency_s, self.inverse_bandwidth
 
+    def _is_machine(self, name: str) -> bool:
+        """Say whether a name means one machine, not a site of others."""
+        return name in self.of_host and self.at_site.get(name, self.of_host[name]) == self.of_host[name]
+
     def _write(self, rows: list[int], columns: list[int], link: Link) -> None:
-        if not rows or not columns:
-            return
-        for matrix, value in (
-            (self.latency_s, link.latency_s),
-            (self.inverse_bandwidth, 1.0 / link.bandwidth_Bps),
+        """Write a link between all of some places and all of others."""
+        if len(rows) == len(columns) == 1:
+            self._write_each(rows, columns, [link])
+        elif rows and columns:
+            for matrix, value in (
+                (self.latency_s, link.latency_s),
+                (self.inverse_bandwidth, 1.0 / link.bandwidth_Bps),
+            ):
+                matrix[np.ix_(rows, columns)] = value
+                matrix[np.ix_(columns, rows)] = value
+
+    def _write_each(self, rows: list[int], columns: list[int], links: list[Link]) -> None:
+        """Write a link each between pairs of places; of the same pair the last counts."""
+        for matrix, values in (
+            (self.latency_s, [link.latency_s for link in links]),
+            (self.inverse_bandwidth, [1.0 / link.bandwidth_Bps for link in links]),
         ):
-            matrix[np.ix_(rows, columns)] = value
-            matrix[np.ix_(columns, rows)] = value
+            matrix[rows, columns] = values
+            matrix[columns, rows] = values
 
 
 def _ordered_pairs(

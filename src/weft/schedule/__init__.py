@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.schedule.bounds import Bounds, lower_bounds
+from weft.schedule.costs import cheapest_cost
 from weft.schedule.metrics import Metrics, critical_path, measure
 from weft.schedule.objective import OBJECTIVES, Objective, objective_named
 from weft.schedule.schedule import Assignment, Schedule
@@ -16,6 +17,7 @@ __all__ = [
     "Objective",
     "Schedule",
     "Violation",
+    "cheapest_cost",
     "critical_path",
     "lower_bounds",
     "measure",

@@ -2,7 +2,7 @@
 
 S1: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
 Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 (spec
-s1 section 7).
+s1 section 7) and Const = twice the sequential time, the same for all schedules of an instance.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 
 from weft.instance.instance import Instance
 from weft.schedule.bounds import heads
+from weft.schedule.costs import cost_of
 from weft.schedule.schedule import Schedule
+from weft.schedule.sequential import sequential
 from weft.workflow.unfolding.task_graph import TRANSFER, Indices, TaskGraph
 
 __all__ = ["Metrics", "critical_path", "measure"]
@@ -133,7 +135,7 @@ def measure(
     constant_s: float | None = None,
     weight: float = 0.5,
 ) -> Metrics:
-    """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the makespan."""
+    """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the sequential time."""
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _Trace(schedule, instance)
     path = trace.path(through_machines=through_machines)
@@ -141,19 +143,19 @@ def measure(
     computing = float(sum(spent[task] for task in path if graph.kind[task] != TRANSFER))
     communicating = float(sum(spent[task] for task in path if graph.kind[task] == TRANSFER))
     communicating += trace.moving_s(path)
-    sequential = _sequential_s(instance)
+    one_by_one_s = sequential(instance).time_s
     machines = max(1, schedule.machines_used)
-    speedup = sequential / makespan if makespan > 0 else 1.0
-    overhead = makespan - sequential / machines
+    speedup = one_by_one_s / makespan if makespan > 0 else 1.0
+    overhead = makespan - one_by_one_s / machines
     synchronising = makespan - computing - communicating
     node_seconds = spent * schedule.nodes
     available = float(instance.capacity.sum()) * makespan
     used = float(node_seconds.sum()) / available if available > 0 else 0.0
     shortest = _critical_length_s(instance)
-    constant = 2 * makespan if constant_s is None else constant_s
+    constant = 2 * one_by_one_s if constant_s is None else constant_s
     return Metrics(
         makespan_s=makespan,
-        sequential_s=sequential,
+        sequential_s=one_by_one_s,
         speedup=speedup,
         efficiency=speedup / machines,
         communication_s=communicating,
@@ -162,33 +164,13 @@ def measure(
         lost_parallelism_s=overhead - communicating - synchronising,
         throughput=weight * speedup / machines
         + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
-        cost=float((node_seconds * instance.price_per_node_s[schedule.machine]).sum()),
+        cost=cost_of(schedule, instance),
         node_seconds=float(node_seconds.sum()),
         used_share=used,
         idle_share=1.0 - used if available > 0 else 0.0,
         length_ratio=makespan / shortest if shortest > 0 else 1.0,
         machines_used=schedule.machines_used,
     )
-
-
-def _sequential_s(instance: Instance) -> float:
-    """Give ``min over machines of the sum over compute tasks`` of one-node (least count) seconds.
-
-    Machines on which some task cannot run do not count; if none can run all, each task takes its fastest one.
-    """
-    total = np.zeros(len(instance.machines))
-    fastest = 0.0
-    for group in instance.groups:
-        # The first mode listed for a machine is the one with the smallest count.
-        machine, first = np.unique(group.machine, return_index=True)
-        able = np.zeros(len(total), dtype=bool)
-        able[machine] = True
-        total[~able] = np.inf
-        for _, seconds in group.chunks():
-            total[machine] += seconds[:, first].sum(axis=0)
-            fastest += float(seconds[:, first].min(axis=1).sum())
-    best = float(total.min(initial=np.inf))
-    return best if np.isfinite(best) else fastest
 
 
 def _critical_length_s(instance: Instance) -> float:

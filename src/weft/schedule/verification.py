@@ -33,7 +33,7 @@ class Violation:
     """One rule that a schedule breaks."""
 
     rule: str
-    """precedence, duration, nodes, resources, binding, requirement, count, time, complete."""
+    """precedence, duration, nodes, resources, budget, binding, requirement, count, time, complete."""
     what: str
 
     def __str__(self) -> str:
@@ -53,6 +53,7 @@ def verify(
         *checker.precedence(),
         *checker.bindings(),
         *checker.occupancy(),
+        *checker.budgets(),
     ]
 
 
@@ -123,8 +124,24 @@ class _Verifier:
             yield Violation(
                 rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
             )
-        if over := self._exceeded(self.graph.demand[task], machine):
+        if over := self._exceeded(self._demand(task), machine):
             yield Violation(rule="resources", what=f"{name} takes more {over} than {machine.name} has")
+
+    def _count(self, task: int) -> int | None:
+        """Give the node count a task runs on, as its description counts; None: it allows no such count."""
+        nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
+        cores = max(1, math.ceil(self.graph.cores[task]))
+        if machine.node_is_core:
+            count, rest = divmod(nodes, cores)
+        else:
+            count, rest = nodes, 0 if cores <= machine.cores else 1
+        allowed = self.graph.count_sets[self.graph.counts[task]]
+        return None if rest or count not in allowed else count
+
+    def _demand(self, task: int) -> Floats:
+        """Give what a task takes of each resource; on a count that is not allowed, the least it could."""
+        count = self._count(task) if len(self.graph.demand_by_count.rows) else None
+        return self.graph.demand[task] if count is None else self.graph.demand_of(task, count)
 
     def _exceeded(self, used: Floats, machine: Machine) -> str | None:
         """Name a resource of which more is used than the machine has, or None."""
@@ -141,13 +158,9 @@ class _Verifier:
         return np.array(totals, dtype=np.float64) * (1 + 2e-9)
 
     def _duration(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
-        cores = max(1, math.ceil(self.graph.cores[task]))
-        if machine.node_is_core:
-            count, rest = divmod(nodes, cores)
-        else:
-            count, rest = nodes, 0 if cores <= machine.cores else 1
-        allowed = self.graph.count_sets[self.graph.counts[task]]
-        if rest or count not in allowed:
+        count = self._count(task)
+        if count is None:
+            allowed = self.graph.count_sets[self.graph.counts[task]]
             what = f"{name} takes {nodes} nodes of {machine.name}; allowed are {shorten(allowed)}"
             yield Violation(rule="count", what=what)
             return
@@ -232,9 +245,21 @@ class _Verifier:
         for time, starts, task in events:
             sign = 1 if starts else -1
             nodes += sign * int(self.schedule.nodes[task])
-            used += sign * self.graph.demand[task]
+            used += sign * self._demand(task)
             if starts and nodes > machine.nodes:
                 what = f"{machine.name} has {machine.nodes} nodes but {nodes} are taken at {time:g} s"
                 yield Violation(rule="nodes", what=f"{what} ({self.graph.names[task]})")
             if starts and (over := self._exceeded(used, machine)):
                 yield Violation(rule="resources", what=f"{over} of {machine.name} is exceeded at {time:g} s")
+
+    def budgets(self) -> Iterator[Violation]:
+        """All tasks together consume no more than the budgets hold."""
+        graph, consumed = self.graph, np.zeros(len(self.graph.budget_names))
+        for task in np.flatnonzero(graph.kind == COMPUTE).tolist() if graph.budget_names else ():
+            count = self._count(task)
+            consumed += graph.consumption[task] if count is None else graph.consumption_of(task, count)
+        for name, used, budget in zip(graph.budget_names, consumed, graph.budgets, strict=True):
+            if used > budget * (1 + 2e-9):
+                yield Violation(
+                    rule="budget", what=f"{used:g} of {name} is consumed, but there is {budget:g}"
+                )

@@ -54,6 +54,7 @@ class Builder:
         *,
         params: Mapping[str, object] | None = None,
         defaults: Mapping[str, object] | None = None,
+        budgets: Mapping[str, object] | None = None,
         description: str | None = None,
         owner: str | None = None,
     ) -> None:
@@ -62,6 +63,7 @@ class Builder:
             "name": name,
             "params": params,
             "defaults": defaults,
+            "budgets": budgets,
             "description": description,
             "owner": owner,
         }

@@ -1,8 +1,8 @@
 """Checks: everything that is wrong with a workflow, at once, each with its place, value, rule and advice.
 
-Records check themselves (``faults``); ``task_checks`` and ``loop_checks`` hold what needs several of them:
-names that must exist, templates and formulas whose names must be known. What only values show (empty sweeps,
-cycles) comes from the attempt to unfold.
+Records check themselves (``faults``); ``task_checks``, ``loop_checks`` and ``budget_checks`` hold what needs
+several of them: names that must exist, templates and formulas whose names must be known. What only values
+show (empty sweeps, cycles) comes from the attempt to unfold.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from weft.documents import placed
 from weft.errors import InvalidInput, Path, Problem
+from weft.workflow.budget_checks import budget_problems
 from weft.workflow.loop_checks import loop_problems
 from weft.workflow.records.task import Task
 from weft.workflow.records.workflow import Workflow
@@ -68,6 +69,7 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
     for task in workflow.tasks:
         yield from checks.problems(task)
     yield from loop_problems(workflow)
+    yield from budget_problems(workflow)
 
 
 def _duplicates(tasks: Iterable[Task]) -> Iterator[Problem]:

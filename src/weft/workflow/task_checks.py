@@ -9,12 +9,13 @@ from operator import attrgetter
 
 from weft.errors import Path, Problem, nearest, shorten
 from weft.expressions import Expression, unknown_names
+from weft.workflow.records.amount import COUNT_NAME, stated_quantities
 from weft.workflow.records.data import Input
 from weft.workflow.records.dependency import Dependency, IndexRange
 from weft.workflow.records.job import Job
 from weft.workflow.records.recovery import NO_RECOVERY
 from weft.workflow.records.sweep import Range, growing
-from weft.workflow.records.task import Task, resource_path
+from weft.workflow.records.task import Task
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.templates import fields, is_late
 
@@ -50,11 +51,13 @@ class TaskChecks:
                 entry = position if dependency.entry is None else dependency.entry
                 found += self._dependency_problems(task, dependency, ("tasks", task.name, "after", entry))
         formulas, templates = _formulas(task), _templates(task)
-        if formulas or templates or task.sweep is not None:
+        if formulas or templates or task.sweep is not None or task.resources or task.consumes:
             variables = dict.fromkeys(task.sweep.names) if task.sweep is not None else _NOTHING
             known = {**self._params, **variables}
             for path, formula in formulas:
                 found += unknown_problems(formula, known, ("tasks", task.name, *path))
+            if task.resources or task.consumes:
+                found += _amount_problems(task, known)
             for path, text in templates:
                 found += self._template_problems(text, known, ("tasks", task.name, *path))
             found += self._sweep_problems(task)
@@ -121,8 +124,6 @@ def _formulas(task: Task) -> list[tuple[Path, Expression]]:
         found += [(("seconds", machine), seconds) for machine, seconds in task.seconds.items()]
     elif task.seconds is not None:
         found.append((("seconds",), task.seconds))
-    if task.resources:
-        found += [(resource_path(name), amount) for name, amount in task.resources.items()]
     if task.nodes != (1,):
         found += [(("nodes",), part) for count in task.nodes for part in _parts(count)]
     for output in task.outputs:
@@ -138,6 +139,14 @@ def _formulas(task: Task) -> list[tuple[Path, Expression]]:
         if task.recovery.checkpoint is not None:
             found.append((("checkpoint", "every"), task.recovery.checkpoint.every))
     return [(path, value) for path, value in found if isinstance(value, Expression)]
+
+
+def _amount_problems(task: Task, known: Mapping[str, object]) -> Iterator[Problem]:
+    """List unknown names in the amounts a task takes; these formulas may speak of the node count, too."""
+    with_count = {**known, COUNT_NAME: 0}
+    for _, path, amount in task.amounts():
+        for keys, quantity in stated_quantities(amount):
+            yield from unknown_problems(quantity, with_count, ("tasks", task.name, *path, *keys))
 
 
 def _parts(count: object) -> Iterable[object]:

@@ -8,6 +8,7 @@ from typing import Any
 from weft.expressions import Expression
 from weft.units import parse_seconds
 from weft.workflow.reading.keys import VERSION
+from weft.workflow.records.amount import Amount
 from weft.workflow.records.data import Input, Output
 from weft.workflow.records.dependency import Dependency, IndexRange
 from weft.workflow.records.job import Environment, Job
@@ -32,6 +33,7 @@ def workflow_document(workflow: Workflow) -> _Plain:
             "description": workflow.description,
             "owner": workflow.owner,
             "params": {name: _parameter(value) for name, value in workflow.params.items()} or None,
+            "budgets": {name: _quantity(amount) for name, amount in workflow.budgets.items()} or None,
             "tasks": {task.name: _task(task) for task in workflow.tasks},
             "loops": {loop.name: _loop(loop) for loop in workflow.loops} or None,
         }
@@ -51,6 +53,13 @@ def _quantity(value: object) -> Any:
     if not isinstance(value, Expression):
         return value
     return f"={value}" if parse_seconds(value.text) is not None else value.text
+
+
+def _amount(amount: Amount) -> Any:
+    """Write an amount; one by node count as the table it is."""
+    if isinstance(amount, Mapping):
+        return {str(count): _quantity(quantity) for count, quantity in amount.items()}
+    return _quantity(amount)
 
 
 def _text(value: Expression | None) -> str | None:
@@ -81,6 +90,7 @@ def _task(task: Task) -> _Plain:
         "rank": _text(task.rank),
         "cores": _quantity(task.cores),
         **_resources(task),
+        "consumes": {name: _amount(amount) for name, amount in task.consumes.items()} or None,
         **_recovery(task.recovery),
         "outcomes": list(task.outcomes) or None,
         "attributes": attributes or None,
@@ -155,7 +165,7 @@ def _speedup(law: SpeedUp) -> _Plain:
 
 
 def _resources(task: Task) -> _Plain:
-    found = {name: _quantity(amount) for name, amount in task.resources.items()}
+    found = {name: _amount(amount) for name, amount in task.resources.items()}
     own: _Plain = {name: found.pop(name) for name in ("memory", "gpus") if name in found}
     return {**own, "resources": found} if found else own
 

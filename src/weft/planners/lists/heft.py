@@ -10,37 +10,46 @@ its destination; a moldable task takes the smallest node count that ends within 
 finish; machines that cannot win are skipped (the schedule is the same). With one node count, no resources
 and no abstract machines it is the published algorithm.
 
-Complexity O(v log v + e l + v k g) for v tasks, e edges, l network locations, k modes and g gaps looked
-at per mode.
+Complexity O(v log v + e l + v k log g) for v tasks, e edges, l network locations, k modes that are looked at
+per task and g gaps per machine.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
 import numpy as np
 
+from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
-from weft.planners.lists.placement import Placement
-from weft.planners.lists.ranks import upward_ranks
-from weft.planners.planner import Budget, Plan, Unsupported
+from weft.planners.lists.placing import place, rule_of
+from weft.planners.lists.ranks import by_rank, mean_communication_s, upward_ranks
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
 
 __all__ = ["Heft"]
 
-_TOLERANCE = 0.05
-"""A moldable task gives up nodes as long as it ends within this share of its earliest finish."""
 
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Heft:
     """The list planner every other one is measured by."""
 
-    name = "heft"
-    title = "HEFT, earliest finish with insertion (Topcuoglu et al. 2002)"
+    name: ClassVar[str] = "heft"
+    title: ClassVar[str] = "HEFT, earliest finish with insertion (Topcuoglu et al. 2002)"
 
-    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:  # noqa: ARG002
-        """Serve every instance, but only the makespan."""
-        if objective.name != "makespan":
-            return Unsupported(reason=f"HEFT minimises the makespan, not the {objective.name}")
-        return None
+    averaging: Literal["pairs", "self-loops"] = "pairs"
+    """Mean communication over pairs of different machines, or also over each machine with itself (as SAGA)."""
+    tolerance: float = 0.05
+    """A moldable task gives up nodes as long as it ends within this share of its earliest finish."""
+
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0:
+            raise InvalidInput(Problem(what=f"tolerance {self.tolerance}", rule="must be at least 0"))
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Serve the makespan, where no budget has to be kept."""
+        return makespan_only("HEFT", instance, objective)
 
     def plan(
         self,
@@ -51,10 +60,10 @@ class Heft:
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Plan:
         """Steps 1 to 3 of the paper: compute ranks, sort, place."""
-        ranks = upward_ranks(instance)
-        # Ties go to the lower index, which is never after a successor: tasks stand in topological order.
-        order = np.lexsort((np.arange(len(ranks)), -ranks))
-        placement = Placement(instance, tolerance=_TOLERANCE)
-        for task in order.tolist():
-            placement.place(task)
-        return Plan(schedule=placement.schedule(), steps=1)
+        communication = mean_communication_s(instance)
+        if self.averaging == "self-loops":
+            machines = len(instance.machines)
+            communication = communication * ((machines - 1) / (machines + 1))
+        order = by_rank(upward_ranks(instance, communication_s=communication))
+        schedule = place(instance, order, rule=rule_of(factor=1.0 + self.tolerance))
+        return Plan(schedule=schedule, steps=1)

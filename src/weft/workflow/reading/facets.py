@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -22,6 +23,7 @@ from weft.workflow.reading.values import (
     read_values,
     split_range,
 )
+from weft.workflow.records.amount import Amount
 from weft.workflow.records.data import Input, Output
 from weft.workflow.records.dependency import Dependency
 from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline, SpeedUp
@@ -31,12 +33,16 @@ from weft.workflow.records.task import NodeCounts
 
 __all__ = [
     "read_after",
+    "read_amount",
     "read_inputs",
     "read_nodes",
     "read_outputs",
     "read_speedup",
     "read_sweep",
 ]
+
+_MOST_DIGITS = 9
+"""Of a node count."""
 
 
 def read_sweep(reader: Reader, node: Node, paired: bool) -> Sweep | None:
@@ -211,15 +217,33 @@ def read_speedup(reader: Reader, node: Node) -> SpeedUp | None:
 
 def _read_measured(reader: Reader, node: Node) -> Measured | None:
     table: dict[int, float] = {}
-    for count, seconds in reader.mapping(node).items():
+    for count, seconds in _by_count(reader, node):
         value = read_seconds(reader, seconds)
-        if not (count.isdecimal() and len(count) <= 9):
-            what = f"node count {shorten(repr(count))}"
-            reader.complain(seconds, what, rule="must be a whole number, at least 1")
-        elif isinstance(value, int | float):
-            table[int(count)] = float(value)
+        if isinstance(value, int | float):
+            table[count] = float(value)
         elif value is not None:
             reader.wanted(seconds, "a number of seconds")
     if isinstance(node.value, dict) and not node.value:
         reader.complain(node, "an empty table of seconds", advice="give at least one {nodes: seconds} entry")
     return Measured(seconds=table) if table else None
+
+
+def read_amount(reader: Reader, node: Node, read: Callable[[Reader, Node], Quantity | None]) -> Amount | None:
+    """Read an amount: a quantity, or a table of quantities by node count."""
+    if not isinstance(node.value, dict):
+        return read(reader, node)
+    found = {count: read(reader, value) for count, value in _by_count(reader, node)}
+    if not node.value:
+        reader.complain(node, "an empty table of amounts", advice="give at least one {nodes: amount} entry")
+    table = {count: quantity for count, quantity in found.items() if quantity is not None}
+    return table or None
+
+
+def _by_count(reader: Reader, node: Node) -> Iterator[tuple[int, Node]]:
+    """Give the entries of a table whose keys are node counts."""
+    for count, value in reader.mapping(node).items():
+        if count.isdecimal() and len(count) <= _MOST_DIGITS:
+            yield int(count), value
+        else:
+            what = f"node count {shorten(repr(count))}"
+            reader.complain(value, what, rule="must be a whole number, at least 1")

@@ -18,6 +18,7 @@ from weft.workflow.reading.values import (
     read_quantity,
     read_seconds,
 )
+from weft.workflow.records.amount import Amount
 from weft.workflow.records.loop import ON_EXHAUSTED, Loop
 from weft.workflow.records.moldable import Measured
 from weft.workflow.records.quantity import Quantity
@@ -46,6 +47,7 @@ def read_workflow(document: Document, *, default_name: str = "workflow") -> tupl
         params=_read_params(reader, entries["params"]) if "params" in entries else {},
         tasks=_read_tasks(reader, entries["tasks"], defaults) if "tasks" in entries else (),
         loops=_read_loops(reader, entries["loops"]) if "loops" in entries else (),
+        budgets=_read_budgets(reader, entries["budgets"]) if "budgets" in entries else {},
         document=document,
     )
     return workflow, reader
@@ -111,6 +113,7 @@ def _read_task(reader: Reader, name: str, node: Node, defaults: Mapping[str, Nod
         rank=_expression(reader, entries, "rank"),
         cores=read_count(reader, entries["cores"]) if "cores" in entries else None,
         resources=_read_resources(reader, entries),
+        consumes=_read_amounts(reader, entries["consumes"]) if "consumes" in entries else {},
         transfer=_read_transfer(reader, node, entries, kind),
         job=jobs.read_job(reader, entries),
         recovery=jobs.read_recovery(reader, entries),
@@ -125,9 +128,16 @@ def _read_kind(reader: Reader, node: Node | None) -> Kind:
 
 
 def _inherited(defaults: Mapping[str, Node], written: Mapping[str, Node], kind: Kind) -> dict[str, Node]:
-    """Give the defaults that hold for a task: not how long it takes if it says so itself or has no work."""
-    own = kind is not Kind.COMPUTE or "work" in written or "seconds" in written
-    return {key: node for key, node in defaults.items() if not (own and key in ("work", "seconds"))}
+    """Give the defaults that hold for a task.
+
+    Not how long it takes if it says so itself, and neither that nor what it consumes if it has no work.
+    """
+    own: tuple[str, ...] = ()
+    if kind is not Kind.COMPUTE:
+        own = ("work", "seconds", "consumes")
+    elif "work" in written or "seconds" in written:
+        own = ("work", "seconds")
+    return {key: node for key, node in defaults.items() if key not in own}
 
 
 def _work(reader: Reader, entries: Mapping[str, Node], speedup: object) -> Quantity | None:
@@ -172,15 +182,25 @@ def _read_seconds_key(reader: Reader, node: Node) -> Quantity | dict[str, Quanti
     return found
 
 
-def _read_resources(reader: Reader, entries: Mapping[str, Node]) -> dict[str, Quantity]:
-    found: dict[str, Quantity | None] = {}
+def _read_resources(reader: Reader, entries: Mapping[str, Node]) -> dict[str, Amount]:
+    found: dict[str, Amount | None] = {}
     if "memory" in entries:
-        found["memory"] = read_bytes(reader, entries["memory"])
+        found["memory"] = facets.read_amount(reader, entries["memory"], read_bytes)
     if "gpus" in entries:
-        found["gpus"] = read_count(reader, entries["gpus"])
-    if "resources" in entries:
-        for name, node in reader.mapping(entries["resources"]).items():
-            found[name] = read_bytes(reader, node)
+        found["gpus"] = facets.read_amount(reader, entries["gpus"], read_count)
+    named = _read_amounts(reader, entries["resources"]) if "resources" in entries else {}
+    return {name: amount for name, amount in found.items() if amount is not None} | named
+
+
+def _read_amounts(reader: Reader, node: Node) -> dict[str, Amount]:
+    found = {
+        name: facets.read_amount(reader, value, read_bytes) for name, value in reader.mapping(node).items()
+    }
+    return {name: amount for name, amount in found.items() if amount is not None}
+
+
+def _read_budgets(reader: Reader, node: Node) -> dict[str, Quantity]:
+    found = {name: read_bytes(reader, value) for name, value in reader.mapping(node).items()}
     return {name: amount for name, amount in found.items() if amount is not None}
 
 

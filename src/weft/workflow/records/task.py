@@ -6,9 +6,11 @@ import enum
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from weft.errors import Problem
 from weft.expressions import Expression
+from weft.workflow.records.amount import Amount, stated_quantities
 from weft.workflow.records.data import Input, Output
 from weft.workflow.records.dependency import Dependency
 from weft.workflow.records.job import Job
@@ -45,7 +47,7 @@ NodeCounts = tuple[Quantity | Range, ...]
 """Allowed node counts: single counts and ranges of them."""
 
 _ONE: NodeCounts = (1,)
-_NO_RESOURCES: Mapping[str, Quantity] = {}
+_NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +77,16 @@ class Task:
     """Machines with a higher value are preferred by policies that ask."""
     cores: Quantity | None = None
     """Cores needed on each node."""
-    resources: Mapping[str, Quantity] = field(default_factory=lambda: _NO_RESOURCES)
+    resources: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
     """Countable amounts of the machine taken while running: memory (bytes), gpus, any name."""
+    consumes: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
+    """What is used up of the workflow's budgets, for good."""
     transfer: Transfer | None = None
     job: Job | None = None
     recovery: Recovery = NO_RECOVERY
     outcomes: tuple[int, ...] = ()
     """Exit codes that are results, not failures."""
-    attributes: Mapping[str, object] = field(default_factory=lambda: _NO_RESOURCES)
+    attributes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
     """What a file of another system said about the task and weft keeps without reading."""
 
     @property
@@ -94,8 +98,10 @@ class Task:
         """Find what breaks this record's rules on its own; what needs the other records is in ``checks``."""
         if self.kind is not Kind.COMPUTE or self.transfer is not None:
             yield from self._kind_faults()
-        if not (_sound(self.work) and _sound(self.cores)) or self.seconds is not None or self.resources:
+        if not (_sound(self.work) and _sound(self.cores)) or self.seconds is not None:
             yield from self._number_faults()
+        if self.resources or self.consumes:
+            yield from self._amount_faults()
         if self.nodes != _ONE:
             yield from self._count_faults()
         if self.recovery is not NO_RECOVERY:
@@ -125,16 +131,33 @@ class Task:
             numbers += [(("seconds", machine), value) for machine, value in self.seconds.items()]
         else:
             numbers.append((("seconds",), self.seconds))
-        numbers += [(resource_path(name), amount) for name, amount in self.resources.items()]
         for path, quantity in numbers:
             if not _sound(quantity):
-                yield Problem(
-                    what=f"{path[-1]} is {quantity}", rule="must be a number, at least 0", path=path
-                )
+                yield _unsound(path[-1], quantity, path)
         if self.work is not None and self.seconds is not None:
             rule = "only one of them says how long it takes"
             what = "both work and seconds are given"
             yield Problem(what=what, rule=rule, advice="remove one of them", path=("seconds",))
+
+    def _amount_faults(self) -> Iterator[Problem]:
+        for name, path, amount in self.amounts():
+            for keys, quantity in stated_quantities(amount):
+                if not _sound(quantity):
+                    on = f" on {keys[0]} nodes" if keys else ""
+                    yield _unsound(f"{name}{on}", quantity, (*path, *keys))
+            if isinstance(amount, Mapping) and not (amount and min(amount) >= 1):
+                what = f"{name} on {min(amount)} nodes" if amount else f"{name} by node count, but for none"
+                yield Problem(what=what, rule="node counts are whole numbers, at least 1", path=path)
+        if self.consumes and self.kind is not Kind.COMPUTE:
+            what = f"a {self.kind.value} task that consumes {', '.join(self.consumes)}"
+            yield Problem(what=what, rule="only compute tasks consume budgets", path=("consumes",))
+
+    def amounts(self) -> Iterator[tuple[str, tuple[str, ...], Amount]]:
+        """List what the task takes of resources and budgets: the name, its key in the file, the amount."""
+        for name, amount in self.resources.items():
+            yield name, resource_path(name), amount
+        for name, amount in self.consumes.items():
+            yield name, ("consumes", name), amount
 
     def _count_faults(self) -> Iterator[Problem]:
         for count in self.nodes:
@@ -156,6 +179,10 @@ class Task:
 def resource_path(name: str) -> tuple[str, ...]:
     """Give the key of the file format under which a resource is asked for."""
     return (name,) if name in ("memory", "gpus") else ("resources", name)
+
+
+def _unsound(name: str, quantity: Quantity | None, path: tuple[str, ...]) -> Problem:
+    return Problem(what=f"{name} is {quantity}", rule="must be a number, at least 0", path=path)
 
 
 def _sound(quantity: Quantity | None) -> bool:

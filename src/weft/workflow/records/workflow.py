@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from weft.documents import Document
 from weft.expressions import Expression, Value
 from weft.workflow.records.loop import Loop
+from weft.workflow.records.quantity import Quantity
 from weft.workflow.records.task import Task
 
 __all__ = ["Parameter", "Workflow"]
@@ -24,6 +25,8 @@ class Workflow:
     tasks: tuple[Task, ...]
     loops: tuple[Loop, ...] = ()
     params: Mapping[str, Parameter] = field(default_factory=dict)
+    budgets: Mapping[str, Quantity] = field(default_factory=dict)
+    """Amounts that all tasks together may use up: what tasks consume is never given back."""
     description: str | None = None
     owner: str | None = None
     document: Document | None = field(default=None, compare=False, repr=False)

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import InvalidInput, Path, Problem
+from weft.errors import InvalidInput, Path, Problem, shorten
 from weft.expressions import Expression, Value, evaluate_columns
+from weft.workflow.records.amount import COUNT_NAME, Amount, depends_on_count
 from weft.workflow.records.moldable import Measured
 from weft.workflow.records.quantity import Context, Quantity, value_of
 from weft.workflow.records.sweep import Range, points_of
-from weft.workflow.records.task import Kind, Task, resource_path
+from weft.workflow.records.task import Kind, Task
 from weft.workflow.templates import fill, shown
+from weft.workflow.unfolding.amounts import Amounts
 from weft.workflow.unfolding.task_graph import COMPUTE, EVERYWHERE, KINDS
 
 __all__ = ["Rows", "expand"]
@@ -52,7 +54,8 @@ class Rows:
         self.variable = array("I")
         self.variables: list[str] = []
         self.abstract: dict[str, int] = {}
-        self.demands: dict[str, dict[int, float]] = {}
+        self.demand = Amounts()
+        self.consumption = Amounts()
         self.explicit: dict[int, list[tuple[str, float]]] = {}
         self.transfers: list[int] = []
         """The rows of transfer tasks."""
@@ -117,8 +120,8 @@ def _expand_task(rows: Rows, index: int, task: Task) -> None:
     _fill(rows, rows.cores, task.cores, task, points, ("cores",), missing=0.0)
     _add_counts(rows, task, points)
     _add_variables(rows, task, start, len(points))
-    if task.resources:
-        _add_demands(rows, task, start, points)
+    if (task.resources or task.consumes) and points:
+        _add_amounts(rows, task, start, points)
     if task.seconds is not None:
         _add_explicit(rows, task, start, points)
     if task.transfer is not None:
@@ -147,8 +150,8 @@ def _default_work(task: Task) -> float:
 
 
 def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Task, points: _Points,
-          key: tuple[str, ...], *, missing: float) -> None:  # fmt: skip
-    """Append one value per point to a column."""
+          key: tuple[str, ...], *, missing: float, params: Context | None = None) -> None:  # fmt: skip
+    """Append one value per point to a column; ``params``: names known to it instead of the parameters."""
     if not isinstance(quantity, Expression):
         value = missing if quantity is None else quantity
         if points is _SINGLE:
@@ -158,7 +161,7 @@ def _fill(rows: Rows, column: array[float], quantity: Quantity | None, task: Tas
         return
     path: Path = ("tasks", task.name, *key)
     try:
-        values = _evaluate(quantity, rows.params, task, points)
+        values = _evaluate(quantity, rows.params if params is None else params, task, points)
     except InvalidInput as error:
         rows.complain(path, error)
         column.extend([missing] * len(points))
@@ -237,11 +240,53 @@ def _add_variables(rows: Rows, task: Task, start: int, count: int) -> None:
         rows.variable.append(rows.abstract_machine(rows.filled(row, name)))
 
 
-def _add_demands(rows: Rows, task: Task, start: int, points: _Points) -> None:
-    for name, quantity in task.resources.items():
-        column = array("d")
-        _fill(rows, column, quantity, task, points, resource_path(name), missing=0.0)
-        rows.demands.setdefault(name, {}).update(enumerate(column, start))
+def _add_amounts(rows: Rows, task: Task, start: int, points: _Points) -> None:
+    taken = (*rows.params, *(task.sweep.names if task.sweep is not None else ()))
+    for name, key, amount in task.amounts():
+        amounts = rows.consumption if key[0] == "consumes" else rows.demand
+        if depends_on_count(amount, taken):
+            columns = _columns_by_count(rows, amount, task, points, key)
+            sets = list(rows.count_sets)
+            for position, row in enumerate(range(start, len(rows.names))):
+                listed = [columns[count][position] for count in sets[rows.counts[row]]]
+                amounts.add_by_count(name, row, listed)
+        else:
+            assert not isinstance(amount, Mapping)
+            column = array("d")
+            _fill(rows, column, amount, task, points, key, missing=0.0)
+            amounts.add(name, start, column)
+
+
+def _columns_by_count(
+    rows: Rows, amount: Amount, task: Task, points: _Points, key: tuple[str, ...]
+) -> dict[int, array[float]]:
+    """Give the amounts at all points for every count that the description allows at some of them."""
+    sets = list(rows.count_sets)
+    allowed = {count for index in set(rows.counts[-len(points) :]) for count in sets[index]}
+    if isinstance(amount, Mapping):
+        _check_counts(rows, amount, allowed, ("tasks", task.name, *key))
+    columns: dict[int, array[float]] = {}
+    for count in sorted(allowed):
+        columns[count] = array("d")
+        at = {COUNT_NAME: count, **rows.params}
+        stated, place = (
+            (amount.get(count), (*key, str(count))) if isinstance(amount, Mapping) else (amount, key)
+        )
+        _fill(rows, columns[count], stated, task, points, place, missing=0.0, params=at)
+    return columns
+
+
+def _check_counts(rows: Rows, stated: Mapping[int, Quantity], allowed: set[int], path: Path) -> None:
+    """An amount by node count names every allowed count, and no other."""
+    for counts, what in (
+        (allowed - stated.keys(), "no amount on {} nodes"),
+        (stated.keys() - allowed, "an amount on {} nodes, which are not allowed"),
+    ):
+        if counts:
+            rule = "an amount by node count names every allowed count, and no other"
+            shown = shorten(", ".join(map(str, sorted(counts))))
+            advice = "see `nodes:` of the task"
+            rows.problems.append(Problem(what=what.format(shown), rule=rule, advice=advice, path=path))
 
 
 def _add_explicit(rows: Rows, task: Task, start: int, points: _Points) -> None:

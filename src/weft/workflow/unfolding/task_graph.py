@@ -19,6 +19,7 @@ from weft.workflow.records.moldable import SpeedUp
 from weft.workflow.records.quantity import Context
 from weft.workflow.records.task import Kind, Task
 from weft.workflow.records.workflow import Workflow
+from weft.workflow.unfolding.amounts import ByCount
 
 __all__ = [
     "COMPUTE",
@@ -87,7 +88,16 @@ class TaskGraph:
     """Per task: cores needed on each node; 0: not said."""
     resource_names: tuple[str, ...]
     demand: Floats
-    """Tasks x resources: amounts taken while running."""
+    """Tasks x resources: amounts taken while running; where the node count matters, the least of each."""
+    demand_by_count: ByCount
+    """The amounts of the tasks for which the node count matters."""
+    budget_names: tuple[str, ...]
+    budgets: Floats
+    """Per budget: what all tasks together may consume."""
+    consumption: Floats
+    """Tasks x budgets: amounts used up for good; where the node count matters, the least of each."""
+    consumption_by_count: ByCount
+    """The consumption of the tasks for which the node count matters."""
 
     variable: Indices
     """Per task: its binding variable; of a transfer: that of the destination."""
@@ -140,6 +150,20 @@ class TaskGraph:
     def law(self, task: int) -> SpeedUp | None:
         """Give the speed-up law of a task."""
         return self.description(task).speedup
+
+    def demand_of(self, task: int, count: int) -> Floats:
+        """Give what a task takes of each resource on an allowed node count."""
+        return self._amounts(self.demand, self.demand_by_count, task, count)
+
+    def consumption_of(self, task: int, count: int) -> Floats:
+        """Give what a task consumes of each budget on an allowed node count."""
+        return self._amounts(self.consumption, self.consumption_by_count, task, count)
+
+    def _amounts(self, least: Floats, by_count: ByCount, task: int, count: int) -> Floats:
+        rows = by_count.of(task)
+        position = self.count_sets[self.counts[task]].index(count)
+        found: Floats = rows[position] if len(rows) else least[task]
+        return found
 
     def context(self, task: int) -> dict[str, Any]:
         """Give the names a task's expressions may use: parameters and the values of its sweep variables."""

@@ -6,6 +6,7 @@ edges. Complexity O(v log v + e).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from weft.documents import placed
 from weft.errors import InvalidInput, Problem
 from weft.expressions import Expression
+from weft.workflow.records.quantity import value_of
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.clashes import name_problems, writer_problems
 from weft.workflow.unfolding.cycles import find_cycle
@@ -47,6 +49,7 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
     connect_tasks(rows, workflow.loops, edges)
     files = FileEdges(rows, edges)
     files.connect()
+    budgets = _budgets(rows, workflow)
     problems = rows.problems
     if strictly:
         problems += name_problems(rows)
@@ -62,7 +65,23 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
     problems += found
     if problems:
         return None, problems
-    return _assemble(workflow, rows, files, edges, merged, order, bodies), []
+    return _assemble(workflow, rows, budgets, files, edges, merged, order, bodies), []
+
+
+def _budgets(rows: Rows, workflow: Workflow) -> dict[str, float]:
+    """Evaluate the budgets, by name in alphabetical order."""
+    found: dict[str, float] = {}
+    for name, budget in sorted(workflow.budgets.items()):
+        path = ("budgets", name)
+        try:
+            found[name] = float(value_of(budget, rows.params))
+        except InvalidInput as error:
+            rows.complain(path, error)
+            continue
+        if not 0 <= found[name] < math.inf:
+            what = f"{budget} gives {found[name]:g}"
+            rows.problems.append(Problem(what=what, rule="must be a number, at least 0", path=path))
+    return found
 
 
 def _branches(workflow: Workflow) -> bool:
@@ -87,6 +106,7 @@ def _cycle_problem(rows: Rows, merged: Merged) -> Problem:
 def _assemble(
     workflow: Workflow,
     rows: Rows,
+    budgets: dict[str, float],
     files: FileEdges,
     edges: Edges,
     merged: Merged,
@@ -102,7 +122,8 @@ def _assemble(
         merged.renumber(position)
     source, target = merged.source, merged.target
     by_source = np.argsort(source, kind="stable")
-    names = tuple(sorted(rows.demands))
+    demand, demand_by_count = rows.demand.columns(rows.demand.names, kept)
+    consumption, consumption_by_count = rows.consumption.columns(tuple(budgets), kept)
     return TaskGraph(
         workflow=workflow,
         params=rows.params,
@@ -115,8 +136,13 @@ def _assemble(
         counts=np.asarray(rows.counts, dtype=np.uint32)[kept],
         count_sets=tuple(rows.count_sets),
         cores=np.asarray(rows.cores, dtype=float)[kept],
-        resource_names=names,
-        demand=_demand(rows, names, tasks)[kept],
+        resource_names=rows.demand.names,
+        demand=demand,
+        demand_by_count=demand_by_count,
+        budget_names=tuple(budgets),
+        budgets=np.array(list(budgets.values()), dtype=np.float64),
+        consumption=consumption,
+        consumption_by_count=consumption_by_count,
         variable=np.asarray(rows.variable, dtype=np.uint32)[kept],
         source_variable=_column(files.source_variable, tasks, len(rows.variables)).astype(np.uint32)[kept],
         variables=tuple(rows.variables),
@@ -153,11 +179,6 @@ def _column(values: Mapping[int, float], count: int, default: float) -> NDArray[
     column = np.full(count, float(default))
     column[list(values)] = list(values.values())
     return column
-
-
-def _demand(rows: Rows, names: tuple[str, ...], tasks: int) -> NDArray[np.float64]:
-    columns = [_column(rows.demands[name], tasks, 0.0) for name in names]
-    return np.stack(columns, axis=1) if columns else np.zeros((tasks, 0))
 
 
 def _explicit(rows: Rows, order: Sequence[int]) -> dict[str, Any]:

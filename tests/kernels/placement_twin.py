@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from kernels.arrivals_twin import Arrivals
+from kernels.timeline_twin import timelines
 from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.instance.modes import ModeGroup
-from weft.planners.lists.arrivals import Arrivals
-from weft.planners.lists.timeline import timelines
 from weft.schedule.schedule import Schedule
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, Floats, Indices
 

@@ -31,7 +31,7 @@ class Timeline(Protocol):
 class Open:
     """A machine on which tasks do not disturb each other."""
 
-    def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:  # noqa: ARG002
+    def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
         """Start at once."""
         return ready_s
 
@@ -48,7 +48,7 @@ class Gaps:
         self.starts = [0.0]
         self.ends = [math.inf]
 
-    def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:  # noqa: ARG002
+    def earliest(self, ready_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> float:
         """Find the first gap that holds the task. A task of no length fits anywhere."""
         starts = self.starts
         if ready_s >= starts[-1] or seconds == 0.0:
@@ -61,7 +61,7 @@ class Gaps:
             start = starts[position]
         return start
 
-    def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:  # noqa: ARG002
+    def take(self, start_s: float, seconds: float, nodes: int, amounts: tuple[float, ...]) -> None:
         """Cut the gap that holds the task; what is left of it stays free."""
         if seconds == 0.0:
             return

@@ -1,0 +1,108 @@
+"""How sure a plan is: its makespan and cost when tasks take as long as their estimates say they might.
+
+Bindings, node counts and the order on every machine are kept; 200 times the tasks get other durations, and
+the schedule is decoded again. A task's duration is log-normal through its estimate's P50 and P90 (the widest
+ratio of its modes). What makes tasks late is partly common to a machine (it is slower than believed) and
+partly their own: half of the variance of a task's logarithm is one factor per machine and sample, half is
+drawn for the task. Each task alone then keeps its P50 and P90, and tasks of one machine are late together.
+
+Estimates without a P90 count as exact. Where all do, nothing is drawn: P50 and P90 are the plan's own
+numbers. Complexity O(200 (v + e)) for v tasks and e edges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.instance.instance import Instance
+from weft.randomness import generator
+from weft.schedule.costs import cost_of
+from weft.schedule.schedule import Schedule
+from weft.workflow.unfolding.task_graph import COMPUTE, Floats
+
+__all__ = ["Outlook", "outlook_of"]
+
+_SAMPLES = 200
+_Z90 = 1.2815515655446004
+"""A normal number exceeds this many standard deviations one time in ten."""
+_COMMON_SHARE = 0.5
+"""Share of the variance that all tasks of one machine have in common."""
+_CHUNK = 4_000_000
+"""How many durations are kept at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What makespan and cost will hardly exceed (P90), and exceed half of the time (P50)."""
+
+    makespan_p50_s: float
+    makespan_p90_s: float
+    cost_p50: float
+    cost_p90: float
+    tasks: int
+    """Compute tasks that take time."""
+    exact: int
+    """Those of them whose estimate has no P90."""
+
+
+def outlook_of(schedule: Schedule, instance: Instance, *, seed: int) -> Outlook:
+    """Give P50 and P90 of makespan and cost of a schedule."""
+    timed = (instance.graph.kind == COMPUTE) & (schedule.finish_s > schedule.start_s)
+    spread = instance.seconds.spread
+    known = timed & np.isfinite(spread)
+    makespan, cost = schedule.makespan_s, cost_of(schedule, instance)
+    makespans, costs = np.array([makespan]), np.array([cost])
+    deviation = np.zeros(len(instance))
+    # P90 below P50 is no spread, and neither is P90 = P50.
+    deviation[known] = np.log(np.maximum(spread[known], 1.0)) / _Z90
+    if deviation.any():
+        makespans, costs = _sampled(schedule, instance, deviation, generator(seed, "outlook"))
+    p50, p90 = np.quantile(makespans, [0.5, 0.9]).tolist()
+    cost_p50, cost_p90 = np.quantile(costs, [0.5, 0.9]).tolist()
+    return Outlook(
+        makespan_p50_s=p50,
+        makespan_p90_s=p90,
+        cost_p50=cost_p50,
+        cost_p90=cost_p90,
+        tasks=int(timed.sum()),
+        exact=int((timed & ~known).sum()),
+    )
+
+
+def _sampled(
+    schedule: Schedule, instance: Instance, deviation: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Give makespan and cost of every sample."""
+    # Most plans have nothing to sample, and need no decoder.
+    from weft.planners.decoding import APPEND, decode_population, genome_of
+
+    genome = genome_of(instance, schedule)
+    makespans, costs = [], []
+    for seconds in _durations(schedule, instance, deviation, rng):
+        decoded = decode_population(instance, *genome, seconds=seconds, rule=APPEND)
+        makespans.append(decoded.makespan_s)
+        costs.append(decoded.cost)
+    return np.concatenate(makespans), np.concatenate(costs)
+
+
+def _durations(
+    schedule: Schedule, instance: Instance, deviation: Floats, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Give durations (samples x tasks), some samples at a time; the numbers do not depend on how many."""
+    unsure = np.flatnonzero(deviation)
+    middle = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
+    # Shares of one machine are slow together.
+    host = instance.network.host[schedule.machine[unsure]]
+    common = rng.standard_normal((_SAMPLES, int(instance.network.host.max(initial=0)) + 1))
+    rows = max(1, _CHUNK // max(1, len(instance)))
+    for first in range(0, _SAMPLES, rows):
+        shared = common[first : first + rows]
+        own = rng.standard_normal((len(shared), len(unsure)))
+        late = math.sqrt(_COMMON_SHARE) * shared[:, host] + math.sqrt(1.0 - _COMMON_SHARE) * own
+        seconds = np.tile(middle, (len(shared), 1))
+        seconds[:, unsure] *= np.exp(deviation[unsure] * late)
+        yield seconds

@@ -1,0 +1,114 @@
+"""``weft compare``: several planners on several workflows, side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import stage
+
+if TYPE_CHECKING:
+    from weft.reports.comparison import Comparison
+
+__all__ = ["command"]
+
+
+@click.command("compare")
+@click.argument("workflows", nargs=-1, required=True, type=click.Path(path_type=str), metavar="WORKFLOW...")
+@options.on_platform
+@click.option(
+    "--planner",
+    "planners",
+    multiple=True,
+    metavar="NAME,NAME...",
+    help="Which planners, with options NAME:OPTION=VALUE, or all; if not given, all that can plan this.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**64 - 1),
+    default=0,
+    metavar="NUMBER",
+    show_default=True,
+    help="Seed of planners that draw random numbers.",
+)
+@options.parameters
+@click.option("--csv", "csv_file", metavar="FILE", help="Write one line per workflow and planner.")
+@click.option("--html", "html_file", metavar="FILE", help="Write the tables as a page of its own.")
+@options.read_format
+@options.as_json
+def command(
+    workflows: tuple[str, ...],
+    platform: str,
+    planners: tuple[str, ...],
+    seed: int,
+    params: tuple[str, ...],
+    params_file: str | None,
+    csv_file: str | None,
+    html_file: str | None,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Plan every WORKFLOW with every planner and show makespan, gap, time and wins.
+
+    Every schedule is verified. A planner that cannot plan a workflow is shown as - with the reason below. In
+    WORKFLOW and --on, - is the standard input; in --csv and --html, the standard output.
+    """
+    _check_streams(workflows, platform, as_json=as_json, csv_file=csv_file, html_file=html_file)
+    with stage("loading"):
+        from weft.api.comparing import compare
+    compared = compare(
+        workflows,
+        on=platform,
+        planners=",".join(planners) if planners else (),
+        seed=seed,
+        params=options.given_params(params, params_file),
+        format_name=format_name,
+        progress=stage,
+    )
+    _write(compared, csv_file, html_file)
+    if as_json:
+        options.print_json(compared.as_record())
+    elif "-" not in (csv_file, html_file):
+        _show(compared, [name for name in (csv_file, html_file) if name])
+
+
+def _check_streams(
+    workflows: tuple[str, ...], platform: str, *, as_json: bool, csv_file: str | None, html_file: str | None
+) -> None:
+    """Refuse before any work what could not be written or read afterwards."""
+    if (*workflows, platform).count("-") > 1:
+        raise click.UsageError("Only one of WORKFLOW... and --on can be the standard input.")
+    wanted = {"--json": as_json, "--csv -": csv_file == "-", "--html -": html_file == "-"}
+    printing = [name for name, given in wanted.items() if given]
+    if len(printing) > 1:
+        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
+
+
+def _write(compared: Comparison, csv_file: str | None, html_file: str | None) -> None:
+    from weft.formats.files import save_text
+
+    if csv_file is not None:
+        from weft.reports.comparison_csv import comparison_csv
+
+        save_text(comparison_csv(compared), csv_file)
+    if html_file is not None:
+        from weft.reports.comparison_html import comparison_html
+
+        save_text(comparison_html(compared), html_file)
+
+
+def _show(compared: Comparison, written: list[str]) -> None:
+    from weft.reports.comparison_tables import refusal_lines, result_table, standing_table, title_of
+
+    click.echo(title_of(compared))
+    click.echo()
+    for table in (result_table(compared), standing_table(compared)):
+        for line in table.lines():
+            click.echo(line)
+        click.echo()
+    for line in refusal_lines(compared):
+        click.echo(f"no plan: {line}")
+    for name in written:
+        click.echo(f"wrote {name}")

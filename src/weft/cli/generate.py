@@ -1,0 +1,154 @@
+"""``weft generate``: workflows made to order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import stage
+
+if TYPE_CHECKING:
+    from weft.workflow.generators.generator import Generated
+
+__all__ = ["command"]
+
+
+@click.command("generate")
+@click.argument("kind", required=False)
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**64 - 1),
+    default=0,
+    metavar="NUMBER",
+    show_default=True,
+    help="Seed of all random numbers; the same seed gives the same workflow.",
+)
+@click.option(
+    "-o", "--out", default="-", metavar="FILE", help="Write the workflow there instead of printing it."
+)
+@click.option("--platform-out", metavar="FILE", help="Write the platform that comes with the workflow.")
+@click.option(
+    "--to", "to_name", metavar="FORMAT", help="Write this format instead of the one FILE's ending says."
+)
+@click.option("--list", "listing", is_flag=True, help="List the kinds with their parameters.")
+@options.as_json
+def command(
+    kind: str | None,
+    settings: tuple[str, ...],
+    seed: int,
+    out: str,
+    platform_out: str | None,
+    to_name: str | None,
+    listing: bool,
+    as_json: bool,
+) -> None:
+    """Make a random workflow of a KIND, and the platform it is meant for.
+
+    Without KIND, or with --list, the kinds and their parameters are listed. In -o and --platform-out, - is
+    the standard output. A first one: weft generate montage -s tasks=100 -o montage.yaml
+    """
+    if kind is None or listing:
+        _list(kind, as_json=as_json)
+        return
+    _check_streams(out, platform_out, as_json=as_json)
+    given = _given(settings)
+    with stage(f"generating {kind}"):
+        from weft.api.generating import generate
+        from weft.formats.files import save_text, writer_for
+
+        writer = writer_for(out, "weft" if out == "-" and to_name is None else to_name)
+        made = generate(kind, seed=seed, **given)
+        text = writer.write(made.workflow)
+        platform = None if platform_out is None else _platform_text(kind, made)
+    save_text(text, out)
+    if platform_out is not None and platform is not None:
+        save_text(platform, platform_out)
+    if as_json:
+        options.print_json(
+            {
+                "kind": kind,
+                "seed": seed,
+                "workflow": made.workflow.name,
+                "out": out,
+                "format": writer.name,
+                "platform_out": platform_out,
+            }
+        )
+    elif "-" not in (out, platform_out):
+        _tell(made, out, platform_out)
+
+
+def _check_streams(out: str, platform_out: str | None, *, as_json: bool) -> None:
+    """Refuse before any work what could not be printed afterwards."""
+    wanted = {"the workflow": out == "-", "--platform-out -": platform_out == "-", "--json": as_json}
+    printing = [name for name, given in wanted.items() if given]
+    if len(printing) > 1:
+        raise click.UsageError(
+            f"{' and '.join(printing)} cannot share the standard output; give the workflow a file: -o FILE."
+        )
+
+
+def _given(settings: tuple[str, ...]) -> dict[str, str]:
+    from weft.errors import InvalidInput, Problem, shorten
+
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+    for item in settings:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            problems.append(Problem(what=f"-s {shorten(repr(item))}", rule="must be NAME=VALUE"))
+        found[name.strip()] = value.strip()
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def _platform_text(kind: str, made: Generated) -> str:
+    from weft.errors import InvalidInput, Problem
+    from weft.formats.native import platform_text
+
+    if made.platform is None:
+        advice = "leave --platform-out away, or ask for machines"
+        raise InvalidInput(Problem(what=f"this {kind} comes without a platform", advice=advice))
+    return platform_text(made.platform)
+
+
+def _tell(made: Generated, out: str, platform_out: str | None) -> None:
+    click.echo(f"wrote {out} ({made.workflow.name})")
+    if platform_out is not None:
+        click.echo(f"wrote {platform_out} (its platform)")
+    elif made.platform is not None:
+        click.echo("note: it comes with a platform; --platform-out FILE writes it")
+
+
+def _list(kind: str | None, *, as_json: bool) -> None:
+    """List all kinds, or one of them, with their parameters."""
+    from weft.workflow.generators import GENERATORS
+    from weft.workflow.generators.settings import settings_of
+
+    kinds = {name: GENERATORS.load(name) for name in ([kind] if kind is not None else GENERATORS)}
+    if as_json:
+        options.print_json(
+            [
+                {
+                    "name": name,
+                    "title": entry.title,
+                    "parameters": [s.as_record() for s in settings_of(entry)],
+                }
+                for name, entry in kinds.items()
+            ]
+        )
+        return
+    for name, entry in kinds.items():
+        click.echo(f"{name}: {entry.title}")
+        settings = settings_of(entry)
+        width = max(len(setting.text) for setting in settings)
+        for setting in settings:
+            click.echo(f"  {setting.text:<{width}}  {setting.meaning}")
+            if setting.choices:
+                click.echo(f"  {'':<{width}}  one of {', '.join(setting.choices)}")

@@ -1,0 +1,209 @@
+"""Planning instances in JSON: tasks, and the machines they are for, as planners are compared on; read only.
+
+There are two kinds. For unlike machines ``cost[i]`` is the work of task i, ``speed[k]`` the speed of machine
+k, ``edges`` lists ``[from, to, size]``, and between machines k and l a file takes size over ``bw[k][l]``
+seconds. For one cluster of ``P`` nodes ``t[i][r-1]`` is the time of the moldable task i on r nodes, and
+``edges`` lists ``[from, to]``. Tasks become t0, t1, ..., machines m0, m1, ...; ``--on FILE`` takes the
+machines. Other keys are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from weft.documents import Document
+from weft.errors import InvalidInput, Path, Problem
+from weft.formats.collection import collection_paused
+from weft.formats.complaints import Complaints
+from weft.formats.format import Source, damaged
+from weft.formats.json_values import describe, load_json
+from weft.formats.ordering import refuse_cycle
+from weft.platform.link import Link
+from weft.platform.machine import MOST, Machine
+from weft.platform.platform import NamedPair, Platform
+from weft.workflow.records.data import Input, Output
+from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.moldable import Measured
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
+
+__all__ = ["InstanceJson"]
+
+_MARK = re.compile(r'"kind"\s*:\s*"(?:hetero-dag|moldable)"|"cost"\s*:\s*\[\s*[0-9]|"t"\s*:\s*\[\s*\[')
+_OTHERS = re.compile(r'"weft"\s*:|"schemaVersion"\s*:|"workflow"\s*:')
+_MOST = 1e300
+_Edge = tuple[int, int, float]
+
+
+class InstanceJson:
+    """Planning instances: tasks on unlike machines, or moldable tasks on a cluster."""
+
+    name = "instance-json"
+    title = "planning instance with its machines (JSON: cost, speed, edges, bw; or t, P, edges)"
+    extensions: tuple[str, ...] = (".json",)
+    reads = True
+    writes = False
+
+    def recognises(self, source: Source) -> bool:
+        """Say whether a file is a JSON object that names its kind, or lists costs or times of tasks."""
+        head = source.head
+        if not head.lstrip().startswith("{") or _OTHERS.search(head):
+            return False
+        return _MARK.search(head) is not None
+
+    def read(self, source: Source) -> Workflow:
+        """Read the tasks. Raises InvalidInput."""
+        with collection_paused():
+            facts = _facts(source)
+            make = _unlike_tasks if "cost" in facts else _moldable_tasks
+            tasks = make(facts, Complaints(source))
+            return Workflow(name=source.stem, tasks=tasks, document=Document(file=source.name))
+
+    def read_platform(self, source: Source) -> Platform:
+        """Read the machines. Raises InvalidInput."""
+        facts = _facts(source)
+        complaints = Complaints(source)
+        machines = _unlike_machines(facts, complaints) if "cost" in facts else _cluster(facts, complaints)
+        links = _links(facts, len(machines), complaints) if "cost" in facts else ()
+        complaints.finish()
+        return Platform(name=source.stem, machines=machines, links=links, document=Document(file=source.name))
+
+    def write(self, workflow: Workflow) -> str:
+        """Refuse: machines belong to it."""
+        advice = "write weft's own format or wfformat instead"
+        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
+
+
+def _facts(source: Source) -> dict[str, Any]:
+    facts = load_json(source)
+    if type(facts) is not dict or not ("cost" in facts or "t" in facts):
+        rule = "an object with cost, speed, edges and bw, or with t, P and edges"
+        raise damaged(source, describe(facts), rule=rule)
+    return facts
+
+
+def _unlike_tasks(facts: dict[str, Any], complaints: Complaints) -> tuple[Task, ...]:
+    cost = _numbers(facts["cost"], ("cost",), complaints)
+    complaints.finish()
+    edges = _edges(facts, len(cost), 3, complaints)
+    inputs: list[list[Input]] = [[] for _ in cost]
+    outputs: list[list[Output]] = [[] for _ in cost]
+    for source, target, size in edges:
+        file = f"{source}-{target}"
+        outputs[source].append(Output(file=file, size=size))
+        inputs[target].append(Input(file=file))
+    return tuple(
+        [
+            Task(name=f"t{index}", work=work, inputs=tuple(inputs[index]), outputs=tuple(outputs[index]))
+            for index, work in enumerate(cost)
+        ]
+    )
+
+
+def _moldable_tasks(facts: dict[str, Any], complaints: Complaints) -> tuple[Task, ...]:
+    times = facts["t"] if type(facts["t"]) is list else []
+    if not times:
+        complaints.add(describe(facts["t"]), rule="must be a list of lists, at least one", path=("t",))
+    tables = [_numbers(row, ("t", index), complaints, above_0=True) for index, row in enumerate(times)]
+    complaints.finish()
+    edges = _edges(facts, len(tables), 2, complaints)
+    after: list[list[Dependency]] = [[] for _ in tables]
+    for source, target, _ in edges:
+        after[target].append(Dependency(task=f"t{source}"))
+    return tuple(
+        Task(
+            name=f"t{index}",
+            work=table[0],
+            nodes=tuple(range(1, len(table) + 1)),
+            speedup=Measured(seconds=dict(enumerate(table, start=1))) if len(table) > 1 else None,
+            after=tuple(after[index]),
+        )
+        for index, table in enumerate(tables)
+    )
+
+
+def _unlike_machines(facts: dict[str, Any], complaints: Complaints) -> tuple[Machine, ...]:
+    speeds = _numbers(facts.get("speed"), ("speed",), complaints, above_0=True)
+    return tuple(Machine(name=f"m{index}", speed=speed) for index, speed in enumerate(speeds))
+
+
+def _cluster(facts: dict[str, Any], complaints: Complaints) -> tuple[Machine, ...]:
+    nodes = facts.get("P")
+    if type(nodes) is not int or not 1 <= nodes <= MOST:
+        complaints.add(describe(nodes), rule="must be a number of nodes, at least 1", path=("P",))
+        return ()
+    return (Machine(name="m0", nodes=nodes),)
+
+
+def _links(facts: dict[str, Any], machines: int, complaints: Complaints) -> tuple[NamedPair, ...]:
+    """Read the bandwidth of every pair of different machines; it is the same in both directions."""
+    rates: Any = facts.get("bw")
+    square = type(rates) is list and len(rates) == machines
+    if not square or not all(type(row) is list and len(row) == machines for row in rates):
+        rule = f"must be {machines} lists of {machines} numbers, as many as there are machines"
+        complaints.add(describe(rates), rule=rule, path=("bw",))
+        return ()
+    found = []
+    for a in range(machines):
+        for b in range(a):
+            rate = rates[a][b]
+            if type(rate) not in (int, float) or not 1 / _MOST < rate < _MOST:
+                complaints.add(describe(rate), rule="must be a number above 0", path=("bw", a, b))
+            elif rates[b][a] != rate:
+                what = f"{describe(rates[b][a])}, but {rate} in the other direction"
+                complaints.add(what, rule="links are the same in both directions", path=("bw", b, a))
+            else:
+                found.append((f"m{a}", f"m{b}", Link(bandwidth_Bps=float(rate))))
+    return tuple(found)
+
+
+def _numbers(values: Any, path: Path, complaints: Complaints, *, above_0: bool = False) -> list[float]:
+    """Read a list of numbers; what is none becomes 1, so that the others keep their positions."""
+    if type(values) is not list or not values:
+        complaints.add(describe(values), rule="must be a list of numbers, at least one", path=path)
+        return [1.0]
+    least = 1 / _MOST if above_0 else 0
+    found = []
+    for index, value in enumerate(values):
+        sound = type(value) in (int, float) and least <= value < _MOST
+        if not sound:
+            rule = "must be a number above 0" if above_0 else "must be a number, at least 0"
+            complaints.add(describe(value), rule=rule, path=(*path, index))
+        found.append(float(value) if sound else 1.0)
+    return found
+
+
+def _edges(facts: dict[str, Any], tasks: int, width: int, complaints: Complaints) -> list[_Edge]:
+    """Read the edges: two tasks and, with a width of 3, a size."""
+    given: Any = facts.get("edges")
+    if type(given) is not list:
+        complaints.add(describe(given), rule="must be a list of edges", path=("edges",))
+        given = []
+    form = "[from, to, size]" if width == 3 else "[from, to]"
+    parents: list[list[int]] = [[] for _ in range(tasks)]
+    seen: set[tuple[int, int]] = set()
+    edges: list[_Edge] = []
+    for index, edge in enumerate(given):
+        if type(edge) is not list or len(edge) != width or not _is_edge(edge, tasks):
+            rule = f"must be {form} with tasks from 0 to {tasks - 1}"
+            complaints.add(describe(edge), rule=rule, path=("edges", index))
+            continue
+        source, target = edge[0], edge[1]
+        if (source, target) in seen:
+            complaints.add(f"an edge from {source} to {target} again", path=("edges", index))
+        seen.add((source, target))
+        parents[target].append(source)
+        edges.append((source, target, float(edge[2]) if width == 3 else 0.0))
+    complaints.finish()
+    refuse_cycle(complaints.source, [f"t{index}" for index in range(tasks)], parents)
+    return edges
+
+
+def _is_edge(edge: list[Any], tasks: int) -> bool:
+    source, target = edge[0], edge[1]
+    if type(source) is not int or type(target) is not int:
+        return False
+    if not (0 <= source < tasks and 0 <= target < tasks):
+        return False
+    return len(edge) == 2 or (type(edge[2]) in (int, float) and 0 <= edge[2] < _MOST)

@@ -1,0 +1,393 @@
+"""Steps of xDCP: the subtask with the least slack moves to the slot where it ends first.
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids, section on xDCP. Every machine has a queue; subtasks on it run one after the other.
+AEFT, the earliest finish, and ALFT, the latest one that does not lengthen the schedule, follow from queues
+and dependencies together.
+
+Deviations. The start values and the minimum in ALFT are corrected, and slots are judged with the parents
+(the printed test ignores them). What differs by rounding is equal where a slack is compared with 0 and a
+finish with its limit: else chance would order the critical path, and keep subtasks from their own slots.
+While a subtask is out of its queue its descendants and ancestors need no stand-in for it: a slot behind a
+descendant or before an ancestor would close a cycle, and no other slot reads their times. This check also
+lets layers share machines. Complexity O(v + e) per step, v steps per pass.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from weft.kernels.choices import mode_seconds
+from weft.kernels.forms import kernel
+from weft.kernels.problem import Modes
+from weft.kernels.types import Doubles, Flags, Indices
+
+__all__ = ["Queues", "Sweep", "xdcp_steps"]
+
+_ROUNDING = 1e-12
+"""Times that differ by less than this share of the schedule's length differ by the rounding of sums."""
+_INFINITE = float("inf")
+
+
+class Sweep(NamedTuple):
+    """The subtasks, in topological order."""
+
+    number: int
+    machines: int
+    pointer: Indices
+    before: Indices
+    """Parents (CSR)."""
+    after_pointer: Indices
+    after: Indices
+    """Children (CSR)."""
+    earliest: Doubles
+    layer: Indices
+    bound: Indices
+    """Per subtask: the machine it is bound to beforehand; else ``machines``."""
+
+
+class Queues(NamedTuple):
+    """Who runs where, and after whom. The sentinel is the number of subtasks."""
+
+    mode: Indices
+    seconds: Doubles
+    previous: Indices
+    following: Indices
+    head: Indices
+    """Per machine: the first in its queue."""
+    order: Indices
+    """All subtasks, none before its parents or before the previous one in its queue."""
+
+
+@kernel
+def xdcp_steps(
+    sweep: Sweep,
+    modes: Modes,
+    limit: int,
+    finish_without: Doubles,
+    latest_without: Doubles,
+    mark: Flags,
+    spare: Indices,
+    placed: Flags,
+    mode: Indices,
+    seconds: Doubles,
+    previous: Indices,
+    following: Indices,
+    head: Indices,
+    order: Indices,
+    start: Doubles,
+    finish: Doubles,
+    latest: Doubles,
+) -> int:
+    """Move up to ``limit`` subtasks that are not ``placed`` yet; give how many it were.
+
+    Queues are changed in place; ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT) are filled.
+    """
+    queues = Queues(mode, seconds, previous, following, head, order)
+    for task in range(sweep.number):
+        if modes.group[task] < modes.groups:
+            # Adding 0 makes a signed number of an index, so that it can be subtracted.
+            seconds[task] = mode_seconds(modes, task, 0 + mode[task])
+    length = _times(sweep, queues, start, finish, latest)
+    for step in range(limit):
+        task = _least_slack(sweep.number, sweep.layer, placed, finish, latest, _ROUNDING * length)
+        if task == sweep.number:
+            return step
+        placed[task] = 1
+        old_mode = mode[task]
+        old_previous = previous[task]
+        _take_out(queues, sweep.number, task, modes.machine[old_mode])
+        _forward_without(sweep, queues, task, mark, finish, finish_without)
+        _backward_without(sweep, queues, task, mark, length, latest, latest_without)
+        new_mode, new_previous = _best_slot(
+            sweep, modes, queues, task, length, mark, finish_without, latest_without, old_previous
+        )
+        _put_in(queues, sweep.number, task, modes.machine[new_mode], new_previous)
+        if new_mode != old_mode or new_previous != old_previous:
+            mode[task] = new_mode
+            seconds[task] = mode_seconds(modes, task, new_mode)
+            _reorder(sweep, queues, task, mark, spare)
+            length = _times(sweep, queues, start, finish, latest)
+    return limit
+
+
+@kernel
+def _times(sweep: Sweep, queues: Queues, start: Doubles, finish: Doubles, latest: Doubles) -> float:
+    """Compute AEFT and ALFT of all subtasks (step 3); give the length of the schedule (DCPL)."""
+    number = sweep.number
+    order = queues.order
+    seconds = queues.seconds
+    previous = queues.previous
+    following = queues.following
+    pointer = sweep.pointer
+    before = sweep.before
+    after_pointer = sweep.after_pointer
+    after = sweep.after
+    earliest = sweep.earliest
+    length = 0.0
+    for place in range(number):
+        task = order[place]
+        begin = _ready(pointer, before, finish, task, earliest[task])
+        earlier = previous[task]
+        if earlier < number and finish[earlier] > begin:
+            begin = finish[earlier]
+        end = begin + seconds[task]
+        start[task] = begin
+        finish[task] = end
+        if end > length:
+            length = end
+    for back in range(number):
+        task = order[number - 1 - back]
+        due = _due(after_pointer, after, seconds, latest, task, length)
+        later = following[task]
+        if later < number and latest[later] - seconds[later] < due:
+            due = latest[later] - seconds[later]
+        latest[task] = due
+    return length
+
+
+@kernel
+def _ready(pointer: Indices, before: Indices, finish: Doubles, task: int, moment: float) -> float:
+    """Give when the parents of a subtask have ended, but not before a moment."""
+    for position in range(pointer[task], pointer[task + 1]):
+        end = finish[before[position]]
+        if end > moment:
+            moment = end
+    return moment
+
+
+@kernel
+def _due(
+    pointer: Indices, after: Indices, seconds: Doubles, latest: Doubles, task: int, moment: float
+) -> float:
+    """Give when the children of a subtask must start at the latest, but not after a moment."""
+    for position in range(pointer[task], pointer[task + 1]):
+        child = after[position]
+        begin = latest[child] - seconds[child]
+        if begin < moment:
+            moment = begin
+    return moment
+
+
+@kernel
+def _least_slack(
+    number: int, layer: Indices, placed: Flags, finish: Doubles, latest: Doubles, rounding: float
+) -> int:
+    """Pick by slack, layer, AEFT, index (step 4); the number of subtasks if none is left."""
+    chosen = number
+    least = 0.0
+    for task in range(number):
+        if placed[task] == 0:
+            slack = latest[task] - finish[task]
+            if slack < rounding:
+                slack = 0.0
+            if chosen == number or slack < least:
+                chosen = task
+                least = slack
+            elif slack == least and (
+                layer[task] < layer[chosen]
+                or (layer[task] == layer[chosen] and finish[task] < finish[chosen])
+            ):
+                chosen = task
+    return chosen
+
+
+@kernel
+def _take_out(queues: Queues, nobody: int, task: int, machine: int) -> None:
+    earlier = queues.previous[task]
+    later = queues.following[task]
+    if earlier < nobody:
+        queues.following[earlier] = later
+    else:
+        queues.head[machine] = later
+    if later < nobody:
+        queues.previous[later] = earlier
+    queues.previous[task] = nobody
+    queues.following[task] = nobody
+
+
+@kernel
+def _put_in(queues: Queues, nobody: int, task: int, machine: int, earlier: int) -> None:
+    """Queue a subtask behind another, or (behind nobody) first."""
+    if earlier < nobody:
+        later = queues.following[earlier]
+        queues.following[earlier] = task
+    else:
+        later = queues.head[machine]
+        queues.head[machine] = task
+    if later < nobody:
+        queues.previous[later] = task
+    queues.previous[task] = earlier
+    queues.following[task] = later
+
+
+_DESCENDANT, _ANCESTOR = 1, 2
+
+
+@kernel
+def _forward_without(
+    sweep: Sweep, queues: Queues, task: int, mark: Flags, finish: Doubles, finish_without: Doubles
+) -> None:
+    """Compute AEFT as if a subtask were in no queue, and mark its descendants, which are left out."""
+    number = sweep.number
+    order = queues.order
+    seconds = queues.seconds
+    previous = queues.previous
+    pointer = sweep.pointer
+    before = sweep.before
+    earliest = sweep.earliest
+    place = 0
+    while order[place] != task:
+        other = order[place]
+        mark[other] = 0
+        finish_without[other] = finish[other]
+        place += 1
+    mark[task] = _DESCENDANT
+    for behind in range(place + 1, number):
+        other = order[behind]
+        mark[other] = 0
+        earlier = previous[other]
+        if _is_next_to(pointer, before, mark, other, _DESCENDANT) or (
+            earlier < number and mark[earlier] == _DESCENDANT
+        ):
+            mark[other] = _DESCENDANT
+        else:
+            begin = _ready(pointer, before, finish_without, other, earliest[other])
+            if earlier < number and finish_without[earlier] > begin:
+                begin = finish_without[earlier]
+            finish_without[other] = begin + seconds[other]
+
+
+@kernel
+def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wanted: int) -> bool:
+    """Say whether a parent (or, with the arrays of children, a child) of a subtask has a mark."""
+    found = False
+    for position in range(pointer[task], pointer[task + 1]):
+        if mark[neighbour[position]] == wanted:
+            found = True
+            break
+    return found
+
+
+@kernel
+def _backward_without(
+    sweep: Sweep,
+    queues: Queues,
+    task: int,
+    mark: Flags,
+    length: float,
+    latest: Doubles,
+    latest_without: Doubles,
+) -> None:
+    """Compute ALFT as if a subtask were in no queue, and mark its ancestors, which are left out."""
+    number = sweep.number
+    order = queues.order
+    seconds = queues.seconds
+    following = queues.following
+    pointer = sweep.after_pointer
+    after = sweep.after
+    place = number - 1
+    while order[place] != task:
+        other = order[place]
+        latest_without[other] = latest[other]
+        place -= 1
+    mark[task] = _ANCESTOR
+    for back in range(place):
+        other = order[place - 1 - back]
+        later = following[other]
+        if _is_next_to(pointer, after, mark, other, _ANCESTOR) or (
+            later < number and mark[later] == _ANCESTOR
+        ):
+            mark[other] = _ANCESTOR
+        else:
+            due = _due(pointer, after, seconds, latest_without, other, length)
+            if later < number and latest_without[later] - seconds[later] < due:
+                due = latest_without[later] - seconds[later]
+            latest_without[other] = due
+
+
+@kernel
+def _best_slot(
+    sweep: Sweep,
+    modes: Modes,
+    queues: Queues,
+    task: int,
+    length: float,
+    mark: Flags,
+    finish: Doubles,
+    latest: Doubles,
+    old_previous: int,
+) -> tuple[int, int]:
+    """Give mode and predecessor of the slot where a subtask ends first (step 5).
+
+    Ties go to the machine of lower index, then to the earlier slot. Along a queue slots end ever later, so
+    the first one that is allowed is the best of its machine. If none is, the subtask stays where it was.
+    """
+    nobody = sweep.number
+    head = queues.head
+    seconds = queues.seconds
+    following = queues.following
+    bound = sweep.bound[task]
+    ready = _ready(sweep.pointer, sweep.before, finish, task, sweep.earliest[task])
+    due = _due(sweep.after_pointer, sweep.after, seconds, latest, task, length)
+    rounding = _ROUNDING * length
+    best = _INFINITE
+    chosen = 0 + queues.mode[task]
+    chosen_previous = 0 + old_previous
+    group = modes.group[task]
+    for mode in range(0 + modes.first[group], 0 + modes.first[group + 1]):
+        machine = modes.machine[mode]
+        if bound < sweep.machines and bound != machine:
+            continue
+        spent = mode_seconds(modes, task, mode)
+        begin = ready
+        earlier = 0 + nobody
+        later = head[machine]
+        while begin + spent < best:
+            if later == nobody or mark[later] != _ANCESTOR:
+                limit = due
+                if later < nobody and latest[later] - seconds[later] < limit:
+                    limit = latest[later] - seconds[later]
+                if begin + spent <= limit + rounding:
+                    best = begin + spent
+                    chosen = mode
+                    chosen_previous = earlier
+            if later == nobody or mark[later] == _DESCENDANT:
+                break  # behind a descendant is too late anyway, but for rounding
+            if finish[later] > begin:
+                begin = finish[later]
+            earlier = 0 + later
+            later = following[earlier]
+    return chosen, chosen_previous
+
+
+@kernel
+def _reorder(sweep: Sweep, queues: Queues, task: int, mark: Flags, spare: Indices) -> None:
+    """Keep the order after a move: the descendants of the moved subtask go behind it, all others before."""
+    number = sweep.number
+    order = queues.order
+    previous = queues.previous
+    pointer = sweep.pointer
+    before = sweep.before
+    for other in range(number):
+        mark[other] = 0
+    mark[task] = _DESCENDANT
+    kept = 0
+    behind = 0
+    for place in range(number):
+        other = order[place]
+        if other == task:
+            continue
+        earlier = previous[other]
+        if _is_next_to(pointer, before, mark, other, _DESCENDANT) or (
+            earlier < number and mark[earlier] == _DESCENDANT
+        ):
+            mark[other] = _DESCENDANT
+            spare[behind] = other
+            behind += 1
+        else:
+            order[kept] = other
+            kept += 1
+    order[kept] = task
+    for index in range(behind):
+        order[kept + 1 + index] = spare[index]

@@ -1,0 +1,330 @@
+"""Queueing for planners: the node counts of a population on the queue of one machine become schedules.
+
+``weft.kernels.queueing`` says what the rules mean. Tasks are submitted breadth first: by level, then index
+(S2 section 2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from weft.errors import Infeasible, InvalidInput, Problem
+from weft.instance.instance import Instance
+from weft.kernels import forms
+from weft.kernels import problem as kernel
+from weft.kernels.queueing import Desk, Jobs, Requests
+from weft.kernels.queueing import run_queue as run_queue_kernel
+from weft.kernels.skylines import Skylines
+from weft.planners.genomes import Decoded, individuals_in, modes_of, rows_of, step_of
+from weft.planners.problem import problem_of
+from weft.platform.machine import QUEUES
+from weft.schedule.schedule import Schedule
+from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices
+
+__all__ = ["run_queue", "run_queue_population", "submission_order"]
+
+_JOB_S, _EDGE_S, _RESERVING = 4e-6, 0.4e-6, 4.0
+"""What a job and an edge take in plain Python, about, and how many times more with reservations."""
+_MOST_CHOICES = 10_000_000
+"""Tasks x counts up to which the seconds of all choices are kept in a table."""
+_ENDLESS = 2**62
+"""More nodes than all tasks together take."""
+
+_Choices = tuple[NDArray[np.int64], Indices, NDArray[np.int64], Floats, NDArray[np.int64]]
+"""Columns ``row, most, nodes, seconds, need`` of ``Jobs``."""
+
+_known: WeakKeyDictionary[Instance, Jobs] = WeakKeyDictionary()
+
+
+def run_queue(
+    instance: Instance, counts: ArrayLike, rule: str | None = None, *, order: ArrayLike | None = None
+) -> Schedule:
+    """Run the tasks of an instance with one machine on its queue, on some node counts (per task).
+
+    ``rule`` is one of the words of the platform's key ``queue``; by default the machine's.
+    """
+    if np.ndim(counts) != 1:
+        raise InvalidInput(Problem(what=f"counts of shape {np.shape(counts)}", rule="must be one row"))
+    decoded = run_queue_population(instance, counts, rule, order=order, times=True)
+    assert decoded.start_s is not None
+    assert decoded.finish_s is not None
+    start = decoded.start_s[0]
+    if not np.isfinite(start).all():
+        name = instance.graph.names[int(np.argmax(~np.isfinite(start)))]
+        raise Infeasible(f"{name} never fits on {instance.machines[0].name} beside what is busy there")
+    problem, nodes = problem_of(instance), np.zeros(len(instance), dtype=np.uint32)
+    compute = instance.graph.kind == COMPUTE
+    nodes[compute] = problem.modes.nodes[_modes(instance, rows_of("counts", counts, len(instance)))[compute]]
+    return Schedule(
+        tasks=instance.graph.names,
+        machines=tuple(machine.name for machine in instance.machines),
+        machine=np.zeros(len(instance), dtype=np.uint32),
+        nodes=nodes,
+        start_s=start,
+        finish_s=decoded.finish_s[0],
+    )
+
+
+def run_queue_population(
+    instance: Instance,
+    counts: ArrayLike,
+    rule: str | None = None,
+    *,
+    order: ArrayLike | None = None,
+    times: bool = False,
+) -> Decoded:
+    """Run many individuals at once; counts and order are one row for all of them, or individuals x tasks."""
+    if len(instance.machines) != 1:
+        what = f"the queue of one machine was asked for, and there are {len(instance.machines)}"
+        raise InvalidInput(Problem(what=what, advice="plan each machine alone, or decode with a genome"))
+    word = instance.machines[0].queue if rule is None else rule
+    if word not in QUEUES:
+        raise InvalidInput(Problem(what=f"queue {word!r}", rule=f"must be one of {', '.join(QUEUES)}"))
+    # With one node nobody can pass anybody: all rules are one.
+    code = QUEUES.index(word) if problem_of(instance).machines.form[0] == kernel.SHARED else 0
+    tasks = len(instance)
+    asked = rows_of("counts", counts, tasks)
+    orders = submission_order(instance) if order is None else rows_of("order", order, tasks)
+    number = individuals_in(asked, orders)
+    if not _is_small(instance):
+        return _one_by_one(instance, code, orders, asked, number, times=times)
+    return _run(instance, _jobs(instance), code, _requests(number, orders, asked, times=times))
+
+
+def submission_order(instance: Instance) -> Indices:
+    """Give the tasks breadth first: by the longest way from an entry, then by index."""
+    graph = instance.graph
+    level = [0] * len(graph)
+    for task in range(len(graph)):
+        before = graph.predecessors(task).tolist()
+        level[task] = 1 + max(map(level.__getitem__, before), default=-1)
+    return np.argsort(level, kind="stable").astype(np.uint32)
+
+
+def _requests(number: int, order: Indices, counts: Indices, *, times: bool) -> Requests:
+    return Requests(
+        number=number,
+        order=order.reshape(-1),
+        order_step=step_of(order),
+        count=counts.reshape(-1),
+        count_step=step_of(counts),
+        kept=int(times),
+    )
+
+
+def _one_by_one(
+    instance: Instance, rule: int, orders: Indices, counts: Indices, number: int, *, times: bool
+) -> Decoded:
+    """Run individuals with a table of their own choices each, where one of all choices would be too large."""
+    found = []
+    for individual in range(number):
+        order = orders[individual] if orders.ndim == 2 else orders
+        asked = counts[individual] if counts.ndim == 2 else counts
+        jobs = _make_jobs(instance, _asked_choices(instance, asked))
+        found.append(_run(instance, jobs, rule, _requests(1, order, asked, times=times)))
+    starts = [one.start_s for one in found if one.start_s is not None]
+    finishes = [one.finish_s for one in found if one.finish_s is not None]
+    return Decoded(
+        makespan_s=np.concatenate([one.makespan_s for one in found]),
+        node_seconds=np.concatenate([one.node_seconds for one in found]),
+        cost=np.concatenate([one.cost for one in found]),
+        start_s=np.concatenate(starts) if starts else None,
+        finish_s=np.concatenate(finishes) if finishes else None,
+    )
+
+
+def _run(instance: Instance, jobs: Jobs, rule: int, requests: Requests) -> Decoded:
+    number, rows = requests.number, requests.number if requests.kept else 1
+    makespan, node_seconds = np.zeros(number), np.zeros(number)
+    start, finish = np.zeros(rows * jobs.number), np.zeros(rows * jobs.number)
+    work_s = number * (jobs.number * _JOB_S + len(jobs.after) * _EDGE_S) * (_RESERVING if rule > 1 else 1.0)
+    line, desk = _scratch(jobs)
+    outputs = (desk, makespan, node_seconds, start, finish)
+    wrong = forms.run(run_queue_kernel, (jobs, rule, requests, line), outputs, work_s=work_s)
+    if wrong < number:
+        order = requests.order[wrong * requests.order_step :][: jobs.tasks]
+        counts = requests.count[wrong * requests.count_step :][: jobs.tasks]
+        _modes(instance, counts)  # says so if a count is wrong
+        missing = np.setdiff1d(np.arange(jobs.tasks), order)
+        what = f"the order lacks {instance.graph.names[int(missing[0])]}"
+        raise InvalidInput(Problem(what=what, rule="every task stands in it once"))
+    return Decoded(
+        makespan_s=makespan,
+        node_seconds=node_seconds,
+        cost=node_seconds * instance.price_per_node_s[0],
+        start_s=start.reshape(number, jobs.number)[:, : jobs.tasks] if requests.kept else None,
+        finish_s=finish.reshape(number, jobs.number)[:, : jobs.tasks] if requests.kept else None,
+    )
+
+
+def _scratch(jobs: Jobs) -> tuple[Skylines, Desk]:
+    number, resources = jobs.number, jobs.resources
+    steps = 2 * number + 2  # a step per running job, two per reserved one
+
+    def indices(length: int) -> Indices:
+        return np.zeros(length, dtype=np.uint32)
+
+    def integers(length: int) -> NDArray[np.int64]:
+        return np.zeros(length, dtype=np.int64)
+
+    line = Skylines(
+        resources=resources,
+        first=integers(1),
+        last=integers(1),
+        time=np.zeros(steps),
+        nodes=integers(steps),
+        left=np.zeros(steps * resources),
+    )
+    desk = Desk(
+        rank=indices(number),
+        job=indices(number),
+        missing=integers(number),
+        nodes=integers(number + 1),
+        spent=np.zeros(number),
+        need=integers(number),
+        ready=indices(number),
+        running=indices(number + 1),
+        until=np.zeros(number + 1),
+        left=np.zeros(resources),
+        taken=np.zeros(resources),
+        least=np.zeros(resources),
+    )
+    return line, desk
+
+
+def _is_small(instance: Instance) -> bool:
+    choices = sum(len(group.tasks) * (int(group.count.max(initial=0)) + 1) for group in instance.groups)
+    return choices <= _MOST_CHOICES
+
+
+def _jobs(instance: Instance) -> Jobs:
+    """Give the jobs of an instance; they are made once, however many populations run."""
+    if instance not in _known:
+        _known[instance] = _make_jobs(instance, _all_choices(instance))
+    return _known[instance]
+
+
+def _all_choices(instance: Instance) -> _Choices:
+    """Write down every count of every compute task, allowed or not; other tasks have one empty choice."""
+    problem = problem_of(instance)
+    tasks, first = len(instance), problem.modes.first
+    row, most = np.zeros(tasks, dtype=np.int64), np.zeros(tasks, dtype=np.uint32)
+    nodes, seconds, need = [np.zeros(1, dtype=np.int64)], [np.zeros(1)], [np.zeros(1, dtype=np.int64)]
+    filled = 1
+    for index, group in enumerate(instance.groups):
+        width = int(group.count.max()) + 1
+        shift = problem.modes.shift[first[index] : first[index + 1]].astype(np.int64)
+        for members, spent in group.chunks():
+            shape = (len(members), width)
+            row[members] = filled + np.arange(len(members)) * width
+            most[members] = width - 1
+            filled += len(members) * width
+            nodes.append(_spread(shape, -1, group.count, group.nodes))
+            seconds.append(_spread(shape, 0.0, group.count, spent))
+            needed = problem.tasks.need[members].astype(np.int64)[:, None] + shift
+            need.append(_spread(shape, 0, group.count, needed))
+    return row, most, np.concatenate(nodes), np.concatenate(seconds), np.concatenate(need)
+
+
+def _spread(shape: tuple[int, int], empty: float, columns: Indices, values: NDArray[Any]) -> NDArray[Any]:
+    table = np.full(shape, empty, dtype=values.dtype)
+    table[:, columns] = values
+    return table.reshape(-1)
+
+
+def _asked_choices(instance: Instance, counts: Indices) -> _Choices:
+    """Write down only what some counts take: one choice per task."""
+    problem, compute = problem_of(instance), instance.graph.kind == COMPUTE
+    tasks, modes = len(instance), problem.modes
+    mode = _modes(instance, counts)[compute]
+    nodes, seconds, need = np.zeros(tasks, dtype=np.int64), np.zeros(tasks), np.zeros(tasks, dtype=np.int64)
+    nodes[compute] = modes.nodes[mode]
+    if modes.layout == kernel.RELATED:
+        seconds[compute] = modes.work[compute] / modes.rate[mode] / modes.gain[mode]
+    elif modes.layout == kernel.CLASSES:
+        seconds[compute] = modes.rate[mode]
+    else:
+        first = modes.first[modes.group[compute]].astype(np.int64)
+        seconds[compute] = modes.cell[modes.row[compute] + mode - first]
+    need[compute] = problem.tasks.need[compute].astype(np.int64) + modes.shift[mode]
+    return np.arange(tasks, dtype=np.int64), np.zeros(tasks, dtype=np.uint32), nodes, seconds, need
+
+
+def _modes(instance: Instance, counts: Indices) -> NDArray[np.int64]:
+    """Give the modes of all groups together that have some counts; transfers and virtual tasks: any."""
+    first, group = problem_of(instance).modes.first, np.maximum(instance.group, 0)
+    found = modes_of(instance, np.zeros(len(instance.graph.variables), dtype=np.uint32), counts)
+    return np.asarray(first[group] + found, dtype=np.int64)
+
+
+def _make_jobs(instance: Instance, choices: _Choices) -> Jobs:
+    """Add what holds the machine, or a task back, to the tasks: jobs that are submitted before all others."""
+    problem, tasks = problem_of(instance), len(instance)
+    machines = problem.machines
+    unlimited = machines.form[0] == kernel.OPEN
+    resources = 0 if unlimited else machines.resources
+    row, most, nodes, seconds, need = choices
+    busy = 0 if unlimited else _holders(instance)
+    late = np.flatnonzero(problem.tasks.earliest > 0)
+    number = tasks + busy + len(late)
+    rows = len(problem.tasks.amount) // resources if resources else 0
+    pointer, after, before = _successors(problem, busy, late)
+    return Jobs(
+        number=number,
+        tasks=tasks,
+        capacity=_ENDLESS if unlimited else int(machines.capacity[0]),
+        resources=resources,
+        total=machines.amount[:resources],
+        slack=machines.slack[:resources],
+        after_pointer=pointer,
+        after=after,
+        before=before,
+        row=np.concatenate([row, len(nodes) + np.arange(busy + len(late))]),
+        most=most,
+        nodes=np.concatenate([nodes, problem.busy_nodes[:busy], np.zeros(len(late), dtype=np.int64)]),
+        seconds=np.concatenate([seconds, problem.busy_seconds[:busy], problem.tasks.earliest[late]]),
+        need=np.concatenate([need, rows + np.arange(busy), np.zeros(len(late), dtype=np.int64)]),
+        amount=np.concatenate([problem.tasks.amount, problem.busy_amount]),
+    )
+
+
+def _holders(instance: Instance) -> int:
+    """Count what is busy; it must be so from the start on, and fit together."""
+    problem, name = problem_of(instance), instance.machines[0].name
+    if (problem.busy_start > 0).any():
+        what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
+        advice = "decode with a genome instead"
+        raise InvalidInput(Problem(what=what, rule="a queue knows what runs, no reservations", advice=advice))
+    held, nodes = int(problem.busy_nodes.sum()), int(problem.machines.capacity[0])
+    amounts = problem.busy_amount.reshape(len(problem.busy_nodes), -1).sum(axis=0)
+    if held > nodes or (amounts > problem.machines.amount + problem.machines.slack).any():
+        raise Infeasible(f"more is busy on {name} than it has: {held} of {nodes} nodes")
+    return len(problem.busy_nodes)
+
+
+def _successors(
+    problem: kernel.Problem, busy: int, late: NDArray[np.intp]
+) -> tuple[Indices, Indices, NDArray[np.int64]]:
+    """Give successors (CSR) and the number of predecessors of all jobs and of the one that precedes all."""
+    tasks = problem.tasks.number
+    before = np.diff(problem.tasks.pointer.astype(np.int64))
+    before[late] += 1
+    before = np.concatenate([before, np.zeros(busy + len(late), dtype=np.int64)])
+    entries = np.flatnonzero(before == 0)
+    before[entries] = 1
+    numbers = np.concatenate(
+        [
+            np.diff(problem.tasks.after_pointer.astype(np.int64)),
+            np.zeros(busy, dtype=np.int64),
+            np.ones(len(late), dtype=np.int64),
+            [len(entries)],
+        ]
+    )
+    assert len(numbers) == tasks + busy + len(late) + 1
+    pointer = np.concatenate([[0], np.cumsum(numbers)]).astype(np.uint32)
+    after = np.concatenate([problem.tasks.after, late, entries]).astype(np.uint32)
+    return pointer, after, before

@@ -1,0 +1,181 @@
+"""The bounds of an instance, argument by argument, from cheap to dear; each builds on those before it.
+
+- *critical path* (``paths``, ``moving``, ``machine_paths``): along every path each task takes its fastest
+  way, data between tasks that can share no place must move, and unlike machines are chosen path by path;
+- *area* (``supplies``, ``fronts``): every task needs its least share of the platform;
+- *combination* (``combination``): sets of tasks need their area between their heads and their tails, and
+  moldable tasks the area of those ways that are short enough;
+- *levels* (``ancestors``, ``stages``): heads and tails count the area of all that comes before and after;
+- *together* (``together``): tasks that must share a host or machine need their time there;
+- *windows* (``windows``): what cannot lie outside a stretch of time must fit into it.
+
+Where all times are whole numbers the bound is rounded up (``whole``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.instance.instance import Instance
+from weft.schedule.bounds.ancestors import heads_after_ancestors
+from weft.schedule.bounds.combination import Load, combined
+from weft.schedule.bounds.fronts import front_of
+from weft.schedule.bounds.machine_paths import machine_paths
+from weft.schedule.bounds.moving import Moving, moving_of
+from weft.schedule.bounds.paths import Edges, backwards, forwards, heads, tails
+from weft.schedule.bounds.refutation import SLACK, longest_refuted
+from weft.schedule.bounds.stages import heads_after_stages
+from weft.schedule.bounds.supplies import supplies_of
+from weft.schedule.bounds.together import together_of
+from weft.schedule.bounds.ways import Ways, shortest_s_of, ways_of, widest_of
+from weft.schedule.bounds.whole import all_whole
+from weft.schedule.bounds.windows import windows_of
+from weft.workflow.unfolding.task_graph import Floats
+
+__all__ = ["Bounds", "lower_bounds"]
+
+_DEEP_LOADS = 3
+"""Supplies that the dearer arguments look at, the tightest first."""
+_MOST_ANCESTORS = 1_000
+"""Tasks up to which all ancestors are known."""
+_MOST_BOTH_WAYS = 300
+"""Tasks up to which tails count area, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Lower bounds of the makespan in seconds. The later ones are 0 where they add nothing to the others."""
+
+    critical_path_s: float
+    area_s: float
+    combined_s: float
+    levels_s: float = 0.0
+    together_s: float = 0.0
+    windows_s: float = 0.0
+    whole: bool = False
+    """Whether the shortest makespan is a whole number."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Give every bound under the name of its argument, the plainest first."""
+        return {
+            "critical path": self.critical_path_s,
+            "area": self.area_s,
+            "heads, area and tails": self.combined_s,
+            "area of levels": self.levels_s,
+            "tasks that must be together": self.together_s,
+            "time windows": self.windows_s,
+        }
+
+    @property
+    def best_s(self) -> float:
+        """Give the largest: it is a bound too."""
+        return self._rounded(max(self.parts.values()))
+
+    @property
+    def argument(self) -> str:
+        """Name the plainest argument that gives the best bound."""
+        enough = self.best_s * (1 - SLACK)
+        return next(name for name, value in self.parts.items() if self._rounded(value) >= enough)
+
+    def _rounded(self, value_s: float) -> float:
+        return float(math.ceil(value_s * (1 - SLACK))) if self.whole else value_s
+
+
+def lower_bounds(instance: Instance) -> Bounds:
+    """Compute the bounds of an instance."""
+    case = _Case(instance)
+    critical = case.critical_path_s()
+    loads, tasks = case.loads(), np.arange(len(instance))
+    area = max((float(load.front.area.sum()) for load in loads), default=0.0)
+    each = [combined(load, tasks, case.head_s, case.tail_s, 0.0) for load in loads]
+    best = max(critical, area, *each, 0.0)
+    deep = [loads[index] for index in np.argsort(-np.array(each), kind="stable")[:_DEEP_LOADS].tolist()]
+    levels = case.levels_s(deep)
+    glued = case.together_s(max(best, levels))
+    windows = case.windows_s(deep, max(best, levels, glued))
+    return Bounds(
+        critical_path_s=critical,
+        area_s=area,
+        combined_s=max(each, default=0.0),
+        levels_s=levels,
+        together_s=glued,
+        windows_s=windows,
+        whole=case.whole,
+    )
+
+
+class _Case:
+    """One instance: heads and tails are raised as more is known."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.ways: list[Ways] = ways_of(instance)
+        self.moving: Moving = moving_of(instance)
+        self.shortest_s: Floats = shortest_s_of(self.ways, len(instance)) + self.moving.transfer_s
+        self.whole = all_whole(instance, self.ways)
+        graph, edge_s = instance.graph, self.moving.edge_s
+        self.head_s = heads(graph, self.shortest_s, instance.earliest_start_s, edge_s)
+        self.tail_s = tails(graph, self.shortest_s, edge_s)
+
+    def critical_path_s(self) -> float:
+        """Give the longest path."""
+        longest = 0.0
+        found = machine_paths(self.instance, self.ways)
+        if found is not None:
+            self.head_s = np.maximum(self.head_s, found.head_s)
+            self.tail_s = np.maximum(self.tail_s, found.tail_s)
+            longest = found.longest_s
+        return max(longest, self._longest_s())
+
+    def _longest_s(self) -> float:
+        return float((self.head_s + self.shortest_s + self.tail_s).max(initial=0.0))
+
+    def loads(self) -> list[Load]:
+        """Give what is asked of every supply of which something is."""
+        widest = widest_of(self.ways, len(self.instance))
+        supplies = supplies_of(self.instance, self.ways)
+        fronts = [front_of(self.instance, self.ways, supply) for supply in supplies]
+        return [
+            Load(supply=supply, front=front, widest=widest, reach=supply.reach())
+            for supply, front in zip(supplies, fronts, strict=True)
+            if front.area.any()
+        ]
+
+    def levels_s(self, loads: list[Load]) -> float:
+        """Raise heads and tails by area; give what follows."""
+        if not loads:
+            return 0.0
+        graph, tasks = self.instance.graph, np.arange(len(self.instance))
+        self.head_s = self._raised(forwards(graph, self.moving.edge_s), self.shortest_s, self.head_s, loads)
+        if len(tasks) <= _MOST_BOTH_WAYS:
+            edges, reverse = backwards(graph, self.moving.edge_s), [load.backwards() for load in loads]
+            self.tail_s = self._raised(edges, self.shortest_s[::-1], self.tail_s[::-1], reverse)[::-1]
+        longest = self._longest_s()
+        return max(combined(load, tasks, self.head_s, self.tail_s, longest) for load in loads)
+
+    def _raised(self, edges: Edges, seconds_s: Floats, base_s: Floats, loads: list[Load]) -> Floats:
+        raising = heads_after_ancestors if len(edges) <= _MOST_ANCESTORS else heads_after_stages
+        return raising(edges, seconds_s, base_s, loads, whole=self.whole)
+
+    def together_s(self, low_s: float) -> float:
+        """Give the bound of tasks that must be together; 0 if it is no better than the one known."""
+        tied = together_of(self.instance, self.ways, self.moving, self.shortest_s)
+        if tied is None:
+            return 0.0
+        found = longest_refuted(
+            low_s, lambda limit_s: tied.refutes(limit_s, self.head_s, self.tail_s), whole=self.whole
+        )
+        return found if found > low_s else 0.0
+
+    def windows_s(self, loads: list[Load], low_s: float) -> float:
+        """Give the bound of time windows; 0 if it is no better than the one known."""
+        best = low_s
+        for load in loads:
+            windows = windows_of(self.instance, load, self.head_s, self.tail_s)
+            if windows is not None:
+                best = longest_refuted(best, windows.refutes, whole=self.whole)
+        return best if best > low_s else 0.0

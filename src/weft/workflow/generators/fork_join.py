@@ -1,0 +1,89 @@
+"""Fork-join workflows: a task splits its data, many work on the parts, one joins them, and so on.
+
+Each join splits again for the next stage, so that n stages of w parts are n (w + 1) + 1 tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from weft.workflow.generators.draws import draw_around, draw_bytes
+from weft.workflow.generators.generator import LARGEST, MOST_TASKS, Generated, parameter, require, within
+from weft.workflow.generators.unlike_machines import MOST_MACHINES, unlike_machines
+from weft.workflow.records.data import Input, Output
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+__all__ = ["ForkJoin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkJoin:
+    """Stages of parallel parts, each between a split and a join."""
+
+    name: ClassVar[str] = "fork-join"
+    title: ClassVar[str] = "stages of parallel parts, each between a split and a join"
+
+    width: int = parameter(10, "parts of each stage")
+    stages: int = parameter(3, "stages")
+    work_s: float = parameter(60.0, "mean work of a part, in seconds on speed 1")
+    work_spread: float = parameter(0.5, "work lies within this share of its mean")
+    join_work_s: float = parameter(6.0, "work of the split and of each join, in seconds on speed 1")
+    part_bytes: float = parameter(100e6, "mean size of what a part reads, and of what it writes")
+    bytes_spread: float = parameter(0.5, "file sizes lie within this share of their mean")
+    machines: int = parameter(8, "machines of the platform; 0: none is made")
+    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
+
+    def __post_init__(self) -> None:
+        most = max(1, MOST_TASKS // (max(1, self.width) + 1))
+        require(
+            self,
+            within(self, "width", 1, MOST_TASKS),
+            ("stages", 1 <= self.stages <= most, f"at least 1, and {MOST_TASKS:,} tasks in all at most"),
+            within(self, "work_s", 0, LARGEST),
+            within(self, "work_spread", 0, 1),
+            within(self, "join_work_s", 0, LARGEST),
+            within(self, "part_bytes", 0, LARGEST),
+            within(self, "bytes_spread", 0, 1),
+            within(self, "machines", 0, MOST_MACHINES),
+            within(self, "heterogeneity", 1, LARGEST),
+        )
+
+    def generate(self, rng: np.random.Generator) -> Generated:
+        """Make the split, then the parts and the join of every stage."""
+        tasks = [Task(name="split", outputs=self._scattered(rng, 1), work=self.join_work_s)]
+        for stage in range(1, self.stages + 1):
+            tasks += self._parts(rng, stage)
+            tasks.append(
+                Task(
+                    name=f"join{stage}",
+                    inputs=tuple(Input(file=f"out{stage}.{part}") for part in range(1, self.width + 1)),
+                    outputs=self._scattered(rng, stage + 1) if stage < self.stages else (),
+                    work=self.join_work_s,
+                )
+            )
+        name = f"fork-join-{self.stages}x{self.width}"
+        workflow = Workflow(name=name, tasks=tuple(tasks))
+        return Generated(workflow=workflow, platform=unlike_machines(rng, self.machines, self.heterogeneity))
+
+    def _scattered(self, rng: np.random.Generator, stage: int) -> tuple[Output, ...]:
+        """Give the files a split writes, one for each part of the stage."""
+        sizes = draw_bytes(rng, self.part_bytes, self.bytes_spread, self.width)
+        return tuple(Output(file=f"in{stage}.{part}", size=size) for part, size in enumerate(sizes, start=1))
+
+    def _parts(self, rng: np.random.Generator, stage: int) -> Iterator[Task]:
+        work = draw_around(rng, self.work_s, self.work_spread, self.width)
+        sizes = draw_bytes(rng, self.part_bytes, self.bytes_spread, self.width)
+        for part in range(1, self.width + 1):
+            yield Task(
+                name=f"part{stage}.{part}",
+                inputs=(Input(file=f"in{stage}.{part}"),),
+                outputs=(Output(file=f"out{stage}.{part}", size=sizes[part - 1]),),
+                work=work[part - 1],
+            )

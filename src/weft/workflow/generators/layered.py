@@ -1,0 +1,99 @@
+"""Random layered graphs: the usual test bed of list planners.
+
+Tasks stand in layers of about equal size. Every task below the first layer reads the file of one random
+task of the layer above it, so that layers are levels, and of each other task there with a given chance.
+Work and file sizes are drawn evenly around their means; the ratio of the means is the communication to
+computation ratio (CCR). The parameters are those of H. Topcuoglu, S. Hariri, M.-Y. Wu,
+Performance-effective and low-complexity task scheduling for heterogeneous computing, IEEE TPDS 13(3), 2002,
+section 5.1.
+
+Deviations: the number of layers is given, not drawn; a task writes one file that all its readers read, as
+workflows do, so the data of an edge depends on the task it leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from weft.platform.link import DEFAULT_LINK
+from weft.workflow.generators.draws import draw_around, draw_bytes
+from weft.workflow.generators.generator import LARGEST, MOST_TASKS, Generated, parameter, require, within
+from weft.workflow.generators.unlike_machines import MOST_MACHINES, unlike_machines
+from weft.workflow.records.data import Input, Output
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Layered"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layered:
+    """Layers of tasks that read files of the layer above."""
+
+    name: ClassVar[str] = "layered"
+    title: ClassVar[str] = "random graph in layers (Topcuoglu, Hariri, Wu 2002)"
+
+    tasks: int = parameter(100, "tasks in total")
+    layers: int = parameter(0, "layers; 0: the square root of the tasks")
+    density: float = parameter(0.1, "chance of an edge from each further task of the layer above")
+    work_s: float = parameter(60.0, "mean work of a task, in seconds on speed 1")
+    work_spread: float = parameter(0.5, "work lies within this share of its mean")
+    ccr: float = parameter(0.5, "mean transfer of a file over mean work, at the bandwidth below")
+    bytes_spread: float = parameter(0.5, "file sizes lie within this share of their mean")
+    bandwidth_Bps: float = parameter(DEFAULT_LINK.bandwidth_Bps, "bandwidth between any two machines")  # noqa: N815
+    machines: int = parameter(8, "machines of the platform; 0: none is made")
+    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            within(self, "tasks", 1, MOST_TASKS),
+            ("layers", 0 <= self.layers <= self.tasks, "from 0 to the number of tasks"),
+            within(self, "density", 0, 1),
+            within(self, "work_s", 0, LARGEST),
+            within(self, "work_spread", 0, 1),
+            within(self, "ccr", 0, LARGEST),
+            within(self, "bytes_spread", 0, 1),
+            within(self, "bandwidth_Bps", 1, LARGEST),
+            within(self, "machines", 0, MOST_MACHINES),
+            within(self, "heterogeneity", 1, LARGEST),
+        )
+
+    def generate(self, rng: np.random.Generator) -> Generated:
+        """Draw the edges layer by layer, then work, sizes and machines."""
+        readers = list(self._parents(rng))
+        work = draw_around(rng, self.work_s, self.work_spread, self.tasks)
+        mean_bytes = self.ccr * self.work_s * self.bandwidth_Bps
+        sizes = draw_bytes(rng, mean_bytes, self.bytes_spread, self.tasks)
+        tasks = tuple(
+            Task(
+                name=f"t{index + 1}",
+                inputs=tuple(Input(file=f"f{parent + 1}") for parent in parents),
+                outputs=(Output(file=f"f{index + 1}", size=sizes[index]),),
+                work=work[index],
+            )
+            for index, parents in enumerate(readers)
+        )
+        platform = unlike_machines(rng, self.machines, self.heterogeneity, self.bandwidth_Bps)
+        return Generated(workflow=Workflow(name=f"layered-{self.tasks}", tasks=tasks), platform=platform)
+
+    def _parents(self, rng: np.random.Generator) -> Iterator[list[int]]:
+        """Give the tasks each task reads from, in the order of tasks."""
+        layers = self.layers or math.isqrt(self.tasks)
+        edges = [self.tasks * layer // layers for layer in range(layers + 1)]
+        yield from ([] for _ in range(edges[1]))
+        for above, start, end in zip(edges, edges[1:], edges[2:], strict=False):
+            width = start - above
+            first = rng.integers(width, size=end - start)
+            for sure in first.tolist():
+                # A row at a time: a table of two wide layers would not fit into memory.
+                drawn = rng.random(width) < self.density
+                drawn[sure] = True
+                yield (np.flatnonzero(drawn) + above).tolist()

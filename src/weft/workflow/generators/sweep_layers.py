@@ -1,0 +1,210 @@
+"""Layers of parameter-sweep tasks with machines of their own: the random graphs of S4.
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids, table I. Its factors are the parameters here: #PST (``layers``), RSS
+(``length_ratio``), RRT (``throughput_ratio``), RSR (``subtasks_per_machine``) and ADPS (``parents``).
+
+What the paper leaves open: the size of a layer is drawn with a weight between 0.5 and 1.5, lengths and
+throughputs evenly, and parents evenly among the layer before. Lengths lie around 20, throughputs around 10
+times their ratios. Numbers have six digits, so that files stay short.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from weft.errors import InvalidInput, Problem
+from weft.expressions import parse
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.workflow.generators.generator import MOST_TASKS, Generated, parameter, require
+from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.sweep import Range, Sweep
+from weft.workflow.records.task import Task
+from weft.workflow.records.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Parents", "RandomSweeps", "SweepLayers", "draw_layers", "layered_sweeps"]
+
+_LENGTH, _THROUGHPUT = 20.0, 10.0
+"""The least length and throughput (the paper's base values)."""
+_DIGITS = 6
+_MOST_EDGES = 10_000_000
+
+Parents = tuple[tuple[tuple[int, ...], ...], ...]
+"""Per layer and subtask: its parents, by their position (from 0) in the layer before; none in the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepLayers:
+    """A graph of sweep tasks in numbers: subtasks wait only for subtasks of the layer before."""
+
+    lengths: tuple[tuple[float, ...], ...]
+    """Per layer and subtask: seconds on throughput 1."""
+    throughputs: tuple[tuple[float, ...], ...]
+    """Per layer and machine."""
+    parents: Parents
+
+    def __post_init__(self) -> None:
+        problems = [Problem(what=what, rule=rule) for what, rule in self._faults()]
+        if problems:
+            raise InvalidInput(problems)
+
+    def _faults(self) -> Iterator[tuple[str, str]]:
+        sizes = [len(layer) for layer in self.lengths]
+        if [len(layer) for layer in self.parents] != sizes or len(self.throughputs) != len(sizes):
+            yield (
+                "layers of different number or size",
+                "lengths, throughputs and parents are of the same subtasks",
+            )
+            return
+        for index, (size, throughputs) in enumerate(zip(sizes, self.throughputs, strict=True), start=1):
+            if not size or not throughputs:
+                yield f"layer {index} is empty", "must have subtasks and machines"
+        for index, (before, layer) in enumerate(zip([0, *sizes], self.parents, strict=False), start=1):
+            wrong = next((p for of in layer for p in of if not 0 <= p < before), None)
+            if wrong is not None:
+                yield f"layer {index} has a parent {wrong}", f"parents are numbered from 0 to {before - 1}"
+
+
+def layered_sweeps(layers: SweepLayers, name: str) -> Generated:
+    """Make the workflow and the platform: the machines of a layer offer it as a service, and nobody else."""
+    tasks = tuple(_task(layers, index) for index in range(1, len(layers.lengths) + 1))
+    lengths = {f"length{index}": list(of) for index, of in enumerate(layers.lengths, start=1)}
+    machines = [
+        Machine(name=f"r{index}-{number}", speed=throughput, services=(f"layer{index}",))
+        for index, throughputs in enumerate(layers.throughputs, start=1)
+        for number, throughput in enumerate(throughputs, start=1)
+    ]
+    return Generated(
+        workflow=Workflow(name=name, tasks=tasks, params=lengths),
+        platform=Platform(name=name, machines=tuple(machines)),
+    )
+
+
+def _task(layers: SweepLayers, index: int) -> Task:
+    """Describe a layer; subtasks and layers are counted from 1 for the user."""
+    parents = layers.parents[index - 1]
+    pairs = tuple((parent + 1, child) for child, of in enumerate(parents, start=1) for parent in of)
+    every = Range(low=parse("1"), high=parse(str(len(parents))))
+    return Task(
+        name=f"layer{index}",
+        sweep=Sweep(variables=(("j", every),)),
+        after=(Dependency(task=f"layer{index - 1}", pairs=pairs),) if pairs else (),
+        work=parse(f"length{index}[j-1]"),
+        service=f"layer{index}",
+    )
+
+
+def draw_layers(
+    rng: np.random.Generator,
+    parents: Parents,
+    *,
+    length_ratio: float,
+    throughput_ratio: float,
+    subtasks_per_machine: float,
+) -> SweepLayers:
+    """Draw lengths and machines for a given structure."""
+    lengths, throughputs = [], []
+    for layer in parents:
+        lengths.append(_draw(rng, _LENGTH, length_ratio, len(layer)))
+        machines = max(1, round(len(layer) / subtasks_per_machine))
+        throughputs.append(_draw(rng, _THROUGHPUT, throughput_ratio, machines))
+    return SweepLayers(lengths=tuple(lengths), throughputs=tuple(throughputs), parents=parents)
+
+
+def _draw(rng: np.random.Generator, base: float, ratio: float, count: int) -> tuple[float, ...]:
+    drawn = base * rng.uniform(1.0, ratio, size=count)
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in drawn.tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSweeps:
+    """Random layers; defaults are those around which the paper varies one factor at a time."""
+
+    name: ClassVar[str] = "sweeps"
+    title: ClassVar[str] = (
+        "layers of parameter sweeps with machines of their own (Ma and Buyya, random graphs)"
+    )
+
+    subtasks: int = parameter(512, "subtasks of all layers together")
+    layers: int = parameter(5, "sweep tasks, one after the other (#PST)")
+    length_ratio: float = parameter(5.0, "longest to shortest subtask of a layer (RSS)")
+    throughput_ratio: float = parameter(5.0, "fastest to slowest machine of a layer (RRT)")
+    subtasks_per_machine: float = parameter(5.0, "subtasks of a layer per machine (RSR)")
+    parents: float = parameter(
+        2.0, "mean number of subtasks a subtask waits for, if there are so many (ADPS)"
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            ("subtasks", 1 <= self.subtasks <= MOST_TASKS, f"from 1 to {MOST_TASKS:,}"),
+            (
+                "layers",
+                1 <= self.layers <= max(1, self.subtasks),
+                "at least 1, and one subtask for each at least",
+            ),
+            ("length_ratio", 1 <= self.length_ratio < math.inf, "finite and at least 1"),
+            ("throughput_ratio", 1 <= self.throughput_ratio < math.inf, "finite and at least 1"),
+            ("subtasks_per_machine", 1 <= self.subtasks_per_machine < math.inf, "finite and at least 1"),
+            (
+                "parents",
+                1 <= self.parents <= _MOST_EDGES / max(1, self.subtasks),
+                f"at least 1, and {_MOST_EDGES:,} of all subtasks at most",
+            ),
+        )
+
+    def generate(self, rng: np.random.Generator) -> Generated:
+        """Draw the sizes of the layers, who waits for whom, then lengths and machines."""
+        layers = draw_layers(
+            rng,
+            self._structure(rng),
+            length_ratio=self.length_ratio,
+            throughput_ratio=self.throughput_ratio,
+            subtasks_per_machine=self.subtasks_per_machine,
+        )
+        return layered_sweeps(layers, f"sweeps-{self.layers}x{self.subtasks}")
+
+    def _structure(self, rng: np.random.Generator) -> Parents:
+        sizes = _sizes(rng, self.subtasks, self.layers)
+        later = (
+            _drawn_parents(rng, before, size, self.parents) for before, size in itertools.pairwise(sizes)
+        )
+        return (((),) * sizes[0], *later)
+
+
+def _sizes(rng: np.random.Generator, subtasks: int, layers: int) -> list[int]:
+    """Share the subtasks out by weight: one to every layer, then whole shares, then the largest rests."""
+    weights = rng.uniform(0.5, 1.5, size=layers)
+    shares = (subtasks - layers) * weights / weights.sum()
+    sizes = 1 + np.floor(shares).astype(np.int64)
+    missing = subtasks - int(sizes.sum())
+    sizes[np.argsort(-(shares % 1), kind="stable")[:missing]] += 1
+    found: list[int] = sizes.tolist()
+    return found
+
+
+def _drawn_parents(
+    rng: np.random.Generator, before: int, size: int, mean: float
+) -> tuple[tuple[int, ...], ...]:
+    """Give every subtask one random parent, then random further ones until the mean is reached."""
+    number = min(round(mean * size), before * size)
+    first = np.arange(size) * before + rng.integers(before, size=size)
+    pairs: set[int] = set(first.tolist())
+    if 2 * number > before * size:
+        others = np.setdiff1d(np.arange(before * size), first)
+        pairs.update(rng.choice(others, size=number - size, replace=False).tolist())
+    while len(pairs) < number:
+        pairs.update(rng.integers(before * size, size=number - len(pairs)).tolist())
+    parents: list[list[int]] = [[] for _ in range(size)]
+    for pair in sorted(pairs):
+        parents[pair // before].append(pair % before)
+    return tuple(map(tuple, parents))

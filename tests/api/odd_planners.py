@@ -1,0 +1,104 @@
+"""Planners that a comparison must cope with: one that refuses, fails, cheats, or claims a bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from weft.errors import Infeasible
+from weft.planners.lists.heft import Heft
+from weft.planners.planner import Unsupported
+
+__all__ = ["ODD", "Cheating", "Dawdling", "Endless", "Lost", "Picky", "Proving"]
+
+
+@dataclass(frozen=True)
+class Odd:
+    """Plans as HEFT does."""
+
+    name: ClassVar[str] = "odd"
+    title: ClassVar[str] = "as HEFT, but for one thing"
+
+    def supports(self, instance, objective):
+        return None
+
+    def plan(self, instance, *, objective, budget, rng):
+        return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
+
+
+@dataclass(frozen=True)
+class Picky(Odd):
+    """Refuses workflows of more than three tasks."""
+
+    def supports(self, instance, objective):
+        return Unsupported(reason="more than 3 tasks") if len(instance) > 3 else None
+
+
+@dataclass(frozen=True)
+class Lost(Odd):
+    """Finds no plan."""
+
+    def plan(self, instance, *, objective, budget, rng):
+        raise Infeasible("no way out")
+
+
+@dataclass(frozen=True)
+class Cheating(Odd):
+    """Lets every task start at once."""
+
+    def plan(self, instance, *, objective, budget, rng):
+        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+        schedule = made.schedule
+        return replace(
+            made,
+            schedule=replace(
+                schedule,
+                start_s=np.zeros_like(schedule.start_s),
+                finish_s=schedule.finish_s - schedule.start_s,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Endless(Odd):
+    """Never ends."""
+
+    def plan(self, instance, *, objective, budget, rng):
+        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+        schedule = made.schedule
+        return replace(made, schedule=replace(schedule, finish_s=np.full_like(schedule.finish_s, np.inf)))
+
+
+@dataclass(frozen=True)
+class Dawdling(Odd):
+    """Starts late, by as many seconds as asked for, or by random ones."""
+
+    by: float = 0.0
+    at_random: bool = False
+
+    def plan(self, instance, *, objective, budget, rng):
+        late = rng.random() if self.at_random else self.by
+        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+        schedule = made.schedule
+        return replace(
+            made,
+            schedule=replace(schedule, start_s=schedule.start_s + late, finish_s=schedule.finish_s + late),
+        )
+
+
+@dataclass(frozen=True)
+class Proving(Odd):
+    """Claims a lower bound, whatever its plan says."""
+
+    claim: float = 0.0
+
+    def plan(self, instance, *, objective, budget, rng):
+        made = super().plan(instance, objective=objective, budget=budget, rng=rng)
+        return replace(made, bound_s=self.claim)
+
+
+ODD = {kind.__name__.lower(): f"api.odd_planners:{kind.__name__}"
+       for kind in (Picky, Lost, Cheating, Endless, Dawdling, Proving)}  # fmt: skip
+"""The lines by which they stand on the shelf."""

@@ -1,0 +1,201 @@
+"""``weft.compare``: every planner on every workflow, verified, with those that cannot."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+
+import weft
+from api.odd_planners import ODD
+from planning_examples import platform, workflow
+from weft.planners import PLANNERS
+
+CHAIN = {"a": {"work": 3}, "b": {"work": 4, "after": "a"}}
+FORK = {"first": {"work": 2}, "many": {"work": 10, "sweep": {"k": "1..5"}, "after": "first"}}
+
+
+def named(name, tasks, **head):
+    flow = weft.Builder(name, **head)
+    for task, keys in tasks.items():
+        flow.task(task, **keys)
+    return flow.build()
+
+
+@pytest.fixture
+def odd(monkeypatch):
+    """Put the odd planners on the shelf."""
+    monkeypatch.setattr(PLANNERS, "_own", {**PLANNERS._own, **ODD})
+    monkeypatch.setattr(PLANNERS, "_all", None)
+
+
+def compared(*workflows, **options):
+    flows = [named(f"w{number}", tasks) for number, tasks in enumerate(workflows, start=1)]
+    return weft.compare(flows, **{"on": "identical:2", "planners": ["heft"], **options})
+
+
+def row(comparison, planner, place=0):
+    (found,) = [result for result in comparison.workflows[place].results if result.planner == planner]
+    return found
+
+
+class TestResults:
+    def test_each_is_what_plan_promises(self):
+        grid = platform({"speed": 2.0}, {"speed": 3.0})
+        found = compared(CHAIN, FORK, on=grid)
+        for tasks, results in zip((CHAIN, FORK), found.workflows, strict=True):
+            planned = weft.plan(workflow(tasks), on=grid)
+            (result,) = results.results
+            assert result.makespan_s == planned.makespan_s
+            assert results.lower_bound_s == pytest.approx(planned.lower_bound_s, rel=1e-12)
+            assert results.gap(result) == pytest.approx(planned.gap, abs=1e-9)
+            assert (results.tasks, results.edges) == (len(planned.graph), planned.graph.edge_count)
+            assert result.planning_s > 0
+
+    def test_random_planners_draw_from_the_seed_as_plan_does(self, odd):
+        name = "dawdling:at-random=true"
+        for seed in (0, 5):
+            found = row(compared(CHAIN, planners=[name], seed=seed), name)
+            assert (
+                found.makespan_s
+                == weft.plan(named("w1", CHAIN), on="identical:2", planner=name, seed=seed).makespan_s
+            )
+        first, second = (row(compared(CHAIN, planners=[name], seed=seed), name).makespan_s for seed in (0, 5))
+        assert first != second
+
+    def test_results_stand_in_the_order_of_planners_and_workflows(self, odd):
+        found = compared(CHAIN, FORK, planners=["dawdling:by=1", "heft", "proving"])
+        assert found.planners == ("dawdling:by=1", "heft", "proving")
+        assert [results.workflow for results in found.workflows] == ["w1", "w2"]
+        for results in found.workflows:
+            assert tuple(result.planner for result in results.results) == found.planners
+        assert [result.makespan_s for result in found.workflows[0].results] == [8, 7, 7]
+
+    def test_a_planner_is_compared_once_however_often_it_is_named(self):
+        assert compared(CHAIN, planners="heft, heft").planners == ("heft",)
+
+    def test_a_bound_that_one_planner_proved_serves_all(self, odd):
+        late = "dawdling:by=3"
+        for planners, bound_s in ((late, 7), (f"{late},proving:claim=8", 8), (f"{late},proving:claim=1", 7)):
+            found = compared(CHAIN, planners=planners)
+            assert found.workflows[0].lower_bound_s == bound_s
+            assert found.workflows[0].gap(row(found, late)) == pytest.approx(10 / bound_s - 1)
+
+    def test_parameters_are_given_to_every_workflow(self):
+        flows = [
+            named("short", {"a": {"work": "n"}}, params={"n": 3}),
+            named("long", {"a": {"work": "10*n"}}, params={"n": 3}),
+        ]
+        found = weft.compare(flows, on="identical:1", planners="heft", params={"n": 2})
+        assert [results.best_makespan_s for results in found.workflows] == [2, 20]
+
+
+class TestPlanners:
+    def test_without_names_those_that_can_plan_some_of_it_are_compared(self, odd, monkeypatch):
+        monkeypatch.setattr(PLANNERS, "_own", {key: PLANNERS._own[key] for key in ("heft", "picky", "lost")})
+        monkeypatch.setattr(PLANNERS, "_all", dict(PLANNERS._own))
+        assert compared(FORK, planners=()).planners == ("heft",)
+        both = compared(CHAIN, FORK, planners=())
+        assert both.planners == ("heft", "picky")
+        assert [len(results.results) for results in both.workflows] == [2, 2]
+        assert compared(FORK, planners="all").planners == ("heft", "lost", "picky")
+
+    def test_every_planner_of_the_shelf_is_verified_on_a_small_workflow(self):
+        found = compared(CHAIN, planners=())
+        assert set(found.planners) <= set(PLANNERS)
+        assert row(found, "heft").makespan_s == 7
+
+    def test_all_unknown_names_are_told_at_once_and_before_anything_is_read(self):
+        with pytest.raises(weft.InvalidInput) as refused:
+            weft.compare("nothing.yaml", planners="hefty,heft,zzzzz")
+        told = str(refused.value)
+        assert "unknown planner 'hefty'; did you mean 'heft'?" in told
+        assert "unknown planner 'zzzzz'" in told
+        assert "nothing.yaml" not in told
+
+    def test_those_that_cannot_are_listed_with_the_reason(self, odd):
+        found = compared(CHAIN, FORK, planners="heft,picky,lost,endless")
+        assert row(found, "picky").makespan_s == 7
+        assert found.refusals == (
+            ("lost", "w1", "no way out"),
+            ("endless", "w1", "the times of this plan are larger than numbers can be"),
+            ("picky", "w2", "more than 3 tasks"),
+            ("lost", "w2", "no way out"),
+            ("endless", "w2", "the times of this plan are larger than numbers can be"),
+        )
+
+    def test_where_nobody_can_it_is_an_error(self, odd):
+        with pytest.raises(weft.InvalidInput) as refused:
+            compared(FORK, planners="picky,lost")
+        assert str(refused.value).splitlines() == [
+            "planner 'picky' cannot plan this: more than 3 tasks",
+            "planner 'lost' cannot plan this: no way out",
+        ]
+
+    def test_an_impossible_schedule_is_an_error(self, odd):
+        with pytest.raises(
+            weft.WeftError, match=r"cheating on w2 gives an impossible schedule.* precedence: "
+        ):
+            compared({"a": {"work": 1}}, CHAIN, planners="heft,cheating")
+
+
+class TestWorkflows:
+    def test_files_and_records(self, tmp_path):
+        (tmp_path / "flow.yaml").write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")
+        path = tmp_path / "flow.yaml"
+        for given in (path, str(path), [path, named("other", CHAIN)]):
+            found = weft.compare(given, on="identical:1", planners="heft")
+            assert found.workflows[0].workflow == "flow"
+            assert found.workflows[0].best_makespan_s == 3
+        assert weft.compare(named("other", CHAIN), on="identical:1").workflows[0].best_makespan_s == 7
+
+    def test_workflows_of_one_name_are_told_apart_by_their_files(self, tmp_path):
+        paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
+        for path in paths:
+            path.write_text("weft: 1\nname: same\ntasks: {a: {work: 3}}\n")
+
+        def labels(*given):
+            return [results.workflow for results in weft.compare(given, on="identical:1").workflows]
+
+        assert labels(*paths) == [str(path) for path in paths]
+        assert labels(paths[0], paths[0]) == [f"{paths[0]} (1)", f"{paths[0]} (2)"]
+        flow = named("same", CHAIN)
+        assert labels(flow, flow) == ["same (1)", "same (2)"]
+
+    def test_what_cannot_run_is_infeasible_and_named(self):
+        with pytest.raises(weft.Infeasible, match=r"w2: .*wide"):
+            compared(CHAIN, {"wide": {"work": 1, "nodes": 3}})
+
+    def test_no_workflow_is_refused(self):
+        with pytest.raises(weft.InvalidInput, match="no workflow"):
+            weft.compare([])
+
+    def test_a_seed_is_at_least_0(self):
+        with pytest.raises(weft.InvalidInput, match="seed -1"):
+            compared(CHAIN, seed=-1)
+
+
+def test_progress_is_told_for_every_plan(odd, tmp_path):
+    path = tmp_path / "flow.yaml"
+    path.write_text("weft: 1\nname: flow\ntasks: {a: {work: 3}}\n")
+    told = []
+
+    @contextmanager
+    def progress(text):
+        told.append(text)
+        yield
+        told.append("done")
+
+    weft.compare(path, on="identical:1", planners="heft,proving", progress=progress)
+    assert told == [
+        f"reading {path}", "done", "compiling flow", "done",
+        "planning flow with heft", "done", "planning flow with proving", "done",
+    ]  # fmt: skip
+
+
+def test_the_record_is_plain_data():
+    record = compared(CHAIN, FORK).as_record()
+    assert json.loads(json.dumps(record)) == record
+    assert [line["planner"] for line in record["planners"]] == ["heft"]
+    assert record["workflows"][0]["results"][0]["makespan_s"] == 7

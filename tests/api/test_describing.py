@@ -1,0 +1,76 @@
+"""What planners say of their options, read from their dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from weft.api.describing import describe
+from weft.errors import InvalidInput
+from weft.planners import PLANNERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunable:
+    """A planner with options of every kind."""
+
+    pool: Literal["own", "shared"] = "own"
+    """Whether layers
+    share their machines."""
+    max_steps: int = 7
+    threshold: float = 0.95
+    """Ends when nothing gets better."""
+    eager: bool = True
+    """Starts early."""
+
+    name = "tunable"
+    title = "a planner for a test"
+
+
+@pytest.fixture
+def shelf(monkeypatch):
+    load = PLANNERS.load
+    monkeypatch.setattr(PLANNERS, "load", lambda name: Tunable if name == "tunable" else load(name))
+
+
+def test_every_option_has_values_default_and_meaning(shelf):
+    found = describe("tunable")
+    assert (found.name, found.title) == ("tunable", "a planner for a test")
+    assert [(option.name, option.values, option.default, option.meaning) for option in found.options] == [
+        ("pool", "own, shared", "own", "Whether layers share their machines."),
+        ("max-steps", "a whole number", "7", ""),
+        ("threshold", "a number", "0.95", "Ends when nothing gets better."),
+        ("eager", "true, false", "true", "Starts early."),
+    ]
+
+
+def test_it_is_plain_data(shelf):
+    record = describe("tunable").as_record()
+    assert list(record) == ["name", "title", "options"]
+    assert record["options"][1] == {
+        "name": "max-steps",
+        "values": "a whole number",
+        "default": "7",
+        "meaning": "",
+    }
+
+
+def test_a_class_without_a_source_has_options_without_meaning(monkeypatch):
+    made = dataclass(type("Made", (), {"__annotations__": {"depth": int}, "depth": 3, "title": "made here"}))
+    monkeypatch.setattr(PLANNERS, "load", lambda name: made)
+    (option,) = describe("made").options
+    assert (option.name, option.default, option.meaning) == ("depth", "3", "")
+
+
+def test_an_unknown_planner_is_named_with_the_nearest():
+    with pytest.raises(InvalidInput, match="did you mean 'heft'"):
+        describe("hefty")
+
+
+@pytest.mark.parametrize("name", list(PLANNERS))
+def test_every_option_on_the_shelf_is_explained(name):
+    found = describe(name)
+    assert found.title
+    assert [option.name for option in found.options if not option.meaning] == []

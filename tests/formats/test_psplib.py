@@ -1,0 +1,196 @@
+"""PSPLIB: jobs with modes become tasks with node counts, resources and budgets; damaged input is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from damage import damaged, reads_or_refuses
+from weft.errors import InvalidInput
+from weft.formats.files import load_platform
+from weft.formats.format import Source
+from weft.formats.psplib import Psplib
+from weft.workflow.checks import check
+from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.moldable import Measured
+from weft.workflow.records.task import Kind, Task
+from weft.workflow.unfolding.unfold import unfold
+
+SMALL = """\
+************************************************************************
+file with basedata            : mm_.bas
+************************************************************************
+projects                      :  1
+jobs (incl. supersource/sink ):  5
+horizon                       :  77
+RESOURCES
+  - renewable                 :  2   R
+  - nonrenewable              :  1   N
+  - doubly constrained        :  0   D
+************************************************************************
+PROJECT INFORMATION:
+pronr.  #jobs rel.date duedate tardcost  MPM-Time
+    1     3      0       17        9       17
+************************************************************************
+PRECEDENCE RELATIONS:
+jobnr.    #modes  #successors   successors
+   1        1          2           2   3
+   2        3          1           4
+   3        1          1           4
+   4        2          1           5
+   5        1          0        \
+
+************************************************************************
+REQUESTS/DURATIONS:
+jobnr. mode duration  R 1  R 2  N 1
+------------------------------------------------------------------------
+  1      1     0       0    0    0
+  2      1     1       7    0    7
+         2     4       0    4    7
+         3     6       0    3    7
+  3      1     2       3    3    0
+  4      1     5       2    0    0
+         2     9       2    0    3
+  5      1     0       0    0    0
+************************************************************************
+RESOURCEAVAILABILITIES:
+  R 1  R 2  N 1
+   11    9   12
+************************************************************************
+"""
+
+
+def source(text=SMALL, name="small.mm"):
+    return Source(name=name, data=text.encode())
+
+
+def read(text=SMALL):
+    return Psplib().read(source(text))
+
+
+def test_jobs_become_tasks_and_modes_node_counts():
+    workflow = read()
+    assert workflow.name == "small"
+    assert workflow.budgets == {"n1": 12}
+    assert workflow.tasks == (
+        Task(name="1", kind=Kind.VIRTUAL),
+        Task(
+            name="2",
+            after=(Dependency(task="1"),),
+            work=1,
+            nodes=(1, 2, 3),
+            speedup=Measured(seconds={1: 1.0, 2: 4.0, 3: 6.0}),
+            resources={"r1": {1: 7, 2: 0, 3: 0}, "r2": {1: 0, 2: 4, 3: 3}},
+            consumes={"n1": 7},
+        ),
+        Task(name="3", after=(Dependency(task="1"),), work=2, resources={"r1": 3, "r2": 3}),
+        Task(
+            name="4",
+            after=(Dependency(task="2"), Dependency(task="3")),
+            work=5,
+            nodes=(1, 2),
+            speedup=Measured(seconds={1: 5.0, 2: 9.0}),
+            resources={"r1": 2},
+            consumes={"n1": {1: 0, 2: 3}},
+        ),
+        Task(name="5", kind=Kind.VIRTUAL, after=(Dependency(task="4"),)),
+    )
+
+
+def test_what_it_says_is_valid_and_counts_by_mode():
+    workflow = read()
+    check(workflow)
+    graph = unfold(workflow)
+    assert graph.resource_names == ("r1", "r2")
+    assert [graph.demand_of(1, count).tolist() for count in (1, 2, 3)] == [[7, 0], [0, 4], [0, 3]]
+    assert [graph.consumption_of(3, count).tolist() for count in (1, 2)] == [[0], [3]]
+
+
+def test_the_machine_has_the_renewable_resources_and_nodes_for_all_modes_at_once():
+    platform = Psplib().read_platform(source())
+    (machine,) = platform.machines
+    assert (platform.name, machine.name) == ("small", "project")
+    assert machine.resources == {"r1": 11.0, "r2": 9.0}
+    assert machine.nodes >= 3 + 1 + 2
+    assert list(platform.faults()) == []
+
+
+def test_a_file_is_taken_as_the_platform(tmp_path):
+    path = tmp_path / "small.mm"
+    path.write_text(SMALL)
+    assert load_platform(path) == Psplib().read_platform(source())
+
+
+def test_the_dialect_of_other_sets_is_read():
+    other = SMALL.replace("RESOURCEAVAILABILITIES:", "RESOURCE AVAILABILITIES").replace("duration", "dur")
+    assert read(other.replace("  ", "\t")) == read()
+    assert read(SMALL.replace("\n", "\r\n")) == read()
+
+
+def test_dummies_are_jobs_without_time_and_amounts_only():
+    workflow = read(SMALL.replace("  1      1     0       0    0    0", "  1      1     0       0    1    0"))
+    assert workflow.tasks[0] == Task(name="1", work=0, resources={"r2": 1})
+
+
+def test_a_project_without_non_renewable_resources_has_no_budget():
+    single = """\
+PRECEDENCE RELATIONS:
+   1        1          1           2
+   2        1          0
+REQUESTS/DURATIONS:
+  1      1     4       5
+  2      1     3       0
+RESOURCEAVAILABILITIES:
+  R 1
+    6
+"""
+    workflow = read(single)
+    assert workflow.budgets == {}
+    assert [task.resources for task in workflow.tasks] == [{"r1": 5}, {}]
+
+
+THIRD = "   3        1          1           4"
+REFUSED = [
+    ("PRECEDENCE RELATIONS:", "PRECEDENCE:", "no section PRECEDENCERELATIONS", None),
+    ("RESOURCEAVAILABILITIES:", "RESOURCES:", "no section RESOURCEAVAILABILITIES", None),
+    ("   11    9   12", "   11    9", "'11 9' as the totals of 3 resources", "11    9"),
+    ("   11    9   12", "   11    9   1x", "'11 9 1x' as the totals of 3 resources", "11    9   1x"),
+    ("N 1\n   11", "D 1\n   11", "a doubly constrained resource (D)", "R 1  R 2  D 1"),
+    ("2     4       0    4    7", "2     4       0    4", "4 numbers", "2     4       0    4"),
+    ("2     4       0    4    7", "3     4       0    4    7", "mode 3", "3     4       0    4    7"),
+    ("2     4       0    4    7", "2     q       0    4    7", "'q'", "2     q       0    4    7"),
+    ("  3      1     2 ", "  2      1     2 ", "job 2 again", "2      1     2 "),
+    ("2     9       2", "2     0       2", "job 4 has a mode of duration 0", "4        2          1"),
+    (THIRD, "   3        1          2           4", "4 numbers", "3        1          2           4"),
+    (THIRD, "   3        2          1           4", "job 3 has 1 modes, but this line says 2", "3        2 "),
+    (THIRD, "   3        1          1           9", "job 3 has the successor 9", "3        1          1"),
+    (THIRD, "   3        1          1           1", "tasks wait for each other: 3 -> 1 -> 3", None),
+    (THIRD, "   2        3          1           4", "job 2 again", "2        3          1           4"),
+    (THIRD + "\n", "", "job 1 has the successor 3", "1        1          2           2   3"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "what", "where"), REFUSED)
+def test_what_is_wrong_is_said_at_its_line(old, new, what, where):
+    text = SMALL.replace(old, new)
+    with pytest.raises(InvalidInput) as caught:
+        read(text)
+    problem = caught.value.problems[0]
+    assert (problem.what, problem.place.file) == (what, "small.mm")
+    if where is None:
+        assert problem.place.line is None
+    else:
+        assert where in text.splitlines()[problem.place.line - 1]
+
+
+def test_it_is_recognised_by_its_tables_and_not_written():
+    assert Psplib().recognises(source())
+    assert not Psplib().recognises(source("PRECEDENCE of tasks"))
+    with pytest.raises(InvalidInput, match="cannot be written as psplib"):
+        Psplib().write(read())
+
+
+@settings(max_examples=80, deadline=None)
+@given(damaged([SMALL.encode()]))
+def test_a_damaged_file_reads_or_is_refused(data):
+    assert reads_or_refuses(lambda found: Psplib().read(Source(name="small.mm", data=found)), data)

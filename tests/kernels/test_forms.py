@@ -1,0 +1,118 @@
+"""One source, two forms: which is chosen, what is announced, where machine code is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.errors import InvalidInput
+from weft.kernels import forms
+from weft.kernels.ranks import downward_ranks
+
+CHAIN = (
+    3,
+    np.array([0, 0, 1, 2], dtype=np.uint32),
+    np.array([0, 1], dtype=np.uint32),
+    np.ones(3),
+    np.ones(2),
+)
+
+
+def ranks(work_s):
+    found = np.zeros(3)
+    forms.run(downward_ranks, CHAIN, (found,), work_s=work_s)
+    return found.tolist()
+
+
+@pytest.mark.parametrize("choice", ["plain", "compiled"])
+def test_both_forms_fill_the_arrays(choice, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", choice)
+    assert ranks(0.0) == [0.0, 2.0, 4.0]
+
+
+def test_an_unknown_choice_is_refused(monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", "fast")
+    with pytest.raises(InvalidInput, match="WEFT_KERNELS='fast'"):
+        ranks(0.0)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from weft.kernels import forms
+from weft.kernels.ranks import downward_ranks
+ranks = np.zeros(3)
+def run(work_s):
+    pointer, before = np.array([0, 0, 1, 2], dtype=np.uint32), np.array([0, 1], dtype=np.uint32)
+    forms.run(downward_ranks, (3, pointer, before, np.ones(3), np.ones(2)), (ranks,), work_s=work_s)
+    return "numba" in sys.modules
+with forms.listening(lambda name: print("compiling", name)):
+    print(run(0.1), run(0.1), run(0.1), run(0.3), run(0.0), ranks.tolist())
+"""
+
+
+def run_script(**environment):
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return run.stdout.splitlines()
+
+
+RESULT = "False False False True True [0.0, 2.0, 4.0]"
+
+
+def test_many_small_jobs_are_a_large_one_and_a_cold_compile_is_announced_once(tmp_path):
+    assert run_script(XDG_CACHE_HOME=str(tmp_path)) == ["compiling downward_ranks", RESULT]
+    assert run_script(XDG_CACHE_HOME=str(tmp_path)) == [RESULT]
+
+
+def test_without_a_place_to_write_machine_code_lies_in_a_private_temporary_folder(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    (tmp_path / "tmp").mkdir()
+    environment = {"XDG_CACHE_HOME": str(blocked), "TMPDIR": str(tmp_path / "tmp")}
+    assert run_script(**environment) == ["compiling downward_ranks", RESULT]
+    private = tmp_path / "tmp" / f"weft-{os.getuid()}"
+    assert private.stat().st_mode & 0o077 == 0
+    assert list(private.rglob("*.nbi"))
+    assert run_script(**environment) == [RESULT]
+
+
+def test_machine_code_that_others_could_write_is_not_run(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    open_to_all = tmp_path / "tmp" / f"weft-{os.getuid()}"
+    open_to_all.mkdir(parents=True)
+    open_to_all.chmod(0o777)
+    environment = {"XDG_CACHE_HOME": str(blocked), "TMPDIR": str(tmp_path / "tmp")}
+    assert run_script(**environment) == run_script(**environment) == ["compiling downward_ranks", RESULT]
+    assert list(open_to_all.rglob("*.nbi")) == []
+
+
+def test_the_folder_changes_with_every_kernel_file():
+    from weft.kernels import cache
+
+    names = {path.name for path in Path(cache.__file__).parent.glob("*.py")}
+    assert {"gaps.py", "placement.py", "heft.py"} <= names
+    assert cache.folder() is None or len(cache.folder().name) == 16
+
+
+def test_every_kernel_calls_nothing_but_kernels():
+    """A name of a function that is no kernel would fail only when somebody compiles it."""
+    for function in forms._marked:
+        called = [function.__globals__.get(name) for name in function.__code__.co_names]
+        strange = [
+            other.__name__
+            for other in called
+            if callable(other) and not isinstance(other, type) and other not in forms._marked
+        ]
+        assert strange == [], function.__qualname__

@@ -1,0 +1,159 @@
+"""Placement kernels against twins written in plain Python, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kernels.placement_twin import Placement
+from planning_examples import instance, platform
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import compile_instance
+from weft.kernels import forms
+from weft.kernels.placement import place_in_order
+from weft.planners.lists.placing import _is_plain, place, rule_of, schedule_of, scratch_of
+from weft.planners.lists.ranks import (
+    by_rank,
+    downward_ranks,
+    mean_communication_s,
+    mean_seconds,
+    upward_ranks,
+)
+from weft.planners.problem import problem_of
+from weft.platform.link import Link
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def columns(schedule):
+    return [
+        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
+    ]
+
+
+def twin(made, order, tolerance=0.0):
+    board = Placement(made, tolerance=tolerance)
+    for task in order.tolist():
+        board.place(task)
+    return board.schedule()
+
+
+def through_the_general_kernel(made, order):
+    problem = problem_of(made)
+    board = scratch_of(problem)
+    stuck = forms.run(place_in_order, (problem, rule_of(), order), board, work_s=0.0)
+    return schedule_of(made, board[2], stuck)
+
+
+@given(flow=workflows(), where=platforms(), tolerance=st.sampled_from([0.0, 0.05, 0.5]))
+@SEARCH
+def test_every_facet_is_placed_as_by_the_twin(form, flow, where, tolerance):
+    try:
+        made = compile_instance(unfold(flow), where)
+    except (Infeasible, InvalidInput):
+        assume(False)
+    assume(not len(made.graph.demand_by_count.rows))
+    order = by_rank(upward_ranks(made))
+    assert columns(place(made, order, rule=rule_of(factor=1.0 + tolerance))) == columns(
+        twin(made, order, tolerance)
+    )
+
+
+def layered(seed, *, integers, layout, machines=7, tasks=60):
+    """Make a graph on machines that serve one task at a time: many ties with integers, none without."""
+    rng = np.random.default_rng(seed)
+    draw = (lambda: float(rng.integers(0, 4))) if integers else (lambda: float(rng.uniform(0, 4)))
+    speed = (lambda: float(rng.integers(1, 3))) if integers else (lambda: float(rng.uniform(1, 3)))
+    where = platform(
+        *({"speed": speed(), "site": f"s{index % 3}"} for index in range(machines)),
+        link=Link(bandwidth_Bps=1e6, latency_s=1.0 if integers else 0.3),
+        links=(("s0", "s1", Link(bandwidth_Bps=5e5)),) if seed % 2 else (),
+    )
+    described = {}
+    for index in range(tasks):
+        keys = {"outputs": {f"f{index}": 1e6 * draw()}} if rng.integers(3) else {}
+        if layout == "related":
+            keys["work"] = draw()
+        elif layout == "classes":
+            keys["seconds"] = {"m0": draw(), "*": 2.0}
+        else:
+            keys["seconds"] = {f"m{machine}": draw() for machine in range(machines) if rng.integers(4)}
+            keys["seconds"]["m1"] = draw()
+        before = rng.integers(0, index, size=min(index, 3)).tolist() if index else []
+        keys["after"] = [f"t{other}" for other in sorted(set(before))]
+        keys["inputs"] = [
+            f"f{other}"
+            for other in sorted(set(before))
+            if f"f{other}" in described.get(f"t{other}", {}).get("outputs", {})
+        ]
+        described[f"t{index}"] = keys
+        if rng.integers(8) == 0:
+            keys["machine"] = f"A{rng.integers(2)}"
+    return instance(described, where)
+
+
+@pytest.mark.parametrize("layout", ["related", "classes", "table"])
+@pytest.mark.parametrize("integers", [True, False])
+def test_the_fast_path_skips_only_what_cannot_win(form, layout, integers):
+    for seed in range(6):
+        made = layered(seed, integers=integers, layout=layout)
+        order = by_rank(upward_ranks(made))
+        assert _is_plain(problem_of(made), rule_of())
+        expected = columns(twin(made, order))
+        assert columns(place(made, order)) == expected
+        assert columns(through_the_general_kernel(made, order)) == expected
+
+
+def test_the_layouts_are_those_meant():
+    names = {
+        layout: layered(0, integers=True, layout=layout).seconds.layout for layout in ("related", "table")
+    }
+    assert names == {"related": "related", "table": "table"}
+
+
+@pytest.mark.parametrize("integers", [True, False])
+def test_ranks_are_the_longest_paths(form, integers):
+    made = layered(3, integers=integers, layout="related")
+    graph, seconds, moving = made.graph, mean_seconds(made).tolist(), mean_communication_s(made).tolist()
+    edges = [
+        (int(before), task, moving[edge])
+        for task in range(len(graph))
+        for edge, before in enumerate(graph.predecessors(task), start=int(graph.predecessor_pointer[task]))
+    ]
+
+    @cache
+    def up(task):
+        return seconds[task] + max(
+            (c + up(after) for before, after, c in edges if before == task), default=0.0
+        )
+
+    @cache
+    def down(task):
+        return max((down(b) + seconds[b] + c for b, after, c in edges if after == task), default=0.0)
+
+    assert upward_ranks(made).tolist() == [up(task) for task in range(len(graph))]
+    assert downward_ranks(made).tolist() == [down(task) for task in range(len(graph))]
+
+
+def test_an_endless_task_is_infeasible(form):
+    made = instance({"a": {"work": 1.0}, "b": {"work": 2.0, "after": "a"}}, "identical:2")
+    problem = problem_of(made)
+    endless = problem._replace(modes=problem.modes._replace(work=np.array([1.0, np.inf])))
+    board = scratch_of(endless)
+    stuck = forms.run(
+        place_in_order, (endless, rule_of(), np.array([0, 1], dtype=np.uint32)), board, work_s=0.0
+    )
+    with pytest.raises(Infeasible, match="b would never end"):
+        schedule_of(made, board[2], stuck)

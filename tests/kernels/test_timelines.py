@@ -1,0 +1,183 @@
+"""Timelines against a slow twin that tries every moment at which something changes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planning_examples import instance, platform
+from weft.instance import Busy
+from weft.kernels import forms
+from weft.kernels.placement import begin
+from weft.kernels.timelines import after_all, earliest, open_lines, take
+from weft.planners.lists.placing import scratch_of
+from weft.planners.problem import problem_of
+
+TIMES = st.integers(0, 20).map(float)
+LENGTHS = st.integers(0, 6).map(float)
+JOBS = 30
+
+
+class Twin:
+    """Keeps what was taken as a list and looks at every moment where something starts or ends."""
+
+    def __init__(self, nodes, amounts=()):
+        self.nodes, self.amounts, self.taken = nodes, amounts, []
+
+    def fits(self, start, seconds, nodes, amounts):
+        finish = start + seconds
+        moments = {start} | {s for s, _, _, _ in self.taken if start < s < finish}
+        for moment in moments:
+            running = [entry for entry in self.taken if entry[0] <= moment < entry[1]]
+            if sum(entry[2] for entry in running) + nodes > self.nodes:
+                return False
+            for index, total in enumerate(self.amounts):
+                if sum(entry[3][index] for entry in running) + amounts[index] > total + 1e-9 * total:
+                    return False
+        return True
+
+    def earliest(self, ready, seconds, nodes, amounts):
+        if seconds == 0:
+            return ready
+        starts = [ready, *sorted(finish for _, finish, _, _ in self.taken if finish > ready)]
+        return next(start for start in starts if self.fits(start, seconds, nodes, amounts))
+
+    def after_all(self, ready, seconds, nodes, amounts):
+        """Look only at starts behind which nothing ever is in the way: as if the task never ended."""
+        return self.earliest(ready, math.inf if seconds else 0.0, nodes, amounts)
+
+    def take(self, start, seconds, nodes, amounts):
+        if seconds > 0:
+            self.taken.append((start, start + seconds, nodes, amounts))
+
+
+class Line:
+    """The kernel's timeline of one machine, in one of the two forms."""
+
+    def __init__(self, form, nodes, amounts=(), unlimited=False):
+        resources = {f"r{index}": total for index, total in enumerate(amounts) if math.isfinite(total)}
+        needs = dict.fromkeys(resources, 0.1)
+        memory = {"memory": 1.0} if len(resources) < len(amounts) else {}
+        keys = {
+            "nodes": nodes,
+            "resources": resources,
+            "occupancy": "unlimited" if unlimited else "exclusive",
+        }
+        tasks = {"a": {"sweep": {"k": f"1..{JOBS}"}, "work": 1, "resources": needs, **memory}}
+        self.problem = problem_of(instance(tasks, platform(keys)))
+        self.lines, _, _ = scratch_of(self.problem)
+        if form == "plain":
+            self.problem, self.lines = forms._listed(self.problem), forms._listed(self.lines)
+        self.form = form
+        self.call(open_lines)
+
+    def call(self, function, *arguments):
+        chosen = function if self.form == "plain" else forms.compiled(function)
+        return chosen(self.problem.machines, self.lines, *arguments)
+
+    def _needs(self, amounts):
+        flat = [float(amount) for amount in amounts] or [0.0]
+        return flat if self.form == "plain" else np.array(flat)
+
+    def earliest(self, ready, seconds, nodes, amounts):
+        return self.call(earliest, 0, ready, seconds, nodes, 0, self._needs(amounts))
+
+    def after_all(self, ready, seconds, nodes, amounts):
+        return self.call(after_all, 0, ready, seconds, nodes, 0, self._needs(amounts))
+
+    def take(self, start, seconds, nodes, amounts):
+        self.call(take, 0, start, seconds, nodes, 0, self._needs(amounts))
+
+    def steps(self):
+        """List the free nodes, step by step."""
+        lines, found = self.lines, []
+        step = lines.last_step[0]
+        while step != lines.no_step:
+            found.append((float(lines.step_time[step]), int(lines.step_nodes[step])))
+            step = lines.step_before[step]
+        return found[::-1]
+
+
+@pytest.fixture(params=["plain", "compiled"], scope="module")
+def form(request):
+    return request.param
+
+
+def assert_like_its_twin(line, twin, jobs):
+    for ready, seconds, nodes, amounts in jobs:
+        start = twin.earliest(ready, seconds, nodes, amounts)
+        assert line.after_all(ready, seconds, nodes, amounts) == twin.after_all(
+            ready, seconds, nodes, amounts
+        )
+        assert line.earliest(ready, seconds, nodes, amounts) == start
+        line.take(start, seconds, nodes, amounts)
+        twin.take(start, seconds, nodes, amounts)
+
+
+@given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.just(1), st.just(())), max_size=JOBS))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_gaps_find_the_first_gap_that_is_long_enough(form, jobs):
+    assert_like_its_twin(Line(form, 1), Twin(1), jobs)
+
+
+@given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), st.just(())), max_size=JOBS))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_steps_find_the_first_moment_with_enough_nodes(form, jobs):
+    line = Line(form, 4)
+    assert_like_its_twin(line, Twin(4), jobs)
+    times, nodes = zip(*line.steps(), strict=True)
+    assert list(times) == sorted(set(times))
+    assert all(nodes[index] != nodes[index + 1] for index in range(len(nodes) - 1))
+    assert nodes[-1] == 4
+
+
+AMOUNTS = st.tuples(st.sampled_from([0.0, 0.1, 0.7, 1.0]), st.sampled_from([0.0, 5.0]))
+
+
+@given(jobs=st.lists(st.tuples(TIMES, LENGTHS, st.integers(1, 4), AMOUNTS), max_size=20))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_steps_find_the_first_moment_with_enough_of_everything(form, jobs):
+    totals = (1.0, math.inf)
+    # Resources stand by name: memory (without a total) first.
+    swapped = [(ready, seconds, nodes, amounts[::-1]) for ready, seconds, nodes, amounts in jobs]
+    assert_like_its_twin(Line(form, 4, totals), Twin(4, totals[::-1]), swapped)
+
+
+def test_a_full_machine_stays_one_step_however_many_tasks_fill_it(form):
+    line = Line(form, 2)
+    for index in range(JOBS):
+        line.take(line.earliest(0.0, 1.0 + index % 2, 1, ()), 1.0 + index % 2, 1, ())
+    assert len(line.steps()) <= 4
+
+
+def test_what_never_fits_starts_never(form):
+    line = Line(form, 2, (1.0,))
+    line.take(0.0, math.inf, 1, (0.0,))
+    assert line.earliest(0.0, 1.0, 2, (0.0,)) == math.inf
+    assert line.earliest(0.0, 1.0, 1, (0.5,)) == 0.0
+    assert line.earliest(0.0, 1.0, 1, (2.0,)) == math.inf
+
+
+def test_on_an_open_machine_nothing_is_in_the_way(form):
+    line = Line(form, 1, unlimited=True)
+    line.take(0.0, 10.0, 1, ())
+    assert line.earliest(3.0, 10.0, 1, ()) == line.after_all(3.0, 10.0, 1, ()) == 3.0
+
+
+@pytest.mark.parametrize(("start", "finish", "free"), [(-2.0, 4.0, 4.0), (-5.0, -1.0, 0.0)])
+def test_what_is_busy_beforehand_is_in_the_way(form, start, finish, free):
+    held = (Busy(machine=0, start_s=start, finish_s=finish, nodes=1),)
+    problem = problem_of(instance({"a": {"work": 1}}, platform({}, {}), busy=held))
+    board = scratch_of(problem)
+    function, find = begin, earliest
+    if form == "plain":
+        problem, board = forms._listed(problem), tuple(map(forms._listed, board))
+    else:
+        function, find = forms.compiled(begin), forms.compiled(earliest)
+    function(problem, *board)
+    assert find(problem.machines, board[0], 0, 0.0, 1.0, 1, 0, problem.tasks.amount) == free
+    assert find(problem.machines, board[0], 1, 0.0, 1.0, 1, 0, problem.tasks.amount) == 0.0

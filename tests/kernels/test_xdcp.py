@@ -1,0 +1,146 @@
+"""The steps of xDCP against their slow twin, in both forms; S4 section 3 and A4.3."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.xdcp_twin import Times, arrays, random_case, reachable, xdcp_pass
+from weft.kernels import forms
+from weft.kernels.problem import CLASSES, RELATED, TABLE
+from weft.kernels.xdcp import xdcp_steps
+from weft.randomness import generator
+
+
+class State:
+    """Queues in arrays, as the kernel changes them."""
+
+    def __init__(self, case, layout=TABLE):
+        self.case = case
+        self.sweep, self.modes = arrays(case, layout)
+        number = case.number
+        self.mode = np.zeros(number, dtype=np.uint32)
+        self.previous = np.full(number, number, dtype=np.uint32)
+        self.following = np.full(number, number, dtype=np.uint32)
+        self.head = np.full(case.machines, number, dtype=np.uint32)
+        for machine, queue in enumerate(case.queues):
+            for place, task in enumerate(queue):
+                self.mode[task] = self.modes.first[task] + list(case.seconds[task]).index(machine)
+                if place:
+                    self.previous[task], self.following[queue[place - 1]] = queue[place - 1], task
+                else:
+                    self.head[machine] = task
+        # The first queues are filled layer by layer.
+        self.order = np.argsort(case.layer, kind="stable").astype(np.uint32)
+        self.placed = np.array([task in case.virtual for task in range(number)], dtype=np.uint8)
+        self.seconds, self.start, self.finish, self.latest = (np.zeros(number) for _ in range(4))
+
+    def run(self, limit):
+        number = self.case.number
+        scratch = (
+            np.zeros(number),
+            np.zeros(number),
+            np.zeros(number, np.uint8),
+            np.zeros(number, np.uint32),
+        )
+        state = (
+            self.placed, self.mode, self.seconds, self.previous, self.following, self.head, self.order,
+            self.start, self.finish, self.latest,
+        )  # fmt: skip
+        return forms.run(xdcp_steps, (self.sweep, self.modes, limit, *scratch), state, work_s=0.0)
+
+    def queues(self):
+        found = []
+        for machine in range(self.case.machines):
+            queue, task = [], int(self.head[machine])
+            while task < self.case.number:
+                queue.append(task)
+                task = int(self.following[task])
+            found.append(queue)
+        return found
+
+
+CASES = [(shared, ties) for shared in (False, True) for ties in (True, False)]
+
+
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+@pytest.mark.parametrize(("shared", "ties"), CASES, ids=lambda flag: str(flag))
+def test_a_pass_is_that_of_the_twin_bit_for_bit(form, shared, ties, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", form)
+    rng = generator(1, "xdcp", str(shared), str(ties))
+    moved = 0
+    for _ in range(80):
+        case = random_case(rng, shared=shared, ties=ties)
+        state = State(case)
+        limit = int(rng.integers(0, case.number + 2))
+        assert state.run(limit) == min(limit, case.number - len(case.virtual))
+        queues, _ = xdcp_pass(case, case.queues, limit)
+        times = Times(case, queues)
+        assert state.queues() == queues
+        found = (state.seconds, state.start, state.finish, state.latest)
+        expected = (times.spent, times.start, times.aeft, times.alft)
+        assert [column.tolist() for column in found] == list(expected)
+        moved += queues != case.queues
+    assert moved > 10  # the cases are not idle
+
+
+@pytest.mark.parametrize("layout", [RELATED, CLASSES])
+def test_seconds_are_read_in_every_layout(layout, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", "plain")
+    rng = generator(2, "xdcp", "layouts")
+    for _ in range(20):
+        # 6 / (6 / 1.5) is 1.5 again: these seconds are the same in every layout.
+        case = random_case(rng, shared=True, ties=True)
+        case.seconds = [{machine: 2.0**value for machine, value in row.items()} for row in case.seconds]
+        state, table = State(case, layout), State(case)
+        state.run(99)
+        table.run(99)
+        assert state.queues() == table.queues()
+        assert state.finish.tolist() == table.finish.tolist()
+
+
+@pytest.mark.parametrize(("shared", "ties"), CASES, ids=lambda flag: str(flag))
+def test_no_step_makes_the_schedule_longer(shared, ties, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", "plain")
+    rng = generator(3, "xdcp", "invariants", str(shared), str(ties))
+    for _ in range(25):
+        case = random_case(rng, shared=shared, ties=ties)
+        state = State(case)
+        state.run(0)
+        for _ in range(case.number - len(case.virtual)):
+            before = state.finish.max()
+            assert state.run(1) == 1
+            assert state.finish.max() <= before * (1 + 1e-9)
+            assert (state.latest - state.finish).min() >= -1e-9
+            assert_possible(case, state)
+        assert state.run(1) == 0
+        assert state.placed.all()
+
+
+def assert_possible(case, state):
+    """Everybody in one queue of an allowed machine, nobody waits for himself, the order fits."""
+    queues = state.queues()
+    assert sorted(task for queue in queues for task in queue) == sorted(
+        set(range(case.number)) - case.virtual
+    )
+    for machine, queue in enumerate(queues):
+        assert all(machine in case.seconds[task] for task in queue)
+        assert all(case.bound.get(task, machine) == machine for task in queue)
+    assert not any(task in reachable(case, queues, task, backwards=False) for task in range(case.number))
+    place = {task: index for index, task in enumerate(state.order.tolist())}
+    assert len(place) == case.number
+    for queue in queues:
+        assert sorted(queue, key=place.get) == queue
+    assert all(place[parent] < place[task] for task in place for parent in case.parents[task])
+    assert (state.start >= np.array(case.earliest)).all()
+
+
+def test_the_twin_never_lengthens_either():
+    rng = generator(4, "xdcp", "twin")
+    gains = []
+    for _ in range(20):
+        case = random_case(rng, shared=False, ties=True)
+        _, lengths = xdcp_pass(case, case.queues, case.number)
+        assert lengths == sorted(lengths, reverse=True)
+        gains.append(lengths[0] - lengths[-1])
+    assert max(gains) > 0

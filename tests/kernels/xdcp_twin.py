@@ -1,0 +1,225 @@
+"""The slow twin of the xDCP kernel: S4 section 3 word by word, on lists and dictionaries.
+
+Times are recursive definitions. A subtask that is out of its queue is stood in for by its fastest time, as
+the text says; whether a slot closes a cycle is asked of the set of everything that can be reached.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from weft.kernels.problem import CLASSES, RELATED, TABLE, Modes
+from weft.kernels.xdcp import Sweep
+
+sys.setrecursionlimit(10_000)
+
+ROUNDING = 1e-12
+
+
+@dataclass
+class Case:
+    """A random problem: who waits for whom, how long everybody takes where, and first queues."""
+
+    parents: list[list[int]]
+    layer: list[int]
+    seconds: list[dict[int, float]]
+    machines: int
+    earliest: list[float]
+    bound: dict[int, int]
+    queues: list[list[int]]
+    virtual: set[int] = field(default_factory=set)
+
+    @property
+    def number(self):
+        return len(self.parents)
+
+    def children(self, task):
+        return [other for other in range(self.number) if task in self.parents[other]]
+
+
+def random_case(rng, *, shared, ties):
+    """Draw a case; ``ties``: small whole seconds, many zeros; ``shared``: all layers in one pool."""
+    depth, machines = int(rng.integers(1, 5)), int(rng.integers(1, 5))
+    layer = rng.integers(depth, size=int(rng.integers(1, 25))).tolist()
+    parents = []
+    for task, level in enumerate(layer):
+        before = [other for other in range(task) if layer[other] < level]
+        chosen = rng.permutation(len(before))[: int(rng.integers(0, 3))]
+        parents.append(sorted(before[index] for index in chosen.tolist()))
+    seconds = []
+    for level in layer:
+        pool = range(machines) if shared else range(level * machines, (level + 1) * machines)
+        drawn = rng.choice([0, 0, 1, 2], size=machines) if ties else rng.uniform(0.1, 9.0, size=machines)
+        seconds.append({machine: float(value) for machine, value in zip(pool, drawn, strict=True)})
+    number = machines if shared else depth * machines
+    earliest = [float(rng.integers(0, 5)) if rng.random() < 0.2 else 0.0 for _ in layer]
+    bound = {task: int(rng.choice(list(seconds[task]))) for task in range(len(layer)) if rng.random() < 0.1}
+    virtual = {task for task in range(len(layer)) if rng.random() < 0.1 and task not in bound}
+    queues: list[list[int]] = [[] for _ in range(number)]
+    for task in sorted(range(len(layer)), key=layer.__getitem__):
+        if task not in virtual:
+            queues[bound.get(task, int(rng.choice(list(seconds[task]))))].append(task)
+    return Case(
+        parents=parents, layer=layer, seconds=seconds, machines=number, earliest=earliest, bound=bound,
+        queues=queues, virtual=virtual,
+    )  # fmt: skip
+
+
+class Times:
+    """AEFT and ALFT of some queues; ``out`` is in no queue and as fast as it can be."""
+
+    def __init__(self, case, queues, *, out=None, deadline=None):
+        where = {task: machine for machine, queue in enumerate(queues) for task in queue}
+        earlier = {b: a for queue in queues for a, b in itertools.pairwise(queue)}
+        later = {a: b for b, a in earlier.items()}
+        children = [case.children(task) for task in range(case.number)]
+
+        def spent(task):
+            if task in case.virtual:
+                return 0.0
+            return min(case.seconds[task].values()) if task == out else case.seconds[task][where[task]]
+
+        @cache
+        def start(task):
+            ends = [aeft(parent) for parent in case.parents[task]]
+            if task in earlier:
+                ends.append(aeft(earlier[task]))
+            return max([case.earliest[task], *ends])
+
+        @cache
+        def aeft(task):
+            return start(task) + spent(task)
+
+        @cache
+        def alft(task):
+            begins = [alft(child) - spent(child) for child in children[task]]
+            if task in later:
+                begins.append(alft(later[task]) - spent(later[task]))
+            return min([self.length, *begins])
+
+        everyone = range(case.number)
+        self.length = max(map(aeft, everyone), default=0.0) if deadline is None else deadline
+        self.start, self.aeft, self.alft = ([f(task) for task in everyone] for f in (start, aeft, alft))
+        self.spent = list(map(spent, everyone))
+
+
+def reachable(case, queues, start, *, backwards):
+    """Give everything that must come after a subtask, or before it."""
+    steps: dict[int, set[int]] = {task: set() for task in range(case.number)}
+    edges = [(parent, task) for task in range(case.number) for parent in case.parents[task]]
+    edges += [(a, b) for queue in queues for a, b in itertools.pairwise(queue)]
+    for a, b in edges:
+        steps[b if backwards else a].add(a if backwards else b)
+    found, front = set(), {start}
+    while front:
+        front = set().union(*(steps[task] for task in front)) - found
+        found |= front
+    return found
+
+
+def xdcp_pass(case, queues, limit):
+    """Move up to ``limit`` subtasks; give the queues and the length before each step and at the end."""
+    queues = [list(queue) for queue in queues]
+    left = set(range(case.number)) - case.virtual
+    lengths = []
+    for _ in range(min(limit, len(left))):
+        times = Times(case, queues)
+        lengths.append(times.length)
+        rounding = ROUNDING * times.length
+
+        def urgency(task, times=times, rounding=rounding):
+            slack = times.alft[task] - times.aeft[task]
+            return (0.0 if slack < rounding else slack, case.layer[task], times.aeft[task], task)
+
+        task = min(left, key=urgency)
+        left.remove(task)
+        old = next((m, queue.index(task)) for m, queue in enumerate(queues) if task in queue)
+        queues[old[0]].remove(task)
+        slots = allowed_slots(case, queues, task, times.length)
+        _, machine, place = min(slots, default=(0.0, *old))
+        queues[machine].insert(place, task)
+    lengths.append(Times(case, queues).length)
+    return queues, lengths
+
+
+def allowed_slots(case, queues, task, length):
+    """List (finish, machine, place) of every slot a subtask may take."""
+    times = Times(case, queues, out=task, deadline=length)
+    before, after = (reachable(case, queues, task, backwards=way) for way in (True, False))
+    ready = max([case.earliest[task], *(times.aeft[parent] for parent in case.parents[task])])
+    due = min([length, *(times.alft[child] - times.spent[child] for child in case.children(task))])
+    slots = []
+    for machine, spent in case.seconds[task].items():
+        if case.bound.get(task, machine) != machine:
+            continue
+        queue = queues[machine]
+        for place in range(len(queue) + 1):
+            if set(queue[:place]) & after or set(queue[place:]) & before:
+                continue
+            eft = max([ready, *(times.aeft[other] for other in queue[:place][-1:])]) + spent
+            lft = min([due, *(times.alft[other] - times.spent[other] for other in queue[place:][:1])])
+            if eft <= lft + ROUNDING * length:
+                slots.append((eft, machine, place))
+    return slots
+
+
+def arrays(case, layout):
+    """Give a case as the kernel reads it; layouts other than a table need seconds that fit them."""
+    number = case.number
+    pointer, before = _csr(case.parents)
+    after_pointer, after = _csr([case.children(task) for task in range(number)])
+    sweep = Sweep(
+        number=number,
+        machines=case.machines,
+        pointer=pointer,
+        before=before,
+        after_pointer=after_pointer,
+        after=after,
+        earliest=np.array(case.earliest),
+        layer=np.array(case.layer, dtype=np.uint32),
+        bound=np.array([case.bound.get(task, case.machines) for task in range(number)], dtype=np.uint32),
+    )
+    return sweep, _modes(case, layout)
+
+
+def _csr(rows):
+    pointer = np.cumsum([0, *map(len, rows)]).astype(np.uint32)
+    return pointer, np.array([item for row in rows for item in row], dtype=np.uint32)
+
+
+def _modes(case, layout):
+    """Every subtask is a group of its own."""
+    number = case.number
+    first = np.cumsum([0, *map(len, case.seconds)])
+    machine = np.array([machine for row in case.seconds for machine in row], dtype=np.uint32)
+    cell = np.array([value for row in case.seconds for value in row.values()])
+    modes = len(machine)
+    group = [number if task in case.virtual else task for task in range(number)]
+    work = np.full(number, 6.0)
+    rate = {
+        RELATED: np.divide(6.0, cell, where=cell > 0, out=np.full(modes, np.inf)),
+        CLASSES: cell,
+        TABLE: np.ones(modes),
+    }
+    return Modes(
+        layout=layout,
+        groups=number,
+        group=np.array(group, dtype=np.uint32),
+        first=first.astype(np.uint32),
+        machine=machine,
+        count=np.ones(modes, dtype=np.uint32),
+        nodes=np.ones(modes, dtype=np.int64),
+        rate=rate[layout],
+        gain=np.ones(modes),
+        sorted=np.arange(modes, dtype=np.uint32),
+        moldable=np.zeros(number, dtype=np.uint8),
+        shift=np.zeros(modes, dtype=np.uint32),
+        work=work,
+        row=first[:-1].astype(np.int64),
+        cell=cell,
+    )

@@ -1,0 +1,296 @@
+"""Shuffle and xDCP: which instances they take, how they start, pass and stop."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planning_examples import MAKESPAN, instance, lines, platform
+from weft.errors import InvalidInput
+from weft.instance import Busy, compile_instance
+from weft.planners.naming import planner_named
+from weft.planners.planner import Budget, Unsupported
+from weft.planners.sweeps import queues
+from weft.planners.sweeps.layers import layers_of
+from weft.planners.sweeps.shuffle import Shuffle
+from weft.planners.sweeps.xdcp import Xdcp
+from weft.randomness import generator
+from weft.schedule.objective import objective_named
+from weft.schedule.verification import verify
+from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers, layered_sweeps
+from weft.workflow.unfolding.unfold import unfold
+
+
+def compiled(generated):
+    return compile_instance(unfold(generated.workflow), generated.platform)
+
+
+def random_instance(seed, **parameters):
+    return compiled(RandomSweeps(**parameters).generate(generator(seed, "sweeps")))
+
+
+def plan(planner, made, budget=None):
+    assert planner.supports(made, MAKESPAN) is None
+    found = planner.plan(made, objective=MAKESPAN, budget=budget or Budget(), rng=generator(0, "test"))
+    assert verify(found.schedule, made.graph, made.platform) == []
+    return found
+
+
+def makespan(planner, made):
+    return plan(planner, made).schedule.makespan_s
+
+
+def layer(number, size, after=None, **more):
+    keys = {"sweep": {"j": f"1..{size}"}, "work": "j", "service": f"s{number}"}
+    return keys | ({} if after is None else {"after": after}) | more
+
+
+def servers(*services):
+    return platform(*({"services": (service,)} for service in services))
+
+
+def refused(planner, made, objective=MAKESPAN):
+    answer = planner.supports(made, objective)
+    assert isinstance(answer, Unsupported)
+    return answer.reason
+
+
+# Which instances
+
+
+THREE = {"a": layer(1, 5), "b": layer(2, 3, "a[j]"), "c": layer(3, 2, ["b[j]", "a[j+3]"])}
+ROOMS = servers("s1", "s1", "s2", "s3", "s3")
+
+
+def test_layers_are_found_by_their_machines():
+    made = instance(THREE, ROOMS)
+    found = layers_of(made, "own")
+    assert found.layer.tolist() == [0] * 5 + [1] * 3 + [2] * 2
+    assert found.position.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
+
+
+def test_a_layer_is_one_layer_even_if_some_of_it_waits_for_nothing():
+    tasks = {"a": layer(1, 2), "b": layer(2, 4, {"task": "a", "pairs": [[1, 1], [2, 3]]})}
+    made = instance(tasks, servers("s1", "s2"))
+    assert layers_of(made, "own").layer.tolist() == [0, 0, 1, 1, 1, 1]
+    assert sorted(layers_of(made, "shared").layer.tolist()) == [0, 0, 0, 0, 1, 1]
+
+
+def test_shuffle_deals_the_subtasks_of_a_layer_out_in_turn():
+    found = lines(plan(Shuffle(), instance(THREE, ROOMS)).schedule)
+    assert [found[f"a[{j}]"][0] for j in range(1, 6)] == ["m0", "m1", "m0", "m1", "m0"]
+    assert [found[f"c[{j}]"][0] for j in (1, 2)] == ["m3", "m4"]
+    assert found["a[5]"] == ("m0", 1, 4.0, 9.0)  # after a[1] and a[3]
+    assert found["b[2]"] == ("m2", 1, 2.0, 4.0)  # after its parent a[2], and after b[1]
+    assert found["c[2]"] == ("m4", 1, 9.0, 11.0)  # after its parents b[2] and a[5]
+
+
+def test_virtual_tasks_need_no_machine():
+    tasks = {"a": layer(1, 4), "all": {"kind": "virtual", "after": "a"}, "b": layer(2, 3, "all")}
+    made = instance(tasks, servers("s1", "s2", "s2"))
+    for planner in (Shuffle(), Xdcp(), Xdcp(pool="shared")):
+        found = lines(plan(planner, made).schedule)
+        assert found["all"][1:] == (0, 10.0, 10.0)
+        assert min(found[f"b[{j}]"][2] for j in (1, 2, 3)) == 10.0
+    bound = instance(tasks, servers("s1", "s2", "s2"), pinned={"all": "m2"})
+    assert lines(plan(Xdcp(), bound).schedule)["all"][0] == "m2"
+
+
+def test_amounts_do_not_matter_where_every_task_is_alone():
+    tasks = {"a": layer(1, 3, memory="2GB", resources={"licence": 1})}
+    made = instance(tasks, platform({"services": ("s1",), "resources": {"licence": 1}}))
+    assert makespan(Xdcp(), made) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("tasks", "on", "reason"),
+    [
+        (
+            {"a": {"work": 1, "after": []}, "b": {"work": 1, "after": "a"}},
+            "identical:2",
+            "b depends on a but",
+        ),
+        ({"a": {"work": 1}, "b": {"work": 1, "service": "x"}}, servers("x", "y"), "share m0 but not all"),
+        ({"a": {"work": 1, "nodes": [1, 2]}}, "cluster:4", "cluster can run several tasks at once"),
+        ({"a": {"work": 1}}, platform({"occupancy": "unlimited"}), "m0 can run several tasks at once"),
+        ({"a": layer(1, 2, machine="A")}, servers("s1"), "a[1] shares an abstract machine"),
+        (
+            {"a": layer(1, 1, outputs={"x": "1MB"}), "b": layer(2, 1, inputs=["x"])},
+            servers("s1", "s2"),
+            "data move between tasks",
+        ),
+        (
+            {
+                "a": layer(1, 1, machine="A"),
+                "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "1MB"},
+                "b": layer(2, 1, machine="B"),
+            },
+            servers("s1", "s2"),
+            "move is a transfer",
+        ),
+        (
+            {"a": layer(1, 2), "b": layer(2, 2, "a[j]"), "c": layer(1, 1, {"task": "b", "pairs": [[2, 1]]})},
+            servers("s1", "s2"),
+            "wait for each other; pool=shared",
+        ),
+    ],
+)
+def test_what_is_not_in_the_model_is_refused_with_a_reason(tasks, on, reason):
+    made = instance(tasks, on)
+    assert reason in refused(Xdcp(), made)
+    assert reason in refused(Shuffle(), made)
+
+
+def test_what_is_busy_beforehand_and_other_objectives_are_refused():
+    busy = (Busy(machine=0, start_s=0.0, finish_s=3.0, nodes=1),)
+    made = instance({"a": layer(1, 2)}, servers("s1"), busy=busy)
+    assert "busy beforehand" in refused(Xdcp(), made)
+    free = instance({"a": layer(1, 2)}, servers("s1"))
+    assert refused(Xdcp(), free, objective_named("cost")) == "it minimises the makespan, not the cost"
+
+
+def test_data_that_take_no_time_are_no_communication():
+    tasks = {"a": layer(1, 1, outputs={"x": 0}), "b": layer(2, 1, inputs=["x"])}
+    assert makespan(Xdcp(), instance(tasks, servers("s1", "s2"))) == 2.0
+
+
+def test_earliest_starts_and_bindings_are_kept():
+    tasks = {"a": layer(1, 4), "b": layer(2, 2, "a[j]")}
+    earliest = np.array([0.0, 7.0, 0.0, 0.0, 0.0, 0.0])
+    pins = {"a[1]": "m1", "a[2]": "m1", "a[3]": "m1"}
+    made = instance(tasks, servers("s1", "s1", "s2"), pinned=pins, earliest_start_s=earliest)
+    for planner in (Shuffle(), Xdcp(), Xdcp(start="sequential"), Xdcp(pool="shared")):
+        schedule = plan(planner, made).schedule
+        found = lines(schedule)
+        assert {found[name][0] for name in pins} == {"m1"}
+        assert found["a[2]"][2] >= 7.0
+        assert (schedule.start_s >= earliest).all()
+
+
+# One shared pool
+
+
+def dag(rng, number):
+    tasks = {}
+    for index in range(number):
+        before = [f"t{other}" for other in range(index) if rng.random() < 2 / number]
+        tasks[f"t{index}"] = {"work": int(rng.integers(0, 5)), "after": before}
+    return tasks
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), number=st.integers(1, 14), machines=st.integers(1, 4))
+def test_any_graph_can_be_planned_on_a_shared_pool(seed, number, machines):
+    rng = generator(seed, "pool")
+    on = platform(*({"speed": float(rng.integers(1, 4))} for _ in range(machines)))
+    made = instance(dag(rng, number), on)
+    first = makespan(Shuffle(pool="shared"), made)
+    assert makespan(Xdcp(pool="shared"), made) <= first * (1 + 1e-9)
+    assert makespan(Xdcp(pool="shared", start="sequential"), made) > 0 or first == 0
+
+
+def test_layers_of_their_own_are_planned_alike_in_a_shared_pool():
+    made = random_instance(3, subtasks=60, layers=3)
+    own, shared = (plan(Xdcp(pool=pool), made).schedule for pool in ("own", "shared"))
+    assert lines(own) == lines(shared)
+
+
+def test_a_chain_in_a_shared_pool_keeps_its_order():
+    tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}, "c": {"work": 0, "after": "b"}}
+    assert makespan(Xdcp(pool="shared"), instance(tasks, "identical:1")) == 2.0
+
+
+# Starts, passes, budget
+
+
+def test_the_sequential_start_puts_a_layer_on_one_machine():
+    made = instance(THREE, ROOMS)
+    layers = layers_of(made, "own")
+    start = queues.SweepQueues(made, layers, start="sequential").schedule()
+    found = lines(start)
+    assert {found[f"a[{j}]"][0] for j in range(1, 6)} == {"m0"}
+    assert {found[f"c[{j}]"][0] for j in (1, 2)} == {"m3"}
+    assert verify(start, made.graph, made.platform) == []
+
+
+def test_passes_converge_from_either_start():
+    ratios = []
+    for seed in range(6):
+        made = random_instance(seed, subtasks=60, layers=3)
+        first = makespan(Shuffle(), made)
+        shuffled, sequential = (
+            plan(Xdcp(start=start, threshold=1.0), made) for start in ("shuffle", "sequential")
+        )
+        assert shuffled.schedule.makespan_s < first
+        assert shuffled.steps > 2
+        ratios.append(sequential.schedule.makespan_s / shuffled.schedule.makespan_s)
+    # The paper's start helps after one pass; after all of them both are equally good on average.
+    assert 0.8 < np.mean(ratios) < 1.25
+
+
+def test_passes_are_repeated_while_they_gain_enough():
+    made = random_instance(1, subtasks=60, layers=3)
+    lengths = [plan(Xdcp(), made, Budget(steps=steps)).schedule.makespan_s for steps in range(1, 12)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] == makespan(Shuffle(), made)
+    gains = [after / before for before, after in itertools.pairwise(lengths)]
+    last = next(index for index, gain in enumerate(gains) if gain >= 0.95)
+    assert set(gains[last + 1 :]) == {1.0}
+    assert plan(Xdcp(), made).steps == last + 2
+    assert plan(Xdcp(threshold=0.0), made).steps == 2
+
+
+def test_the_budget_ends_the_passes():
+    made = random_instance(2, subtasks=60, layers=3)
+    few = plan(Xdcp(), made, Budget(steps=1))
+    assert (few.steps, few.cut) == (1, False)
+    late = plan(Xdcp(), made, Budget(left=lambda: 0.0))
+    assert (late.steps, late.cut) == (1, True)
+    assert late.schedule.makespan_s == makespan(Shuffle(), made)
+    whole = plan(Xdcp(), made, Budget(left=lambda: 1.0))
+    assert not whole.cut
+    assert whole.schedule.makespan_s == makespan(Xdcp(), made)
+
+
+def test_a_pass_asks_the_clock_and_is_valid_when_cut(monkeypatch):
+    made = random_instance(2, subtasks=60, layers=3)
+    whole = plan(Xdcp(), made)
+    monkeypatch.setattr(queues, "_ELEMENTS_PER_CALL", 1000)  # several calls per pass
+    assert lines(plan(Xdcp(), made).schedule) == lines(whole.schedule)
+    left = iter([1.0, 1.0, 1.0] + [0.0] * 1000)
+    cut = plan(Xdcp(), made, Budget(left=lambda: next(left)))
+    assert (cut.steps, cut.cut) == (2, True)
+    assert whole.schedule.makespan_s < cut.schedule.makespan_s < makespan(Shuffle(), made)
+
+
+def test_nothing_to_do_is_planned_too():
+    tasks = {"a": layer(1, 3) | {"work": 0}, "end": {"kind": "virtual", "after": "a"}}
+    assert plan(Xdcp(), instance(tasks, servers("s1"))).schedule.makespan_s == 0.0
+
+
+def test_a_slow_machine_is_left_empty():
+    layers = SweepLayers(lengths=((4.0, 4.0),), throughputs=((10.0, 0.1),), parents=(((), ()),))
+    made = compiled(layered_sweeps(layers, "two"))
+    assert makespan(Shuffle(), made) == 40.0
+    assert makespan(Xdcp(), made) == pytest.approx(0.8)
+
+
+def test_options_come_with_the_name():
+    found = planner_named("xdcp:pool=shared:threshold=0.9:start=sequential")
+    assert found == Xdcp(pool="shared", threshold=0.9, start="sequential")
+    assert planner_named("shuffle:pool=shared") == Shuffle(pool="shared")
+    with pytest.raises(InvalidInput, match=r"threshold=1\.5; must be from 0 to 1"):
+        planner_named("xdcp:threshold=1.5")
+
+
+@pytest.mark.parametrize("form", ["plain", "compiled"])
+def test_both_forms_give_the_same_plan(form, monkeypatch):
+    made = random_instance(5, subtasks=80, layers=4)
+    monkeypatch.setenv("WEFT_KERNELS", "plain")
+    expected = lines(plan(Xdcp(), made).schedule)
+    monkeypatch.setenv("WEFT_KERNELS", form)
+    assert lines(plan(Xdcp(), made).schedule) == expected

@@ -1,0 +1,117 @@
+"""The least cost of a plan: by hand, against all bindings, and below every planner's plan."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+from planning_examples import instance, planned, platform
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible
+from weft.instance import compile_instance
+from weft.schedule import costs
+from weft.schedule.costs import cheapest_cost, cost_of, relative_prices
+from weft.workflow.unfolding.unfold import unfold
+
+PRICED = platform(
+    {"price_per_node_hour": 3600.0},
+    {"speed": 3.0, "price_per_node_hour": 7200.0, "nodes": 4},
+    {"speed": 10.0, "price_per_node_hour": 36000.0},
+)
+
+
+def enumerated(made):
+    """Try every machine for every binding variable, every count for every task."""
+    price = made.price_per_node_s.tolist()
+    total = 0.0
+    for variable in range(len(made.graph.variables)):
+        tasks = [
+            task
+            for task in range(len(made))
+            if made.graph.variable[task] == variable and made.group[task] >= 0
+        ]
+        choices = []
+        for machine in made.candidates_of(variable).tolist():
+            if made.pinned.get(variable, machine) != machine:
+                continue
+            spent = 0.0
+            for task in tasks:
+                modes = made.modes(task)
+                counts = zip(
+                    modes.machine.tolist(), modes.nodes.tolist(), modes.seconds.tolist(), strict=True
+                )
+                spent += min(
+                    (
+                        seconds * nodes * price[machine]
+                        for where, nodes, seconds in counts
+                        if where == machine
+                    ),
+                    default=float("inf"),
+                )
+            choices.append(spent)
+        total += min(choices)
+    return total
+
+
+def test_every_task_goes_where_it_is_cheapest():
+    made = instance({"a": {"work": 6}, "b": {"work": 9, "after": "a"}}, PRICED)
+    assert cheapest_cost(made) == pytest.approx((6 + 9) / 3 * 2)
+
+
+def test_nodes_that_speed_up_little_are_not_worth_their_price():
+    made = instance({"a": {"work": 6, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.5}}}, PRICED)
+    assert cheapest_cost(made) == pytest.approx(6 / 3 * 2)
+
+
+def test_tasks_of_one_abstract_machine_are_cheap_together():
+    seconds = [{"m0": 1, "m1": 4, "m2": 9}, {"m0": 20, "m1": 4, "m2": 9}]
+    apart = {f"t{index}": {"seconds": row} for index, row in enumerate(seconds)}
+    together = {name: {**keys, "machine": "A"} for name, keys in apart.items()}
+    assert cheapest_cost(instance(apart, PRICED)) == 1 * 1 + 4 * 2
+    assert cheapest_cost(instance(together, PRICED)) == (4 + 4) * 2
+
+
+def test_what_is_pinned_costs_what_it_costs_there():
+    made = instance({"a": {"work": 6}}, PRICED, pinned={"a": "m2"})
+    assert cheapest_cost(made) == pytest.approx(6 / 10 * 10)
+
+
+def test_without_prices_everything_is_free():
+    made = instance({"a": {"work": 6}}, "identical:2")
+    assert cheapest_cost(made) == 0
+    assert relative_prices(made).tolist() == [1, 1]
+
+
+def test_prices_are_relative_to_a_mean_node():
+    made = instance({"a": {"work": 6}}, PRICED)
+    found = relative_prices(made)
+    assert (found * made.capacity).sum() == pytest.approx(made.capacity.sum())
+    assert (found / found[0]).tolist() == pytest.approx([1, 2, 10])
+
+
+@given(workflows(), platforms())
+def test_it_is_the_least_over_all_bindings_and_below_every_plan(flow, where):
+    try:
+        made = compile_instance(unfold(flow), where)
+        schedule = planned(made)
+    except Infeasible:
+        assume(False)
+    least = cheapest_cost(made)
+    assert least == pytest.approx(enumerated(made), rel=1e-9)
+    assert least <= cost_of(schedule, made) * (1 + 1e-9)
+
+
+def test_many_variables_are_added_up_in_parts(monkeypatch):
+    tasks = {
+        f"t{index}": {"seconds": {"m0": a, "m1": b, "m2": c}, "machine": f"M{index % 5}"}
+        for index, (a, b, c) in enumerate(itertools.product([1, 4, 8], repeat=3))
+    }
+    made = instance(tasks, PRICED)
+    whole = cheapest_cost(made)
+    assert whole == pytest.approx(enumerated(made))
+    monkeypatch.setattr(costs, "_CHUNK", 6)
+    assert cheapest_cost(made) == pytest.approx(whole)
+    assert np.isfinite(whole)

@@ -1,0 +1,180 @@
+"""Objectives: their numbers on a schedule computed by hand, their names, alpha and limits."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from planning_examples import instance, planned, platform
+from weft.errors import InvalidInput
+from weft.schedule.metrics import measure
+from weft.schedule.objective import OBJECTIVES, objective_named
+
+S1 = {
+    "makespan": "makespan_s",
+    "speedup": "speedup",
+    "efficiency": "efficiency",
+    "communication": "communication_s",
+    "synchronisation": "synchronisation_s",
+    "overhead": "overhead_s",
+    "lost-parallelism": "lost_parallelism_s",
+    "throughput": "throughput",
+}
+S2 = ("on-demand", "static", "static-literal", "static-idle-fraction")
+MIXED = {
+    "a": {"work": 12, "outputs": {"x": "2MB"}, "requirements": 'name == "m0"'},
+    "b": {"work": 6, "inputs": ["x"], "requirements": 'name == "m1"'},
+    "c": {"work": 30, "nodes": 3, "requirements": 'name == "m1"'},
+}
+UNLIKE = platform({"price_per_node_hour": 3600.0}, {"speed": 2.0, "nodes": 3, "price_per_node_hour": 7200.0})
+
+
+@pytest.fixture
+def moldable():
+    """Two tasks one after another on 2 of 4 nodes, 6 and 3 seconds; on one node they would take 10 and 5."""
+    laws = [{"seconds": {1: 10, 2: 6}}, {"seconds": {1: 5, 2: 3}}]
+    tasks = {
+        "a": {"nodes": [1, 2], "speedup": laws[0]},
+        "b": {"nodes": [1, 2], "speedup": laws[1], "after": "a"},
+    }
+    made = instance(tasks, "cluster:4")
+    schedule = planned(made)
+    assert schedule.nodes.tolist() == [2, 2]
+    assert schedule.makespan_s == 9
+    return schedule, made
+
+
+def value(name, example, alpha=None):
+    return objective_named(name, alpha).value(*example)
+
+
+def test_s1_objectives_are_the_metrics_of_the_same_name():
+    made = instance(MIXED, UNLIKE)
+    schedule = planned(made)
+    found = measure(schedule, made)
+    assert len({getattr(found, key) for key in S1.values()}) == 8, "the example tells them apart"
+    for name, key in S1.items():
+        assert OBJECTIVES[name].value(schedule, made) == getattr(found, key), name
+
+
+def test_s1_objectives_of_a_schedule_by_hand():
+    # c holds m1 for 15 s; b reads 2 MB that a has written in 12 s, and ends after 3 s.
+    made = instance(MIXED, UNLIKE)
+    example = planned(made), made
+    by_hand = {
+        "makespan": 18,
+        "speedup": 30 / 18,
+        "efficiency": 30 / 18 / 2,
+        "communication": 2,
+        "synchronisation": 1,
+        "overhead": 18 - 30 / 2,
+        "lost-parallelism": 0,
+        "throughput": 0.5 * 30 / 18 / 2 + 0.5 * (1 - 18 / 60),
+    }
+    assert {name: value(name, example) for name in S1} == pytest.approx(by_hand)
+
+
+def test_cost_is_the_price_of_what_was_taken():
+    made = instance({"a": {"work": 10, "nodes": 2}}, UNLIKE)
+    assert value("cost", (planned(made), made)) == pytest.approx(5 * 2 * 2.0)
+
+
+def test_local_adds_up_the_times_of_tasks(moldable):
+    assert value("local", moldable) == 9
+
+
+def test_transfers_do_not_count_in_local():
+    tasks = {
+        "a": {"work": 3, "machine": "A", "outputs": ["x"]},
+        "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "8MB"},
+        "b": {"work": 4, "machine": "B", "inputs": ["x"]},
+    }
+    made = instance(tasks, platform({}, {}), pinned={"A": "m0", "B": "m1"})
+    assert value("local", (planned(made), made)) == 7
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.5, 1.0])
+def test_the_weighed_objectives_of_a_schedule_by_hand(moldable, alpha):
+    time, taken, idle, nodes = 9 / 15, 18, 4 * 9 - 18, 4
+    expected = {
+        "on-demand": taken / 15,
+        "static": idle / (15 * nodes),
+        "static-literal": 1 - taken / (15 * nodes),
+        "static-idle-fraction": idle / (4 * 9),
+    }
+    assert set(expected) == set(S2)
+    for name, cost in expected.items():
+        assert value(name, moldable, alpha) == pytest.approx(alpha * time + (1 - alpha) * cost, rel=1e-12)
+
+
+def test_another_alpha_can_be_tried_without_another_objective(moldable):
+    assert objective_named("on-demand", 0.2).value(*moldable, 0.9) == value("on-demand", moldable, 0.9)
+    assert value("on-demand", moldable) == value("on-demand", moldable, 0.5)
+
+
+@pytest.mark.parametrize("name", S2)
+def test_equal_prices_change_nothing(name):
+    tasks = {"a": {"work": 12, "nodes": 2}, "b": {"work": 6}}
+    free, paid = (
+        instance(tasks, platform({"price_per_node_hour": price, "nodes": 2}, {"price_per_node_hour": price}))
+        for price in (0.0, 7.5)
+    )
+    assert value(name, (planned(paid), paid)) == pytest.approx(value(name, (planned(free), free)), rel=1e-12)
+
+
+def test_dear_nodes_count_by_their_price_over_that_of_a_mean_node():
+    made = instance({"a": {"work": 12}}, platform({"price_per_node_hour": 1.0}, {"price_per_node_hour": 3.0}))
+    dear = instance(
+        {"a": {"work": 12, "requirements": 'name == "m1"'}},
+        platform({"price_per_node_hour": 1.0}, {"price_per_node_hour": 3.0}),
+    )
+    assert value("on-demand", (planned(made), made), 0.0) == pytest.approx(0.5)
+    assert value("on-demand", (planned(dear), dear), 0.0) == pytest.approx(1.5)
+
+
+def test_the_smallest_allowed_count_is_what_costs_are_scaled_by():
+    made = instance({"a": {"work": 12, "nodes": 3}}, "cluster:4")
+    assert value("on-demand", (planned(made), made)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_a_workflow_of_no_time_has_a_number(name):
+    made = instance({"a": {"kind": "virtual"}}, "identical:2")
+    assert 0 <= value(name, (planned(made), made)) <= 1
+
+
+def test_only_those_that_the_makespan_decides_say_so():
+    assert {name for name, known in OBJECTIVES.items() if known.is_makespan} == {"makespan", "speedup"}
+    assert {name for name, known in OBJECTIVES.items() if known.has_alpha} == set(S2)
+    larger = {name for name, known in OBJECTIVES.items() if known.sense == "maximise"}
+    assert larger == {"speedup", "efficiency", "throughput"}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+def test_every_objective_says_what_it_is_and_where_it_is_from(name):
+    found = objective_named(name, deadline_s=5.0, max_cost=2.0)
+    assert (found.name, found.deadline_s, found.max_cost) == (name, 5.0, 2.0)
+    assert len(found.title) > 10
+    assert "section" in found.source
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert OBJECTIVES[name].deadline_s is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limits", "message"),
+    [
+        (("makespam",), {}, "unknown objective 'makespam'; did you mean 'makespan'"),
+        (("zzz",), {}, "known: makespan, cost, local"),
+        (("makespan", 0.5), {}, "has no alpha; leave it out, or choose one of on-demand, static"),
+        (("static", 1.5), {}, "alpha is 1.5; must be from 0"),
+        (("static", float("nan")), {}, "alpha is nan"),
+        (("static",), {"deadline_s": -1.0}, "the deadline is -1; must be seconds, at least 0"),
+        (("static",), {"deadline_s": float("inf")}, "the deadline is inf"),
+        (("static",), {"max_cost": float("nan")}, "the maximal cost is nan; must be a price"),
+    ],
+)
+def test_bad_values_are_refused(arguments, limits, message):
+    with pytest.raises(InvalidInput) as caught:
+        objective_named(*arguments, **limits)
+    assert message in str(caught.value)

@@ -1,0 +1,67 @@
+"""Verification counts amounts at the node count that was taken, and what all tasks together consume."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planning_examples import instance, platform
+from weft.schedule.schedule import Schedule
+from weft.schedule.verification import verify
+
+CLUSTER = platform({"nodes": 4, "memory": 6.0})
+CORES = platform({"nodes": 8, "memory": 6.0, "backend": {"kind": "local"}})
+TASK = {"seconds": 5, "nodes": [1, 2], "memory": {1: 3, 2: 5}}
+
+
+def schedule(made, *rows):
+    """Make a schedule from (nodes, start, finish) per task, all on the only machine."""
+    nodes, start, finish = zip(*rows, strict=True)
+    return Schedule(
+        tasks=made.graph.names,
+        machines=("m0",),
+        machine=np.zeros(len(rows), dtype=np.uint32),
+        nodes=np.array(nodes, dtype=np.uint32),
+        start_s=np.array(start, dtype=float),
+        finish_s=np.array(finish, dtype=float),
+    )
+
+
+def rules(made, *rows):
+    return [violation.rule for violation in verify(schedule(made, *rows), made.graph, made.platform)]
+
+
+def test_tasks_side_by_side_take_the_amounts_of_their_counts():
+    made = instance({"a": TASK, "b": TASK}, CLUSTER)
+    assert rules(made, (1, 0, 5), (1, 0, 5)) == []
+    assert rules(made, (1, 0, 5), (2, 0, 5)) == ["resources"]
+    assert rules(made, (1, 0, 5), (2, 5, 10)) == []
+
+
+def test_one_task_alone_may_ask_for_too_much():
+    made = instance({"a": TASK | {"memory": {1: 3, 2: 7}}}, CLUSTER)
+    assert rules(made, (1, 0, 5)) == []
+    assert rules(made, (2, 0, 5)) == ["resources", "resources"]
+
+
+def test_where_a_node_is_a_core_amounts_go_by_the_count_as_it_was_written():
+    made = instance({"a": TASK | {"cores": 2}, "b": TASK | {"cores": 2}}, CORES)
+    assert rules(made, (2, 0, 5), (2, 0, 5)) == []
+    assert rules(made, (2, 0, 5), (4, 0, 5)) == ["resources"]
+
+
+def test_a_count_that_is_not_allowed_is_reported_as_that():
+    made = instance({"a": TASK}, CLUSTER)
+    assert rules(made, (3, 0, 5)) == ["count"]
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(9, []), (8.999, ["budget"])])
+def test_all_tasks_together_keep_the_budget(budget, expected):
+    tasks = {
+        "a": {"seconds": 5, "nodes": [1, 2], "consumes": {"credits": {1: 2, 2: 7}}},
+        "b": {"seconds": 5, "consumes": {"credits": 2}},
+        "end": {"kind": "virtual", "after": ["a", "b"]},
+    }
+    made = instance(tasks, CLUSTER, budgets={"credits": budget})
+    assert rules(made, (1, 0, 5), (1, 0, 5), (0, 5, 5)) == []
+    assert rules(made, (2, 0, 5), (1, 0, 5), (0, 5, 5)) == expected
