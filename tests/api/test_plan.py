@@ -32,6 +32,7 @@ RECORD = {
     "cost_p50": float,
     "cost_p90": float,
     "lower_bound_s": float,
+    "lower_bound_by": str,
     "gap": float,
     "machines_used": int,
     "planning_s": float,

@@ -217,6 +217,7 @@ def _modes(case, layout):
         rate=rate[layout],
         gain=np.ones(modes),
         sorted=np.arange(modes, dtype=np.uint32),
+        scaled=np.zeros(0, dtype=np.uint8),
         moldable=np.zeros(number, dtype=np.uint8),
         shift=np.zeros(modes, dtype=np.uint32),
         work=work,

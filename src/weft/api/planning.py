@@ -87,6 +87,12 @@ class PlannedWorkflow:
         return self.makespan_s if math.isclose(bound, self.makespan_s, rel_tol=1e-12) else bound
 
     @property
+    def lower_bound_by(self) -> str:
+        """Name the argument that gives the best lower bound."""
+        proven = self.plan.bound_s > self.bounds.best_s
+        return f"proof of {self.planner}" if proven else self.bounds.argument
+
+    @property
     def gap(self) -> float | None:
         """Say by which share the plan can be above the optimum at most; None where the bound is 0."""
         bound = self.lower_bound_s
@@ -183,6 +189,7 @@ class PlannedWorkflow:
             "cost_p50": self.outlook.cost_p50,
             "cost_p90": self.outlook.cost_p90,
             "lower_bound_s": self.lower_bound_s,
+            "lower_bound_by": self.lower_bound_by,
             "gap": self.gap,
             "machines_used": self.metrics.machines_used,
             "planning_s": self.planning_s,

@@ -20,7 +20,7 @@ def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     return [
         ("makespan", _makespan_text(planned)),
         *_loop_facts(planned),
-        ("lower bound", format_seconds(planned.lower_bound_s)),
+        ("lower bound", f"{format_seconds(planned.lower_bound_s)} ({planned.lower_bound_by})"),
         ("gap", _gap_text(planned.gap)),
         ("cost", _cost_text(planned)),
         *_goal_facts(planned),

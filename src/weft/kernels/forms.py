@@ -30,6 +30,7 @@ _CHOICE = "WEFT_KERNELS"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _marked: set[FunctionType] = set()
 _compiled: dict[FunctionType, Any] = {}
+_callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
 """Per kernel: what was spent on it uncompiled; many small jobs are a large one."""
 _listeners: list[Callable[[str], None]] = []
@@ -96,27 +97,43 @@ def compiled(function: Callable[..., Any]) -> Any:
     """Give the compiled form of a kernel. The kernels it calls are compiled with it."""
     assert isinstance(function, FunctionType)
     if function not in _compiled:
-        _compiled[function] = _compile(function)
+        _compiled[function] = _compile(function, called_from_python=True)
     return _compiled[function]
 
 
-def _compile(function: FunctionType) -> Any:
+def _callee(function: FunctionType) -> Any:
+    if function not in _callees:
+        _callees[function] = _compile(function, called_from_python=False)
+    return _callees[function]
+
+
+def _compile(function: FunctionType, *, called_from_python: bool) -> Any:
     import numba
 
     from weft.kernels.cache import caching
 
     # The copy differs from the original only in what the names of other kernels mean.
-    others = {name: compiled(other) for name, other in _callees(function)}
+    others = {name: _callee(other) for name, other in _called(function)}
     copy = FunctionType(
         function.__code__, {**function.__globals__, **others}, function.__name__, function.__defaults__
     )
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
     with caching() as possible:
-        # error_model: without it every division checks for 0; fastmath stays off, it changes bits.
-        return numba.njit(cache=possible, nogil=True, error_model="numpy")(copy)
+        return numba.njit(
+            # Only what Python calls is kept: the code of others is part of it.
+            cache=possible and called_from_python,
+            # Taking dozens of arrays out of Python tuples is more code than most kernels are.
+            no_cpython_wrapper=not called_from_python,
+            no_cfunc_wrapper=True,
+            nogil=True,
+            # Without it every division checks for 0. fastmath stays off, it changes bits.
+            error_model="numpy",
+            # Kernels make no arrays, so nobody needs to count references.
+            _nrt=False,
+        )(copy)
 
 
-def _callees(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
+def _called(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
     for name in function.__code__.co_names:
         other = function.__globals__.get(name)
         if isinstance(other, FunctionType) and other in _marked:

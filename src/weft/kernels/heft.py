@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from weft.kernels.arrivals import Arrivals
 from weft.kernels.forms import kernel
-from weft.kernels.gaps import append_gap, cut_gap, earliest_gap
-from weft.kernels.placement import Board, begin
+from weft.kernels.gaps import append_gap, begin_gaps, cut_gap, earliest_gap
+from weft.kernels.placement import Board
 from weft.kernels.problem import CLASSES, COMPUTE, OPEN, RELATED, Problem
 from weft.kernels.timelines import Lines
 from weft.kernels.types import Indices
@@ -28,9 +28,9 @@ _NEARLY_ONE = 1.0 - 1e-15
 @kernel
 def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arrivals, board: Board) -> int:
     """Place all tasks where they finish first; give the task that fits nowhere, or the number of tasks."""
-    begin(problem, lines, arrivals, board)
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     number, m, hosts, places = tasks.number, machines.number, machines.hosts, machines.locations
+    apart = machines.apart
     kind, variable, earliest = tasks.kind, tasks.variable, tasks.earliest
     pointer, before, size, files, fixed = tasks.pointer, tasks.before, tasks.size, tasks.files, tasks.fixed
     candidate_set, candidate_pointer, candidate = (
@@ -50,6 +50,14 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
     is_home, at_home = arrivals.is_home, arrivals.at_home
     machine_of, start_of, finish_of, bound = board.machine, board.start, board.finish, board.bound
     nodes_of, mode_of = board.nodes, board.mode
+    modes_scaled = modes.scaled
+    made_gaps = False
+    # Nothing is busy beforehand: that would make the machine one that counts nodes.
+    begin_gaps(m, lines.gaps)
+    for machine in range(m):
+        free_from[machine] = 0.0
+    for host in range(hosts):
+        is_home[host] = 0
     for turn in range(number):
         task = order[turn]
         mark = turn + 1
@@ -75,6 +83,19 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                 earlier = before[edge]
                 done = finish_of[earlier]
                 source = machine_of[earlier]
+                links = location[source] * places
+                if apart != 0:
+                    own = location[source]
+                    here = latest[own]
+                    for place in range(places):
+                        there = done + (
+                            seconds_moved
+                            + number_moved * latency[links + place]
+                            + bytes_moved * inverse[links + place]
+                        )
+                        latest[place] = max(there, latest[place])
+                    latest[own] = max(done, here)
+                    continue
                 host = host_of[source]
                 if is_home[host] != mark:
                     is_home[host] = mark
@@ -83,7 +104,6 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                     homes += 1
                 elif done > at_home[host]:
                     at_home[host] = done
-                links = location[source] * places
                 for place in range(places):
                     there = done + (
                         seconds_moved
@@ -193,13 +213,16 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                 if latest[place] < soonest:
                     soonest = latest[place]
             # Behind all tasks of a machine first: the finish found there ends many searches for a gap early.
-            passes = 2 if layout <= CLASSES else 1
+            scaled = modes_scaled[group]
+            passes = 2 if layout <= CLASSES and made_gaps else 1
             for turn_left in range(passes):
                 gaps_too = turn_left + 1 == passes
                 for position in range(first, end):
                     mode = by_seconds[position]
                     if layout == RELATED:
-                        spent = weight / rate[mode] / gain[mode]
+                        spent = weight / rate[mode]
+                        if scaled != 0:
+                            spent /= gain[mode]
                     elif layout == CLASSES:
                         spent = rate[mode]
                     else:
@@ -244,5 +267,6 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
         else:
             if chosen_start > free:
                 append_gap(lines.gaps, chosen, free, chosen_start)
+                made_gaps = True
             free_from[chosen] = best
     return number

@@ -15,7 +15,17 @@ from weft.kernels.problem import COMPUTE, TRANSFER, Machines, Modes, Problem, Ta
 from weft.kernels.timelines import Lines, open_lines, take
 from weft.kernels.types import Doubles, Indices, Integers
 
-__all__ = ["Board", "begin", "commit", "evaluate", "place_freely", "place_in_order", "settle_before"]
+__all__ = [
+    "Board",
+    "begin",
+    "commit",
+    "evaluate",
+    "gather_all",
+    "moving",
+    "place_freely",
+    "place_in_order",
+    "settle_before",
+]
 
 _INFINITE = float("inf")
 _NOT_YET = float("nan")
@@ -102,7 +112,7 @@ def evaluate(
     task: int,
 ) -> tuple[int, float]:
     """Give the mode a rule prefers for a compute task, and its start."""
-    homes = _gather_all(tasks, machines, arrivals, board, task)
+    homes = gather_all(tasks, machines, arrivals, board, task)
     bound = board.bound[tasks.variable[task]]
     return choose(
         tasks, modes, machines, lines, arrivals, rule, task, bound, homes, board.mode_start, board.mode_finish
@@ -110,7 +120,7 @@ def evaluate(
 
 
 @kernel
-def _gather_all(tasks: Tasks, machines: Machines, arrivals: Arrivals, board: Board, task: int) -> int:
+def gather_all(tasks: Tasks, machines: Machines, arrivals: Arrivals, board: Board, task: int) -> int:
     """Follow the data of predecessors, and of transfers that will arrive wherever the task is."""
     homes = gather(tasks, machines, arrivals, task, board.machine, board.finish)
     if board.waiting[tasks.variable[task]] == tasks.number:
@@ -196,7 +206,7 @@ def place_freely(tasks: Tasks, machines: Machines, arrivals: Arrivals, board: Bo
             board.bound[variable] = _soonest_by_transfer(tasks, machines, board, task)
         _move(tasks, machines, board, task)
         return
-    _gather_all(tasks, machines, arrivals, board, task)
+    gather_all(tasks, machines, arrivals, board, task)
     machine = board.bound[variable]
     if machine == machines.number:
         machine = _soonest(tasks, machines, arrivals, variable)
@@ -226,7 +236,7 @@ def _depart(tasks: Tasks, machines: Machines, arrivals: Arrivals, board: Board, 
 
 
 @kernel
-def _moving(machines: Machines, source: int, target: int, size: float) -> float:
+def moving(machines: Machines, source: int, target: int, size: float) -> float:
     """Give the seconds of one file between two machines; nothing on one host."""
     if machines.host[source] == machines.host[target]:
         return 0.0
@@ -246,7 +256,7 @@ def _move(tasks: Tasks, machines: Machines, board: Board, transfer: int) -> None
         transfer,
         target,
         start,
-        start + _moving(machines, source, target, tasks.moved[transfer]),
+        start + moving(machines, source, target, tasks.moved[transfer]),
     )
 
 
@@ -288,7 +298,7 @@ def _soonest_by_transfer(tasks: Tasks, machines: Machines, board: Board, transfe
     found = tasks.candidate_set[variable]
     for position in range(tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]):
         machine = tasks.candidate[position]
-        arrival = board.departure[transfer] + _moving(machines, source, machine, tasks.moved[transfer])
+        arrival = board.departure[transfer] + moving(machines, source, machine, tasks.moved[transfer])
         if arrival < best or chosen == machines.number:
             best = arrival
             chosen = machine

@@ -95,6 +95,8 @@ class Modes(NamedTuple):
     """The modes of each group by ascending seconds (RELATED and CLASSES; TABLE: as they stand)."""
     moldable: Flags
     """Per group: whether its modes differ in their counts."""
+    scaled: Flags
+    """Per group: whether some gain is not 1."""
     shift: Indices
     """Per mode: added to a task's ``need``, where amounts depend on the count."""
     work: Doubles
@@ -108,6 +110,8 @@ class Machines(NamedTuple):
     number: int
     hosts: int
     locations: int
+    apart: int
+    """Whether every location has one host, so that data arrive for all machines of a location alike."""
     resources: int
     form: Flags
     capacity: Integers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -117,6 +118,7 @@ def _modes(instance: Instance) -> Modes:
         rate=rate,
         gain=gain,
         sorted=_by_seconds(layout, first, rate, gain),
+        scaled=np.array([(gain[a:b] != 1.0).any() for a, b in pairwise(first.tolist())], dtype=np.uint8),
         moldable=np.array([len(np.unique(found.count)) > 1 for found in groups], dtype=np.uint8),
         shift=_joined([_shift(instance.graph, found) for found in groups]),
         work=work,
@@ -168,6 +170,7 @@ def _machines(instance: Instance) -> Machines:
         number=machines,
         hosts=hosts,
         locations=len(network.latency_s),
+        apart=int(hosts == len(network.latency_s)),
         resources=amounts.shape[1],
         form=form.astype(np.uint8),
         capacity=instance.capacity,

@@ -299,10 +299,13 @@ def _holders(instance: Instance) -> int:
         what = f"{name} is reserved from {float(problem.busy_start.max()):g} s on"
         advice = "decode with a genome instead"
         raise InvalidInput(Problem(what=what, rule="a queue knows what runs, no reservations", advice=advice))
-    held, nodes = int(problem.busy_nodes.sum()), int(problem.machines.capacity[0])
-    amounts = problem.busy_amount.reshape(len(problem.busy_nodes), -1).sum(axis=0)
-    if held > nodes or (amounts > problem.machines.amount + problem.machines.slack).any():
-        raise Infeasible(f"more is busy on {name} than it has: {held} of {nodes} nodes")
+    machines, held = problem.machines, problem.busy_nodes.sum()
+    if held > machines.capacity[0]:
+        raise Infeasible(f"{name} has {machines.capacity[0]} nodes, but {held} are busy")
+    for column, resource in enumerate(instance.graph.resource_names):
+        taken = problem.busy_amount[column :: machines.resources].sum()
+        if taken > machines.amount[column] + machines.slack[column]:
+            raise Infeasible(f"{name} has {resource} {machines.amount[column]:g}, but {taken:g} is busy")
     return len(problem.busy_nodes)
 
 

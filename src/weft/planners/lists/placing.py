@@ -25,14 +25,19 @@ _TASK_S, _MODE_S = 8e-6, 0.35e-6
 
 
 def place(
-    instance: Instance, order: Indices, *, rule: Rule | None = None, bound: Indices | None = None
+    instance: Instance,
+    order: Indices,
+    *,
+    rule: Rule | None = None,
+    bound: Indices | None = None,
+    problem: Problem | None = None,
 ) -> Schedule:
     """Place all tasks in an order in which predecessors come first.
 
     ``bound`` gives the machines of variables that are decided (the number of machines: not decided); pins
-    count in any case.
+    count in any case. ``problem`` replaces that of the instance, where tasks may not take all their modes.
     """
-    problem = problem_of(instance)
+    problem = problem_of(instance) if problem is None else problem
     lines, arrivals, board = scratch_of(problem, bound)
     work_s = plain_seconds(problem)
     rule = rule or rule_of()

@@ -42,18 +42,22 @@ def mean_communication_s(instance: Instance) -> Floats:
     )
 
 
-def upward_ranks(instance: Instance, *, communication_s: Floats | None = None) -> Floats:
+def upward_ranks(
+    instance: Instance, *, seconds: Floats | None = None, communication_s: Floats | None = None
+) -> Floats:
     """Give ``rank_u(i) = w_i + max over successors j of (c_ij + rank_u(j))`` (HEFT, equation 8).
 
-    ``communication_s`` gives the mean communication per edge; by default over pairs of different machines.
+    ``seconds`` gives w per task, by default the means; ``communication_s`` gives c per edge, by default the
+    means over pairs of different machines.
     """
     graph = instance.graph
+    spent = mean_seconds(instance) if seconds is None else seconds
     communication = mean_communication_s(instance) if communication_s is None else communication_s
     ranks = np.zeros(len(graph))
     tasks = problem_of(instance).tasks
     forms.run(
         kernel.upward_ranks,
-        (len(graph), tasks.after_pointer, tasks.after, tasks.after_edge, mean_seconds(instance), communication),
+        (len(graph), tasks.after_pointer, tasks.after, tasks.after_edge, spent, communication),
         (ranks,),
         work_s=_EDGE_S * (len(graph) + graph.edge_count),
     )

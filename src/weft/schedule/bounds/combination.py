@@ -105,6 +105,8 @@ def _largest(nests: Sequence[Nest], area: Floats) -> float:
 def in_turns(load: Load, tasks: _Positions) -> float:
     """Give how long some tasks take, counted by how many of them must follow each other."""
     shortest_s, rate = load.front.shortest_s[tasks], load.front.least_rate[tasks]
+    if float(rate.sum()) <= 1.0:
+        return 0.0
     order = np.argsort(-shortest_s, kind="stable")
     at_once = rate[order].cumsum()
     turns = np.arange(1, int(at_once[-1] * (1 - SLACK)) + 1)

@@ -15,6 +15,7 @@ Where all times are whole numbers the bound is rounded up (``whole``).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +38,14 @@ from weft.workflow.unfolding.task_graph import Floats
 
 __all__ = ["Bounds", "lower_bounds"]
 
-_DEEP_LOADS = 3
+_DEEP_LOADS = 2
 """Supplies that the dearer arguments look at, the tightest first."""
 _MOST_ANCESTORS = 1_000
 """Tasks up to which all ancestors are known."""
-_MOST_BOTH_WAYS = 300
+_MOST_BOTH_WAYS = 100
 """Tasks up to which tails count area, too."""
+_EXACT = 60
+"""Tasks up to which makespans are tried until the bound is exact, else some times only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +169,7 @@ class _Case:
         tied = together_of(self.instance, self.ways, self.moving, self.shortest_s)
         if tied is None:
             return 0.0
-        found = longest_refuted(
-            low_s, lambda limit_s: tied.refutes(limit_s, self.head_s, self.tail_s), whole=self.whole
-        )
+        found = self._longest_refuted(low_s, lambda limit_s: tied.refutes(limit_s, self.head_s, self.tail_s))
         return found if found > low_s else 0.0
 
     def windows_s(self, loads: list[Load], low_s: float) -> float:
@@ -177,5 +178,9 @@ class _Case:
         for load in loads:
             windows = windows_of(self.instance, load, self.head_s, self.tail_s)
             if windows is not None:
-                best = longest_refuted(best, windows.refutes, whole=self.whole)
+                best = self._longest_refuted(best, windows.refutes)
         return best if best > low_s else 0.0
+
+    def _longest_refuted(self, low_s: float, refuted: Callable[[float], bool]) -> float:
+        tries = 48 if len(self.instance) <= _EXACT else 12
+        return longest_refuted(low_s, refuted, whole=self.whole, tries=tries)

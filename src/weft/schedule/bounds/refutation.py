@@ -9,10 +9,11 @@ __all__ = ["SLACK", "crossing", "longest_refuted"]
 
 SLACK = 1e-9
 """Times are sums of doubles: what differs by less, relative to the whole, is equal."""
-_PRECISION = 1e-7
-_COARSE = 1e-4
-"""Where each try is dear, the bound is found to this share of itself."""
+_PRECISION = 1e-10
+"""To which share of itself a bound is found."""
 _FIRST_STEP = 2e-3
+_TINY_STEP = 1e-6
+"""If even so little more cannot be refuted, no more is tried."""
 
 
 def crossing(low: float, at: Callable[[float], float]) -> float:
@@ -26,36 +27,42 @@ def crossing(low: float, at: Callable[[float], float]) -> float:
     return low
 
 
-def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool) -> float:
-    """Raise a bound by trying longer makespans; whether one is refuted must not grow with its length.
+def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool, tries: int) -> float:
+    """Raise a bound by trying longer makespans; ``refuted`` must say no with ``SLACK`` to spare.
 
-    ``whole``: the optimum is a whole number, so beyond the last refuted one the next is the bound.
+    ``whole``: the optimum is a whole number, so beyond the last refuted one the next is the bound. After so
+    many ``tries`` the bound is good enough.
     """
     if low <= 0.0:
         return low
     if whole:
-        return _longest_whole(math.ceil(low * (1 - SLACK)), refuted)
-    step = _FIRST_STEP * low
-    if not refuted(low + step):
+        return _longest_whole(math.ceil(low * (1 - SLACK)), refuted, tries)
+    step, known = _FIRST_STEP * low, low
+    if not refuted(low * (1 + _TINY_STEP)):
         return low
-    while refuted(low + step):
-        low, step = low + step, 2 * step
+    while tries and refuted(low + step):
+        low, step, tries = low + step, 2 * step, tries - 1
     high = low + step
-    while high - low > _COARSE * high:
+    for _ in range(tries):
+        if high - low <= _PRECISION * high:
+            break
         middle = 0.5 * (low + high)
         low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low
+    # Nothing within the slack above a refuted makespan is possible either.
+    return low * (1 + SLACK) if low > known else low
 
 
-def _longest_whole(bound: int, refuted: Callable[[float], bool]) -> float:
-    """Give the first whole number that is not refuted, or a little less where numbers are large."""
+def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> float:
+    """Give the first whole number that is not refuted, or a little less when tries run out."""
     if not refuted(bound):
-        return bound
+        return float(bound)
     low, step = bound, max(1, int(_FIRST_STEP * bound))
-    while refuted(low + step):
-        low, step = low + step, 2 * step
+    while tries and refuted(low + step):
+        low, step, tries = low + step, 2 * step, tries - 1
     high = low + step
-    while high - low > max(1.0, _COARSE * high):
+    for _ in range(tries):
+        if high - low <= 1:
+            break
         middle = (low + high) // 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
-    return low + 1
+    return float(low + 1)

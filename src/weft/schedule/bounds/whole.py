@@ -14,8 +14,8 @@ from weft.workflow.unfolding.task_graph import TRANSFER, Floats
 
 __all__ = ["all_whole"]
 
-_LARGEST = 2.0**53
-"""Up to here doubles can hold every whole number."""
+_LARGEST = 2.0**40
+"""Beyond this rounding hides what is whole."""
 _TOGETHER = 500_000
 """Seconds looked at together."""
 _FEW = 64
@@ -27,24 +27,24 @@ def all_whole(instance: Instance, ways: list[Ways]) -> bool:
     return _given_whole(instance) and _data_whole(instance) and all(_seconds_whole(found) for found in ways)
 
 
-def _whole(values: Floats) -> bool:
-    return bool(((np.rint(values) == values) & (np.abs(values) < _LARGEST)).all())
-
-
 def _given_whole(instance: Instance) -> bool:
     ends = np.array([held.finish_s for held in instance.busy], dtype=np.float64)
-    return _whole(instance.earliest_start_s) and _whole(ends)
+    return _almost_whole(instance.earliest_start_s) and _almost_whole(ends)
 
 
 def _data_whole(instance: Instance) -> bool:
+    """Look at every edge and transfer over every link."""
     graph, network = instance.graph, instance.network
     if len(np.unique(network.host)) == 1:
         return True
-    slow, late = network.inverse_bandwidth.any(), network.latency_s.any()
-    if (graph.kind == TRANSFER).any() and (late or (slow and graph.transfer_bytes.any())):
-        return False
-    moving = (slow and graph.edge_bytes.any()) or (late and graph.edge_files.any())
-    return not moving and _whole(graph.edge_seconds)
+    moved = graph.transfer_bytes[graph.kind == TRANSFER]
+    files = np.concatenate([graph.edge_files, np.ones(len(moved))])
+    size = np.concatenate([graph.edge_bytes, moved])
+    fixed = np.concatenate([graph.edge_seconds, np.zeros(len(moved))])
+    links = np.unique(np.stack([network.latency_s.ravel(), network.inverse_bandwidth.ravel()]), axis=1)
+    if links.shape[1] * len(files) > _TOGETHER:
+        return False  # so much data is hardly ever moved in whole seconds
+    return _almost_whole(fixed[:, None] + files[:, None] * links[0] + size[:, None] * links[1])
 
 
 def _seconds_whole(found: Ways) -> bool:
@@ -62,4 +62,5 @@ def _seconds_whole(found: Ways) -> bool:
 def _almost_whole(seconds: Floats) -> bool:
     # Work times an inverted rate: whole but for the last digits.
     near = np.rint(seconds)
-    return bool((np.abs(seconds - near) <= 1e-12 * np.maximum(1.0, near)).all() and (near < 2.0**40).all())
+    close = np.abs(seconds - near) <= 1e-12 * np.maximum(1.0, np.abs(near))
+    return bool((close & (np.abs(near) < _LARGEST)).all())

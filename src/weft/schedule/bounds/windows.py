@@ -28,7 +28,7 @@ from weft.workflow.unfolding.task_graph import Floats
 
 __all__ = ["Windows", "windows_of"]
 
-_CELLS = 1_000_000
+_CELLS = 250_000
 """Tasks x steps x windows per try."""
 _MOST = 20
 """Starts, and ends, of windows."""

@@ -1,0 +1,1 @@
+"""Kernels of list planners: who is next, and what follows."""

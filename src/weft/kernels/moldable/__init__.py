@@ -1,0 +1,1 @@
+"""Kernels of planners that choose node counts."""

@@ -1,0 +1,1 @@
+"""Baselines: plans made without much thought, which every planner should beat."""

@@ -1,0 +1,72 @@
+"""Lazy: no plan; a task is bound when its predecessors have ended, to the machine that gives it the lowest time.
+
+The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC
+2005 (S1 section 13). Behind a task stands a transfer, so the paper's reading looks at the transfer alone and the
+task behind it inherits the machine: everything stays where it began. ``by=finish`` is the better reading: the
+machine on which the task itself ends first, behind what is queued there.
+
+Deviations: a dependency with data counts like the transfer it implies; of machines that are reached equally soon
+a task takes the one where it is shortest; a task is bound when the last of its predecessors has ended. What a
+schedule shows is the run with the estimated times. Complexity O(v log v + e l + v k) for v tasks of k modes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from weft.instance.instance import Instance
+from weft.kernels import forms
+from weft.kernels.choices import APPENDED
+from weft.kernels.just_in_time import Agenda, place_as_ready
+from weft.planners.lists.placing import plain_seconds, rule_of, schedule_of, scratch_of
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.planners.problem import problem_of
+from weft.schedule.objective import Objective
+
+__all__ = ["Lazy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lazy:
+    """What happens without a plan, on the estimated times."""
+
+    name: ClassVar[str] = "lazy"
+    title: ClassVar[str] = "no plan, tasks are bound when they become ready (baseline, Prodan and Fahringer 2005)"
+
+    by: Literal["transfer", "finish"] = "transfer"
+    """What the lowest time is: of the transfer before a task (the paper), or until the task itself ends."""
+    ties: Literal["first", "random"] = "first"
+    """Which machine is taken of several that are equally good by transfer; the paper does not say."""
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Serve the makespan, where no budget has to be kept."""
+        return makespan_only("lazy binding", instance, objective)
+
+    def plan(
+        self,
+        instance: Instance,
+        *,
+        objective: Objective,  # noqa: ARG002
+        budget: Budget,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> Plan:
+        """Let the run unfold."""
+        problem, number = problem_of(instance), len(instance)
+        draw = rng.random(number) if self.ties == "random" else np.zeros(number)
+        agenda = Agenda(
+            left=np.zeros(number, dtype=np.int64),
+            ready=np.zeros(number),
+            heap=np.zeros(number, dtype=np.uint32),
+        )
+        lines, arrivals, board = scratch_of(problem)
+        rank = np.arange(number, dtype=np.uint32)
+        stuck = forms.run(
+            place_as_ready,
+            (problem, rule_of(place=APPENDED), int(self.by == "transfer"), draw, rank, agenda),
+            (lines, arrivals, board),
+            work_s=plain_seconds(problem),
+        )
+        return Plan(schedule=schedule_of(instance, board, stuck), steps=1)

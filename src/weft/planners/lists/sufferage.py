@@ -1,0 +1,51 @@
+"""Sufferage: of all ready tasks, the one that would lose most if it did not get its best machine.
+
+The loss is the difference of its earliest finish on the next best machine and on the best one. M.
+Maheswaran, S. Ali, H. J. Siegel, D. Hensgen, R. F. Freund, Dynamic Mapping of a Class of Independent Tasks
+onto Heterogeneous Computing Systems, JPDC 59(2), 1999, section 3.
+
+Deviations: those of ``minmin``. The paper gives every machine one task before it computes all losses anew;
+here they are always up to date. A task that can run on one machine only loses without limit and comes first.
+
+Complexity O(v r + s (d l + k)) for v tasks, r of them ready at a time, d predecessors per task, l network
+locations, k modes per task and s looks at a task: v r at worst, where all want the same machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from weft.instance.instance import Instance
+from weft.kernels.lists.selection import SUFFERAGE
+from weft.planners.lists.selecting import select
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.schedule.objective import Objective
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Sufferage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sufferage:
+    """Places what suffers most elsewhere."""
+
+    name: ClassVar[str] = "sufferage"
+    title: ClassVar[str] = "Sufferage, the ready task that would lose most (Maheswaran et al. 1999)"
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Serve the makespan, where no budget has to be kept."""
+        return makespan_only("Sufferage", instance, objective)
+
+    def plan(
+        self,
+        instance: Instance,
+        *,
+        objective: Objective,  # noqa: ARG002
+        budget: Budget,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Plan:
+        """Place the task of the largest loss, one after another."""
+        return Plan(schedule=select(instance, sense=SUFFERAGE), steps=1)

@@ -1,0 +1,1 @@
+"""Planners for moldable tasks: they choose how many nodes a task takes, and when that pays."""

@@ -1,0 +1,130 @@
+"""Allotments: how many nodes every task should have, before anybody says when and where it runs.
+
+What tasks can take is written down as *ways*: a node count, the seconds of the machine that is fastest with it, and
+the share of the platform it takes. On machine k with nodes P_k a count that takes r_k nodes for t_k seconds leaves
+room for P_k / (r_k t_k) such tasks a second, so the platform is taken for 1 / sum over k of P_k / (r_k t_k) seconds;
+on one machine that is r t / P. Where a machine does not allow a count, its next smaller one counts instead (or its
+smallest). Counts that are not faster than a smaller one are left out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.instance.instance import Instance
+from weft.instance.modes import ModeGroup
+from weft.kernels import forms
+from weft.kernels.moldable.allotment import Levels, Ways, allot
+from weft.kernels.problem import Problem
+from weft.planners.lists.ranks import mean_communication_s, mean_seconds
+from weft.planners.narrowing import Part, narrowed
+from weft.planners.problem import problem_of
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, Floats, Indices
+
+__all__ = ["Allotment", "allotted", "with_counts"]
+
+_WAY_S = 3e-6
+"""What a step takes in plain Python per task that it looks at, about; it looks at some hundredths of them."""
+_LOOKED_AT = 0.05
+
+
+class Allotment(NamedTuple):
+    """What every task has been given."""
+
+    count: Indices
+    """Per task: node count; 1 for transfers and virtual tasks."""
+    bottom_s: Floats
+    """Per task: seconds from its start to the end of the workflow, if nothing waits."""
+
+
+def allotted(instance: Instance) -> Allotment:
+    """Give nodes to the tasks of the critical path until it is no longer than the average area (CPA)."""
+    ways, count = _ways(instance)
+    tasks, number = problem_of(instance).tasks, len(instance)
+    entry = np.flatnonzero(np.diff(tasks.pointer.astype(np.int64)) == 0).astype(np.uint32)
+    slot = np.full(number, len(entry), dtype=np.uint32)
+    slot[entry] = np.arange(len(entry))
+    levels = Levels(
+        bottom=np.zeros(number),
+        follower=np.zeros(number, dtype=np.uint32),
+        entry=entry,
+        slot=slot,
+        winner=np.zeros(2 * len(entry), dtype=np.uint32),
+        stale=np.zeros(number, dtype=np.uint8),
+    )
+    way = np.zeros(number, dtype=np.uint32)
+    spare = len(count) - number
+    forms.run(
+        allot,
+        (tasks, ways, mean_communication_s(instance)),
+        (way, levels),
+        work_s=_WAY_S * number * (1 + _LOOKED_AT * spare),
+    )
+    return Allotment(count=count[way], bottom_s=levels.bottom)
+
+
+def with_counts(instance: Instance, count: Indices) -> Problem:
+    """Give the problem in which every task takes its count, on each machine the nearest that is not above it."""
+    parts = []
+    for index, group in enumerate(instance.groups):
+        counts, number = np.unique(count[group.tasks], return_inverse=True)
+        places = _places(group, counts)
+        for row in range(len(counts)):
+            parts.append(Part(group=index, tasks=group.tasks[number == row], modes=places[row]))
+    return narrowed(problem_of(instance), parts)
+
+
+def _ways(instance: Instance) -> tuple[Ways, Indices]:
+    """Give the ways of all tasks, and the count of each way."""
+    graph = instance.graph
+    others = np.flatnonzero(graph.kind != COMPUTE)
+    waiting_s = mean_seconds(instance)[others] if (graph.kind == TRANSFER).any() else np.zeros(len(others))
+    task, count = [others], [np.ones(len(others), dtype=np.int64)]
+    seconds, share = [waiting_s], [np.zeros(len(others))]
+    for group in instance.groups:
+        counts = np.unique(group.count)
+        places = _places(group, counts)
+        room = np.where(instance.unlimited, np.inf, instance.capacity)[group.machine] / group.nodes
+        for members, spent in group.chunks():
+            least, taken = _least(spent[:, places], room[places])
+            kept = np.ones(least.shape, dtype=bool)
+            kept[:, 1:] = least[:, 1:] < np.minimum.accumulate(least, axis=1)[:, :-1]
+            row, column = np.nonzero(kept)
+            task.append(members[row].astype(np.int64))
+            count.append(counts[column].astype(np.int64))
+            seconds.append(least[kept])
+            share.append(taken[kept])
+    return _joined(len(graph), *map(np.concatenate, (task, count, seconds, share)))
+
+
+def _least(spent: Floats, room: Floats) -> tuple[Floats, Floats]:
+    """Give seconds and shares (tasks x counts) from those per machine (tasks x counts x machines)."""
+    with np.errstate(divide="ignore"):  # a task of no seconds takes nothing
+        return spent.min(axis=2), 1.0 / (room / spent).sum(axis=2)
+
+
+def _joined(
+    tasks: int, task: NDArray[np.int64], count: NDArray[np.int64], seconds: Floats, share: Floats
+) -> tuple[Ways, Indices]:
+    """Put the ways in the order of tasks, and say what the next one is worth: time per node it saves."""
+    order = np.argsort(task, kind="stable")
+    count, seconds, share = count[order], seconds[order], share[order]
+    per_node = seconds / count
+    gain = np.append(per_node[:-1] - per_node[1:], 0.0)
+    first = np.concatenate([[0], np.cumsum(np.bincount(task, minlength=tasks))])
+    ways = Ways(first=first.astype(np.uint32), seconds=seconds, share=share, gain=gain)
+    return ways, count.astype(np.uint32)
+
+
+def _places(group: ModeGroup, counts: Indices) -> NDArray[np.int64]:
+    """Give counts x machines: the mode of the largest count that is not above, else of the smallest."""
+    machine, first = np.unique(group.machine, return_index=True)
+    last = np.append(first[1:], len(group))
+    columns = [
+        begin + np.maximum(np.searchsorted(group.count[begin:end], counts, side="right") - 1, 0)
+        for begin, end in zip(first.tolist(), last.tolist(), strict=True)
+    ]
+    return np.stack(columns, axis=1).astype(np.int64)

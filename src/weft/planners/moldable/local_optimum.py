@@ -1,0 +1,68 @@
+"""Local optimum: every task on the node count with which it takes least, whoever must wait for it.
+
+The first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+(S2 section 4), whose optimum is known: the fastest count of each task. On one machine the tasks are submitted to its
+queue breadth first, as the paper does (section 5). Optimal for the objective ``local``.
+
+Deviations: on several machines every binding variable goes to the machine where its tasks together take least, and
+of machines that are equally good to the one where a task ends first. Ties go to the smaller count.
+Complexity O(v k) and that of the queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from weft.instance.instance import Instance
+from weft.planners.least import least_modes, seconds_weight
+from weft.planners.lists.placing import place
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.planners.queueing import run_queue, submission_order
+from weft.schedule.objective import Objective
+from weft.schedule.schedule import Schedule
+from weft.workflow.unfolding.task_graph import Indices
+
+__all__ = ["LocalOptimum"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptimum:
+    """What users do who look at one task at a time."""
+
+    name: ClassVar[str] = "local-optimum"
+    title: ClassVar[str] = "every task on its fastest node count (baseline, Jaros and Jaros, fitness 1)"
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Serve the sum of all times, and as a baseline the makespan, where no budget has to be kept."""
+        if objective.name == "local" and not instance.binding_budgets():
+            return None
+        return makespan_only("the local optimum", instance, objective)
+
+    def plan(
+        self,
+        instance: Instance,
+        *,
+        objective: Objective,  # noqa: ARG002
+        budget: Budget,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Plan:
+        """Choose the counts, then submit."""
+        return Plan(schedule=_submitted(instance), steps=1)
+
+
+def _submitted(instance: Instance) -> Schedule:
+    if len(instance.machines) == 1:
+        return run_queue(instance, _fastest_counts(instance))
+    return place(instance, submission_order(instance), problem=least_modes(instance, seconds_weight))
+
+
+def _fastest_counts(instance: Instance) -> Indices:
+    """Give per task the count of its shortest mode, the smallest if several."""
+    counts = np.ones(len(instance), dtype=np.uint32)
+    for group in instance.groups:
+        for tasks, seconds in group.chunks():
+            counts[tasks] = group.count[seconds.argmin(axis=1)]
+    return counts

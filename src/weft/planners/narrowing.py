@@ -1,0 +1,89 @@
+"""Narrowing: the problem of an instance in which tasks may take only some of their modes.
+
+Tasks of one group that keep the same modes form a group of the new problem. So a planner restricts node
+counts or machines beforehand, and placement stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.kernels.problem import TABLE, Modes, Problem
+from weft.workflow.unfolding.task_graph import Floats, Indices
+
+__all__ = ["Part", "narrowed", "parts_of"]
+
+
+class Part(NamedTuple):
+    """Tasks of one group and the modes they keep."""
+
+    group: int
+    tasks: Indices
+    modes: NDArray[np.int64]
+    """Positions among the modes of the group, ascending; at least one."""
+
+
+def parts_of(group: int, tasks: Indices, kept: NDArray[np.bool_]) -> list[Part]:
+    """Divide tasks of a group by the modes they keep (tasks x modes)."""
+    if not len(tasks):
+        return []
+    packed = np.ascontiguousarray(np.packbits(kept, axis=1))
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
+    _, example, number = np.unique(keys, return_index=True, return_inverse=True)
+    by_pattern = np.argsort(number, kind="stable")
+    members = np.split(tasks[by_pattern], np.cumsum(np.bincount(number))[:-1])
+    return [
+        Part(group=group, tasks=own, modes=np.flatnonzero(kept[row]))
+        for row, own in zip(example.tolist(), members, strict=True)
+    ]
+
+
+def narrowed(problem: Problem, parts: Sequence[Part]) -> Problem:
+    """Give the problem of these parts, in which every compute task must stand once."""
+    modes = problem.modes
+    of_task = np.full(len(modes.group), len(parts), dtype=np.uint32)
+    for number, part in enumerate(parts):
+        of_task[part.tasks] = number
+    chosen = [modes.first[part.group] + part.modes for part in parts]
+    lengths = [len(own) for own in chosen]
+    taken = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)]).astype(np.int64)
+    row, cell = _cells(modes, parts) if modes.layout == TABLE else (modes.row, modes.cell)
+    return problem._replace(
+        modes=modes._replace(
+            groups=len(parts),
+            group=of_task,
+            first=np.cumsum([0, *lengths]).astype(np.uint32),
+            machine=modes.machine[taken],
+            count=modes.count[taken],
+            nodes=modes.nodes[taken],
+            rate=modes.rate[taken],
+            gain=modes.gain[taken],
+            sorted=_sorted(modes, taken, np.repeat(np.arange(len(parts)), lengths)),
+            moldable=np.array([len(np.unique(modes.count[own])) > 1 for own in chosen], dtype=np.uint8),
+            shift=modes.shift[taken],
+            row=row,
+            cell=cell,
+        )
+    )
+
+
+def _sorted(modes: Modes, taken: NDArray[np.int64], part: NDArray[np.int64]) -> Indices:
+    """Keep the modes of every part in the order in which they were sorted."""
+    place = np.empty(len(modes.sorted), dtype=np.int64)
+    place[modes.sorted] = np.arange(len(modes.sorted))
+    return np.lexsort((place[taken], part)).astype(np.uint32)
+
+
+def _cells(modes: Modes, parts: Sequence[Part]) -> tuple[NDArray[np.int64], Floats]:
+    """Write down the seconds of the modes that are kept."""
+    row, cells, filled = modes.row.copy(), [np.zeros(0)], 0
+    for part in parts:
+        own = modes.cell[modes.row[part.tasks][:, None] + part.modes]
+        row[part.tasks] = filled + np.arange(len(part.tasks)) * len(part.modes)
+        cells.append(own.reshape(-1))
+        filled += own.size
+    return row, np.concatenate(cells)

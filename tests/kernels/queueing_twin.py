@@ -1,0 +1,103 @@
+"""The queue of a machine once more, slowly: sets of tasks, and every moment tried for a reservation."""
+
+from __future__ import annotations
+
+import math
+
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+__all__ = ["Job", "jobs_of", "queued_by_twin"]
+
+
+class Job:
+    """What a task takes on the machine."""
+
+    def __init__(self, nodes, seconds, amounts=(), before=(), earliest=0.0):
+        self.nodes, self.seconds, self.amounts = nodes, seconds, amounts
+        self.before, self.earliest = frozenset(before), earliest
+
+
+def jobs_of(made, counts):
+    """Give the tasks of an instance as jobs with some counts."""
+    graph, jobs = made.graph, []
+    for task in range(len(graph)):
+        nodes, seconds, amounts = 0, 0.0, ()
+        if graph.kind[task] == COMPUTE:
+            modes = made.modes(task)
+            index = modes.count.tolist().index(counts[task])
+            nodes, seconds = int(modes.nodes[index]), float(modes.seconds[index])
+            amounts = tuple(graph.demand_of(task, int(counts[task])).tolist())
+        before = graph.predecessors(task).tolist()
+        jobs.append(Job(nodes, seconds, amounts, before, float(made.earliest_start_s[task])))
+    return jobs
+
+
+class Queue:
+    """A machine and the stretches it holds: (start, finish, nodes, amounts)."""
+
+    def __init__(self, nodes, totals, held):
+        self.nodes, self.totals, self.held = nodes, totals, list(held)
+
+    def has_room(self, held, moment, job):
+        running = [one for one in held if one[0] <= moment < one[1]]
+        if sum(one[2] for one in running) + job.nodes > self.nodes:
+            return False
+        return all(
+            sum(one[3][index] for one in running if one[3]) + amount <= self.totals[index] * (1 + 1e-9)
+            for index, amount in enumerate(job.amounts)
+            if amount > 0
+        )
+
+    def earliest(self, held, now, job):
+        """Find the first moment from which there is room for as long as the job takes."""
+        for moment in [now, *sorted({one[1] for one in held if one[1] > now})]:
+            inside = {one[0] for one in held if moment < one[0] < moment + job.seconds}
+            if all(self.has_room(held, at, job) for at in {moment} | inside):
+                return moment
+        return math.inf
+
+    def chosen(self, now, ready, rule):
+        """Say which of the ready jobs, listed by submission, start now."""
+        started, reserved = {}, []
+        for index, job in ready:
+            held = self.held + list(started.values()) + reserved
+            moment = self.earliest(held, now, job)
+            stretch = (moment, moment + job.seconds, job.nodes, job.amounts)
+            if moment == now:
+                started[index] = stretch
+            elif rule == "fifo":
+                break
+            elif rule == "conservative" or (rule == "easy" and not reserved):
+                reserved.append(stretch)
+        self.held += started.values()
+        return list(started)
+
+
+def queued_by_twin(jobs, order, nodes, rule, totals=(), busy=()):
+    """Give start and finish of every job; busy stretches are (finish, nodes, amounts)."""
+    queue = Queue(nodes, totals, [(0.0, finish, taken, amounts) for finish, taken, amounts in busy])
+    rank = {job: place for place, job in enumerate(order)}
+    start, finish = {}, {}
+    now = 0.0
+    while len(finish) < len(jobs):
+        # What takes nothing or no time starts when it is ready, and may make others ready at the same moment.
+        while True:
+            ended = {index for index, moment in finish.items() if moment <= now}
+            ready = {
+                index
+                for index, job in enumerate(jobs)
+                if index not in start and job.before <= ended and job.earliest <= now
+            }
+            at_once = {index for index in ready if jobs[index].nodes == 0 or jobs[index].seconds == 0}
+            if not at_once:
+                break
+            for index in at_once:
+                start[index] = now
+                finish[index] = now + jobs[index].seconds
+        listed = [(index, jobs[index]) for index in sorted(ready, key=rank.__getitem__)]
+        for index in queue.chosen(now, listed, rule):
+            start[index] = now
+            finish[index] = now + jobs[index].seconds
+        moments = [*finish.values(), *(one[1] for one in queue.held), *(job.earliest for job in jobs)]
+        now = min((moment for moment in moments if moment > now), default=math.inf)
+    return [start[index] for index in range(len(jobs))], [finish[index] for index in range(len(jobs))]

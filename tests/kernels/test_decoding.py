@@ -1,0 +1,240 @@
+"""The decoder against a twin that tries every moment, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from genome_draws import random_genome
+from kernels.decoding_twin import decoded_by_twin
+from planning_examples import instance, platform
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import Busy, compile_instance
+from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
+from weft.platform.link import Link
+from weft.workflow.unfolding.unfold import unfold
+
+RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "unlimited": UNLIMITED}
+SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+BUSY = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.sampled_from([-1.0, 0.0, 2.0]), st.sampled_from([1.0, 9.5]), st.integers(1, 4)
+    ),
+    max_size=3,
+)
+
+
+@given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
+@SEARCH
+def test_every_facet_is_decoded_as_by_the_twin(form, flow, where, held, seed):
+    busy = tuple(
+        Busy(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
+        for machine, start, spent, nodes in held
+        if machine < len(where.machines)
+    )
+    try:
+        graph = unfold(flow)
+        earliest = np.array([float(task % 3) for task in range(len(graph))])
+        made = compile_instance(graph, where, busy=busy, earliest_start_s=earliest)
+    except (Infeasible, InvalidInput):
+        assume(False)
+    rng = np.random.default_rng(seed)
+    order, bound, modes = random_genome(made, rng)
+    seconds = rng.integers(0, 5, len(made)).astype(float) if seed % 3 == 0 else None
+    for name, rule in RULES.items():
+        expected = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name, seconds)
+        found = decode(made, order, bound, modes, rule=rule, seconds=seconds)
+        assert found.start_s.tolist() == expected[0], name
+        assert found.finish_s.tolist() == expected[1], name
+
+
+def crowded(seed, *, integers, nodes, tasks=40):
+    """Make a graph whose tasks compete for few machines, with two resources: many ties with integers."""
+    rng = np.random.default_rng(seed)
+
+    def draw(most):
+        return float(rng.integers(0, most + 1)) if integers else float(rng.uniform(0, most))
+
+    where = platform(
+        *(
+            {
+                "nodes": nodes,
+                "speed": float(rng.integers(1, 3)) if integers else float(rng.uniform(1, 3)),
+                "site": f"s{index % 2}",
+                "memory": 4e9,
+                "resources": {"licence": 2.0},
+                "price_per_node_hour": float(index),
+            }
+            for index in range(3)
+        ),
+        link=Link(bandwidth_Bps=1e6, latency_s=1.0 if integers else 0.3),
+    )
+    described = {}
+    for index in range(tasks):
+        before = sorted(set(rng.integers(0, index, size=min(index, 2)).tolist())) if index else []
+        described[f"t{index}"] = {
+            "work": draw(6),
+            **({"nodes": [1, 2, 4], "speedup": {"amdahl": 0.5}} if nodes > 1 else {}),
+            "memory": f"{rng.integers(0, 3)}GB",
+            "resources": {"licence": int(rng.integers(0, 2))},
+            "inputs": [f"f{other}" for other in before],
+            "outputs": {f"f{index}": 1e6 * draw(2)},
+        }
+    return instance(described, where, busy=(Busy(machine=0, start_s=3.0, finish_s=8.0, nodes=1),))
+
+
+@pytest.mark.parametrize("nodes", [1, 4])
+@pytest.mark.parametrize("integers", [True, False])
+def test_populations_are_decoded_like_single_genomes_and_like_the_twin(form, integers, nodes):
+    for seed in range(3):
+        made = crowded(seed, integers=integers, nodes=nodes)
+        rng = np.random.default_rng(seed)
+        genomes = [random_genome(made, rng) for _ in range(5)]
+        orders, bounds, modes = (np.array(part) for part in zip(*genomes, strict=True))
+        for name, rule in RULES.items():
+            found = decode_population(made, orders, bounds, modes, rule=rule, times=True)
+            for index, genome in enumerate(genomes):
+                twin = decoded_by_twin(made, *(part.tolist() for part in genome), name)
+                assert found.start_s[index].tolist() == twin[0], name
+                assert found.finish_s[index].tolist() == twin[1], name
+                assert found.makespan_s[index] == max(twin[1])
+                assert found.node_seconds[index] == twin[2]
+                assert found.cost[index] == twin[3]
+            without = decode_population(made, orders, bounds, modes, rule=rule, priced=False)
+            assert without.makespan_s.tolist() == found.makespan_s.tolist()
+            assert without.start_s is None
+            assert not without.cost.any()
+
+
+def test_one_row_holds_for_all_individuals(form):
+    made = crowded(1, integers=True, nodes=4)
+    rng = np.random.default_rng(5)
+    order, bound, modes = random_genome(made, rng)
+    seconds = rng.uniform(0, 9, (6, len(made)))
+    together = decode_population(made, order, bound, modes, seconds=seconds, rule=APPEND, times=True)
+    for index, row in enumerate(seconds):
+        alone = decode(made, order, bound, modes, seconds=row, rule=APPEND)
+        assert together.start_s[index].tolist() == alone.start_s.tolist()
+        assert together.makespan_s[index] == alone.makespan_s
+
+
+def test_without_modes_every_task_takes_the_least_count_of_its_machine(form, monkeypatch):
+    made = crowded(2, integers=True, nodes=4)
+    bound = np.array([task % 3 for task in range(len(made.graph.variables))])
+    least = [int(np.flatnonzero(made.modes(task).machine == bound[task])[0]) for task in range(len(made))]
+    expected = decode(made, None, bound, least, rule=INSERTION)
+    assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
+    # Where the table would be too large the modes are looked up one by one.
+    monkeypatch.setattr("weft.planners.decoding._MOST_CELLS", 0)
+    assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
+
+
+def test_appended_tasks_leave_gaps_and_inserted_ones_fill_them(form):
+    tasks = {"late": {"work": 2, "after": "other"}, "other": {"work": 5}, "early": {"work": 3}}
+    made = instance(tasks, platform({}, {}))
+    index = {name: made.graph.names.index(name) for name in tasks}
+    order = [index["other"], index["late"], index["early"]]
+    bound = np.zeros(3, dtype=np.uint32)
+    bound[made.graph.variable[index["other"]]] = 1
+    ends = {
+        rule: decode(made, order, bound, rule=rule).finish_s[index["early"]] for rule in (APPEND, INSERTION)
+    }
+    assert ends == {APPEND: 10.0, INSERTION: 3.0}
+
+
+def test_appending_counts_nodes_that_stay_free(form):
+    # One of three nodes is free for good from the start, so a narrow task starts at once although a wide one,
+    # placed before it, starts later; a second wide one would fit before the first, but that is a gap.
+    tasks = {
+        "first": {"work": 4},
+        "wide": {"work": 3, "nodes": 2, "after": "first"},
+        "narrow": {"work": 1},
+        "again": {"work": 1, "nodes": 2},
+    }
+    made = instance(tasks, platform({"nodes": 3}))
+    order = [made.graph.names.index(name) for name in tasks]
+    found = decode(made, order, np.zeros(4, dtype=np.uint32), rule=APPEND)
+    start = {name: found.start_s[made.graph.names.index(name)] for name in tasks}
+    assert start == {"first": 0, "wide": 4, "narrow": 0, "again": 7}
+
+
+def test_what_is_busy_later_does_not_keep_appended_tasks_waiting(form):
+    made = instance(
+        {"a": {"work": 2}, "b": {"work": 3}},
+        platform({"nodes": 2}),
+        busy=(Busy(machine=0, start_s=4.0, finish_s=9.0, nodes=2),),
+    )
+    found = decode(made, None, [0, 0], rule=EXCLUSIVE)
+    assert found.start_s.tolist() == [0.0, 9.0]
+    assert decode(made, None, [0, 0], rule=APPEND).start_s.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("rule", [APPEND, INSERTION])
+def test_ten_tenths_of_a_resource_are_one(form, rule):
+    tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(11)}
+    made = instance(tasks, platform({"nodes": 99, "resources": {"share": 1.0}}))
+    found = decode(made, None, [0] * 11, rule=rule)
+    assert found.start_s.tolist() == [0.0] * 10 + [1.0]
+
+
+def test_what_never_fits_is_infeasible(form):
+    forever = (Busy(machine=0, start_s=1.0, finish_s=float("inf"), nodes=1),)
+    made = instance({"a": {"work": 2}, "b": {"work": 1, "after": "a"}}, platform({}, {}), busy=forever)
+    with pytest.raises(Infeasible, match="a never fits on m0 beside what is busy"):
+        decode(made, None, [0, 0])
+    found = decode_population(made, None, [[0, 0], [1, 1]])
+    assert found.makespan_s.tolist() == [float("inf"), 3.0]
+
+
+SMALL = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "after": "a", "nodes": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("order", "bound", "modes", "error", "message"),
+    [
+        ([1, 0], [0, 0], None, InvalidInput, "the order puts b before a; predecessors come first"),
+        ([0, 0], [0, 0], None, InvalidInput, "the order holds task 0 twice; every task from 0 to 1"),
+        ([0, 7], [0, 0], None, InvalidInput, "the order holds task 7; every task"),
+        (None, [0, 5], None, InvalidInput, "'b' is bound to machine number 5; there are 2 machines"),
+        (None, [1, 0], None, Infeasible, "a cannot run on m1: bind it to one of its candidates"),
+        (None, [0, 0], [0, 1], InvalidInput, r"b on m0 in a mode it does not have there; .* \[1\]"),
+        (None, [0, 0], [0, 9], InvalidInput, "b on m0 in a mode it does not have there"),
+        (None, [0], None, InvalidInput, r"bound: an array of shape \(1,\); must be a row of 2 numbers"),
+        (None, [0, -1], None, InvalidInput, "bound: int64 numbers; must be whole, from 0 on"),
+        ([[0, 1]] * 2, [[0, 0]] * 3, None, InvalidInput, "arrays of 2 and 3 individuals"),
+        ([[0, 1]] * 2, [0, 0], None, InvalidInput, "2 genomes; one is decoded at a time"),
+    ],
+)
+def test_what_is_wrong_with_a_genome_is_said(form, order, bound, modes, error, message):
+    made = instance(SMALL, platform({}, {"nodes": 2}))
+    with pytest.raises(error, match=message):
+        decode(made, order, bound, modes, rule=INSERTION)
+
+
+def test_the_wrong_individual_is_the_one_that_is_named(form):
+    made = instance(SMALL, platform({}, {"nodes": 2}), pinned={"b": "m1"})
+    with pytest.raises(InvalidInput, match="'b' is bound to machine number 0; it is pinned to number 1"):
+        decode_population(made, None, [[0, 1], [0, 0], [7, 7]], rule=EXCLUSIVE)
+
+
+@pytest.mark.parametrize("seconds", [[1.0, -1.0], [1.0, float("inf")], [float("nan"), 1.0], [1.0]])
+def test_durations_are_finite_and_not_negative(seconds):
+    made = instance(SMALL, platform({}, {"nodes": 2}))
+    with pytest.raises(InvalidInput, match="seconds: "):
+        decode(made, None, [0, 0], seconds=seconds)
+
+
+def test_an_unknown_rule_is_refused():
+    with pytest.raises(InvalidInput, match="rule 9"):
+        decode(instance({"a": {"work": 1}}, "identical:2"), None, [0], rule=9)

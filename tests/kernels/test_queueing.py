@@ -1,0 +1,234 @@
+"""The queue of a machine against a twin that tries every moment, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from genome_draws import random_order
+from kernels.queueing_twin import jobs_of, queued_by_twin
+from planning_examples import instance, lines, platform
+from planning_strategies import workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import Busy, compile_instance
+from weft.planners.decoding import run_queue, run_queue_population
+from weft.planners.queueing import submission_order
+from weft.platform.machine import QUEUES, Machine
+from weft.platform.platform import Platform
+from weft.schedule.verification import verify
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+LARGE = Machine(
+    name="m0",
+    nodes=6,
+    cores=8,
+    speed=2.0,
+    speeds={"dock": 2.0},
+    memory=4e9,
+    resources={"licence": 2.0},
+    arch="x86_64",
+)
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def random_counts(made, rng):
+    """Draw an allowed count per task."""
+    return np.array(
+        [
+            rng.choice(made.modes(task).count) if made.group[task] >= 0 else 0
+            for task in range(len(made.graph))
+        ],
+        dtype=np.uint32,
+    )
+
+
+def by_twin(made, order, counts, rule):
+    busy = [(one.finish_s, one.nodes, one.amounts) for one in made.busy]
+    totals = made.amounts[0].tolist()
+    nodes = 10**9 if made.unlimited[0] else int(made.capacity[0])
+    jobs = jobs_of(made, counts.tolist())
+    if made.unlimited[0]:
+        for job in jobs:
+            job.amounts = ()
+        busy = []
+    return queued_by_twin(jobs, order.tolist(), nodes, rule, totals, busy)
+
+
+@given(
+    flow=workflows(),
+    seed=st.integers(0, 99),
+    occupancy=st.sampled_from(["exclusive", "exclusive", "unlimited"]),
+    ends=st.lists(st.sampled_from([0.5, 3.0]), max_size=2),
+    late=st.booleans(),
+)
+@SEARCH
+def test_every_facet_is_queued_as_by_the_twin(form, flow, seed, occupancy, ends, late):
+    machine = Machine(**{**{name: getattr(LARGE, name) for name in LARGE.__slots__}, "occupancy": occupancy})
+    busy = tuple(Busy(machine=0, start_s=0.0, finish_s=end, nodes=2) for end in ends)
+    try:
+        graph = unfold(flow)
+        earliest = np.array([float(task % 3) * late for task in range(len(graph))])
+        made = compile_instance(graph, Platform(machines=(machine,)), busy=busy, earliest_start_s=earliest)
+    except (Infeasible, InvalidInput):
+        assume(False)
+    rng = np.random.default_rng(seed)
+    counts, order = random_counts(made, rng), random_order(made, rng)
+    for rule in QUEUES:
+        found = run_queue(made, counts, rule, order=order)
+        expected = by_twin(made, order, counts, rule)
+        assert found.start_s.tolist() == expected[0], rule
+        assert found.finish_s.tolist() == expected[1], rule
+        assert verify(found, made.graph, made.platform) == []
+
+
+def crowded(seed, *, integers, resources=True, tasks=40):
+    """Make a graph of moldable tasks for a machine of 8 nodes: many ties with integers, none without."""
+    rng = np.random.default_rng(seed)
+    described = {}
+    for index in range(tasks):
+        seconds = rng.integers(1, 5, 8).astype(float) if integers else rng.uniform(1, 5, 8)
+        before = rng.integers(0, index, size=2).tolist() if index and rng.integers(2) else []
+        described[f"t{index}"] = {
+            "nodes": "1..8",
+            "speedup": {"seconds": dict(enumerate(seconds.tolist(), start=1))},
+            "after": [f"t{other}" for other in sorted(set(before))],
+        }
+        if resources:
+            described[f"t{index}"]["memory"] = f"{rng.integers(0, 3)}GB"
+            described[f"t{index}"]["resources"] = {"licence": int(rng.integers(0, 2))}
+    held = (Busy(machine=0, start_s=0.0, finish_s=2.0, nodes=3, amounts=(1.0, 1e9) if resources else ()),)
+    return instance(described, platform({"nodes": 8, "memory": 4e9, "resources": {"licence": 3}}), busy=held)
+
+
+@pytest.mark.parametrize("rule", QUEUES)
+@pytest.mark.parametrize("integers", [True, False])
+def test_populations_are_run_like_single_ones_and_like_the_twin(form, integers, rule):
+    for seed in range(3):
+        made = crowded(seed, integers=integers, resources=seed != 1)
+        assert made.busy[0].amounts == () or made.graph.resource_names == ("licence", "memory")
+        rng = np.random.default_rng(seed)
+        counts = np.array([random_counts(made, rng) for _ in range(4)])
+        orders = np.array([rng.permutation(len(made)) for _ in range(4)])
+        found = run_queue_population(made, counts, rule, order=orders, times=True)
+        for index in range(4):
+            expected = by_twin(made, orders[index], counts[index], rule)
+            assert found.start_s[index].tolist() == expected[0]
+            assert found.finish_s[index].tolist() == expected[1]
+            assert found.makespan_s[index] == max(expected[1])
+            jobs = jobs_of(made, counts[index].tolist())
+            assert found.node_seconds[index] == sum(job.nodes * job.seconds for job in jobs)
+            alone = run_queue(made, counts[index], rule, order=orders[index])
+            assert alone.start_s.tolist() == expected[0]
+        without = run_queue_population(made, counts, rule, order=orders)
+        assert without.start_s is None
+        assert without.makespan_s.tolist() == found.makespan_s.tolist()
+
+
+def test_choices_too_many_for_a_table_are_looked_up_one_by_one(form, monkeypatch):
+    made = crowded(2, integers=False)
+    counts = np.array([random_counts(made, np.random.default_rng(seed)) for seed in range(3)])
+    expected = run_queue_population(made, counts, "easy", times=True)
+    monkeypatch.setattr("weft.planners.queueing._MOST_CHOICES", 0)
+    found = run_queue_population(made, counts, "easy", times=True)
+    assert found.start_s.tolist() == expected.start_s.tolist()
+    assert found.node_seconds.tolist() == expected.node_seconds.tolist()
+    assert run_queue_population(made, counts, "easy").start_s is None
+
+
+RACE = {
+    "head": {"work": 4, "nodes": 3},
+    "wide": {"work": 2, "nodes": 4},
+    "long": {"work": 9, "nodes": 1},
+    "short": {"work": 3, "nodes": 1},
+    "narrow": {"work": 1, "nodes": 1},
+}
+"""On 4 nodes: wide waits for head until 4; long would delay it, short and narrow would not."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "starts"),
+    [
+        ("fifo", {"head": 0, "wide": 4, "long": 6, "short": 6, "narrow": 6}),
+        ("first-fit", {"head": 0, "wide": 9, "long": 0, "short": 4, "narrow": 4}),
+        ("easy", {"head": 0, "wide": 4, "long": 6, "short": 0, "narrow": 3}),
+        ("conservative", {"head": 0, "wide": 4, "long": 6, "short": 0, "narrow": 3}),
+    ],
+)
+def test_who_may_pass_a_task_that_does_not_fit(form, rule, starts):
+    made = instance(RACE, platform({"nodes": 4, "queue": rule}))
+    counts = [int(made.modes(task).count[0]) for task in range(5)]
+    found = lines(run_queue(made, counts))
+    assert {name: line[2] for name, line in found.items()} == starts
+
+
+def test_conservative_backfilling_delays_nobody_and_easy_only_protects_the_first(form):
+    # 4 nodes, 3 of them busy until 4. The first waits until 4 and leaves one node free; the second would start
+    # beside it at 4. EASY lets the last one have that node from 0 to 9, conservative backfilling does not.
+    tasks = {
+        "first": {"work": 4, "nodes": 2},
+        "second": {"work": 4, "nodes": 2},
+        "last": {"work": 9, "nodes": 1},
+    }
+    held = (Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
+    made = instance(tasks, platform({"nodes": 4}), busy=held)
+    starts = {rule: run_queue(made, [2, 2, 1], rule).start_s.tolist() for rule in QUEUES[2:]}
+    assert starts == {"easy": [4.0, 8.0, 0.0], "conservative": [4.0, 4.0, 8.0]}
+
+
+def test_on_one_node_all_rules_are_one(form):
+    made = instance({f"t{index}": {"work": index + 1} for index in range(5)}, platform({}))
+    schedules = [run_queue(made, [1] * 5, rule, order=[3, 1, 4, 0, 2]).start_s.tolist() for rule in QUEUES]
+    assert schedules == [[11.0, 4.0, 12.0, 0.0, 6.0]] * 4
+
+
+def test_tasks_are_submitted_breadth_first():
+    made = instance(
+        {"a": {}, "a2": {"after": "a"}, "b": {}, "b2": {"after": "b"}, "c": {"after": ["a2", "b"]}},
+        platform({}),
+    )
+    names = [made.graph.names[task] for task in submission_order(made)]
+    assert names == ["a", "b", "a2", "b2", "c"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "rule", "order", "message"),
+    [
+        ([1, 9], "fifo", None, r"b on m0 in a mode it does not have there; .* \[1, 2\]"),
+        ([0, 1], "fifo", None, "a on m0 in a mode"),
+        ([1, 1], "lifo", None, "queue 'lifo'; must be one of fifo, first-fit, easy, conservative"),
+        ([1, 1], "easy", [0, 0], "the order lacks b; every task stands in it once"),
+        ([1], "fifo", None, r"counts: an array of shape \(1,\)"),
+        ([[1, 1]], "fifo", None, "must be one row"),
+    ],
+)
+def test_what_cannot_be_queued_is_said(form, counts, rule, order, message):
+    made = instance({"a": {"work": 1}, "b": {"work": 1, "nodes": [1, 2]}}, platform({"nodes": 4}))
+    with pytest.raises(InvalidInput, match=message):
+        run_queue(made, counts, rule, order=order)
+
+
+def test_machines_that_a_queue_does_not_know_are_refused():
+    tasks = {"a": {"work": 1}}
+    with pytest.raises(InvalidInput, match="the queue of one machine was asked for, and there are 2"):
+        run_queue(instance(tasks, "identical:2"), [1])
+    later = (Busy(machine=0, start_s=3.0, finish_s=4.0, nodes=1),)
+    with pytest.raises(InvalidInput, match="m0 is reserved from 3 s on"):
+        run_queue(instance(tasks, platform({"nodes": 2}), busy=later), [1])
+    much = (Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
+    with pytest.raises(Infeasible, match="m0 has 2 nodes, but 3 are busy"):
+        run_queue(instance(tasks, platform({"nodes": 2}), busy=much), [1])
+    asking = {"a": {"work": 1, "resources": {"licence": 1}}}
+    licences = (Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=1, amounts=(3.0,)),)
+    with pytest.raises(Infeasible, match="m0 has licence 2, but 3 is busy"):
+        run_queue(instance(asking, platform({"nodes": 2, "resources": {"licence": 2}}), busy=licences), [1])
+    forever = (Busy(machine=0, start_s=0.0, finish_s=float("inf"), nodes=2),)
+    with pytest.raises(Infeasible, match="a never fits on m0"):
+        run_queue(instance(tasks, platform({"nodes": 2}), busy=forever), [1])

@@ -1,0 +1,118 @@
+"""Predicted times of WIEN2k-50 on S1's reference testbed, in both occupancy modes (A1.6).
+
+R. Prodan, T. Fahringer, SAC 2005; the workflow is that of spec s1 section 2.2 with 56 machines to be chosen:
+LAPW2 of a k-point runs where LAPW1 of it ran.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from weft.instance import compile_instance
+from weft.planners.decoding import APPEND, EXCLUSIVE, UNLIMITED, decode, decode_population
+from weft.platform.link import Link
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.schedule.verification import verify
+from weft.workflow.builder import Builder
+from weft.workflow.unfolding.unfold import unfold
+
+POINTS = range(1, 51)
+ATOMS, SIZE = 64, 6000
+WORK = 7 * ATOMS * SIZE**2 + SIZE**3
+SMALL, VECTOR = 1e5, 200 * SIZE * ATOMS
+GENES = ["lapw0", *(f"host{point}" for point in POINTS), "fermi", "sumpara", "lcore", "mixer", "conv"]
+BINDINGS = {
+    "all_on_A000": lambda gene: 0,
+    "round_robin_16_fast": lambda gene: gene % 16,
+    "round_robin_314": lambda gene: gene % 314,
+}
+RULES = {"no_contention": UNLIMITED, "exclusive": EXCLUSIVE}
+
+
+def wien2k():
+    flow = Builder("WIEN2k-50")
+    every = {"sweep": {"k": f"1..{len(POINTS)}"}, "machine": "host{k}"}
+    flow.task("lapw0", work=0.5 * WORK, outputs={"potential": SMALL})
+    flow.task(
+        "lapw1",
+        work=WORK,
+        inputs=["potential"],
+        outputs={"vector.{k}": VECTOR, "energy.{k}": SMALL},
+        **every,
+    )
+    energies = [f"energy.{point}" for point in POINTS]
+    flow.task("fermi", work=0.01 * WORK, inputs=energies, outputs={"level": SMALL})
+    flow.task(
+        "lapw2", work=0.1 * WORK, inputs=["level", "vector.{k}"], outputs={"density.{k}": SMALL}, **every
+    )
+    densities = [f"density.{point}" for point in POINTS]
+    flow.task("sumpara", work=0.02 * WORK, inputs=densities, outputs={"sum": SMALL})
+    flow.task("lcore", work=0.05 * WORK, inputs=["sum"], outputs={"core": SMALL})
+    flow.task("mixer", work=0.02 * WORK, inputs=["core"], outputs={"mixed": SMALL})
+    flow.task("conv", work=0.001 * WORK, inputs=["mixed"])
+    return flow.build()
+
+
+@pytest.fixture(scope="module")
+def made(spec_data):
+    """The instance: 314 machines on four sites, of which only B has a fast network inside."""
+    facts = json.loads((spec_data / "s1_testbed.json").read_text())
+    machines = tuple(
+        Machine(name=one["id"], site=one["site"], speed=one["ghz"] * 1e9, availability=one["availability"])
+        for one in facts["machines"]
+    )
+    inside = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}
+    testbed = Platform(
+        machines=machines,
+        sites={site: Link(bandwidth_Bps=bandwidth) for site, bandwidth in inside.items()},
+        default_link=Link(bandwidth_Bps=1e6),
+    )
+    return compile_instance(unfold(wien2k()), testbed)
+
+
+@pytest.fixture(scope="module")
+def expected(spec_data):
+    return json.loads((spec_data / "s1_expected.json").read_text())
+
+
+def listed_order(made):
+    """Give the tasks in the order in which the reference serves them."""
+    names = ["lapw0", *(f"lapw1[{point}]" for point in POINTS), "fermi"]
+    names += [*(f"lapw2[{point}]" for point in POINTS), "sumpara", "lcore", "mixer", "conv"]
+    return [made.graph.names.index(name) for name in names]
+
+
+def binding(made, choose):
+    machine = {gene: choose(index) for index, gene in enumerate(GENES)}
+    return np.array([machine[variable] for variable in made.graph.variables], dtype=np.uint32)
+
+
+def test_the_workflow_is_the_reference_instance(made, expected):
+    assert len(made.graph) == 106
+    assert sorted(made.graph.variables) == sorted(GENES)
+    assert expected["W_LAPW1"] == WORK
+    assert len(made.machines) == 314
+
+
+@pytest.mark.parametrize("occupancy", RULES)
+@pytest.mark.parametrize("name", BINDINGS)
+def test_predicted_times_are_those_of_the_reference(made, expected, name, occupancy):
+    bound, order = binding(made, BINDINGS[name]), listed_order(made)
+    schedule = decode(made, order, bound, rule=RULES[occupancy])
+    assert schedule.makespan_s == pytest.approx(expected["values"][name][occupancy], rel=1e-6)
+    if occupancy == "exclusive":
+        assert verify(schedule, made.graph, made.platform) == []
+        # On machines of one node, serving in order and one at a time are the same.
+        assert decode(made, order, bound, rule=APPEND).start_s.tolist() == schedule.start_s.tolist()
+
+
+def test_a_population_gives_the_same_times(made, expected):
+    bounds = np.array([binding(made, choose) for choose in BINDINGS.values()])
+    for occupancy, rule in RULES.items():
+        found = decode_population(made, listed_order(made), bounds, rule=rule)
+        wanted = [expected["values"][name][occupancy] for name in BINDINGS]
+        assert found.makespan_s == pytest.approx(wanted, rel=1e-6)

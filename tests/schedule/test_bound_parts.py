@@ -1,0 +1,263 @@
+"""The parts of the bounds against plain twins on random instances, and what holds between them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planning_examples import instance, planned, platform, workflow
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible
+from weft.instance import compile_instance
+from weft.schedule.bounds.ancestors import heads_after_ancestors
+from weft.schedule.bounds.combination import Load, in_turns
+from weft.schedule.bounds.fronts import front_of
+from weft.schedule.bounds.lower_bounds import lower_bounds
+from weft.schedule.bounds.machine_paths import machine_paths
+from weft.schedule.bounds.moving import moving_of
+from weft.schedule.bounds.paths import Edges, backwards, forwards, heads, tails
+from weft.schedule.bounds.refutation import crossing, longest_refuted
+from weft.schedule.bounds.stages import cuts, heads_after_stages
+from weft.schedule.bounds.supplies import supplies_of
+from weft.schedule.bounds.ways import shortest_s_of, ways_of, widest_of
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+from weft.workflow.unfolding.unfold import unfold
+
+SOME = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+def compiled(flow, where):
+    try:
+        return compile_instance(unfold(flow), where)
+    except Infeasible:
+        return None
+
+
+def loads_of(made):
+    ways = ways_of(made)
+    widest = widest_of(ways, len(made))
+    return [
+        Load(supply=supply, front=front_of(made, ways, supply), widest=widest, reach=supply.reach())
+        for supply in supplies_of(made, ways)
+    ]
+
+
+@given(workflows(), platforms())
+@SOME
+def test_weights_are_worth_one_platform_and_areas_are_the_least_of_all_modes(flow, where):
+    made = compiled(flow, where)
+    if made is None:
+        return
+    ways = ways_of(made)
+    for supply in supplies_of(made, ways):
+        assert (supply.weight * supply.capacity).sum() == pytest.approx(1.0)
+        assert not supply.weight[made.unlimited].any()
+        if supply.resource is None and not supply.rounding:
+            front = front_of(made, ways, supply)
+            for task in np.flatnonzero(made.graph.kind == COMPUTE).tolist():
+                modes = made.modes(task)
+                areas = supply.weight[modes.machine] * modes.nodes * modes.seconds
+                assert front.area[task] == pytest.approx(areas.min())
+
+
+@given(workflows(), platforms(), st.sampled_from([0.05, 0.5, 2.0, 9.0, 60.0]))
+@SOME
+def test_a_limit_leaves_the_modes_that_are_short_enough(flow, where, limit_s):
+    made = compiled(flow, where)
+    if made is None:
+        return
+    for load in loads_of(made):
+        found = load.front.area_within(np.full(len(made), limit_s))
+        for task in np.flatnonzero(made.graph.kind == COMPUTE).tolist():
+            if load.supply.resource is None and not load.supply.rounding:
+                modes = made.modes(task)
+                fits = modes.seconds <= limit_s
+                areas = (load.supply.weight[modes.machine] * modes.nodes * modes.seconds)[fits]
+                assert found[task] == pytest.approx(areas.min(initial=math.inf))
+
+
+def test_long_fronts_are_merged_optimistically():
+    law = {"nodes": "1..200", "speedup": {"amdahl": 0.02}}
+    made = instance({"a": {"work": 100} | law}, "cluster:200")
+    load = loads_of(made)[0]
+    modes = made.modes(0)
+    areas = modes.nodes * modes.seconds / 200
+    assert load.front.step_s.shape[1] == 48
+    for limit in (2.6, 3.0, 5.0, 20.0, 100.0):
+        least = areas[modes.seconds <= limit].min()
+        found = float(load.front.area_within(np.array([limit]))[0])
+        assert 0.8 * least <= found <= least * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prices_of_two_machines_are_the_best_of_a_fine_grid(seed):
+    rng = np.random.default_rng(seed)
+    seconds = rng.integers(1, 10, size=(12, 2))
+    tasks = {f"t{row}": {"seconds": {"m0": float(a), "m1": float(b)}} for row, (a, b) in enumerate(seconds)}
+    found = lower_bounds(instance(tasks, platform({}, {}))).area_s
+    grid = np.linspace(0, 1, 20_001)[:, None]
+    best = np.minimum(grid * seconds[:, 0], (1 - grid) * seconds[:, 1]).sum(axis=1).max()
+    assert best * 0.995 <= found <= best * (1 + 1e-4)
+
+
+def walk(made):
+    """Follow every path forwards over every machine, plainly: {task: {machine: earliest finish}}."""
+    graph, finish, heads_s = made.graph, {}, []
+    for task in range(len(made)):
+        variable = int(graph.variable[task])
+        mine = made.candidates_of(variable).tolist()
+        reads = int(graph.source_variable[task]) if graph.kind[task] == TRANSFER else variable
+        first = int(graph.predecessor_pointer[task])
+
+        def ready(machine, task=task, reads=reads, first=first):
+            times = [0.0]
+            for edge, other in enumerate(graph.predecessors(task).tolist(), start=first):
+                there = finish[other].items()
+                if int(graph.variable[other]) == reads:
+                    there = [(machine, finish[other].get(machine, math.inf))]
+                times.append(min(end + made.edge_s(edge, place, machine) for place, end in there))
+            return max(times)
+
+        if graph.kind[task] == TRANSFER:
+            sources = mine if reads == variable else made.candidates_of(reads).tolist()
+            arrivals = {place: ready(place) for place in sources}
+            finish[task] = {
+                machine: min(
+                    time + made.transfer_s(task, place, machine)
+                    for place, time in arrivals.items()
+                    if reads != variable or place == machine
+                )
+                for machine in mine
+            }
+        else:
+            arrivals = {machine: ready(machine) for machine in mine}
+            spent = dict.fromkeys(mine, 0.0)
+            if graph.kind[task] == COMPUTE:
+                modes = made.modes(task)
+                for machine in mine:
+                    spent[machine] = float(modes.seconds[modes.machine == machine].min(initial=math.inf))
+            finish[task] = {machine: arrivals[machine] + spent[machine] for machine in mine}
+        heads_s.append(min(arrivals.values()))
+    return heads_s, finish
+
+
+@given(workflows(), platforms())
+@SOME
+def test_paths_over_machines_are_those_of_a_plain_walk(flow, where):
+    made = compiled(flow, where)
+    found = None if made is None else machine_paths(made, ways_of(made))
+    if found is None:
+        return
+    heads_s, finish = walk(made)
+    assert found.head_s == pytest.approx(np.array(heads_s), rel=1e-9)
+    longest = max(min(times.values()) for times in finish.values())
+    assert found.longest_s >= longest * (1 - 1e-9)
+
+
+def test_paths_over_machines_are_left_out_where_one_machine_is_best_for_all():
+    tasks = {"a": {"work": 4, "outputs": {"x": "5MB"}}, "b": {"work": 5, "inputs": ["x"]}}
+    made = instance(tasks, platform({}, {"speed": 2.0}))
+    assert machine_paths(made, ways_of(made)) is None
+
+
+@given(workflows(), platforms())
+@SOME
+def test_heads_and_tails_hold_for_every_schedule(flow, where):
+    made = compiled(flow, where)
+    if made is None:
+        return
+    schedule, graph, ways = planned(made), made.graph, ways_of(made)
+    moving = moving_of(made)
+    shortest = shortest_s_of(ways, len(made)) + moving.transfer_s
+    early = heads(graph, shortest, made.earliest_start_s, moving.edge_s)
+    late = tails(graph, shortest, moving.edge_s)
+    slack = 1e-9 * max(1.0, schedule.makespan_s)
+    loads, ahead, back = loads_of(made), forwards(graph, moving.edge_s), backwards(graph, moving.edge_s)
+    for raising in (heads_after_ancestors, heads_after_stages):
+        raised = raising(ahead, shortest, early, loads, whole=False)
+        assert (raised >= early - slack).all()
+        assert (raised <= schedule.start_s + slack).all()
+        reverse = [load.backwards() for load in loads]
+        rest = raising(back, shortest[::-1], late[::-1], reverse, whole=False)[::-1]
+        assert (rest >= late - slack).all()
+        assert (rest <= schedule.makespan_s - schedule.finish_s + slack).all()
+
+
+def random_edges(rng, tasks, chance):
+    before = [[other for other in range(task) if rng.random() < chance] for task in range(tasks)]
+    pointer = np.cumsum([0] + [len(some) for some in before])
+    flat = np.array([other for some in before for other in some], dtype=np.int64)
+    return before, Edges(pointer=pointer, before=flat, moving_s=np.zeros(len(flat)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cuts_are_where_everything_before_precedes_everything_after(seed):
+    rng = np.random.default_rng(seed)
+    before, edges = random_edges(rng, int(rng.integers(1, 9)), float(rng.choice([0.3, 0.7, 0.95])))
+    ancestors = []
+    for some in before:
+        ancestors.append(set(some).union(*(ancestors[other] for other in some)))
+    tasks = len(before)
+    expected = [
+        cut
+        for cut in range(1, tasks)
+        if all(set(range(cut)) <= ancestors[task] for task in range(cut, tasks))
+    ]
+    assert cuts(edges).tolist() == expected
+
+
+def test_backwards_edges_are_the_forwards_ones_turned_round():
+    flow = workflow({"a": {"work": 1}, "b": {"work": 1, "after": "a"}, "c": {"work": 1, "after": ["a", "b"]}})
+    graph = unfold(flow)
+    edges = backwards(graph, np.arange(float(graph.edge_count)))
+    assert edges.pointer.tolist() == [0, 0, 1, 3]
+    assert edges.before.tolist() == [0, 1, 0]
+    forward = {(0, 1): 0.0, (0, 2): 1.0, (1, 2): 2.0}
+    targets = np.repeat(np.arange(3), np.diff(edges.pointer)).tolist()
+    for target, other, moving in zip(targets, edges.before.tolist(), edges.moving_s.tolist(), strict=True):
+        assert forward[2 - target, 2 - other] == moving
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_turns_are_counted_as_by_hand(seed):
+    rng = np.random.default_rng(seed)
+    nodes, seconds = int(rng.integers(1, 4)), rng.integers(1, 6, size=int(rng.integers(1, 12)))
+    tasks = {f"t{index}": {"work": float(value)} for index, value in enumerate(seconds)}
+    made = instance(tasks, f"identical:{nodes}")
+    longest_first = sorted(seconds.tolist(), reverse=True)
+    # Of the longest k * nodes + 1 tasks some node runs k + 1.
+    by_hand = max(
+        (
+            (turns + 1) * longest_first[turns * nodes]
+            for turns in range(1, len(seconds))
+            if turns * nodes < len(seconds)
+        ),
+        default=0.0,
+    )
+    assert in_turns(loads_of(made)[0], np.arange(len(seconds))) == pytest.approx(by_hand)
+
+
+def test_a_falling_function_meets_its_argument():
+    assert crossing(1.0, lambda time: 10.0 if time < 4 else 6.0) == pytest.approx(6.0)
+    assert crossing(1.0, lambda time: 10.0 if time < 7 else 2.0) == pytest.approx(7.0)
+    assert crossing(5.0, lambda _: 3.0) == 5.0
+
+
+@pytest.mark.parametrize("limit", [101.3, 100.001, 250.0, 3456.7])
+def test_the_longest_refuted_makespan_is_found(limit):
+    assert longest_refuted(100.0, lambda time: time < limit, whole=False, tries=60) == pytest.approx(
+        limit, rel=2e-9
+    )
+    assert longest_refuted(100.0, lambda time: time < limit, whole=True, tries=60) == math.ceil(limit)
+    coarse = longest_refuted(100.0, lambda time: time < limit, whole=False, tries=8)
+    assert 100.0 <= coarse <= limit * (1 + 2e-9)
+
+
+def test_what_cannot_be_refuted_is_left_as_it_was():
+    assert longest_refuted(100.5, lambda _: False, whole=False, tries=9) == 100.5
+    assert longest_refuted(100.5, lambda _: False, whole=True, tries=9) == 101
+    assert longest_refuted(0.0, lambda _: True, whole=False, tries=9) == 0.0
