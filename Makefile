@@ -11,6 +11,7 @@ BIN := .venv/bin
 SETUP := .ci/environment.py
 RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
+BENCHMARK := .venv/.benchmark
 DEMO_PAGE := demo-plan.html
 
 # The tools must see this tree and nothing of the caller's Python.
@@ -43,7 +44,7 @@ lint: $(DEVELOPMENT) ## style, types and the layers of the house
 	$(BIN)/mypy $(MYPY_OPTIONS)
 	$(BIN)/lint-imports --no-cache
 
-bench: $(DEVELOPMENT) ## run the benchmarks: one JSON line each
+bench: $(BENCHMARK) ## run the benchmarks: one JSON line each
 	@set -e; for file in benchmarks/[a-z]*.py; do $(BIN)/python "$$file"; done
 
 docs: $(DEVELOPMENT) ## build the documentation into site/
@@ -57,6 +58,9 @@ clean: ## remove everything that was made, .venv too
 
 $(RUNTIME): requirements.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements.txt
+
+$(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
+	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt
 
 $(DEVELOPMENT): requirements.txt requirements-dev.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-dev.txt

@@ -1,9 +1,10 @@
 """Decoding populations and running the queue of a cluster, against the same written in plain Python.
 
-Populations: 150 individuals of WIEN2k with 47 k-points (100 tasks, 53 machines to be chosen) on 314 machines at
-four sites, one task at a time (S1 section 6). Queue: 50 individuals of S2's barrier of 64 moldable tasks on 64
-nodes. Printed is one JSON line per figure: median CPU seconds of 5 runs, kernel and plain Python alternating in
-one process, and their ratio. Both give the same makespans, bit for bit, or the benchmark fails.
+Populations: 150 individuals of WIEN2k with 47 k-points (100 tasks, 53 machines to be chosen) on 314 machines
+at four sites, one task at a time (S1 section 6). Queue: 50 individuals of S2's barrier of 64 moldable tasks
+on 64 nodes. Printed is one JSON line per figure: median CPU seconds of 5 runs, kernel and plain Python
+alternating in one process, and their ratio. Both give the same makespans, bit for bit, or the benchmark
+fails.
 
     python benchmarks/decoding.py [--repeat 5] [--individuals 150]
 """
@@ -21,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from calibration import calibration_s
 
+from calibration import calibration_s
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.decoding import EXCLUSIVE, INSERTION, decode_population, run_queue_population
@@ -99,7 +100,7 @@ class PlainDecoder:
         for task in range(len(graph)):
             edges = range(int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1]))
             columns = (graph.predecessor, graph.edge_seconds, graph.edge_files, graph.edge_bytes)
-            self.before.append([tuple(column[edge].item() for column in columns) for edge in edges])  # type: ignore[misc]
+            self.before.append([tuple(column[edge].item() for column in columns) for edge in edges])
 
     def makespan_s(self, genome: list[int]) -> float:
         """Give the end of the last task under one binding."""
@@ -120,7 +121,7 @@ class PlainDecoder:
 
 
 class PlainQueue:
-    """S2's cluster simulator, strict first in, first out, with heaps."""
+    """S2's cluster simulator, strict first in, first out, as one writes it down in Python: with heaps."""
 
     def __init__(self, made: Instance) -> None:
         graph = made.graph
@@ -130,16 +131,20 @@ class PlainQueue:
         modes = [made.modes(task) for task in range(len(graph))]
         self.seconds = [dict(zip(mode.count.tolist(), mode.seconds.tolist(), strict=True)) for mode in modes]
 
-    def makespan_s(self, counts: list[int]) -> float:
-        """Give the end of the last task on some node counts."""
-        missing, free, now = list(self.missing), self.capacity, 0.0
+    def run(self, counts: list[int]) -> tuple[float, float, list[float], list[float]]:
+        """Give makespan, node-seconds, start and finish on some node counts."""
+        start, finish = [0.0] * len(counts), [0.0] * len(counts)
+        missing, free, now, used = list(self.missing), self.capacity, 0.0, 0.0
         ready = [task for task, number in enumerate(missing) if number == 0]
         running: list[tuple[float, int]] = []
         while ready or running:
             while ready and counts[ready[0]] <= free:
                 task = heapq.heappop(ready)
+                seconds = self.seconds[task][counts[task]]
                 free -= counts[task]
-                heapq.heappush(running, (now + self.seconds[task][counts[task]], task))
+                used += counts[task] * seconds
+                start[task], finish[task] = now, now + seconds
+                heapq.heappush(running, (now + seconds, task))
             now = running[0][0]
             while running and running[0][0] == now:
                 _, task = heapq.heappop(running)
@@ -148,7 +153,7 @@ class PlainQueue:
                     missing[after] -= 1
                     if missing[after] == 0:
                         heapq.heappush(ready, after)
-        return now
+        return now, used, start, finish
 
 
 def _cpu_s(function: Callable[[], Any]) -> float:
@@ -221,7 +226,7 @@ def main() -> None:
         "queue fifo",
         counts.size,
         lambda: run_queue_population(cluster, counts, "fifo", order=order).makespan_s,
-        lambda: [queue.makespan_s(row) for row in asked],
+        lambda: [queue.run(row)[0] for row in asked],
         options.repeat,
     )
     for rule in ("first-fit", "easy", "conservative"):

@@ -57,20 +57,19 @@ class Queue:
         return math.inf
 
     def chosen(self, now, ready, rule):
-        """Say which of the ready jobs, listed by submission, start now."""
-        started, reserved = {}, []
+        """Say when the ready jobs, listed by submission, start; those that must wait for another turn are left out."""
+        starts, reserved = {}, []
         for index, job in ready:
-            held = self.held + list(started.values()) + reserved
-            moment = self.earliest(held, now, job)
+            moment = self.earliest(self.held + reserved, now, job)
             stretch = (moment, moment + job.seconds, job.nodes, job.amounts)
-            if moment == now:
-                started[index] = stretch
+            if moment == now or rule == "conservative":
+                starts[index] = moment
+                self.held.append(stretch)
             elif rule == "fifo":
                 break
-            elif rule == "conservative" or (rule == "easy" and not reserved):
+            elif rule == "easy" and not reserved:
                 reserved.append(stretch)
-        self.held += started.values()
-        return list(started)
+        return starts
 
 
 def queued_by_twin(jobs, order, nodes, rule, totals=(), busy=()):
@@ -95,9 +94,9 @@ def queued_by_twin(jobs, order, nodes, rule, totals=(), busy=()):
                 start[index] = now
                 finish[index] = now + jobs[index].seconds
         listed = [(index, jobs[index]) for index in sorted(ready, key=rank.__getitem__)]
-        for index in queue.chosen(now, listed, rule):
-            start[index] = now
-            finish[index] = now + jobs[index].seconds
+        for index, moment in queue.chosen(now, listed, rule).items():
+            start[index] = moment
+            finish[index] = moment + jobs[index].seconds
         moments = [*finish.values(), *(one[1] for one in queue.held), *(job.earliest for job in jobs)]
         now = min((moment for moment in moments if moment > now), default=math.inf)
     return [start[index] for index in range(len(jobs))], [finish[index] for index in range(len(jobs))]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from kernels.heft_textbook import textbook_finish_s
 from kernels.placement_twin import Placement
 from planning_examples import instance, platform
 from planning_strategies import platforms, workflows
@@ -71,7 +72,7 @@ def test_every_facet_is_placed_as_by_the_twin(form, flow, where, tolerance):
     )
 
 
-def layered(seed, *, integers, layout, machines=7, tasks=60):
+def layered(seed, *, integers, layout, machines=7, tasks=60, bound=True):
     """Make a graph on machines that serve one task at a time: many ties with integers, none without."""
     rng = np.random.default_rng(seed)
     draw = (lambda: float(rng.integers(0, 4))) if integers else (lambda: float(rng.uniform(0, 4)))
@@ -99,7 +100,7 @@ def layered(seed, *, integers, layout, machines=7, tasks=60):
             if f"f{other}" in described.get(f"t{other}", {}).get("outputs", {})
         ]
         described[f"t{index}"] = keys
-        if rng.integers(8) == 0:
+        if bound and rng.integers(8) == 0:
             keys["machine"] = f"A{rng.integers(2)}"
     return instance(described, where)
 
@@ -114,6 +115,15 @@ def test_the_fast_path_skips_only_what_cannot_win(form, layout, integers):
         expected = columns(twin(made, order))
         assert columns(place(made, order)) == expected
         assert columns(through_the_general_kernel(made, order)) == expected
+
+
+@pytest.mark.parametrize("layout", ["related", "classes", "table"])
+@pytest.mark.parametrize("integers", [True, False])
+def test_earliest_finish_is_the_textbook_one(form, layout, integers):
+    for seed in range(4):
+        made = layered(seed, integers=integers, layout=layout, bound=False, tasks=150)
+        order = by_rank(upward_ranks(made))
+        assert place(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
 
 
 def test_the_layouts_are_those_meant():

@@ -49,17 +49,21 @@ def page_of(view: PlanView) -> tuple[Page, dict[str, Any]]:
 def test_the_plan_in_the_page_is_the_plan() -> None:
     view = view_of(packed(np.random.default_rng(3), 50, [1, 6]), [1, 6], critical=(1, 4), lower_bound_s=12.5)
     _, data = page_of(view)
-    schedule = view.schedule
-    assert tuple(data["tasks"]) == schedule.tasks
+    schedule, bars = view.schedule, data["bars"]
+    index = {name: task for task, name in enumerate(schedule.tasks)}
+    tasks = [index[name] for name in bars["name"]]
+    assert sorted(set(tasks)) == list(range(50))
+    assert data["tasks"] == 50
     assert tuple(data["machines"]) == schedule.machines
-    assert data["machine"] == schedule.machine.tolist()
-    assert data["taken"] == schedule.nodes.tolist()
-    assert data["start"] == schedule.start_s.tolist()
-    assert data["finish"] == schedule.finish_s.tolist()
-    assert [data["kinds"][kind] for kind in data["kind"]] == list(view.kinds)
-    assert (data["critical"], data["bound"], data["end"]) == ([1, 4], 12.5, schedule.makespan_s)
-    assert sorted(set(data["bars"]["task"])) == list(range(50))
+    assert bars["machine"] == schedule.machine[tasks].tolist()
+    assert bars["taken"] == schedule.nodes[tasks].tolist()
+    assert bars["start"] == schedule.start_s[tasks].tolist()
+    assert bars["finish"] == schedule.finish_s[tasks].tolist()
+    assert [data["kinds"][kind] for kind in bars["kind"]] == [view.kinds[task] for task in tasks]
+    assert {tasks[bar] for bar in data["critical"]} == {1, 4}
+    assert (data["bound"], data["end"]) == (12.5, schedule.makespan_s)
     assert data["lanes"] == [1, 6]
+    assert data["bands"] == bars["tasks"] == []
 
 
 @pytest.mark.parametrize("bound", [None, float("inf"), float("nan")])
@@ -70,7 +74,7 @@ def test_no_bound_no_line(bound: float | None) -> None:
 def test_names_cannot_break_out() -> None:
     view = view_of([(NASTY, 0, 1, 0, 5, NASTY)], [1], machines=(NASTY,), title=NASTY, facts=((NASTY, NASTY),))
     page, data = page_of(view)
-    assert data["tasks"] == data["machines"] == data["kinds"] == [NASTY]
+    assert data["bars"]["name"] == data["machines"] == data["kinds"] == [NASTY]
     assert [tag for tag, _ in page.tags].count("script") == 2
     assert "".join(page.texts["title"]) == NASTY
     assert "".join(page.texts["h1"]) == NASTY
@@ -82,7 +86,7 @@ def test_names_cannot_break_out() -> None:
 @settings(max_examples=60, deadline=None)
 def test_any_name_comes_through(name: str) -> None:
     page, data = page_of(view_of([(name, 0, 1, 0, 5, name)], [1], title=name))
-    assert data["tasks"] == [name]
+    assert data["bars"]["name"] == [name]
     assert "".join(page.texts.get("h1", [""])) == name
 
 
@@ -98,7 +102,7 @@ def test_facts_are_cards_and_the_chart_has_a_name() -> None:
     page, _ = page_of(view_of(HEFT, [1, 1, 1], facts=(("makespan", "80 s"), ("cost", "3"))))
     assert page.texts["dt"] == ["makespan", "cost"]
     assert page.texts["dd"] == ["80 s", "3"]
-    canvas = next(attributes for tag, attributes in page.tags if tag == "canvas")
+    canvas = next(attributes for tag, attributes in page.tags if attributes.get("id") == "chart")
     assert canvas["aria-label"] == "Gantt chart of 10 tasks on 3 of 3 machines, 80 s long"
     assert canvas["role"] == "img"
 
@@ -116,14 +120,14 @@ def test_every_element_the_script_asks_for_is_on_the_page() -> None:
     text = HtmlGantt().render(view_of(HEFT, [1, 1, 1]))
     asked = set(re.findall(r'(?:by|getElementById)\("(\w+)"\)', text))
     there = {attributes.get("id") for _, attributes in Page(text).tags}
-    assert asked >= {"chart", "search", "legend", "tip"}
+    assert asked >= {"chart", "overview", "search", "legend", "tip", "unfold"}
     assert asked <= there
 
 
 @pytest.mark.parametrize("lines", [[], [("a", 0, 0, 0, 0, "k")]])
 def test_a_plan_with_nothing_in_it(lines: list[tuple[str, int, int, float, float, str]]) -> None:
     _, data = page_of(view_of(lines, [1]))
-    assert data["bars"] == {"task": [], "lane": [], "height": []}
+    assert not any(data["bars"].values())
     assert data["end"] == 0
 
 

@@ -76,17 +76,43 @@ class TestSkyline:
 
 
 class TestManyMachines:
-    def test_the_rest_is_summed_up(self) -> None:
-        lines = [(f"t{i}", i, 1, 0, 100 if i < 39 else 50, "k") for i in range(60)]
-        out = rendered(view_of(lines, [1] * 70), heading=False)
-        assert sum("│" in line for line in out) == 39
-        assert "… 21 more machines, 50 % busy" in "\n".join(out)
+    def test_neighbours_share_a_skyline(self) -> None:
+        # 60 machines in 20 bands of 3, two rows each; in the last bands one machine ends at half time.
+        lines = [(f"t{i}", i, 1, 0, 50 if i % 3 == 2 and i > 50 else 100, "k") for i in range(60)]
+        out = rendered(view_of(lines, [1] * 70), width=121, heading=False)
+        walls = [line for line in out if "│" in line]
+        assert len(walls) == 40
+        assert walls[:2] == ["m1 - m3    │" + "█" * 102 + "│", "3 machines │" + "█" * 102 + "│ 100 %"]
+        assert walls[-2:] == [
+            "m58 - m60  │" + "█" * 51 + "▃" * 51 + "│",
+            "3 machines │" + "█" * 102 + "│  83 %",
+        ]
         assert "… 10 machines not used" in "\n".join(out)
 
-    def test_the_busiest_are_shown_in_the_order_of_the_platform(self) -> None:
+    def test_machines_of_a_site_share_a_skyline(self) -> None:
+        lines = [(f"t{i}", i, 1, 0, 100 if i % 2 else 50, "k") for i in range(50)]
+        sites = tuple(("north", "south")[i % 2] for i in range(50))
+        out = rendered(view_of(lines, [1] * 50, machine_sites=sites), width=116, heading=False)
+        half, full = "█" * 48 + " " * 48, "█" * 96
+        assert out[:6] == [
+            f"north       │{half}│",
+            f"25 machines │{half}│",
+            f"            │{half}│  50 %",
+            f"south       │{full}│",
+            f"25 machines │{full}│",
+            f"            │{full}│ 100 %",
+        ]
+
+    def test_a_row_each_as_long_as_they_fit(self) -> None:
+        lines = [(f"t{i}", i, 1, 0, 10 + i, "k") for i in range(40)]
+        names = [line.split()[0] for line in rendered(view_of(lines, [1] * 40), heading=False) if "│" in line]
+        assert names == [f"m{i}" for i in range(1, 41)]
+
+    def test_bands_are_drawn_in_ascii_too(self) -> None:
         lines = [(f"t{i}", i, 1, 0, 10 + i, "k") for i in range(50)]
-        names = [line.split()[0] for line in rendered(view_of(lines, [1] * 50), heading=False) if "│" in line]
-        assert names == [f"m{i}" for i in range(12, 51)]
+        text = TextGantt().render(view_of(lines, [1] * 50), ascii=True)
+        assert text.isascii()
+        assert "m1 - m3" in text
 
 
 class TestAround:

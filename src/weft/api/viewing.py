@@ -79,6 +79,7 @@ def view_of(planned: PlannedWorkflow) -> PlanView:
         schedule=planned.schedule,
         kinds=tuple(graph.description(task).program for task in range(len(graph))),
         machine_nodes=tuple(machine.nodes for machine in planned.instance.machines),
+        machine_sites=tuple(machine.site or "" for machine in planned.instance.machines),
         facts=tuple(facts_of(planned)),
         critical=tuple(critical_path(planned.schedule, planned.instance)),
         lower_bound_s=planned.lower_bound_s,

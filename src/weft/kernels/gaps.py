@@ -1,9 +1,9 @@
 """Gaps: the free stretches between the tasks of a machine that serves one task at a time.
 
 Each machine has a stretch of the common arrays, in order of time; when it is full it moves to one twice as
-long. A search begins, by bisection, at the first gap that ends late enough, and ends at once where no later
-gap is wide enough. The widths are kept a little too large, and are not lowered when a gap is cut: they only
-save time.
+long. A search begins, by bisection, at the first gap that ends late enough (not long before the last one
+found), and ends at once where no later gap is wide enough. The widths are kept a little too large, and are
+not lowered when a gap is cut: they only save time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ __all__ = ["FIRST_ROOM", "Gaps", "append_gap", "begin_gaps", "cut_gap", "earlies
 FIRST_ROOM = 4
 """Gaps for which every machine has room from the beginning."""
 _ROUNDING = 1e-12
+_BEHIND = 6
+"""How many gaps before the last one found a search begins: what is placed next may be ready earlier."""
 
 
 class Gaps(NamedTuple):
@@ -27,6 +29,10 @@ class Gaps(NamedTuple):
     """Per machine: the position of its first gap."""
     count: Integers
     room: Integers
+    reach: Doubles
+    """Per machine: the end of its last gap; 0: it has none."""
+    hint: Integers
+    """Per machine: where a search may begin, counted from its first gap."""
     used: Integers
     """One number: positions taken by all machines."""
     start: Doubles
@@ -41,14 +47,18 @@ def begin_gaps(machines: int, gaps: Gaps) -> None:
     for machine in range(machines):
         gaps.base[machine] = machine * FIRST_ROOM
         gaps.count[machine] = 0
+        gaps.reach[machine] = 0.0
+        gaps.hint[machine] = 0
         gaps.room[machine] = FIRST_ROOM
     gaps.used[0] = machines * FIRST_ROOM
 
 
 @kernel
 def earliest_gap(
-    first: int,
-    end: int,
+    machine: int,
+    base: Integers,
+    count: Integers,
+    hint: Integers,
     gap_start: Doubles,
     gap_end: Doubles,
     widest: Doubles,
@@ -57,19 +67,26 @@ def earliest_gap(
     seconds: float,
     limit: float,
 ) -> float:
-    """Find the earliest start in the gaps from ``first`` to ``end``, else ``free``, from where all is free.
+    """Find the earliest start in a gap of a machine, else ``free``, from where all is free.
 
-    The search gives up where the task would end after ``limit``.
+    Only for machines whose ``reach`` is at least ``ready + seconds``: no gap ends later. The search gives up
+    where the task would end after ``limit``.
     """
+    first = base[machine]
+    end = first + count[machine]
     needed = ready + seconds
-    low = first
-    high = end
-    while low < high:
-        middle = (low + high) // 2
-        if gap_end[middle] < needed:
-            low = middle + 1
-        else:
-            high = middle
+    low = first + hint[machine]
+    if low >= end or gap_end[low] >= needed:
+        low = first
+    if widest[low] < seconds:
+        return free
+    # The first gap that ends late enough lies between low and its last position; no branch to be guessed.
+    size = end - low
+    while size > 1:
+        half = size // 2
+        low += half * (gap_end[low + half - 1] < needed)
+        size -= half
+    hint[machine] = max(0, low - first - _BEHIND)
     while low < end and widest[low] >= seconds:
         begin = gap_start[low]
         if ready > begin:
@@ -91,6 +108,7 @@ def append_gap(gaps: Gaps, machine: int, start: float, end: float) -> None:
     base = gaps.base[machine]
     position = base + gaps.count[machine]
     gaps.count[machine] += 1
+    gaps.reach[machine] = end
     gaps.start[position] = start
     gaps.end[position] = end
     width = end - start + _ROUNDING * end
@@ -130,15 +148,18 @@ def cut_gap(gaps: Gaps, machine: int, start: float, finish: float) -> None:
         if inside:
             low = _split(gaps, machine, low, start)
         gaps.start[low] = finish
-    elif inside:
+        return
+    last = gaps.base[machine] + gaps.count[machine] - 1
+    if inside:
         gaps.end[low] = start
     else:
-        last = gaps.base[machine] + gaps.count[machine] - 1
         for position in range(low, last):
             gaps.start[position] = gaps.start[position + 1]
             gaps.end[position] = gaps.end[position + 1]
             gaps.widest[position] = gaps.widest[position + 1]
         gaps.count[machine] -= 1
+        last -= 1
+    gaps.reach[machine] = gaps.end[last] if gaps.count[machine] > 0 else 0.0
 
 
 @kernel

@@ -45,7 +45,8 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
     on_host_pointer, on_host = machines.on_host_pointer, machines.on_host
     latency, inverse = machines.latency, machines.inverse
     free_from, gap_base, gap_count = lines.free_from, lines.gaps.base, lines.gaps.count
-    gap_start, gap_end, widest = lines.gaps.start, lines.gaps.end, lines.gaps.widest
+    gap_start, gap_end = lines.gaps.start, lines.gaps.end
+    widest, hint, reach = lines.gaps.widest, lines.gaps.hint, lines.gaps.reach
     latest, second, sender, home = arrivals.latest, arrivals.second, arrivals.sender, arrivals.home
     is_home, at_home = arrivals.is_home, arrivals.at_home
     machine_of, start_of, finish_of, bound = board.machine, board.start, board.finish, board.bound
@@ -193,13 +194,20 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                     start = free_from[machine]
                     if ready > start:
                         start = ready
-                    else:
-                        low_gap = gap_base[machine]
-                        high_gap = low_gap + gap_count[machine]
-                        if high_gap > low_gap and gap_end[high_gap - 1] >= possible:
-                            start = earliest_gap(
-                                low_gap, high_gap, gap_start, gap_end, widest, start, ready, spent, best
-                            )
+                    elif reach[machine] >= possible:
+                        start = earliest_gap(
+                            machine,
+                            gap_base,
+                            gap_count,
+                            hint,
+                            gap_start,
+                            gap_end,
+                            widest,
+                            start,
+                            ready,
+                            spent,
+                            best,
+                        )
                 finish = start + spent
                 if finish < best or (finish == best < _INFINITE and machine < chosen):
                     best = finish
@@ -237,11 +245,19 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                     start = ready
                     if form[machine] != OPEN and spent != 0.0 and free_from[machine] > ready:
                         start = free_from[machine]
-                        if gaps_too:
-                            low_gap = gap_base[machine]
-                            high_gap = low_gap + gap_count[machine]
+                        if gaps_too and reach[machine] >= possible:
                             start = earliest_gap(
-                                low_gap, high_gap, gap_start, gap_end, widest, start, ready, spent, best
+                                machine,
+                                gap_base,
+                                gap_count,
+                                hint,
+                                gap_start,
+                                gap_end,
+                                widest,
+                                start,
+                                ready,
+                                spent,
+                                best,
                             )
                     finish = start + spent
                     if finish < best or (finish == best < _INFINITE and machine < chosen):

@@ -4,15 +4,15 @@ M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflo
 section 5). Tasks are submitted at time 0 in a given order; a task is ready when its predecessors have ended,
 and one that is not ready blocks nobody. At time 0 and whenever something ends (all that ends at one moment
 first) the ready tasks are looked at in order of submission. ``FIFO`` stops at the first that does not fit.
-``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start and lets others pass that do not delay it.
-``CONSERVATIVE`` reserves a start for every ready task and lets others pass that delay none.
+``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start, anew each time, and lets others pass that do not
+delay it. ``CONSERVATIVE`` gives every task, when it becomes ready, the earliest start that delays none of the
+starts given before.
 
-Deviations: backfilling, which the paper leaves to future work. Reservations are made anew each time, so that
-a task that becomes ready takes the place of its submission. A task of no seconds occupies nothing and starts
-when it is ready, as transfers and virtual tasks do.
+Deviations: backfilling, which the paper leaves to future work (D. Lifka, The ANL/IBM SP Scheduling System,
+1995; A. Mu'alem, D. Feitelson, IEEE TPDS 12(6), 2001). A task of no seconds occupies nothing and starts when
+it is ready, as transfers and virtual tasks do.
 
-Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time;
-with reservations O(v r s) for s steps looked at.
+Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = ["CONSERVATIVE", "EASY", "FIFO", "FIRST_FIT", "Desk", "Jobs", "Request
 
 FIFO, FIRST_FIT, EASY, CONSERVATIVE = 0, 1, 2, 3
 """Rules: who may start. Their order is that of ``weft.platform.machine.QUEUES``."""
+_INFINITE = float("inf")
 _WRONG = -1.0
 
 
@@ -51,12 +52,12 @@ class Jobs(NamedTuple):
     row: Integers
     """Per job: its first choice. The choices of a task are its node counts from 0 on, others have one."""
     most: Indices
-    """Per task: its largest count."""
-    nodes: Integers
-    """Per choice; below 0: the count is not allowed."""
+    """Per task: its largest count; 0: it has one choice."""
+    width: Integers
+    """Per job: the nodes it takes for every one of its count."""
     seconds: Doubles
     need: Integers
-    """Per choice: seconds, and its row of ``amount``."""
+    """Per choice: seconds, below 0 where the count is not allowed; its row of ``amount``."""
     amount: Doubles
     """Rows x resources."""
 
@@ -93,9 +94,11 @@ class Desk(NamedTuple):
     until: Doubles
     """Jobs and when they end, ascending."""
     left: Doubles
+    extra: Doubles
+    """Per resource: what is free; what is left beside a reserved job."""
     taken: Doubles
     least: Doubles
-    """Per resource: what is free; what a job takes; what must be free for it."""
+    """Per resource: what a job takes; what must be free for it."""
 
 
 @kernel
@@ -112,29 +115,36 @@ def run_queue(
 ) -> int:
     """Run all individuals; give the first that asks for what does not exist, or their number.
 
-    ``line`` is one skyline: what will be free beside running and reserved jobs.
+    ``line`` is one skyline, for CONSERVATIVE: what will be free beside all starts given so far.
     """
     tasks, number, resources = jobs.tasks, jobs.number, jobs.resources
-    depth = 0
-    if rule == EASY:
-        depth = 1
-    elif rule == CONSERVATIVE:
-        depth = number
     for individual in range(requests.number):
         row = individual * requests.kept * number
-        used = _submit(jobs, requests, individual, desk)
+        order_row = individual * requests.order_step
+        if (individual == 0 or order_row > 0) and not _submit(
+            tasks, number, requests.order, order_row, desk.rank, desk.job
+        ):
+            return individual
+        count_row = individual * requests.count_step
+        used = _look_up(jobs, requests.count, count_row, desk.nodes, desk.spent, desk.need)
         if used == _WRONG:
             return individual
+        for job in range(number):
+            desk.missing[job] = jobs.before[job]
         for resource in range(resources):
             desk.left[resource] = jobs.total[resource]
+            line.left[resource] = jobs.total[resource]
         free = jobs.capacity
+        line.first[0] = 0
+        line.last[0] = 0
+        line.time[0] = 0.0
+        line.nodes[0] = free
         ready = 0
         ready_end = 0
         desk.running[0] = number
         desk.until[0] = 0.0
         running = 0
         running_end = 1
-        now = 0.0
         last = 0.0
         while running < running_end:
             now = desk.until[running]
@@ -143,61 +153,75 @@ def run_queue(
                 running += 1
                 if job < tasks:
                     last = now
-                if desk.nodes[job] > 0:
-                    free += desk.nodes[job]
+                free += desk.nodes[job]
+                if resources > 0 and desk.nodes[job] > 0:
                     _give(desk.left, jobs.amount, desk.need[job], resources)
                 for position in range(jobs.after_pointer[job], jobs.after_pointer[job + 1]):
                     after = jobs.after[position]
                     desk.missing[after] -= 1
-                    if desk.missing[after] > 0:
-                        continue
-                    if desk.nodes[after] > 0:
+                    if desk.missing[after] == 0 and desk.nodes[after] > 0:
                         _insert(desk.ready, ready, ready_end, desk.rank[after])
                         ready_end += 1
-                    else:
+                    elif desk.missing[after] == 0:
                         end = now + desk.spent[after]
                         start[row + after] = now
                         finish[row + after] = end
                         _insert_until(desk.running, desk.until, running, running_end, after, end)
                         running_end += 1
-            reserved = 0
+            blocked = False
+            shadow = _INFINITE
+            extra = 0
             index = ready
-            while index < ready_end and free > 0:
+            while index < ready_end and (free > 0 or rule == CONSERVATIVE):
                 job = desk.job[desk.ready[index]]
                 nodes = desk.nodes[job]
                 spent = desk.spent[job]
+                begin = now
                 fits = nodes <= free
                 if resources > 0:
                     ask(resources, jobs.amount, desk.need[job], jobs.slack, 0, desk.taken, desk.least)
-                    for resource in range(resources):
-                        fits = fits and desk.left[resource] >= desk.least[resource]
-                slot = now
-                if reserved > 0 and (fits or reserved < depth):
-                    slot = first_fit(line, 0, now, spent, nodes, desk.least)
-                    fits = slot == now
+                    fits = fits and _covers(desk.left, desk.least, resources)
+                if rule == CONSERVATIVE:
+                    begin = first_fit(line, 0, now, spent, nodes, desk.least)
+                    lower(line, 0, begin, begin + spent, nodes, desk.taken)
+                    fits = True
+                end = begin + spent
+                if fits and end > shadow:
+                    # It would still run when the reserved job is to start: only beside it.
+                    fits = nodes <= extra and _covers(desk.extra, desk.least, resources)
+                    if fits:
+                        extra -= nodes
+                        _take(desk.extra, desk.taken, resources)
                 if fits:
                     free -= nodes
-                    for resource in range(resources):
-                        desk.left[resource] -= desk.taken[resource]
-                    end = now + spent
-                    start[row + job] = now
+                    _take(desk.left, desk.taken, resources)
+                    start[row + job] = begin
                     finish[row + job] = end
                     _insert_until(desk.running, desk.until, running, running_end, job, end)
                     running_end += 1
                     _remove(desk.ready, ready, index)
                     ready += 1
-                    if reserved > 0:
-                        lower(line, 0, now, end, nodes, desk.taken)
                 elif rule == FIFO:
                     break
-                elif reserved < depth:
-                    if index + 1 == ready_end:
-                        break  # nobody is left who could pass
-                    if reserved == 0:
-                        _outline(jobs, desk, running, running_end, free, line)
-                        slot = first_fit(line, 0, now, spent, nodes, desk.least)
-                    lower(line, 0, slot, slot + spent, nodes, desk.taken)
-                    reserved += 1
+                elif rule == EASY and not blocked:
+                    blocked = True
+                    for resource in range(resources):
+                        desk.extra[resource] = desk.left[resource]
+                    shadow, extra = _reserve(
+                        desk.running,
+                        desk.until,
+                        desk.nodes,
+                        desk.need,
+                        jobs.amount,
+                        desk.extra,
+                        desk.least,
+                        running,
+                        running_end,
+                        free,
+                        nodes,
+                        resources,
+                    )
+                    _take(desk.extra, desk.taken, resources)
                 index += 1
         makespan[individual] = last
         node_seconds[individual] = used
@@ -205,70 +229,100 @@ def run_queue(
 
 
 @kernel
-def _submit(jobs: Jobs, requests: Requests, individual: int, desk: Desk) -> float:
-    """Look up what all jobs take and rank them; give the node-seconds of the tasks, or that it is wrong."""
-    tasks, number = jobs.tasks, jobs.number
-    order_row = individual * requests.order_step
-    count_row = individual * requests.count_step
-    for job in range(number):
-        desk.missing[job] = jobs.before[job]
-        desk.rank[job] = number
-    for held in range(number - tasks):
-        desk.rank[tasks + held] = held
-        desk.job[held] = tasks + held
+def _submit(tasks: int, number: int, order: Indices, first: int, rank: Indices, job: Indices) -> bool:
+    """Rank the jobs by submission; False: the order does not hold every task once."""
+    held = number - tasks
+    for task in range(tasks):
+        rank[task] = number
+    for position in range(held):
+        rank[tasks + position] = position
+        job[position] = tasks + position
     for position in range(tasks):
-        task = requests.order[order_row + position]
-        if task >= tasks or desk.rank[task] != number:
-            return _WRONG
-        desk.rank[task] = number - tasks + position
-        desk.job[number - tasks + position] = task
+        task = order[first + position]
+        if task >= tasks or rank[task] != number:
+            return False
+        rank[task] = held + position
+        job[held + position] = task
+    return True
+
+
+@kernel
+def _look_up(
+    jobs: Jobs, count: Indices, first: int, nodes: Integers, spent: Doubles, need: Integers
+) -> float:
+    """Write down what all jobs take; give the node-seconds of the tasks, or that a count is not allowed."""
     used = 0.0
-    for job in range(number):
+    for job in range(jobs.number):
         choice = jobs.row[job]
-        if job < tasks and jobs.most[job] > 0:
-            count = requests.count[count_row + job]
-            if count > jobs.most[job]:
+        taken = jobs.width[job]
+        if job < jobs.tasks and jobs.most[job] > 0:
+            asked = count[first + job]
+            if asked > jobs.most[job]:
                 return _WRONG
-            choice += count
-        nodes = jobs.nodes[choice]
-        spent = jobs.seconds[choice]
-        if nodes < 0:
+            choice += asked
+            taken *= asked
+        seconds = jobs.seconds[choice]
+        if seconds < 0.0:
             return _WRONG
-        if job < tasks:
-            used += nodes * spent
-        if spent == 0.0:
-            nodes = 0
-        desk.nodes[job] = nodes
-        desk.spent[job] = spent
-        desk.need[job] = jobs.need[choice]
-    desk.nodes[number] = 0
+        if job < jobs.tasks:
+            used += taken * seconds
+        if seconds == 0.0:
+            taken = 0
+        nodes[job] = taken
+        spent[job] = seconds
+        if jobs.resources > 0:
+            need[job] = jobs.need[choice]
+    nodes[jobs.number] = 0
     return used
 
 
 @kernel
-def _outline(jobs: Jobs, desk: Desk, running: int, running_end: int, free: int, line: Skylines) -> None:
-    """Draw what will be free as the running jobs end."""
-    resources = jobs.resources
-    last = 0
-    line.first[0] = 0
-    line.time[0] = 0.0
-    line.nodes[0] = free
+def _reserve(
+    running: Indices,
+    until: Doubles,
+    nodes: Integers,
+    need: Integers,
+    amount: Doubles,
+    extra: Doubles,
+    least: Doubles,
+    begin: int,
+    end: int,
+    free: int,
+    wanted: int,
+    resources: int,
+) -> tuple[float, int]:
+    """Give when a job can start at the earliest, as running jobs end, and how many nodes are then left.
+
+    Amounts that are free then, without the job's own, are added to ``extra``.
+    """
+    shadow = _INFINITE
+    found = False
+    position = begin
+    # Until it fits, and on to the end of that moment: what ends together is free together.
+    while position < end and (not found or until[position] == shadow):
+        job = running[position]
+        if nodes[job] > 0:
+            free += nodes[job]
+            _give(extra, amount, need[job], resources)
+        if not found and free >= wanted and _covers(extra, least, resources):
+            found = True
+            shadow = until[position]
+        position += 1
+    return shadow, free - wanted
+
+
+@kernel
+def _covers(left: Doubles, least: Doubles, resources: int) -> bool:
+    covers = True
     for resource in range(resources):
-        line.left[resource] = desk.left[resource]
-    for position in range(running, running_end):
-        job = desk.running[position]
-        if line.time[last] < desk.until[position]:
-            last += 1
-            line.time[last] = desk.until[position]
-            line.nodes[last] = line.nodes[last - 1]
-            for resource in range(resources):
-                line.left[last * resources + resource] = line.left[(last - 1) * resources + resource]
-        if desk.nodes[job] > 0:
-            line.nodes[last] += desk.nodes[job]
-            for resource in range(resources):
-                returned = jobs.amount[desk.need[job] * resources + resource]
-                line.left[last * resources + resource] += returned
-    line.last[0] = last
+        covers = covers and left[resource] >= least[resource]
+    return covers
+
+
+@kernel
+def _take(left: Doubles, taken: Doubles, resources: int) -> None:
+    for resource in range(resources):
+        left[resource] -= taken[resource]
 
 
 @kernel

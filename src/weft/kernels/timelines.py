@@ -91,9 +91,21 @@ def earliest_single(lines: Lines, machine: int, ready: float, seconds: float) ->
     if ready >= free:
         return ready
     gaps = lines.gaps
-    first = gaps.base[machine]
-    end = first + gaps.count[machine]
-    return earliest_gap(first, end, gaps.start, gaps.end, gaps.widest, free, ready, seconds, _INFINITE)
+    if gaps.reach[machine] < ready + seconds:
+        return free
+    return earliest_gap(
+        machine,
+        gaps.base,
+        gaps.count,
+        gaps.hint,
+        gaps.start,
+        gaps.end,
+        gaps.widest,
+        free,
+        ready,
+        seconds,
+        _INFINITE,
+    )
 
 
 @kernel

@@ -24,6 +24,14 @@ PLANNERS = Shelf(
         "sufferage": "weft.planners.lists.sufferage:Sufferage",
         "shuffle": "weft.planners.sweeps.shuffle:Shuffle",
         "xdcp": "weft.planners.sweeps.xdcp:Xdcp",
+        "heft-moldable": "weft.planners.moldable.heft_moldable:HeftMoldable",
+        "cpa": "weft.planners.moldable.cpa:Cpa",
+        "local-optimum": "weft.planners.moldable.local_optimum:LocalOptimum",
+        "lazy": "weft.planners.baselines.lazy:Lazy",
+        "fastest": "weft.planners.baselines.fastest:Fastest",
+        "cheapest": "weft.planners.baselines.cheapest:Cheapest",
+        "round-robin": "weft.planners.baselines.round_robin:RoundRobin",
+        "random": "weft.planners.baselines.random_machine:RandomMachine",
     },
 )
 """To add a planner: one file in a family's folder, one line here."""

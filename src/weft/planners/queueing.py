@@ -35,7 +35,7 @@ _ENDLESS = 2**62
 """More nodes than all tasks together take."""
 
 _Choices = tuple[NDArray[np.int64], Indices, NDArray[np.int64], Floats, NDArray[np.int64]]
-"""Columns ``row, most, nodes, seconds, need`` of ``Jobs``."""
+"""Columns ``row, most, width, seconds, need`` of ``Jobs``."""
 
 _known: WeakKeyDictionary[Instance, Jobs] = WeakKeyDictionary()
 
@@ -190,6 +190,7 @@ def _scratch(jobs: Jobs) -> tuple[Skylines, Desk]:
         running=indices(number + 1),
         until=np.zeros(number + 1),
         left=np.zeros(resources),
+        extra=np.zeros(resources),
         taken=np.zeros(resources),
         least=np.zeros(resources),
     )
@@ -213,21 +214,22 @@ def _all_choices(instance: Instance) -> _Choices:
     problem = problem_of(instance)
     tasks, first = len(instance), problem.modes.first
     row, most = np.zeros(tasks, dtype=np.int64), np.zeros(tasks, dtype=np.uint32)
-    nodes, seconds, need = [np.zeros(1, dtype=np.int64)], [np.zeros(1)], [np.zeros(1, dtype=np.int64)]
+    width, seconds, need = np.zeros(tasks, dtype=np.int64), [np.zeros(1)], [np.zeros(1, dtype=np.int64)]
     filled = 1
     for index, group in enumerate(instance.groups):
-        width = int(group.count.max()) + 1
+        columns = int(group.count.max()) + 1
         shift = problem.modes.shift[first[index] : first[index + 1]].astype(np.int64)
+        # On one machine a count takes as many nodes, or as many nodes each, whatever the count.
+        width[group.tasks] = group.nodes[0] // group.count[0]
         for members, spent in group.chunks():
-            shape = (len(members), width)
-            row[members] = filled + np.arange(len(members)) * width
-            most[members] = width - 1
-            filled += len(members) * width
-            nodes.append(_spread(shape, -1, group.count, group.nodes))
-            seconds.append(_spread(shape, 0.0, group.count, spent))
+            shape = (len(members), columns)
+            row[members] = filled + np.arange(len(members)) * columns
+            most[members] = columns - 1
+            filled += len(members) * columns
+            seconds.append(_spread(shape, -1.0, group.count, spent))
             needed = problem.tasks.need[members].astype(np.int64)[:, None] + shift
             need.append(_spread(shape, 0, group.count, needed))
-    return row, most, np.concatenate(nodes), np.concatenate(seconds), np.concatenate(need)
+    return row, most, width, np.concatenate(seconds), np.concatenate(need)
 
 
 def _spread(shape: tuple[int, int], empty: float, columns: Indices, values: NDArray[Any]) -> NDArray[Any]:
@@ -267,7 +269,7 @@ def _make_jobs(instance: Instance, choices: _Choices) -> Jobs:
     machines = problem.machines
     unlimited = machines.form[0] == kernel.OPEN
     resources = 0 if unlimited else machines.resources
-    row, most, nodes, seconds, need = choices
+    row, most, width, seconds, need = choices
     busy = 0 if unlimited else _holders(instance)
     late = np.flatnonzero(problem.tasks.earliest > 0)
     number = tasks + busy + len(late)
@@ -283,9 +285,9 @@ def _make_jobs(instance: Instance, choices: _Choices) -> Jobs:
         after_pointer=pointer,
         after=after,
         before=before,
-        row=np.concatenate([row, len(nodes) + np.arange(busy + len(late))]),
+        row=np.concatenate([row, len(seconds) + np.arange(busy + len(late))]),
         most=most,
-        nodes=np.concatenate([nodes, problem.busy_nodes[:busy], np.zeros(len(late), dtype=np.int64)]),
+        width=np.concatenate([width, problem.busy_nodes[:busy], np.zeros(len(late), dtype=np.int64)]),
         seconds=np.concatenate([seconds, problem.busy_seconds[:busy], problem.tasks.earliest[late]]),
         need=np.concatenate([need, rows + np.arange(busy), np.zeros(len(late), dtype=np.int64)]),
         amount=np.concatenate([problem.tasks.amount, problem.busy_amount]),

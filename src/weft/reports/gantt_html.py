@@ -1,19 +1,16 @@
 """A Gantt chart as one self-contained page: no network, opens from a file, light or dark.
 
-The schedule is embedded as JSON columns and drawn on a canvas by the script in ``gantt_script.py``; what is
-packed and escaped here is only looked at there.
+The schedule is embedded as JSON columns (``gantt_data.py``) and drawn on canvases by the script in
+``gantt_script.py``; what is packed and escaped here is only looked at there.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from html import escape
 
+from weft.reports.gantt_data import packed_plan
 from weft.reports.gantt_page import PAGE, STYLE
 from weft.reports.gantt_script import SCRIPT
-from weft.reports.lanes import pack_lanes
-from weft.reports.occupation import busy_shares
 from weft.reports.report import PlanView
 from weft.units import format_seconds
 
@@ -31,50 +28,20 @@ class HtmlGantt:
 
     def render(self, view: PlanView) -> str:
         """Write the page."""
+        packed, data = packed_plan(view)
         parts = {
             "TITLE": escape(view.title),
             "STYLE": STYLE,
             "FACTS": _facts(view),
             "SUMMARY": escape(_summary(view)),
             "TABLE": _table(view),
-            "DATA": _embedded(_data(view)),
+            "PACKED": packed,
+            "DATA": data,
             "SCRIPT": SCRIPT,
         }
         # Joined piece by piece, so that a name that looks like a placeholder is never taken for one.
         pieces = PAGE.split("@@")
         return "".join(parts[piece] if index % 2 else piece for index, piece in enumerate(pieces))
-
-
-def _embedded(data: object) -> str:
-    """Write JSON that cannot end the element it stands in, whatever the names in it are."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _data(view: PlanView) -> dict[str, object]:
-    """Give the columns that the script draws."""
-    schedule = view.schedule
-    index: dict[str, int] = {}
-    kinds = [index.setdefault(name, len(index)) for name in view.kinds]
-    lanes = pack_lanes(schedule, view.machine_nodes)
-    bound_s = view.lower_bound_s
-    return {
-        "machines": list(schedule.machines),
-        "nodes": list(view.machine_nodes),
-        "lanes": list(lanes.count),
-        "busy": [round(share, 4) for share in busy_shares(schedule, view.machine_nodes).tolist()],
-        "kinds": list(index),
-        "tasks": list(schedule.tasks),
-        "kind": kinds,
-        "machine": schedule.machine.tolist(),
-        "taken": schedule.nodes.tolist(),
-        "start": schedule.start_s.tolist(),
-        "finish": schedule.finish_s.tolist(),
-        "bars": {"task": list(lanes.task), "lane": list(lanes.lane), "height": list(lanes.height)},
-        "critical": list(view.critical),
-        "bound": bound_s if bound_s is not None and math.isfinite(bound_s) else None,
-        "end": schedule.makespan_s,
-    }
 
 
 def _facts(view: PlanView) -> str:

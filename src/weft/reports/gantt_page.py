@@ -21,19 +21,26 @@ PAGE = """<!DOCTYPE html>
 </header>
 <main>
 <div class="bar" role="toolbar" aria-label="Chart">
-<input id="search" type="search" placeholder="Find tasks" aria-label="Find tasks by name">
-<span id="found" aria-live="polite"></span>
+<input id="search" type="search" placeholder="Find tasks" aria-label="Find tasks by name"
+       title="Find tasks (/); Enter: go to the next one, with Shift to the one before">
+<button id="next" type="button" title="Go to the next task found (n)" disabled>next</button>
 <label><input id="critical" type="checkbox"> critical path</label>
-<span class="gap"></span>
+<span id="found" role="status"></span>
+<button id="unfold" type="button" title="Show each machine, or bands of them (m)" hidden>all machines</button>
 <button id="closer" type="button" title="Zoom in (+)" aria-label="Zoom in">+</button>
 <button id="wider" type="button" title="Zoom out (-)" aria-label="Zoom out">−</button>
 <button id="all" type="button" title="Show everything (0)">whole plan</button>
 </div>
 <div id="legend" class="legend" role="group" aria-label="Kinds of tasks; choose one to highlight it"></div>
+<canvas id="overview" role="img"
+        aria-label="All machines together over the whole plan; drag to choose the part shown below"></canvas>
 <div id="view" class="view">
-<div id="space"><canvas id="chart" tabindex="0" role="img" aria-label="@@SUMMARY@@"></canvas></div>
+<div id="space"><canvas id="chart" tabindex="0" role="img" aria-label="@@SUMMARY@@"
+                        aria-describedby="keys"></canvas></div>
 </div>
-<p class="hint">Wheel: zoom. Drag: move. Shift and wheel: scroll the machines. Click a kind to highlight it.
+<p class="hint" id="keys">Wheel, + and -: zoom. Drag and arrows: move. Shift and wheel: scroll the machines.
+0: whole plan. /: find, n and N: next and previous. Click a band of machines to unfold it (m: all of them), a
+kind to highlight it.
 <span id="idle"></span></p>
 <div id="tip" role="status" hidden></div>
 <noscript><p>The chart needs JavaScript; the table below does not.</p></noscript>
@@ -47,7 +54,7 @@ PAGE = """<!DOCTYPE html>
 </table>
 </details>
 </main>
-<script type="application/json" id="plan">@@DATA@@</script>
+<script type="application/json" id="plan" data-packed="@@PACKED@@">@@DATA@@</script>
 <script>
 @@SCRIPT@@
 </script>
@@ -77,8 +84,9 @@ h1 { font-size: 20px; font-weight: 650; margin: 0 0 14px; overflow-wrap: anywher
 .facts dd { margin: 0; font-size: 16px; font-weight: 600; font-variant-numeric: tabular-nums; }
 main { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px; }
 .bar { display: flex; flex-wrap: wrap; gap: 10px; align-items: center; margin-bottom: 10px; }
-.gap { flex: 1; }
-#found { color: var(--soft); min-width: 70px; }
+#found { flex: 1 1 160px; color: var(--soft); overflow: hidden; white-space: nowrap;
+  text-overflow: ellipsis; }
+button:disabled { opacity: .45; cursor: default; }
 button, input[type=search] { font: inherit; color: inherit; background: var(--page);
   border: 1px solid var(--line); border-radius: 6px; padding: 4px 10px; }
 button { cursor: pointer; min-width: 32px; }
@@ -90,6 +98,8 @@ button:hover { border-color: var(--soft); }
 .legend button[aria-pressed=true] { border-color: var(--mark); box-shadow: 0 0 0 1px var(--mark); }
 .view { overflow-y: auto; overflow-x: hidden; max-height: 72vh; border: 1px solid var(--line);
   border-radius: 6px; }
+#overview { display: block; width: 100%; height: 46px; margin: 0 1px 8px; cursor: col-resize;
+  touch-action: none; }
 #chart { position: sticky; top: 0; display: block; width: 100%; cursor: grab; touch-action: none; }
 #chart.held { cursor: grabbing; }
 .hint { color: var(--soft); font-size: 12px; margin: 8px 0; }

@@ -1,7 +1,8 @@
 """A Gantt chart for the terminal: one row per machine, time from left to right.
 
 Machines of one node show their tasks as bars with names; machines of several nodes, and rows too crowded for
-bars, show how many of their nodes are taken as a skyline.
+bars, show how many of their nodes are taken as a skyline. Where there are more machines than rows, those of a
+site (or neighbours) share a skyline.
 """
 
 from __future__ import annotations
@@ -13,20 +14,22 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.reports.bands import Band, bands_of
 from weft.reports.bars import EDGES, Cell, bar_cells, skyline_cells
 from weft.reports.labels import fitted, printable, shown_width
 from weft.reports.occupation import busy_seconds, tasks_by_machine
 from weft.reports.palette import Palette, palette_of
 from weft.reports.report import PlanView
 from weft.reports.ticks import tick_label, tick_times
-from weft.workflow.unfolding.task_graph import Floats
 
 __all__ = ["TextGantt"]
 
 _MOST_ROWS = 40
+_MOST_BANDS = 20
 _NARROWEST = 40
 _LONGEST_NAME = 18
 _TALLEST = 6
+_TALLEST_BAND = 3
 
 
 class TextGantt:
@@ -49,7 +52,8 @@ class TextGantt:
         lines = _heading(view, width, ascii) if heading else []
         if view.schedule.makespan_s <= 0:
             return "\n".join([*lines, "nothing in this plan takes time"])
-        names = min(_LONGEST_NAME, width // 4, _widest_name(view, ascii))
+        bands = _bands(view)
+        names = min(_LONGEST_NAME, width // 4, _widest_name(view, bands, ascii))
         chart = _Chart(
             view=view,
             width=width,
@@ -58,6 +62,7 @@ class TextGantt:
             ascii_only=ascii,
             color=color,
             palette=palette_of(view, ascii_only=ascii),
+            bands=bands,
         )
         rows = chart.rows()
         return "\n".join([*lines, *rows, *chart.axis(), "", *chart.legend("".join(rows)), *chart.critical()])
@@ -92,23 +97,30 @@ class _Chart:
     ascii_only: bool
     color: bool
     palette: Palette
+    bands: list[Band]
+    """Machines that share a row; empty: each has its own."""
 
     def rows(self) -> list[str]:
-        """Draw the machines."""
+        """Draw the machines, or bands of them."""
         view = self.view
         busy = busy_seconds(view.schedule)
         offered = np.asarray(view.machine_nodes) * view.schedule.makespan_s
         used = np.flatnonzero(busy > 0)
-        shown = used
-        if len(used) > _MOST_ROWS:
-            # The busiest, in the platform's order; ties go to the lower index.
-            shown = np.sort(used[np.argsort(-busy[used] / offered[used], kind="stable")][: _MOST_ROWS - 1])
         tasks = tasks_by_machine(view.schedule)
-        height = max(1, min(_TALLEST, 2 * _TALLEST // max(len(shown), 1)))
         lines = []
-        for machine in shown.tolist():
-            lines += self._machine(machine, tasks[machine], busy[machine] / offered[machine], height)
-        return lines + self._others(np.setdiff1d(used, shown), len(busy) - len(used), busy, offered)
+        if self.bands:
+            height = max(1, min(_TALLEST_BAND, _MOST_ROWS // len(self.bands)))
+            for band in self.bands:
+                members = list(band.machines)
+                share = busy[members].sum() / offered[members].sum()
+                lines += self._band(
+                    band, np.concatenate([tasks[machine] for machine in members]), share, height
+                )
+        else:
+            height = max(1, min(_TALLEST, 2 * _TALLEST // max(len(used), 1)))
+            for machine in used.tolist():
+                lines += self._machine(machine, tasks[machine], busy[machine] / offered[machine], height)
+        return lines + self._not_used(len(busy) - len(used))
 
     def _machine(self, machine: int, tasks: NDArray[np.intp], share: float, height: int) -> list[str]:
         view, capacity = self.view, self.view.machine_nodes[machine]
@@ -116,15 +128,21 @@ class _Chart:
         if capacity == 1:
             cells = bar_cells(view, tasks, self.columns, self.palette, ascii_only=self.ascii_only)
         rows = [cells] if cells is not None else self._skyline(tasks, capacity, height if capacity > 1 else 1)
-        names = [printable(view.schedule.machines[machine], ascii_only=self.ascii_only)]
-        if len(rows) > 1:
-            names.append(_counted(capacity, "node"))
-        names += [""] * (len(rows) - len(names))
+        return self._walled(rows, view.schedule.machines[machine], _counted(capacity, "node"), share)
+
+    def _band(self, band: Band, tasks: NDArray[np.intp], share: float, height: int) -> list[str]:
+        capacity = sum(self.view.machine_nodes[machine] for machine in band.machines)
+        rows = self._skyline(tasks, capacity, height)
+        return self._walled(rows, band.name, _counted(len(band.machines), "machine"), share)
+
+    def _walled(self, rows: list[list[Cell]], name: str, size: str, share: float) -> list[str]:
+        """Put the name on the left, the size below it if there is room, and the busy share on the right."""
+        names = [printable(name, ascii_only=self.ascii_only), size, *[""] * len(rows)][: len(rows)]
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
         wall = "|" if self.ascii_only else "│"
         return [
-            f"{fitted(name, self.names, ascii_only=self.ascii_only)} {wall}{self._painted(row)}{wall}{right}"
-            for name, row, right in zip(names, rows, shares, strict=True)
+            f"{fitted(left, self.names, ascii_only=self.ascii_only)} {wall}{self._painted(row)}{wall}{right}"
+            for left, row, right in zip(names, rows, shares, strict=True)
         ]
 
     def _skyline(self, tasks: NDArray[np.intp], capacity: int, height: int) -> list[list[Cell]]:
@@ -135,16 +153,10 @@ class _Chart:
         """Signs for none to all of the nodes."""
         return " .:-=+*#@" if self.ascii_only else " ▁▂▃▄▅▆▇█"
 
-    def _others(self, rest: NDArray[np.intp], idle: int, busy: Floats, offered: Floats) -> list[str]:
-        """Say in a line each what the machines without a row do."""
+    def _not_used(self, idle: int) -> list[str]:
+        """Say how many machines do nothing."""
         start = " " * (self.names + 2) + ("... " if self.ascii_only else "… ")
-        lines = []
-        if len(rest):
-            share = 100 * busy[rest].sum() / offered[rest].sum()
-            lines.append(f"{start}{_counted(len(rest), 'more machine')}, {share:.0f} % busy")
-        if idle:
-            lines.append(f"{start}{_counted(idle, 'machine')} not used")
-        return lines
+        return [f"{start}{_counted(idle, 'machine')} not used"] if idle else []
 
     def axis(self) -> list[str]:
         """Draw the time axis, and where the lower bound lies on it."""
@@ -218,12 +230,20 @@ class _Chart:
         return text
 
 
-def _widest_name(view: PlanView, ascii_only: bool) -> int:
-    """Give the columns of the widest name of a machine, or of its nodes where rows may be tall."""
-    names = [printable(name, ascii_only=ascii_only) for name in view.schedule.machines]
-    if len(names) <= _TALLEST:
+def _bands(view: PlanView) -> list[Band]:
+    """Put the machines that do anything into bands if there are too many of them."""
+    used = np.flatnonzero(busy_seconds(view.schedule) > 0)
+    return bands_of(view, used.tolist(), _MOST_BANDS) if len(used) > _MOST_ROWS else []
+
+
+def _widest_name(view: PlanView, bands: list[Band], ascii_only: bool) -> int:
+    """Give the columns of the widest name on the left, or of the size below it where rows may be tall."""
+    names = [band.name for band in bands] or list(view.schedule.machines)
+    if bands:
+        names += [_counted(len(band.machines), "machine") for band in bands]
+    elif len(names) <= _TALLEST:
         names += [_counted(nodes, "node") for nodes in view.machine_nodes if nodes > 1]
-    return max(map(shown_width, names))
+    return max(shown_width(printable(name, ascii_only=ascii_only)) for name in names)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -20,6 +20,9 @@ from weft.workflow.unfolding.task_graph import Floats
 
 __all__ = ["Lanes", "pack_lanes"]
 
+_ROUNDING = 1e-9
+"""By which share of a start the task before may end after it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
@@ -39,11 +42,15 @@ def pack_lanes(schedule: Schedule, machine_nodes: Sequence[int]) -> Lanes:
     bars: list[tuple[int, int, int]] = []
     count = []
     for tasks, nodes in zip(tasks_by_machine(schedule), machine_nodes, strict=True):
+        if nodes == 1 and _one_after_another(schedule, tasks):
+            bars.extend((task, 0, 1) for task in tasks.tolist())
+            count.append(1)
+            continue
         busy_until_s = np.full(max(nodes, 1), -np.inf)
         for task in tasks.tolist():
             start_s = float(schedule.start_s[task])
             wanted = int(schedule.nodes[task])
-            free = np.flatnonzero(busy_until_s <= start_s + 1e-9 * max(1.0, abs(start_s)))
+            free = np.flatnonzero(busy_until_s <= start_s + _ROUNDING * max(1.0, abs(start_s)))
             if len(free) < wanted:
                 busy_until_s, free = _more_lanes(busy_until_s, free, wanted)
             lanes = _first_fit(free, wanted)
@@ -52,6 +59,13 @@ def pack_lanes(schedule: Schedule, machine_nodes: Sequence[int]) -> Lanes:
         count.append(len(busy_until_s))
     task, lane, height = zip(*bars, strict=True) if bars else ((), (), ())
     return Lanes(task=task, lane=lane, height=height, count=tuple(count))
+
+
+def _one_after_another(schedule: Schedule, tasks: NDArray[np.intp]) -> bool:
+    """Tell whether tasks, by start, take one node each and do not overlap."""
+    start_s, finish_s = schedule.start_s[tasks], np.maximum.accumulate(schedule.finish_s[tasks])
+    apart = finish_s[:-1] <= start_s[1:] + _ROUNDING * np.maximum(1.0, np.abs(start_s[1:]))
+    return bool(apart.all() and (schedule.nodes[tasks] == 1).all())
 
 
 def _more_lanes(busy: Floats, free: NDArray[np.intp], wanted: int) -> tuple[Floats, NDArray[np.intp]]:

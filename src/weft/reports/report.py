@@ -24,6 +24,8 @@ class PlanView:
     """Per task: the name of what it has in common with others, for colours and legends."""
     machine_nodes: tuple[int, ...]
     """Per machine of the schedule: how many nodes it has."""
+    machine_sites: tuple[str, ...] = ()
+    """Per machine: the name of its site, empty where it has none; no entries: sites are not known."""
     facts: tuple[tuple[str, str], ...] = ()
     """Labels and texts to show above the chart."""
     critical: tuple[int, ...] = ()

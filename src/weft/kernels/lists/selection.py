@@ -5,6 +5,10 @@ place that others take makes machines only later, so the memory holds until its 
 variable is bound. Rules that look for the *least* value keep the ready tasks in a heap by what they remember,
 which is never too large; so only what comes first in the heap is looked at again (O(log n) and a few looks
 per task). Rules that look for the *most* must look at every ready task (O(n) per task).
+
+Where starts are compared, all that is ready ties as soon as a machine is free. Then the pace of the machines
+helps: nothing starts before the first of them is free, so that tasks which could have started by then are due
+and only their ranks differ; no more than the first of them needs to be looked at again.
 """
 
 from __future__ import annotations
@@ -12,41 +16,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.kernels.arrivals import Arrivals
-from weft.kernels.choices import APPENDED, START, Rule, modes_on
+from weft.kernels.choices import Rule
 from weft.kernels.forms import kernel
+from weft.kernels.lists.best_machines import MOMENT, made_at, two_best
 from weft.kernels.lists.heaps import pop, push
-from weft.kernels.placement import (
-    Board,
-    begin,
-    commit,
-    evaluate,
-    gather_all,
-    place_freely,
-    settle_before,
-)
-from weft.kernels.problem import (
-    CLASSES,
-    COMPUTE,
-    OPEN,
-    RELATED,
-    SINGLE,
-    Machines,
-    Modes,
-    Problem,
-    Tasks,
-)
-from weft.kernels.timelines import Lines, after_all, earliest
+from weft.kernels.placement import Board, begin, commit, evaluate, gather_all, place_freely, settle_before
+from weft.kernels.problem import COMPUTE, SHARED, SINGLE, Machines, Modes, Problem, Tasks
+from weft.kernels.timelines import Lines
 from weft.kernels.types import Doubles, Indices, Integers
 
-__all__ = ["LEAST", "MOMENT", "MOST", "SUFFERAGE", "Ready", "Wish", "select"]
+__all__ = ["LEAST", "MOST", "SUFFERAGE", "Ready", "Wish", "select"]
 
-MOMENT = 2
-"""``Wish.criterion``, beside FINISH and START: when data are made, wherever, and a machine is free."""
 LEAST, MOST, SUFFERAGE = 0, 1, 2
 """``Wish.sense``: the least value first; the largest; who would lose most on the next best machine."""
 _INFINITE = float("inf")
-_HEAD, _TAIL, _SIZE = 0, 1, 2
-"""Positions in ``Ready.number``: of the queue its first and its end, of the heap its size."""
 
 
 class Wish(NamedTuple):
@@ -60,18 +43,22 @@ class Wish(NamedTuple):
     """Per task: what is taken off its value; with LEAST only."""
     rank: Indices
     """Per task: ties go to the lower one."""
+    paced: int
+    """Whether no value is ever below the moment a node of some machine is free for good; with LEAST only."""
 
 
 class Ready(NamedTuple):
     """The ready tasks and what each would get."""
 
-    number: Integers
     left: Integers
     """Per task: predecessors without a place."""
     queue: Indices
     """Tasks in the order in which they became ready."""
     heap: Indices
     """Ready compute tasks: a heap with LEAST, else in no order."""
+    due: Indices
+    equal: Doubles
+    """A heap of those that may be first, by rank alone: their values count as equal, all 0."""
     value: Doubles
     """Per task: the least is placed first."""
     mode: Indices
@@ -98,15 +85,57 @@ def select(
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     begin(problem, lines, arrivals, board)
-    _begin_ready(tasks, machines, ready)
-    while True:
-        _admit(tasks, modes, machines, lines, arrivals, board, rule, wish, ready)
-        if ready.number[_SIZE] == 0:
-            return tasks.number
-        if wish.sense == LEAST:
-            task = _first_of_heap(tasks, modes, machines, lines, arrivals, board, rule, wish, ready)
+    head, tail, size, due, looked_at = 0, _begin_ready(tasks, machines, ready), 0, 0, 0
+    queue, heap, value, rank = ready.queue, ready.heap, ready.value, wish.rank
+    pace = 0.0
+    while head < tail or size + due > 0:
+        # Who is next: to be looked at, or to be placed?
+        new = head < tail
+        if new:
+            task = queue[head]
+            head += 1
+            settle_before(tasks, machines, arrivals, board, task)
+            if tasks.kind[task] != COMPUTE:
+                place_freely(tasks, machines, arrivals, board, task)
+                tail = _release(tasks, ready, task, tail)
+                continue
+            known = False
+        elif wish.paced != 0 and size > 0 and value[heap[0]] <= pace:
+            push(ready.due, due, pop(heap, size, value, rank), ready.equal, rank)
+            size -= 1
+            due += 1
+            continue
+        elif wish.sense == LEAST:
+            if due > 0:
+                task = pop(ready.due, due, ready.equal, rank)
+                due -= 1
+            else:
+                task = pop(heap, size, value, rank)
+                size -= 1
+            known = _is_known(tasks, modes, machines, board, ready, task)
+        elif looked_at < size:
+            task = heap[looked_at]
+            looked_at += 1
+            if _is_known(tasks, modes, machines, board, ready, task):
+                continue
+            known = False
         else:
-            task = _first_of_all(tasks, modes, machines, lines, arrivals, board, rule, wish, ready)
+            place = _least_of_all(heap, size, value, rank)
+            task = heap[place]
+            size -= 1
+            looked_at = 0
+            heap[place] = heap[size]
+            known = True
+
+        if not known:
+            _look(tasks, modes, machines, lines, arrivals, board, rule, wish, ready, task)
+            if wish.sense == LEAST:
+                push(heap, size, task, value, rank)
+                size += 1
+            elif new:
+                heap[size] = task
+                size += 1
+            continue
         mode = 0 + ready.mode[task]
         start = ready.start[task]
         if start == _INFINITE:
@@ -115,13 +144,15 @@ def select(
             mode, start = evaluate(tasks, modes, machines, lines, arrivals, board, rule, task)
         commit(tasks, modes, machines, lines, arrivals, board, task, mode, start)
         ready.taken[modes.machine[mode]] += 1
-        _release(tasks, ready, task)
+        tail = _release(tasks, ready, task, tail)
+        if wish.paced != 0:
+            pace = _first_free(machines, lines)
+    return tasks.number
 
 
 @kernel
-def _begin_ready(tasks: Tasks, machines: Machines, ready: Ready) -> None:
-    ready.number[_HEAD] = 0
-    ready.number[_SIZE] = 0
+def _begin_ready(tasks: Tasks, machines: Machines, ready: Ready) -> int:
+    """Begin with the tasks that have no predecessors in the queue; give its end."""
     tail = 0
     for task in range(tasks.number):
         before = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
@@ -129,101 +160,50 @@ def _begin_ready(tasks: Tasks, machines: Machines, ready: Ready) -> None:
         if before == 0:
             ready.queue[tail] = task
             tail += 1
-    ready.number[_TAIL] = tail
     for machine in range(machines.number):
         ready.taken[machine] = 0
+    return tail
 
 
 @kernel
-def _release(tasks: Tasks, ready: Ready, task: int) -> None:
-    """Put the tasks into the queue that waited for this one only."""
+def _release(tasks: Tasks, ready: Ready, task: int, tail: int) -> int:
+    """Put the tasks into the queue that waited for this one only; give its end."""
     for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
         following = tasks.after[edge]
         ready.left[following] -= 1
         if ready.left[following] == 0:
-            ready.queue[ready.number[_TAIL]] = following
-            ready.number[_TAIL] += 1
+            ready.queue[tail] = following
+            tail += 1
+    return tail
 
 
 @kernel
-def _admit(
-    tasks: Tasks,
-    modes: Modes,
-    machines: Machines,
-    lines: Lines,
-    arrivals: Arrivals,
-    board: Board,
-    rule: Rule,
-    wish: Wish,
-    ready: Ready,
-) -> None:
-    """Place what is in the queue and occupies nothing, look at the rest."""
-    while ready.number[_HEAD] < ready.number[_TAIL]:
-        task = ready.queue[ready.number[_HEAD]]
-        ready.number[_HEAD] += 1
-        settle_before(tasks, machines, arrivals, board, task)
-        if tasks.kind[task] != COMPUTE:
-            place_freely(tasks, machines, arrivals, board, task)
-            _release(tasks, ready, task)
-            continue
-        _look(tasks, modes, machines, lines, arrivals, board, rule, wish, ready, task)
-        if wish.sense == LEAST:
-            push(ready.heap, ready.number[_SIZE], task, ready.value, wish.rank)
-        else:
-            ready.heap[ready.number[_SIZE]] = task
-        ready.number[_SIZE] += 1
+def _first_free(machines: Machines, lines: Lines) -> float:
+    """Give from when on a node of some machine is free for good."""
+    first = _INFINITE
+    for machine in range(machines.number):
+        free = 0.0
+        if machines.form[machine] == SINGLE:
+            free = lines.free_from[machine]
+        elif machines.form[machine] == SHARED:
+            step = lines.last_step[machine]
+            while step != lines.no_step and lines.step_nodes[step] > 0:
+                free = lines.step_time[step]
+                step = lines.step_before[step]
+        if free < first:
+            first = free
+    return first
 
 
 @kernel
-def _first_of_heap(
-    tasks: Tasks,
-    modes: Modes,
-    machines: Machines,
-    lines: Lines,
-    arrivals: Arrivals,
-    board: Board,
-    rule: Rule,
-    wish: Wish,
-    ready: Ready,
-) -> int:
-    """Take the task of least value out: the first that is still first after it was looked at again."""
-    heap, value, rank = ready.heap, ready.value, wish.rank
-    while True:
-        task = pop(heap, ready.number[_SIZE], value, rank)
-        if _is_known(tasks, modes, machines, board, ready, task):
-            ready.number[_SIZE] -= 1
-            return task
-        _look(tasks, modes, machines, lines, arrivals, board, rule, wish, ready, task)
-        push(heap, ready.number[_SIZE] - 1, task, value, rank)
-
-
-@kernel
-def _first_of_all(
-    tasks: Tasks,
-    modes: Modes,
-    machines: Machines,
-    lines: Lines,
-    arrivals: Arrivals,
-    board: Board,
-    rule: Rule,
-    wish: Wish,
-    ready: Ready,
-) -> int:
-    """Take the task of least value out, by looking at every one."""
-    heap, value, rank = ready.heap, ready.value, wish.rank
-    size = ready.number[_SIZE]
-    found = 0
-    for place in range(size):
-        task = heap[place]
-        if not _is_known(tasks, modes, machines, board, ready, task):
-            _look(tasks, modes, machines, lines, arrivals, board, rule, wish, ready, task)
-        best = heap[found]
-        if value[task] < value[best] or (value[task] == value[best] and rank[task] < rank[best]):
-            found = place
-    chosen = heap[found]
-    heap[found] = heap[size - 1]
-    ready.number[_SIZE] = size - 1
-    return chosen
+def _least_of_all(some: Indices, size: int, value: Doubles, rank: Indices) -> int:
+    """Give the place of the task of least value among some."""
+    best = 0
+    for place in range(1, size):
+        task, other = some[place], some[best]
+        if value[task] < value[other] or (value[task] == value[other] and rank[task] < rank[other]):
+            best = place
+    return best
 
 
 @kernel
@@ -255,8 +235,8 @@ def _look(
     bound = board.bound[tasks.variable[task]]
     made = 0.0
     if wish.criterion == MOMENT:
-        made = _made(tasks, board, task)
-    mode, start, value, other, next_value = _two_best(
+        made = made_at(tasks, board, task)
+    mode, start, value, other, next_value = two_best(
         tasks, modes, machines, lines, arrivals, wish.criterion, rule.place, task, bound, made
     )
     if start < _INFINITE:
@@ -277,119 +257,3 @@ def _look(
         ready.other[task] = other
         if other < machines.number:
             ready.seen_other[task] = ready.taken[other]
-
-
-@kernel
-def _made(tasks: Tasks, board: Board, task: int) -> float:
-    """Give when all data of a task are made, wherever they lie, and it may start."""
-    made = tasks.earliest[task]
-    for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
-        before = tasks.before[edge]
-        done = board.finish[before]
-        if done != done:  # a transfer that waits to know where the task will be
-            done = board.departure[before]
-        if done > made:
-            made = done
-    return made
-
-
-@kernel
-def _two_best(
-    tasks: Tasks,
-    modes: Modes,
-    machines: Machines,
-    lines: Lines,
-    arrivals: Arrivals,
-    criterion: int,
-    place: int,
-    task: int,
-    bound: int,
-    made: float,
-) -> tuple[int, float, float, int, float]:
-    """Give mode, start and value of the best machine of a task, then the next best machine and its value.
-
-    Ties go to the earlier finish, then to the smaller count, then to the machine of lower index.
-    """
-    group = modes.group[task]
-    first = 0 + modes.first[group]
-    low = first
-    high = 0 + modes.first[group + 1]
-    if bound < machines.number:
-        low, high = modes_on(modes, task, bound)
-    layout, on, count, rate, gain, cell = (
-        modes.layout,
-        modes.machine,
-        modes.count,
-        modes.rate,
-        modes.gain,
-        modes.cell,
-    )
-    work = modes.work[task]
-    cells = modes.row[task] - first
-    location, host_of, form, free_from = machines.location, machines.host, machines.form, lines.free_from
-    latest, second, sender = arrivals.latest, arrivals.second, arrivals.sender
-    is_home, at_home, turn = arrivals.is_home, arrivals.at_home, arrivals.turn[0]
-    chosen, other = high, machines.number
-    start_there = value_there = finish_there = next_value = _INFINITE
-    for mode in range(low, high):
-        machine = on[mode]
-        # When are the data there? As ``arrivals.ready_on``.
-        where = location[machine]
-        host = host_of[machine]
-        ready = latest[where]
-        if is_home[host] == turn:
-            if sender[where] == host:
-                ready = second[where]
-            if at_home[host] > ready:
-                ready = at_home[host]
-        if layout == RELATED:
-            spent = work / rate[mode] / gain[mode]
-        elif layout == CLASSES:
-            spent = rate[mode]
-        else:
-            spent = cell[cells + mode]
-        start = ready
-        moment = made
-        if spent != 0.0 and form[machine] != OPEN:
-            need = 0 + tasks.need[task] + modes.shift[mode]
-            if place == APPENDED:
-                free = free_from[machine]
-                if form[machine] != SINGLE:
-                    free = after_all(
-                        machines, lines, machine, 0.0, spent, modes.nodes[mode], need, tasks.amount
-                    )
-                if free > start:
-                    start = free
-                if free > moment:
-                    moment = free
-            else:
-                start = earliest(
-                    machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount
-                )
-                if criterion == MOMENT:
-                    moment = earliest(
-                        machines, lines, machine, made, spent, modes.nodes[mode], need, tasks.amount
-                    )
-        finish = start + spent
-        if finish == _INFINITE:
-            continue
-        value = finish
-        if criterion == START:
-            value = start
-        elif criterion == MOMENT:
-            value = moment
-        better = value < value_there or (value == value_there and finish < finish_there)
-        if value == value_there and finish == finish_there and count[mode] < count[chosen]:
-            better = True
-        if better:
-            if chosen < high and on[chosen] != machine:
-                other = 0 + on[chosen]
-                next_value = value_there
-            chosen = mode
-            start_there = start
-            value_there = value
-            finish_there = finish
-        elif on[chosen] != machine and value < next_value:
-            other = 0 + machine
-            next_value = value
-    return chosen, start_there, value_there, other, next_value

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from weft.instance.instance import Instance
-from weft.kernels.lists.selection import MOMENT
+from weft.kernels.lists.best_machines import MOMENT
 from weft.planners.lists.priorities import by_priority, static_levels
 from weft.planners.lists.selecting import select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only

@@ -144,6 +144,8 @@ def _no_gaps(machines: int, stretches: int) -> Gaps:
         base=np.zeros(machines, dtype=np.int64),
         count=np.zeros(machines, dtype=np.int64),
         room=np.zeros(machines, dtype=np.int64),
+        reach=np.zeros(machines),
+        hint=np.zeros(machines, dtype=np.int64),
         used=np.zeros(1, dtype=np.int64),
         start=np.empty(positions),
         end=np.empty(positions),

@@ -80,4 +80,4 @@ def downward_ranks(instance: Instance) -> Floats:
 
 def by_rank(ranks: Floats) -> Indices:
     """Order tasks by descending rank; ties go to the lower index, which is never after a successor."""
-    return np.lexsort((np.arange(len(ranks)), -ranks)).astype(np.uint32)
+    return np.argsort(-ranks, kind="stable").astype(np.uint32)

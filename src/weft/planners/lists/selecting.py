@@ -9,7 +9,7 @@ from weft.kernels import forms
 from weft.kernels.choices import APPENDED, FINISH
 from weft.kernels.lists.selection import LEAST, Ready, Wish
 from weft.kernels.lists.selection import select as select_kernel
-from weft.kernels.problem import Problem
+from weft.kernels.problem import CLASSES, COMPUTE, RELATED, TABLE, Problem
 from weft.planners.lists.placing import plain_seconds, rule_of, schedule_of, scratch_of
 from weft.planners.problem import problem_of
 from weft.schedule.schedule import Schedule
@@ -47,6 +47,7 @@ def select(
         sense=sense,
         offset=np.zeros(number) if offset is None else offset,
         rank=np.arange(number, dtype=np.uint32) if rank is None else rank,
+        paced=int(criterion != FINISH and not instance.busy and not _has_nothing_to_do(problem)),
     )
     # What starts as soon as possible takes the nodes that are free then.
     rule = rule_of(place=appending(instance), factor=FRUGAL if criterion == FINISH else 1.0)
@@ -60,6 +61,13 @@ def select(
     return schedule_of(instance, board, stuck)
 
 
+def _has_nothing_to_do(problem: Problem) -> bool:
+    """Say whether some compute task may take no time, so that it starts on machines that are not free."""
+    modes, compute = problem.modes, problem.tasks.kind == COMPUTE
+    spent = {RELATED: modes.work[compute], CLASSES: modes.rate, TABLE: modes.cell}
+    return not bool(spent[modes.layout].all())
+
+
 def _nothing_ready(problem: Problem) -> Ready:
     number, machines = problem.tasks.number, problem.machines.number
 
@@ -67,10 +75,11 @@ def _nothing_ready(problem: Problem) -> Ready:
         return np.zeros(number, dtype=np.uint32)
 
     return Ready(
-        number=np.zeros(3, dtype=np.int64),
         left=np.zeros(number, dtype=np.int64),
         queue=indices(),
         heap=indices(),
+        due=indices(),
+        equal=np.zeros(number),
         value=np.zeros(number),
         mode=indices(),
         start=np.zeros(number),

@@ -1,10 +1,10 @@
 """Allotments: how many nodes every task should have, before anybody says when and where it runs.
 
-What tasks can take is written down as *ways*: a node count, the seconds of the machine that is fastest with it, and
-the share of the platform it takes. On machine k with nodes P_k a count that takes r_k nodes for t_k seconds leaves
-room for P_k / (r_k t_k) such tasks a second, so the platform is taken for 1 / sum over k of P_k / (r_k t_k) seconds;
-on one machine that is r t / P. Where a machine does not allow a count, its next smaller one counts instead (or its
-smallest). Counts that are not faster than a smaller one are left out.
+What tasks can take is written down as *ways*: a node count, its seconds, and the share of the platform it takes. A
+machine k of P_k nodes has room for P_k / r_k tasks that take r_k nodes, and ends P_k / (r_k t_k) of them a second if
+each takes t_k. So the whole platform is taken for 1 / sum of P_k / (r_k t_k) seconds by one task, whose seconds are in
+the mean sum of P_k / r_k times that; on one machine they are r t / P and t. Where a machine does not allow a count,
+its next smaller one counts instead (or its smallest). Counts that are not faster than a smaller one are left out.
 """
 
 from __future__ import annotations
@@ -87,23 +87,26 @@ def _ways(instance: Instance) -> tuple[Ways, Indices]:
     for group in instance.groups:
         counts = np.unique(group.count)
         places = _places(group, counts)
-        room = np.where(instance.unlimited, np.inf, instance.capacity)[group.machine] / group.nodes
-        for members, spent in group.chunks():
-            least, taken = _least(spent[:, places], room[places])
-            kept = np.ones(least.shape, dtype=bool)
-            kept[:, 1:] = least[:, 1:] < np.minimum.accumulate(least, axis=1)[:, :-1]
+        room = (instance.capacity[group.machine] / group.nodes)[places]
+        crowded = not instance.unlimited[group.machine].any()
+        for members, every in group.chunks():
+            spent, taken = _means(every[:, places], room)
+            kept = np.ones(spent.shape, dtype=bool)
+            kept[:, 1:] = spent[:, 1:] < np.minimum.accumulate(spent, axis=1)[:, :-1]
             row, column = np.nonzero(kept)
             task.append(members[row].astype(np.int64))
             count.append(counts[column].astype(np.int64))
-            seconds.append(least[kept])
-            share.append(taken[kept])
+            seconds.append(spent[kept])
+            share.append(taken[kept] if crowded else np.zeros(len(row)))
     return _joined(len(graph), *map(np.concatenate, (task, count, seconds, share)))
 
 
-def _least(spent: Floats, room: Floats) -> tuple[Floats, Floats]:
-    """Give seconds and shares (tasks x counts) from those per machine (tasks x counts x machines)."""
+def _means(every: Floats, room: Floats) -> tuple[Floats, Floats]:
+    """Give mean seconds and shares (tasks x counts) of seconds per machine (tasks x counts x machines)."""
     with np.errstate(divide="ignore"):  # a task of no seconds takes nothing
-        return spent.min(axis=2), 1.0 / (room / spent).sum(axis=2)
+        share = 1.0 / (room / every).sum(axis=2)
+    one_machine = every.shape[2] == 1
+    return every[:, :, 0] if one_machine else room.sum(axis=1) * share, share
 
 
 def _joined(

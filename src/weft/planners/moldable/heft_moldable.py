@@ -1,0 +1,180 @@
+"""HEFT for moldable tasks: node counts that use their nodes well, and due dates that are tightened step by step.
+
+The order is HEFT's (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). The first plan lets every task end as
+early as it can with a node count of at least some parallel efficiency. Others follow: HEFT as it is, other
+efficiencies, and the node counts of CPA. The best of them are then *squeezed*: every task gets a due date, a share
+of how late it could end in that plan, and takes the mode of least node-seconds that ends in time (else the one that
+ends first); while that makes the plan better it is done again, from the new plan on. Where cost counts, due dates are
+first stretched, and the cheapest modes are tried; a mode is then charged its price, not its node-seconds. The best
+plan by the objective is returned, first of all one that keeps deadline and maximal cost.
+
+Deviations: all of this is ours but the order. With ``efficiency=0`` and a budget of one step, it is HEFT with the
+node count that ends first.
+
+Complexity: that of HEFT with k modes per task for each step; some 30 steps, fewer where the budget says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from weft.errors import InvalidInput, Problem
+from weft.instance.instance import Instance
+from weft.instance.modes import ModeGroup
+from weft.kernels.problem import Problem as Arrays
+from weft.planners.least import least_modes
+from weft.planners.lists.placing import place, rule_of
+from weft.planners.lists.ranks import by_rank, upward_ranks
+from weft.planners.moldable.allotments import allotted, with_counts
+from weft.planners.moldable.due_dates import latest_finish_s, place_in_time
+from weft.planners.moldable.efficiency import efficient
+from weft.planners.moldable.trials import Trial, Trials
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.planners.problem import problem_of
+from weft.schedule.costs import relative_prices
+from weft.schedule.objective import Objective
+from weft.schedule.schedule import Schedule
+from weft.workflow.unfolding.task_graph import Floats, Indices
+
+__all__ = ["HeftMoldable"]
+
+_EFFICIENT = 0.8
+"""Another efficiency that is tried."""
+_TOLERANCE = 0.05
+"""That of plain HEFT."""
+_SQUEEZES = (0.85, 0.92, 0.96, 0.98, 0.99)
+"""Shares of the time that was taken; a smaller one is tried first, as it saves more steps where it succeeds."""
+_STRETCHES = (8.0, 4.0, 2.0, 1.4, 1.15)
+_GAIN = 1e-3
+"""Share by which a plan must become better for the same share to be tried again."""
+_SQUEEZED = 2
+"""How many plans are squeezed: the best two often differ in kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeftMoldable:
+    """The list planner for tasks that can take several node counts."""
+
+    name: ClassVar[str] = "heft-moldable"
+    title: ClassVar[str] = "HEFT with node counts by efficiency and due dates, for moldable tasks"
+
+    efficiency: float = 0.5
+    """The parallel efficiency, against the smallest count, that node counts of the first plan must have."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.efficiency <= 1.0:
+            what = f"heft-moldable:efficiency={self.efficiency:g}"
+            raise InvalidInput(Problem(what=what, rule="must be from 0 (any node count) to 1 (no loss)"))
+
+    def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
+        """Serve makespan, cost and what weighs them by alpha, where no budget has to be kept."""
+        if _counts_cost(objective) and not instance.binding_budgets():
+            return None
+        return makespan_only("HEFT for moldable tasks", instance, objective)
+
+    def plan(
+        self,
+        instance: Instance,
+        *,
+        objective: Objective,
+        budget: Budget,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Plan:
+        """Try simple plans, then tighten the best."""
+        order = by_rank(upward_ranks(instance))
+        charge = _charge(instance, objective)
+        moldable = bool(problem_of(instance).modes.moldable.any())
+        trials = Trials(instance, objective, budget)
+        for make in self._simple(instance, order, charge if _counts_cost(objective) else None, moldable):
+            trials.attempt(make)
+        if moldable or _counts_cost(objective):
+            shares = (*_STRETCHES, *_SQUEEZES) if _counts_cost(objective) else _SQUEEZES
+            problem = _charged(instance, charge)
+            for start in sorted(trials.found, key=lambda trial: trial.badness)[:_SQUEEZED]:
+                _squeeze(trials, start, problem, order, shares)
+        return trials.plan()
+
+    def _simple(
+        self, instance: Instance, order: Indices, charge: Floats | None, moldable: bool
+    ) -> Iterator[Callable[[], Schedule]]:
+        """Give the ways to make the first plans."""
+        if moldable:
+            yield partial(_efficient_plan, instance, order, self.efficiency)
+        yield partial(place, instance, order, rule=rule_of(factor=1.0 + _TOLERANCE))
+        if moldable:
+            yield partial(_cpa_plan, instance)
+            yield partial(_efficient_plan, instance, order, _EFFICIENT)
+        if charge is not None:
+            yield partial(_cheapest_plan, instance, order, charge)
+
+
+def _counts_cost(objective: Objective) -> bool:
+    return objective.name == "cost" or objective.has_alpha or objective.max_cost is not None
+
+
+def _charge(instance: Instance, objective: Objective) -> Floats:
+    """Give what a node-second costs on each machine: what the objective counts, else how much it gets done."""
+    if objective.has_alpha:
+        return relative_prices(instance)
+    if _counts_cost(objective) and instance.price_per_node_s.any():
+        return instance.price_per_node_s
+    return _pace(instance)
+
+
+def _pace(instance: Instance) -> Floats:
+    """Give how fast each machine is with the smallest counts, the fastest 1, in the mean over groups."""
+    pace, groups = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
+    for group in instance.groups:
+        machine, first = np.unique(group.machine, return_index=True)
+        seconds = sum(spent[:, first].sum(axis=0) for _, spent in group.chunks())
+        groups[machine] += 1.0
+        pace[machine] += np.divide(np.min(seconds), seconds, out=np.ones(len(first)), where=seconds > 0)
+    return np.divide(pace, groups, out=np.ones(len(pace)), where=groups > 0)
+
+
+def _charged(instance: Instance, charge: Floats) -> Arrays:
+    problem = problem_of(instance)
+    return problem._replace(machines=problem.machines._replace(price=charge))
+
+
+def _efficient_plan(instance: Instance, order: Indices, least: float) -> Schedule:
+    return place(instance, order, problem=efficient(instance, least))
+
+
+def _cpa_plan(instance: Instance) -> Schedule:
+    allotment = allotted(instance)
+    return place(instance, by_rank(allotment.bottom_s), problem=with_counts(instance, allotment.count))
+
+
+def _cheapest_plan(instance: Instance, order: Indices, charge: Floats) -> Schedule:
+    def weight(instance: Instance, group: ModeGroup) -> Floats:  # noqa: ARG001
+        return charge[group.machine] * group.nodes
+
+    return place(instance, order, problem=least_modes(instance, weight))
+
+
+def _squeeze(
+    trials: Trials, start: Trial, problem: Arrays, order: Indices, shares: tuple[float, ...]
+) -> None:
+    """Tighten a plan by one share after another, by the same again while it pays."""
+    instance, best = trials.instance, start
+    latest_s = latest_finish_s(best.schedule, instance)
+    for share in shares:
+        better = True
+        while better:
+            made = trials.attempt(partial(place_in_time, instance, problem, order, share * latest_s))
+            better = False
+            if made is not None and made.badness < best.badness:
+                better = _gains(made, best)
+                best, latest_s = made, latest_finish_s(made.schedule, instance)
+
+
+def _gains(made: Trial, before: Trial) -> bool:
+    """Say whether a better plan is so much better that the same should be tried again."""
+    changes = zip(made.badness, before.badness, strict=True)
+    return any(old - new > _GAIN * abs(old) for new, old in changes)
