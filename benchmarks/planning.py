@@ -46,7 +46,8 @@ def main() -> None:
     parser.add_argument("--measure", nargs=2, type=int, metavar=("TASKS", "MACHINES"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.measure:
-        print(json.dumps(measured(*asked.measure, asked.repeat)))
+        tasks, machines = asked.measure
+        print(json.dumps(measured(tasks, machines, asked.repeat)))
         return
     unknown = set(asked.sections) - set(SECTIONS)
     if unknown:

@@ -211,33 +211,34 @@ def decode(
 
 
 class Course(NamedTuple):
-    """What ``decode_in_turn`` reads of a problem; its tasks are compute tasks."""
+    """What ``decode_in_turn`` reads of a problem; all its tasks are compute tasks."""
 
     tasks: int
     machines: int
     locations: int
-    delayed: int
-    """Whether data pay anything but their size."""
     variable: Indices
     earliest: Doubles
     pointer: Indices
     before: Indices
-    fixed: Doubles
-    files: Doubles
     size: Doubles
     host: Indices
     location: Indices
-    latency: Doubles
     inverse: Doubles
     alone: Flags
     """Per machine: whether it serves one task at a time; else any number."""
-    seconds: Doubles
-    """Tasks x machines; below 0: the task cannot run there."""
+    work: Doubles
+    row: Indices
+    """Per task: where its group begins in ``rate``."""
+    rate: Doubles
+    """Groups x machines; below 0: the group cannot run there."""
 
 
 @kernel
 def decode_in_turn(
     course: Course,
+    fixed: Doubles | None,
+    files: Doubles | None,
+    latency: Doubles | None,
     number: int,
     order: Indices,
     order_step: int,
@@ -252,7 +253,8 @@ def decode_in_turn(
 ) -> int:
     """Decode bindings where machines serve tasks in turn; give the first that is wrong, or their number.
 
-    ``order`` and ``bound`` as in ``Genomes``, ``host`` and ``links`` as in ``Scratch``.
+    ``fixed``, ``files`` and ``latency`` are None where data pay for their size alone: another form of the
+    kernel. ``order`` and ``bound`` as in ``Genomes``, ``host`` and ``links`` as in ``Scratch``.
     """
     tasks, machines = course.tasks, course.machines
     for individual in range(number):
@@ -270,9 +272,7 @@ def decode_in_turn(
             machine = bound[bound_row + course.variable[task]]
             if machine >= machines:
                 return individual
-            spent = course.seconds[task * machines + machine]
-            if spent < 0.0:
-                return individual
+            spent = course.work[task] / course.rate[course.row[task] + machine]
             here = course.host[machine]
             location = course.location[machine]
             host[task] = here
@@ -283,20 +283,23 @@ def decode_in_turn(
                 arrival = finish[before]
                 if host[before] != here:
                     link = links[before] + location
-                    if course.delayed != 0:
+                    if fixed is None:
+                        arrival += course.size[edge] * course.inverse[link]
+                    else:
                         arrival += (
-                            course.fixed[edge]
-                            + course.files[edge] * course.latency[link]
+                            fixed[edge]
+                            + files[edge] * latency[link]
                             + course.size[edge] * course.inverse[link]
                         )
-                    else:
-                        arrival += course.size[edge] * course.inverse[link]
                 if arrival > begin:
                     begin = arrival
-            if spent > 0.0 and course.alone[machine] != 0:
-                if free[machine] > begin:
-                    begin = free[machine]
-                free[machine] = begin + spent
+            if spent > 0.0:
+                if course.alone[machine] != 0:
+                    if free[machine] > begin:
+                        begin = free[machine]
+                    free[machine] = begin + spent
+            elif course.rate[course.row[task] + machine] < 0.0:
+                return individual
             end = begin + spent
             finish[task] = end
             if end > last:

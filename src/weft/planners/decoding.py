@@ -27,6 +27,7 @@ from weft.kernels.decoding import (
 )
 from weft.kernels.decoding import decode as decode_kernel
 from weft.kernels.skylines import Skylines
+from weft.planners.courses import course_of, lines_per_machine, run_course
 from weft.planners.genomes import (
     Decoded,
     Genome,
@@ -60,10 +61,9 @@ __all__ = [
 _TASK_S, _EDGE_S, _LINE_S = 1.2e-6, 0.4e-6, 4e-6
 """What a task, an edge, and a task where nodes are counted take in plain Python, about."""
 _MOST_CELLS = 4_000_000
-"""Groups (or tasks) x machines up to which usual modes (or seconds) are kept in a table."""
+"""Groups x machines up to which the usual modes are kept in a table."""
 
 _usual: WeakKeyDictionary[Instance, Indices] = WeakKeyDictionary()
-_courses: WeakKeyDictionary[Instance, Course] = WeakKeyDictionary()
 
 
 def decode(
@@ -119,9 +119,11 @@ def decode_population(
     With ``times`` start and finish of all tasks are given, without ``priced`` node-seconds and cost are 0. A
     search over bindings that wants neither is several times faster on machines that serve tasks in turn.
     """
+    if modes is None and seconds is None and not times and not priced:
+        course = course_of(instance, rule)
+        if course is not None:
+            return run_course(instance, course, order, bound)
     genomes = _genomes(instance, order, bound, modes, seconds, times=times, priced=priced)
-    if _is_plain(instance, genomes, rule):
-        return _run_in_turn(instance, genomes, rule)
     return _run(instance, genomes, rule)[0]
 
 
@@ -193,7 +195,7 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[Decoded, Scra
     problem = problem_of(instance)
     tasks = problem.tasks
     number, rows = genomes.number, genomes.number if genomes.kept else 1
-    drawn = _lines_per_machine(problem, rule)
+    drawn = lines_per_machine(problem, rule)
     makespan, node_seconds, cost = np.zeros(number), np.zeros(number), np.zeros(number)
     start, finish = np.zeros(rows * tasks.number), np.zeros(rows * tasks.number)
     scratch = _scratch(problem)
@@ -212,95 +214,6 @@ def _run(instance: Instance, genomes: Genomes, rule: int) -> tuple[Decoded, Scra
         start_s=start.reshape(number, tasks.number) if genomes.kept else None,
         finish_s=finish.reshape(number, tasks.number) if genomes.kept else None,
     ), scratch
-
-
-def _is_plain(instance: Instance, genomes: Genomes, rule: int) -> bool:
-    """Say whether only makespans of bindings are wanted, where machines serve tasks in turn."""
-    asked = genomes.chosen or genomes.timed or genomes.priced or genomes.kept
-    if asked or len(instance) * len(instance.machines) > _MOST_CELLS:
-        return False
-    problem = problem_of(instance)
-    return bool((problem.tasks.kind == kernel.COMPUTE).all()) and _lines_per_machine(problem, rule) == 0
-
-
-def _run_in_turn(instance: Instance, genomes: Genomes, rule: int) -> Decoded:
-    problem, number = problem_of(instance), genomes.number
-    tasks, machines = problem.tasks, problem.machines
-    makespan = np.zeros(number)
-    wrong = forms.run(
-        decode_in_turn,
-        (
-            _course(instance, unlimited=rule == UNLIMITED),
-            number,
-            genomes.order,
-            genomes.order_step,
-            genomes.bound,
-            genomes.bound_step,
-            np.zeros(tasks.number, dtype=np.uint8),
-            np.zeros(tasks.number, dtype=np.uint32),
-            np.zeros(tasks.number, dtype=np.uint32),
-            np.zeros(machines.number),
-            np.zeros(tasks.number),
-        ),
-        (makespan,),
-        work_s=number * (tasks.number * _TASK_S + len(tasks.before) * _EDGE_S) / 2,
-    )
-    if wrong < number:
-        raise _wrong(instance, genomes, wrong)
-    nothing = np.zeros(number)
-    return Decoded(makespan_s=makespan, node_seconds=nothing, cost=nothing, start_s=None, finish_s=None)
-
-
-def _course(instance: Instance, *, unlimited: bool) -> Course:
-    """Give what decoding in turn reads; it is made once, however many populations are decoded."""
-    if instance not in _courses:
-        problem = problem_of(instance)
-        tasks, machines = problem.tasks, problem.machines
-        paying = tasks.fixed.any() or (tasks.files.any() and machines.latency.any())
-        _courses[instance] = Course(
-            tasks=tasks.number,
-            machines=machines.number,
-            locations=machines.locations,
-            delayed=int(paying),
-            variable=tasks.variable,
-            earliest=tasks.earliest,
-            pointer=tasks.pointer,
-            before=tasks.before,
-            fixed=tasks.fixed,
-            files=tasks.files,
-            size=tasks.size,
-            host=machines.host,
-            location=machines.location,
-            latency=machines.latency,
-            inverse=machines.inverse,
-            alone=(machines.form != kernel.OPEN).astype(np.uint8),
-            seconds=_seconds_by_machine(instance).reshape(-1),
-        )
-    course = _courses[instance]
-    return course._replace(alone=np.zeros_like(course.alone)) if unlimited else course
-
-
-def _seconds_by_machine(instance: Instance) -> Floats:
-    """Give tasks x machines: the seconds on the least count; below 0 where a task cannot, or must not, run."""
-    table = np.full((len(instance), len(instance.machines)), -1.0)
-    for group in instance.groups:
-        machine, first = np.unique(group.machine, return_index=True)
-        for tasks, seconds in group.chunks():
-            table[np.ix_(tasks, machine)] = seconds[:, first]
-    variable, elsewhere = instance.graph.variable, np.arange(len(instance.machines))
-    for pinned, machine_bound in instance.pinned.items():
-        table[np.ix_(variable == pinned, elsewhere != machine_bound)] = -1.0
-    return table
-
-
-def _lines_per_machine(problem: kernel.Problem, rule: int) -> int:
-    """Say how many lines each machine needs; none if all serve one task after the other, or any number."""
-    if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
-        raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of weft.kernels.decoding"))
-    busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
-    if rule == APPEND:
-        return (2 if busy else 1) if shared else 0
-    return int(rule == INSERTION or (rule == EXCLUSIVE and busy))
 
 
 def _lines(problem: kernel.Problem, drawn: int) -> Skylines:

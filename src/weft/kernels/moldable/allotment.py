@@ -54,101 +54,93 @@ class Levels(NamedTuple):
 def allot(tasks: Tasks, ways: Ways, communication: Doubles, way: Indices, levels: Levels) -> int:
     """Fill ``way`` with the way of every task; give the number of steps. ``communication`` is per edge."""
     number, entries = tasks.number, len(levels.entry)
-    winner = levels.winner
     area = 0.0
     for task in range(number):
         own = ways.first[task]
         way[task] = own
         area += ways.share[own]
-        levels.stale[task] = 0
-    for done in range(number):
-        _measure(tasks, ways, communication, way, levels, number - 1 - done)
+        levels.stale[task] = 1
+        levels.bottom[task] = -1.0
     for position in range(entries):
-        winner[entries + position] = levels.entry[position]
-    for done in range(1, entries):
-        _play(levels, entries - done)
+        levels.winner[entries + position] = levels.entry[position]
+    _measure(tasks, ways.seconds, communication, way, levels, number - 1, number)
     steps = 0
-    while levels.bottom[winner[1]] > area:
-        task = _best_on_path(ways, way, levels, winner[1], number)
+    while levels.bottom[levels.winner[1]] > area:
+        task = _best_on_path(ways.first, ways.gain, way, levels.follower, levels.winner[1], number)
         if task == number:
             break
         own = way[task]
         area += ways.share[own + 1] - ways.share[own]
         way[task] = own + 1
         steps += 1
-        _measure_again(tasks, ways, communication, way, levels, task)
+        levels.stale[task] = 1
+        _measure(tasks, ways.seconds, communication, way, levels, task, 1)
     return steps
 
 
 @kernel
-def _measure(
-    tasks: Tasks, ways: Ways, communication: Doubles, way: Indices, levels: Levels, task: int
-) -> None:
-    longest = 0.0
-    follower = tasks.number
-    for position in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
-        other = tasks.after[position]
-        length = communication[tasks.after_edge[position]] + levels.bottom[other]
-        if follower == tasks.number or length > longest:
-            longest = length
-            follower = other
-    levels.bottom[task] = ways.seconds[way[task]] + longest
-    levels.follower[task] = follower
-
-
-@kernel
-def _play(levels: Levels, place: int) -> None:
-    """Let two entries play: the longer path wins, then the lower index."""
-    left = levels.winner[2 * place]
-    right = levels.winner[2 * place + 1]
-    longer = levels.bottom[right] > levels.bottom[left]
-    if longer or (levels.bottom[right] == levels.bottom[left] and right < left):
-        levels.winner[place] = right
-    else:
-        levels.winner[place] = left
-
-
-@kernel
-def _best_on_path(ways: Ways, way: Indices, levels: Levels, first: int, number: int) -> int:
-    """Give the task on the critical path that gains most; their number: none can take more."""
+def _best_on_path(
+    first: Indices, gain: Doubles, way: Indices, follower: Indices, task: int, number: int
+) -> int:
+    """Give the task on the path from a task on that gains most; their number: none can take more."""
     best = -1.0
     chosen = number
-    task = 0 + first
+    task = 0 + task
     while task != number:
         own = way[task]
-        if own + 1 < ways.first[task + 1] and ways.gain[own] > best:
-            best = ways.gain[own]
+        if own + 1 < first[task + 1] and gain[own] > best:
+            best = gain[own]
             chosen = task
-        task = 0 + levels.follower[task]
+        task = 0 + follower[task]
     return chosen
 
 
 @kernel
-def _measure_again(
-    tasks: Tasks, ways: Ways, communication: Doubles, way: Indices, levels: Levels, changed: int
+def _measure(
+    tasks: Tasks, seconds: Doubles, communication: Doubles, way: Indices, levels: Levels, last: int, waiting: int
 ) -> None:
-    """Measure the levels that depend on a task; predecessors have lower indices, so go down from it."""
-    entries = len(levels.entry)
-    stale = levels.stale
-    stale[changed] = 1
-    waiting = 1
-    task = 0 + changed
+    """Measure stale levels, of which so many are waiting, from a task on down: predecessors have lower indices."""
+    number, entries = tasks.number, len(levels.entry)
+    pointer, before = tasks.pointer, tasks.before
+    after_pointer, after, after_edge = tasks.after_pointer, tasks.after, tasks.after_edge
+    bottom, follower, stale, slot = levels.bottom, levels.follower, levels.stale, levels.slot
+    task = 0 + last
     while waiting > 0:
         if stale[task] != 0:
             stale[task] = 0
             waiting -= 1
-            before = levels.bottom[task]
-            _measure(tasks, ways, communication, way, levels, task)
-            if levels.bottom[task] != before:
+            longest = 0.0
+            following = number
+            for position in range(after_pointer[task], after_pointer[task + 1]):
+                other = 0 + after[position]
+                length = communication[after_edge[position]] + bottom[other]
+                if following == number or length > longest:
+                    longest = length
+                    following = other
+            follower[task] = following
+            level = seconds[way[task]] + longest
+            if level != bottom[task]:
+                bottom[task] = level
                 # Levels only fall: who does not follow this task keeps its longest path.
-                for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
-                    earlier = tasks.before[edge]
-                    if levels.follower[earlier] == task and stale[earlier] == 0:
+                for edge in range(pointer[task], pointer[task + 1]):
+                    earlier = before[edge]
+                    if stale[earlier] == 0 and follower[earlier] == task:
                         stale[earlier] = 1
                         waiting += 1
-                if levels.slot[task] < entries:
-                    place = (entries + levels.slot[task]) // 2
-                    while place > 0:
-                        _play(levels, place)
-                        place = place // 2
+                if slot[task] < entries:
+                    _play(levels.winner, bottom, (entries + slot[task]) // 2)
         task -= 1
+
+
+@kernel
+def _play(winner: Indices, bottom: Doubles, place: int) -> None:
+    """Let entries play, from a place of the tournament up: the longer path wins, then the lower index."""
+    while place > 0:
+        left = winner[2 * place]
+        right = winner[2 * place + 1]
+        longer = bottom[right] > bottom[left]
+        if longer or (bottom[right] == bottom[left] and right < left):
+            winner[place] = right
+        else:
+            winner[place] = left
+        place = place // 2

@@ -34,7 +34,9 @@ class Lazy:
     """What happens without a plan, on the estimated times."""
 
     name: ClassVar[str] = "lazy"
-    title: ClassVar[str] = "no plan, tasks are bound when they become ready (baseline, Prodan and Fahringer 2005)"
+    title: ClassVar[str] = (
+        "no plan, tasks are bound when they become ready (baseline, Prodan and Fahringer 2005)"
+    )
 
     by: Literal["transfer", "finish"] = "transfer"
     """What the lowest time is: of the transfer before a task (the paper), or until the task itself ends."""

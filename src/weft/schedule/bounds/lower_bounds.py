@@ -88,6 +88,7 @@ class Bounds:
         return float(math.ceil(value_s * (1 - SLACK))) if self.whole else value_s
 
 
+@np.errstate(over="ignore")  # what is longer than numbers can be is refused elsewhere
 def lower_bounds(instance: Instance) -> Bounds:
     """Compute the bounds of an instance."""
     case = _Case(instance)

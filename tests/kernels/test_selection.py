@@ -1,0 +1,119 @@
+"""The selection kernel against its twin, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kernels.random_graphs import busy_stretches, layered
+from kernels.selection_twin import Selection
+from planning_examples import instance
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import Busy, compile_instance
+from weft.kernels.choices import FINISH, START
+from weft.kernels.lists.best_machines import MOMENT
+from weft.kernels.lists.selection import LEAST, MOST, SUFFERAGE
+from weft.planners.lists.selecting import FRUGAL, select
+from weft.randomness import generator
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+CRITERIA = {"finish": FINISH, "start": START, "moment": MOMENT}
+SENSES = {"least": LEAST, "most": MOST, "sufferage": SUFFERAGE}
+WISHES = [
+    ("finish", "least"),
+    ("start", "least"),
+    ("moment", "least"),
+    ("finish", "most"),
+    ("finish", "sufferage"),
+]
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def columns(schedule):
+    return [
+        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
+    ]
+
+
+def both(made, criterion, sense, rng):
+    """Give the schedules of kernel and twin, with offsets and ranks that are drawn."""
+    offset, rank = rng.integers(0, 4, len(made)).astype(float), rng.permutation(len(made)).astype(np.uint32)
+    if criterion != "finish":
+        offset = np.zeros(len(made))
+    found = select(made, criterion=CRITERIA[criterion], sense=SENSES[sense], offset=offset, rank=rank)
+    twin = Selection(
+        made,
+        criterion=criterion,
+        sense=sense,
+        offset=offset.tolist(),
+        rank=rank.tolist(),
+        gaps=bool(made.busy),
+        factor=FRUGAL if criterion == "finish" else 1.0,
+    )
+    return columns(found), columns(twin.run())
+
+
+@given(
+    flow=workflows(),
+    where=platforms(),
+    held=busy_stretches(),
+    wish=st.sampled_from(WISHES),
+    seed=st.integers(0, 9),
+)
+@SEARCH
+def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, wish, seed):
+    try:
+        made = compile_instance(unfold(flow), where, busy=held(where))
+    except (Infeasible, InvalidInput):
+        assume(False)
+    assume(not len(made.graph.demand_by_count.rows))
+    found, expected = both(made, *wish, generator(seed, "selection"))
+    assert found == expected
+
+
+@pytest.mark.parametrize("layout", ["related", "classes", "table"])
+@pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("wish", WISHES, ids="-".join)
+def test_larger_graphs_are_placed_as_by_the_twin(form, layout, integers, wish):
+    for seed in range(4):
+        made = layered(generator(seed, "layered", layout), integers=integers, layout=layout)
+        found, expected = both(made, *wish, generator(seed, "wish"))
+        assert found == expected
+
+
+@pytest.mark.parametrize("where", ["identical:3", "cluster:3"])
+@pytest.mark.parametrize("wish", WISHES[:3], ids="-".join)
+def test_the_pace_of_like_machines_changes_nothing(form, where, wish):
+    for seed in range(4):
+        rng = generator(seed, "paced")
+        tasks = {
+            f"t{index}": {
+                "work": float(rng.integers(1, 5)),
+                "after": [f"t{other}" for other in sorted(set(rng.integers(0, index, size=2).tolist()))]
+                if index > 8
+                else [],
+            }
+            for index in range(40)
+        }
+        found, expected = both(instance(tasks, where), *wish, generator(seed, "wish"))
+        assert found == expected
+
+
+@pytest.mark.parametrize("sense", SENSES)
+def test_a_task_that_never_fits_is_named(form, sense):
+    for tasks in ({"a": {"work": 3}, "b": {"work": 3, "after": "a"}}, {"a": {"work": 3}, "b": {"work": 3}}):
+        # From the fifth second on somebody else holds the machine for ever: there is room for one.
+        held = (Busy(machine=0, start_s=5.0, finish_s=math.inf, nodes=1),)
+        with pytest.raises(Infeasible, match="b would never end"):
+            select(instance(tasks, "identical:1", busy=held), sense=SENSES[sense])
