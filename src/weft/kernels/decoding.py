@@ -236,9 +236,9 @@ class Course(NamedTuple):
 @kernel
 def decode_in_turn(
     course: Course,
-    fixed: Doubles | None,
-    files: Doubles | None,
-    latency: Doubles | None,
+    fixed: Doubles,
+    files: Doubles,
+    latency: Doubles,
     number: int,
     order: Indices,
     order_step: int,

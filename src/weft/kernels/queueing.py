@@ -117,7 +117,7 @@ def run_queue(
 
     ``line`` is one skyline, for CONSERVATIVE: what will be free beside all starts given so far.
     """
-    tasks, number, resources = jobs.tasks, jobs.number, jobs.resources
+    tasks, number = jobs.tasks, jobs.number
     for individual in range(requests.number):
         row = individual * requests.kept * number
         order_row = individual * requests.order_step
@@ -125,107 +125,233 @@ def run_queue(
             tasks, number, requests.order, order_row, desk.rank, desk.job
         ):
             return individual
-        count_row = individual * requests.count_step
-        used = _look_up(jobs, requests.count, count_row, desk.nodes, desk.spent, desk.need)
+        used = _look_up(
+            tasks,
+            number,
+            jobs.resources,
+            jobs.row,
+            jobs.most,
+            jobs.width,
+            jobs.seconds,
+            jobs.need,
+            requests.count,
+            individual * requests.count_step,
+            desk.nodes,
+            desk.spent,
+            desk.need,
+        )
         if used == _WRONG:
             return individual
         for job in range(number):
             desk.missing[job] = jobs.before[job]
-        for resource in range(resources):
-            desk.left[resource] = jobs.total[resource]
-            line.left[resource] = jobs.total[resource]
-        free = jobs.capacity
-        line.first[0] = 0
-        line.last[0] = 0
-        line.time[0] = 0.0
-        line.nodes[0] = free
-        ready = 0
-        ready_end = 0
         desk.running[0] = number
         desk.until[0] = 0.0
-        running = 0
-        running_end = 1
-        last = 0.0
-        while running < running_end:
-            now = desk.until[running]
-            while running < running_end and desk.until[running] == now:
-                job = desk.running[running]
-                running += 1
-                if job < tasks:
-                    last = now
-                free += desk.nodes[job]
-                if resources > 0 and desk.nodes[job] > 0:
-                    _give(desk.left, jobs.amount, desk.need[job], resources)
-                for position in range(jobs.after_pointer[job], jobs.after_pointer[job + 1]):
-                    after = jobs.after[position]
-                    desk.missing[after] -= 1
-                    if desk.missing[after] == 0 and desk.nodes[after] > 0:
-                        _insert(desk.ready, ready, ready_end, desk.rank[after])
-                        ready_end += 1
-                    elif desk.missing[after] == 0:
-                        end = now + desk.spent[after]
-                        start[row + after] = now
-                        finish[row + after] = end
-                        _insert_until(desk.running, desk.until, running, running_end, after, end)
-                        running_end += 1
-            blocked = False
-            shadow = _INFINITE
-            extra = 0
-            index = ready
-            while index < ready_end and (free > 0 or rule == CONSERVATIVE):
-                job = desk.job[desk.ready[index]]
-                nodes = desk.nodes[job]
-                spent = desk.spent[job]
-                begin = now
-                fits = nodes <= free
-                if resources > 0:
-                    ask(resources, jobs.amount, desk.need[job], jobs.slack, 0, desk.taken, desk.least)
-                    fits = fits and _covers(desk.left, desk.least, resources)
-                if rule == CONSERVATIVE:
-                    begin = first_fit(line, 0, now, spent, nodes, desk.least)
-                    lower(line, 0, begin, begin + spent, nodes, desk.taken)
-                    fits = True
-                end = begin + spent
-                if fits and end > shadow:
-                    # It would still run when the reserved job is to start: only beside it.
-                    fits = nodes <= extra and _covers(desk.extra, desk.least, resources)
-                    if fits:
-                        extra -= nodes
-                        _take(desk.extra, desk.taken, resources)
-                if fits:
-                    free -= nodes
-                    _take(desk.left, desk.taken, resources)
-                    start[row + job] = begin
-                    finish[row + job] = end
-                    _insert_until(desk.running, desk.until, running, running_end, job, end)
-                    running_end += 1
-                    _remove(desk.ready, ready, index)
-                    ready += 1
-                elif rule == FIFO:
-                    break
-                elif rule == EASY and not blocked:
-                    blocked = True
-                    for resource in range(resources):
-                        desk.extra[resource] = desk.left[resource]
-                    shadow, extra = _reserve(
-                        desk.running,
-                        desk.until,
-                        desk.nodes,
-                        desk.need,
-                        jobs.amount,
-                        desk.extra,
-                        desk.least,
-                        running,
-                        running_end,
-                        free,
-                        nodes,
-                        resources,
-                    )
-                    _take(desk.extra, desk.taken, resources)
-                index += 1
-        makespan[individual] = last
+        if jobs.resources == 0 and rule != CONSERVATIVE:
+            makespan[individual] = _serve(
+                rule,
+                tasks,
+                jobs.capacity,
+                jobs.after_pointer,
+                jobs.after,
+                desk.missing,
+                desk.rank,
+                desk.job,
+                desk.nodes,
+                desk.spent,
+                desk.ready,
+                desk.running,
+                desk.until,
+                row,
+                start,
+                finish,
+            )
+        else:
+            makespan[individual] = _serve_amounts(jobs, rule, line, desk, row, start, finish)
         node_seconds[individual] = used
     return requests.number
+
+
+@kernel
+def _serve(
+    rule: int,
+    tasks: int,
+    capacity: int,
+    after_pointer: Indices,
+    after: Indices,
+    missing: Integers,
+    rank: Indices,
+    job_at: Indices,
+    nodes: Integers,
+    spent: Doubles,
+    waiting: Indices,
+    running_job: Indices,
+    until: Doubles,
+    row: int,
+    start: Doubles,
+    finish: Doubles,
+) -> float:
+    """Run one individual whose jobs take nodes alone, under all rules but CONSERVATIVE; give its makespan.
+
+    Apart from ``_serve_amounts``, because every array more that a loop reads makes it slower.
+    """
+    free = capacity
+    ready = 0
+    ready_end = 0
+    running = 0
+    running_end = 1
+    last = 0.0
+    while running < running_end:
+        now = until[running]
+        while running < running_end and until[running] == now:
+            job = running_job[running]
+            running += 1
+            free += nodes[job]
+            if job < tasks:
+                last = now
+            for position in range(after_pointer[job], after_pointer[job + 1]):
+                follower = after[position]
+                lack = missing[follower] - 1
+                missing[follower] = lack
+                if lack == 0 and nodes[follower] > 0:
+                    _insert(waiting, ready, ready_end, rank[follower])
+                    ready_end += 1
+                elif lack == 0:
+                    end = now + spent[follower]
+                    start[row + follower] = now
+                    finish[row + follower] = end
+                    _insert_until(running_job, until, running, running_end, follower, end)
+                    running_end += 1
+        blocked = False
+        shadow = _INFINITE
+        extra = 0
+        index = ready
+        while index < ready_end and free > 0:
+            job = job_at[waiting[index]]
+            wanted = nodes[job]
+            end = now + spent[job]
+            if wanted <= free and (end <= shadow or wanted <= extra):
+                if end > shadow:
+                    extra -= wanted
+                free -= wanted
+                start[row + job] = now
+                finish[row + job] = end
+                _insert_until(running_job, until, running, running_end, job, end)
+                running_end += 1
+                _remove(waiting, ready, index)
+                ready += 1
+            elif rule == FIFO:
+                break
+            elif rule == EASY and not blocked:
+                blocked = True
+                extra = free
+                position = running
+                # Until it fits, and on to the end of that moment: what ends together is free together.
+                while position < running_end and (extra < wanted or until[position] == shadow):
+                    extra += nodes[running_job[position]]
+                    shadow = until[position]
+                    position += 1
+                extra -= wanted
+            index += 1
+    return last
+
+
+@kernel
+def _serve_amounts(
+    jobs: Jobs, rule: int, line: Skylines, desk: Desk, row: int, start: Doubles, finish: Doubles
+) -> float:
+    """Run one individual; give its makespan."""
+    tasks, resources = jobs.tasks, jobs.resources
+    for resource in range(resources):
+        desk.left[resource] = jobs.total[resource]
+        line.left[resource] = jobs.total[resource]
+    free = jobs.capacity
+    line.first[0] = 0
+    line.last[0] = 0
+    line.time[0] = 0.0
+    line.nodes[0] = free
+    ready = 0
+    ready_end = 0
+    running = 0
+    running_end = 1
+    last = 0.0
+    while running < running_end:
+        now = desk.until[running]
+        while running < running_end and desk.until[running] == now:
+            job = desk.running[running]
+            running += 1
+            if job < tasks:
+                last = now
+            free += desk.nodes[job]
+            if resources > 0 and desk.nodes[job] > 0:
+                _give(desk.left, jobs.amount, desk.need[job], resources)
+            for position in range(jobs.after_pointer[job], jobs.after_pointer[job + 1]):
+                after = jobs.after[position]
+                desk.missing[after] -= 1
+                if desk.missing[after] == 0 and desk.nodes[after] > 0:
+                    _insert(desk.ready, ready, ready_end, desk.rank[after])
+                    ready_end += 1
+                elif desk.missing[after] == 0:
+                    end = now + desk.spent[after]
+                    start[row + after] = now
+                    finish[row + after] = end
+                    _insert_until(desk.running, desk.until, running, running_end, after, end)
+                    running_end += 1
+        blocked = False
+        shadow = _INFINITE
+        extra = 0
+        index = ready
+        while index < ready_end and (free > 0 or rule == CONSERVATIVE):
+            job = desk.job[desk.ready[index]]
+            nodes = desk.nodes[job]
+            spent = desk.spent[job]
+            begin = now
+            fits = nodes <= free
+            if resources > 0:
+                ask(resources, jobs.amount, desk.need[job], jobs.slack, 0, desk.taken, desk.least)
+                fits = fits and _covers(desk.left, desk.least, resources)
+            if rule == CONSERVATIVE:
+                begin = first_fit(line, 0, now, spent, nodes, desk.least)
+                lower(line, 0, begin, begin + spent, nodes, desk.taken)
+                fits = True
+            end = begin + spent
+            if fits and end > shadow:
+                # It would still run when the reserved job is to start: only beside it.
+                fits = nodes <= extra and _covers(desk.extra, desk.least, resources)
+                if fits:
+                    extra -= nodes
+                    _take(desk.extra, desk.taken, resources)
+            if fits:
+                free -= nodes
+                _take(desk.left, desk.taken, resources)
+                start[row + job] = begin
+                finish[row + job] = end
+                _insert_until(desk.running, desk.until, running, running_end, job, end)
+                running_end += 1
+                _remove(desk.ready, ready, index)
+                ready += 1
+            elif rule == FIFO:
+                break
+            elif rule == EASY and not blocked:
+                blocked = True
+                for resource in range(resources):
+                    desk.extra[resource] = desk.left[resource]
+                shadow, extra = _reserve(
+                    desk.running,
+                    desk.until,
+                    desk.nodes,
+                    desk.need,
+                    jobs.amount,
+                    desk.extra,
+                    desk.least,
+                    running,
+                    running_end,
+                    free,
+                    nodes,
+                    resources,
+                )
+                _take(desk.extra, desk.taken, resources)
+            index += 1
+    return last
 
 
 @kernel
@@ -248,31 +374,43 @@ def _submit(tasks: int, number: int, order: Indices, first: int, rank: Indices, 
 
 @kernel
 def _look_up(
-    jobs: Jobs, count: Indices, first: int, nodes: Integers, spent: Doubles, need: Integers
+    tasks: int,
+    number: int,
+    resources: int,
+    row: Integers,
+    most: Indices,
+    width: Integers,
+    seconds: Doubles,
+    need: Integers,
+    count: Indices,
+    first: int,
+    job_nodes: Integers,
+    job_spent: Doubles,
+    job_need: Integers,
 ) -> float:
     """Write down what all jobs take; give the node-seconds of the tasks, or that a count is not allowed."""
     used = 0.0
-    for job in range(jobs.number):
-        choice = jobs.row[job]
-        taken = jobs.width[job]
-        if job < jobs.tasks and jobs.most[job] > 0:
+    for job in range(number):
+        choice = row[job]
+        taken = width[job]
+        if job < tasks and most[job] > 0:
             asked = count[first + job]
-            if asked > jobs.most[job]:
+            if asked > most[job]:
                 return _WRONG
             choice += asked
             taken *= asked
-        seconds = jobs.seconds[choice]
-        if seconds < 0.0:
+        spent = seconds[choice]
+        if spent < 0.0:
             return _WRONG
-        if job < jobs.tasks:
-            used += taken * seconds
-        if seconds == 0.0:
+        if job < tasks:
+            used += taken * spent
+        if spent == 0.0:
             taken = 0
-        nodes[job] = taken
-        spent[job] = seconds
-        if jobs.resources > 0:
-            need[job] = jobs.need[choice]
-    nodes[jobs.number] = 0
+        job_nodes[job] = taken
+        job_spent[job] = spent
+        if resources > 0:
+            job_need[job] = need[choice]
+    job_nodes[number] = 0
     return used
 
 

@@ -68,7 +68,7 @@ def course_of(instance: Instance, rule: int) -> Delayed | None:
 
 
 def _rates(instance: Instance, problem: kernel.Problem) -> Floats | None:
-    """Give groups x machines: the rate of the least count, below 0 for none; None: it takes more than that."""
+    """Give groups x machines: the rate of the least count, below 0 for none; None: there is more to it."""
     modes = problem.modes
     table = np.full((modes.groups, len(instance.machines)), -1.0)
     for row, group in enumerate(instance.groups):

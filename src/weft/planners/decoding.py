@@ -15,16 +15,7 @@ from weft.errors import Infeasible, InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.kernels import forms
 from weft.kernels import problem as kernel
-from weft.kernels.decoding import (
-    APPEND,
-    EXCLUSIVE,
-    INSERTION,
-    UNLIMITED,
-    Course,
-    Genomes,
-    Scratch,
-    decode_in_turn,
-)
+from weft.kernels.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, Genomes, Scratch
 from weft.kernels.decoding import decode as decode_kernel
 from weft.kernels.skylines import Skylines
 from weft.planners.courses import course_of, lines_per_machine, run_course
