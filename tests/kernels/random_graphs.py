@@ -8,7 +8,7 @@ from planning_examples import instance, platform
 from weft.instance import Busy
 from weft.platform.link import Link
 
-__all__ = ["busy_stretches", "layered"]
+__all__ = ["busy_stretches", "faceted", "layered"]
 
 
 def layered(rng, *, integers, layout, machines=6, tasks=40):
@@ -38,6 +38,58 @@ def _times(rng, draw, layout, machines):
         return {"seconds": {"m0": 3.0, "*": 2.0}}
     chosen = [machine for machine in range(machines) if rng.integers(4)]
     return {"seconds": {f"m{machine}": draw() for machine in chosen} | {"m1": draw()}}
+
+
+def faceted(rng, *, integers):
+    """Make moldable tasks with amounts on clusters, and transfers between abstract machines."""
+    draw = (lambda: float(rng.integers(0, 4))) if integers else (lambda: float(rng.uniform(0, 4)))
+    where = platform(
+        {"nodes": 4, "memory": 8e9},
+        {"nodes": 2, "speed": 2.0, "site": "s", "memory": 4e9},
+        {"speed": 3.0, "site": "s"},
+        {"speed": 1.5, "occupancy": "unlimited"},
+        link=Link(bandwidth_Bps=1e6, latency_s=1.0 if integers else 0.3),
+    )
+    described = {}
+    for index in range(8):
+        described |= _moving(rng, draw, index)
+    for index in range(24):
+        keys = {"work": 1.0 + draw(), "after": _some(rng, list(described), index // 4)}
+        keys["inputs"] = _some(rng, [f"y{other}" for other in range(index)], min(index, 2))
+        keys["outputs"] = {f"y{index}": 1e6 * draw()}
+        if rng.integers(2):
+            law = {"amdahl": 0.2} if rng.integers(2) else {"seconds": {1: 4.0, 2: 2.5, 4: 6.0}}
+            keys |= {"nodes": [1, 2, 4], "speedup": law}
+        if rng.integers(3) == 0:
+            keys["memory"] = "3GB"
+        described[f"t{index}"] = keys
+    return instance(described, where)
+
+
+def _moving(rng, draw, index):
+    """Write a file on one abstract machine, move it to another and read it there, or wait for it elsewhere."""
+    source, target = f"A{rng.integers(3)}", f"B{rng.integers(3)}"
+    last = {"work": draw(), "machine": target, "inputs": [f"x{index}"]}
+    if rng.integers(3) == 0:
+        last = {"work": draw(), "after": [f"move{index}"]}
+    if rng.integers(4) == 0:
+        last = {"kind": "virtual", "after": [f"move{index}"]}
+    return {
+        f"write{index}": {"work": draw(), "machine": source, "outputs": [f"x{index}"]},
+        f"move{index}": {
+            "kind": "transfer",
+            "from_": source,
+            "to": target,
+            "file": f"x{index}",
+            "size": 1e6 * draw(),
+        },
+        f"read{index}": last,
+    }
+
+
+def _some(rng, names, number):
+    chosen = rng.integers(0, len(names), size=number).tolist() if number else []
+    return sorted({names[position] for position in chosen})
 
 
 def busy_stretches():

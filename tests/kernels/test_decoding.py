@@ -13,8 +13,10 @@ from planning_examples import instance, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import Busy, compile_instance
+from weft.planners.courses import course_of
 from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
 from weft.platform.link import Link
+from weft.platform.share import Share
 from weft.workflow.unfolding.unfold import unfold
 
 RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "unlimited": UNLIMITED}
@@ -138,6 +140,84 @@ def test_without_modes_every_task_takes_the_least_count_of_its_machine(form, mon
     # Where the table would be too large the modes are looked up one by one.
     monkeypatch.setattr("weft.planners.decoding._MOST_CELLS", 0)
     assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
+
+
+def in_turn(seed, *, integers, latency_s, **options):
+    """Make a graph on machines of one node, two of them shares, one open to any number: the case of S1."""
+    rng = np.random.default_rng(seed)
+
+    def draw(most):
+        return float(rng.integers(0, most + 1)) if integers else float(rng.uniform(0, most))
+
+    speeds = rng.integers(1, 3, 5).astype(float) if integers else rng.uniform(1, 3, 5)
+    where = platform(
+        *({"speed": float(speed), "site": f"s{index % 2}"} for index, speed in enumerate(speeds)),
+        {"nodes": 2, "services": ("dock",)},
+        {"occupancy": "unlimited", "speeds": {"dock": 0.5}},
+        link=Link(bandwidth_Bps=1e6, latency_s=latency_s),
+        sites={"s0": Link(bandwidth_Bps=4e6, latency_s=latency_s)},
+        virtual=tuple(Share(machine="m5", service="dock", nodes=1, name=f"half{part}") for part in (1, 2)),
+    )
+    described = {}
+    for index in range(40):
+        before = sorted(set(rng.integers(0, index, size=min(index, 2)).tolist())) if index else []
+        described[f"t{index}"] = {
+            "work": draw(6),
+            "inputs": [f"f{other}" for other in before],
+            "outputs": {f"f{index}": 1e6 * draw(2)},
+            **[{"service": "dock"}, {"machine": "together"}, {}, {}][rng.integers(4)],
+        }
+    return instance(described, where, **options)
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 1.0])
+@pytest.mark.parametrize("integers", [True, False])
+def test_makespans_of_bindings_are_those_of_the_twin(form, integers, latency_s):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        earliest = rng.integers(0, 9, 40).astype(float) if seed else None
+        made = in_turn(seed, integers=integers, latency_s=latency_s, earliest_start_s=earliest)
+        genomes = [random_genome(made, rng) for _ in range(5)]
+        bounds, order = np.array([genome.bound for genome in genomes]), genomes[0].order
+        for name, rule in RULES.items():
+            route = course_of(made, rule, order)
+            assert (route is None) == (rule == INSERTION)
+            assert route is None or (route.latency is None) == (latency_s == 0)
+            found = decode_population(made, order, bounds, rule=rule, priced=False)
+            by_index = decode_population(made, None, bounds, rule=rule, priced=False)
+            for index, (_, bound, modes) in enumerate(genomes):
+                twin = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name)
+                assert found.makespan_s[index] == max(twin[1]), name
+                twin = decoded_by_twin(made, range(40), bound.tolist(), modes.tolist(), name)
+                assert by_index.makespan_s[index] == max(twin[1]), name
+
+
+def test_only_simple_instances_have_a_course(form):
+    simple = in_turn(0, integers=True, latency_s=0.0)
+    assert course_of(simple, APPEND, None) is not None
+    assert course_of(simple, APPEND, range(40)[::-1]) is None
+    assert course_of(simple, APPEND, [0] * 40) is None
+    assert course_of(simple, APPEND, [range(40)]) is None
+    assert (
+        course_of(in_turn(0, integers=True, latency_s=0.0, pinned={"together": "m0"}), APPEND, None) is None
+    )
+    assert course_of(crowded(0, integers=True, nodes=1), APPEND, None) is None
+    orders = [random_genome(simple, np.random.default_rng(seed)).order for seed in range(6)]
+    assert all(course_of(simple, APPEND, order) is not None for order in orders)
+
+
+@pytest.mark.parametrize(
+    ("order", "bound", "error", "message"),
+    [
+        ([1, 0], [0, 0], InvalidInput, "the order puts b before a"),
+        (None, [0, 5], InvalidInput, "'b' is bound to machine number 5"),
+        (None, [[0, 0], [1, 0]], Infeasible, "a cannot run on m1"),
+    ],
+)
+def test_what_is_wrong_with_a_binding_is_said(form, order, bound, error, message):
+    tasks = {"a": {"work": 2, "requirements": 'name == "m0"'}, "b": {"work": 1, "after": "a"}}
+    with pytest.raises(error, match=message):
+        decode_population(instance(tasks, platform({}, {})), order, bound, rule=EXCLUSIVE, priced=False)
 
 
 def test_appended_tasks_leave_gaps_and_inserted_ones_fill_them(form):

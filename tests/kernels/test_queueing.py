@@ -137,6 +137,7 @@ def test_choices_too_many_for_a_table_are_looked_up_one_by_one(form, monkeypatch
     counts = np.array([random_counts(made, np.random.default_rng(seed)) for seed in range(3)])
     expected = run_queue_population(made, counts, "easy", times=True)
     monkeypatch.setattr("weft.planners.queueing._MOST_CHOICES", 0)
+    made = crowded(2, integers=False)
     found = run_queue_population(made, counts, "easy", times=True)
     assert found.start_s.tolist() == expected.start_s.tolist()
     assert found.node_seconds.tolist() == expected.node_seconds.tolist()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kernels.random_graphs import busy_stretches, layered
+from kernels.random_graphs import busy_stretches, faceted, layered
 from kernels.selection_twin import Selection
 from planning_examples import instance
 from planning_strategies import platforms, workflows
@@ -22,7 +22,7 @@ from weft.planners.lists.selecting import FRUGAL, select
 from weft.randomness import generator
 from weft.workflow.unfolding.unfold import unfold
 
-SEARCH = settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SEARCH = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 CRITERIA = {"finish": FINISH, "start": START, "moment": MOMENT}
 SENSES = {"least": LEAST, "most": MOST, "sufferage": SUFFERAGE}
 WISHES = [
@@ -88,6 +88,15 @@ def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, wish, see
 def test_larger_graphs_are_placed_as_by_the_twin(form, layout, integers, wish):
     for seed in range(4):
         made = layered(generator(seed, "layered", layout), integers=integers, layout=layout)
+        found, expected = both(made, *wish, generator(seed, "wish"))
+        assert found == expected
+
+
+@pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("wish", WISHES, ids="-".join)
+def test_transfers_and_node_counts_are_placed_as_by_the_twin(form, integers, wish):
+    for seed in range(6):
+        made = faceted(generator(seed, "faceted"), integers=integers)
         found, expected = both(made, *wish, generator(seed, "wish"))
         assert found == expected
 

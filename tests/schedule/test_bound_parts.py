@@ -166,6 +166,47 @@ def test_paths_over_machines_are_left_out_where_one_machine_is_best_for_all():
 
 @given(workflows(), platforms())
 @SOME
+def test_data_take_at_least_what_the_quickest_pair_of_machines_allows(flow, where):
+    made = compiled(flow, where)
+    if made is None:
+        return
+    graph, found = made.graph, moving_of(made)
+    hosts = made.network.host
+    machines = range(len(made.machines))
+    for task in range(len(made)):
+        transfer = graph.kind[task] == TRANSFER
+        mine = made.candidates_of(int(graph.variable[task])).tolist()
+        reads = int(graph.source_variable[task]) if transfer else int(graph.variable[task])
+        first = int(graph.predecessor_pointer[task])
+        for edge, other in enumerate(graph.predecessors(task).tolist(), start=first):
+            theirs = made.candidates_of(int(graph.variable[other])).tolist()
+            here = made.candidates_of(reads).tolist()
+            least = min(made.edge_s(edge, a, b) for a in theirs for b in here)
+            assert found.edge_s[edge] <= least * (1 + 1e-9)
+            apart = [made.edge_s(edge, a, b) for a in machines for b in machines if hosts[a] != hosts[b]]
+            assert found.apart_s[edge] <= min(apart, default=0.0) * (1 + 1e-9)
+        if transfer:
+            sources = made.candidates_of(reads).tolist()
+            least = min(made.transfer_s(task, a, b) for a in sources for b in mine)
+            assert found.transfer_s[task] <= least * (1 + 1e-9)
+
+
+def test_the_least_seconds_of_data_are_reached_where_nothing_is_shared():
+    tasks = {
+        "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": 'name == "m0"'},
+        "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "9MB"},
+        "hold": {"work": 1, "machine": "A", "requirements": 'name == "m2"'},
+        "read": {"work": 1, "machine": "B", "inputs": ["x"], "requirements": 'name == "m1"'},
+    }
+    made = instance(tasks, platform({}, {}, {}))
+    found, move = moving_of(made), made.graph.index("move")
+    assert found.transfer_s[move] == pytest.approx(9)
+    assert found.edge_s[int(made.graph.predecessor_pointer[move])] == pytest.approx(9)
+    assert not found.apart_s[int(made.graph.predecessor_pointer[move])]
+
+
+@given(workflows(), platforms())
+@SOME
 def test_heads_and_tails_hold_for_every_schedule(flow, where):
     made = compiled(flow, where)
     if made is None:

@@ -97,7 +97,9 @@ class TestCriticalPath:
         }
         assert closed(tasks, platform({}, {})).critical_path_s == 10
 
-    def test_transfers_take_at_least_their_quickest_link(self):
+    @pytest.mark.parametrize("limit", [10**6, 0], ids=["paths over machines", "too large for them"])
+    def test_transfers_take_at_least_their_quickest_link(self, limit, monkeypatch):
+        monkeypatch.setattr("weft.schedule.bounds.machine_paths._CELLS", limit)
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": ONLY.format(0), "outputs": ["x"]},
             "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "3MB", "after": "a"},
@@ -276,6 +278,20 @@ class TestTogether:
         tasks = {"a": {"work": 3, "machine": "A"}, "b": {"work": 4, "machine": "A"}, "c": {"work": 1}}
         found = closed(tasks, platform({"speed": 2.0}, {}, {"nodes": 2}))
         assert found.together_s == pytest.approx(3.5)
+
+    def test_where_tasks_do_not_disturb_each_other_one_machine_does_all_at_once(self):
+        tasks = {"a": {"work": 3, "machine": "A"}, "b": {"work": 4, "machine": "A"}}
+        assert closed(tasks, platform({"occupancy": "unlimited"}, {"speed": 0.4})).best_s == 4
+
+    def test_a_transfer_is_at_both_its_ends(self):
+        # The writer stays on m0 and the reader on m1, however late the data come; nothing ties them.
+        tasks = {
+            "write": {"work": 1, "outputs": {"x": "9MB"}, "requirements": ONLY.format(0)},
+            "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "9MB"},
+            "hold": {"work": 1, "machine": "A", "requirements": ONLY.format(2)},
+            "read": {"work": 1, "machine": "B", "inputs": ["x"], "requirements": ONLY.format(1)},
+        }
+        assert closed(tasks, platform({}, {}, {})).best_s == 1 + 9 + 9 + 1
 
     def test_data_that_would_come_too_late_keep_tasks_on_one_host(self):
         tasks = {

@@ -161,6 +161,8 @@ SCRIPT = """
 import json, sys
 import weft
 from weft.errors import InvalidInput
+from weft.planners import PLANNERS
+
 flow = weft.Builder("mixed", params={"n": 6})
 first = flow.task("first", work=2, outputs={"x": "5MB"})
 flow.task("many", sweep={"k": "1..n"}, work="k", inputs=["x"], machine="point-{k}", nodes=[1, 2, 4],
@@ -169,15 +171,21 @@ flow.task("more", sweep={"k": "1..n"}, work=1, inputs=["r.{k}"], machine="point-
           resources={"licence": 1})
 last = flow.task("last", work=1, after="more")
 flow.loop("again", last=last, first=first, max_iterations=5, expect=2)
-try:
-    made = weft.plan(flow.build(), on=sys.argv[1], planner=sys.argv[2])
-except InvalidInput:  # not for this planner: something that every one can plan
-    flow = weft.Builder("simple")
-    flow.task("many", sweep={"k": "1..14"}, work="k % 5 + 1")
-    made = weft.plan(flow.build(), on="identical:3", planner=sys.argv[2])
-record = made.as_record()
-del record["planning_s"]
-print(json.dumps(record))
+simple = weft.Builder("simple")
+simple.task("many", sweep={"k": "1..14"}, work="k % 5 + 1")
+# What a planner does not serve it refuses; something of this every one can plan.
+tries = [(flow.build(), sys.argv[1], "makespan"), (simple.build(), "identical:3", "makespan"),
+         (flow.build(), sys.argv[1], "cost")]
+records = {}
+for name in PLANNERS:
+    for workflow, platform, objective in tries:
+        try:
+            records[name] = weft.plan(workflow, on=platform, planner=name, objective=objective).as_record()
+        except InvalidInput:
+            continue
+        del records[name]["planning_s"]
+        break
+print(json.dumps(records))
 """
 PLATFORM = """
 weft: 1
@@ -188,17 +196,26 @@ links: {default: {bandwidth: 10MB/s, latency: 20ms}}
 """
 
 
-def test_plans_are_the_same_under_every_hash_seed(planner, tmp_path):
-    (tmp_path / "grid.yaml").write_text(PLATFORM)
-    records = []
-    for seed in "012":
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Plan with every planner under four hash seeds, twice in plain Python and twice compiled."""
+    grid = tmp_path_factory.mktemp("hash_seeds") / "grid.yaml"
+    grid.write_text(PLATFORM)
+    found = []
+    for seed, form in (("0", "plain"), ("1", "plain"), ("2", "compiled"), ("3", "compiled")):
+        paths = os.pathsep.join(sys.path)
         run = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "grid.yaml"), planner.name],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            [sys.executable, "-c", SCRIPT, str(grid)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "WEFT_KERNELS": form, "PYTHONPATH": paths},
             capture_output=True,
             text=True,
             check=True,
         )
-        records.append(json.loads(run.stdout))
-    assert len(records[0]["schedule"]) == 14
-    assert records[0] == records[1] == records[2]
+        found.append(json.loads(run.stdout))
+    return found
+
+
+def test_plans_are_the_same_under_every_hash_seed_and_compiled_or_not(planner, records):
+    first, *others = [record[planner.name] for record in records]
+    assert len(first["schedule"]) == 14
+    assert others == [first] * 3

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from weft.kernels.arrivals import Arrivals, ready_on
 from weft.kernels.forms import kernel
 from weft.kernels.problem import CLASSES, RELATED, SINGLE, Machines, Modes, Tasks
-from weft.kernels.timelines import Lines, after_all, earliest, earliest_single
+from weft.kernels.timelines import Lines, after_all, earliest, earliest_by, earliest_single
 from weft.kernels.types import Doubles, Indices
 
 __all__ = ["APPENDED", "FINISH", "START", "Rule", "best_score", "choose", "mode_seconds", "modes_on"]
@@ -160,7 +160,8 @@ def _first_to_finish(
             continue
         if form[machine] != SINGLE:
             need = 0 + tasks.need[task] + modes.shift[mode]
-            start = earliest(machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount)
+            nodes = modes.nodes[mode]
+            start = earliest_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, best)
         elif spent == 0.0:
             start = ready
         else:
@@ -219,7 +220,8 @@ def _frugal(
         if rule.place == APPENDED:
             start = after_all(machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount)
         else:
-            start = earliest(machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount)
+            nodes = modes.nodes[mode]
+            start = earliest_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, limit)
         finish = start + spent
         mode_start[mode - first] = start
         mode_finish[mode - first] = finish

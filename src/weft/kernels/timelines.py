@@ -15,7 +15,7 @@ from weft.kernels.gaps import Gaps, append_gap, begin_gaps, cut_gap, earliest_ga
 from weft.kernels.problem import OPEN, SINGLE, Machines
 from weft.kernels.types import Doubles, Indices, Integers
 
-__all__ = ["Lines", "after_all", "earliest", "earliest_single", "open_lines", "take", "take_steps"]
+__all__ = ["Lines", "after_all", "earliest", "earliest_by", "earliest_single", "open_lines", "take", "take_steps"]
 
 _STEPS, _SPARE = 0, 1
 """Positions in ``used``: steps taken from the pool; the first one that was given back."""
@@ -76,12 +76,31 @@ def earliest(
 
     ``need`` is the row of ``amount`` that holds what the task takes.
     """
+    return earliest_by(machines, lines, machine, ready, seconds, nodes, need, amount, _INFINITE)
+
+
+@kernel
+def earliest_by(
+    machines: Machines,
+    lines: Lines,
+    machine: int,
+    ready: float,
+    seconds: float,
+    nodes: int,
+    need: int,
+    amount: Doubles,
+    limit: float,
+) -> float:
+    """Find the earliest start as ``earliest`` does; what would end after ``limit`` may also be infinite.
+
+    Where nodes are counted the search ends there.
+    """
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return ready
     if form == SINGLE:
         return earliest_single(lines, machine, ready, seconds)
-    return _earliest_step(machines, lines, machine, ready, seconds, nodes, need, amount)
+    return _earliest_step(machines, lines, machine, ready, seconds, nodes, need, amount, limit)
 
 
 @kernel
@@ -133,6 +152,7 @@ def _earliest_step(
     nodes: int,
     need: int,
     amount: Doubles,
+    limit: float,
 ) -> float:
     step = _step_at(lines, machine, ready)
     start = ready
@@ -142,6 +162,8 @@ def _earliest_step(
             if following == lines.no_step:
                 return _INFINITE
             start = lines.step_time[following]
+            if start + seconds > limit:
+                return _INFINITE
         elif following == lines.no_step or lines.step_time[following] >= start + seconds:
             return start
         step = following

@@ -1,7 +1,7 @@
 """Courses: what decoding reads of an instance in the simplest case, that of S1 (spec s1 section 6).
 
-All tasks are compute tasks whose seconds are work over the speed of a machine, and machines serve them one at
-a time, or any number at once. Then a binding and an order give a makespan very quickly.
+All tasks are compute tasks whose seconds are work over the speed of a machine, machines serve them one at a
+time, or any number at once, and all individuals have one order. Then bindings give makespans very quickly.
 """
 
 from __future__ import annotations
@@ -10,26 +10,28 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.kernels import forms
 from weft.kernels import problem as kernel
-from weft.kernels.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, Course, decode_in_turn
+from weft.kernels.decoders.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, Course, decode_in_turn
 from weft.planners.genomes import Decoded, individuals_in, rows_of, step_of, wrong_genome
 from weft.planners.problem import problem_of
-from weft.workflow.unfolding.task_graph import Floats
+from weft.workflow.unfolding.task_graph import Floats, Indices
 
-__all__ = ["Delayed", "course_of", "lines_per_machine", "run_course"]
+__all__ = ["Route", "course_of", "lines_per_machine", "run_course"]
 
 _TASK_S, _EDGE_S = 1e-6, 0.3e-6
 """What a task and an edge take in plain Python, about."""
 _MOST_CELLS = 4_000_000
 """Groups x machines up to which rates are kept in a table."""
+_MOST_ORDERS = 4
+"""How many orders of one instance are remembered."""
 
 
-class Delayed(NamedTuple):
+class Route(NamedTuple):
     """A course, and what data pay beside their size; None: nothing."""
 
     course: Course
@@ -38,38 +40,71 @@ class Delayed(NamedTuple):
     latency: Floats | None
 
 
-_known: WeakKeyDictionary[Instance, dict[int, Delayed | None]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Instance, dict[tuple[int, bytes], Route | None]] = WeakKeyDictionary()
 
 
 def lines_per_machine(problem: kernel.Problem, rule: int) -> int:
     """Say how many lines each machine needs; none if all serve one task after the other, or any number."""
     if rule not in (APPEND, INSERTION, EXCLUSIVE, UNLIMITED):
-        raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of weft.kernels.decoding"))
+        raise InvalidInput(Problem(what=f"rule {rule}", rule="must be a rule of the decoder"))
     busy, shared = len(problem.busy_machine) > 0, bool((problem.machines.form == kernel.SHARED).any())
     if rule == APPEND:
         return (2 if busy else 1) if shared else 0
     return int(rule == INSERTION or (rule == EXCLUSIVE and busy))
 
 
-def course_of(instance: Instance, rule: int) -> Delayed | None:
-    """Give the course of an instance under a rule; None: it is not that simple. It is made once."""
-    courses = _known.setdefault(instance, {})
-    if rule not in courses:
-        problem = problem_of(instance)
-        simple = (
-            problem.modes.layout == kernel.RELATED
-            and bool((problem.tasks.kind == kernel.COMPUTE).all())
-            and len(instance.groups) * len(instance.machines) <= _MOST_CELLS
-            and lines_per_machine(problem, rule) == 0
-        )
-        rates = _rates(instance, problem) if simple else None
-        courses[rule] = None if rates is None else _make_course(instance, problem, rule, rates)
-    return courses[rule]
+def course_of(instance: Instance, rule: int, order: ArrayLike | None) -> Route | None:
+    """Give the course of an instance under a rule, in an order; None: it is not that simple."""
+    turns = None if order is None else rows_of("order", order, len(instance))
+    if turns is not None and turns.ndim > 1:
+        return None
+    routes = _known.setdefault(instance, {})
+    key = (rule, b"" if turns is None else turns.tobytes())
+    if key not in routes:
+        if len(routes) >= _MOST_ORDERS:
+            routes.clear()
+        routes[key] = _make_route(instance, rule, turns)
+    return routes[key]
+
+
+def _make_route(instance: Instance, rule: int, turns: Indices | None) -> Route | None:
+    problem = problem_of(instance)
+    tasks, modes, machines = problem.tasks, problem.modes, problem.machines
+    simple = modes.layout == kernel.RELATED and bool((tasks.kind == kernel.COMPUTE).all())
+    rates = _rates(instance, problem) if simple and lines_per_machine(problem, rule) == 0 else None
+    order = np.arange(tasks.number, dtype=np.uint32) if turns is None else turns
+    edges = _edges_in(tasks, order) if rates is not None else None
+    if rates is None or edges is None:
+        return None
+    pointer, before, edge = edges
+    alone = (machines.form != kernel.OPEN) & (rule != UNLIMITED)
+    course = Course(
+        tasks=tasks.number,
+        machines=machines.number,
+        locations=machines.locations,
+        variable=tasks.variable[order],
+        earliest=tasks.earliest[order],
+        pointer=pointer,
+        before=before,
+        size=tasks.size[edge],
+        host=machines.host,
+        location=machines.location,
+        inverse=machines.inverse,
+        alone=alone.astype(np.uint8),
+        work=modes.work[order],
+        row=modes.group[order] * np.uint32(machines.number),
+        rate=rates.reshape(-1),
+    )
+    if tasks.fixed.any() or (tasks.files.any() and machines.latency.any()):
+        return Route(course, tasks.fixed[edge], tasks.files[edge], machines.latency)
+    return Route(course, None, None, None)
 
 
 def _rates(instance: Instance, problem: kernel.Problem) -> Floats | None:
     """Give groups x machines: the rate of the least count, below 0 for none; None: there is more to it."""
     modes = problem.modes
+    if instance.pinned or modes.groups * len(instance.machines) > _MOST_CELLS:
+        return None
     table = np.full((modes.groups, len(instance.machines)), -1.0)
     for row, group in enumerate(instance.groups):
         machine, first = np.unique(group.machine, return_index=True)
@@ -77,62 +112,48 @@ def _rates(instance: Instance, problem: kernel.Problem) -> Floats | None:
         if (modes.gain[mode] != 1.0).any():
             return None
         table[row, machine] = modes.rate[mode]
-    return None if instance.pinned else table
+    return table
 
 
-def _make_course(instance: Instance, problem: kernel.Problem, rule: int, rates: Floats) -> Delayed:
-    tasks, machines = problem.tasks, problem.machines
-    alone = (machines.form != kernel.OPEN) & (rule != UNLIMITED)
-    course = Course(
-        tasks=tasks.number,
-        machines=machines.number,
-        locations=machines.locations,
-        variable=tasks.variable,
-        earliest=tasks.earliest,
-        pointer=tasks.pointer,
-        before=tasks.before,
-        size=tasks.size,
-        host=machines.host,
-        location=machines.location,
-        inverse=machines.inverse,
-        alone=alone.astype(np.uint8),
-        work=problem.modes.work,
-        row=problem.modes.group * np.uint32(len(instance.machines)),
-        rate=rates.reshape(-1),
-    )
-    if tasks.fixed.any() or (tasks.files.any() and machines.latency.any()):
-        return Delayed(course, tasks.fixed, tasks.files, machines.latency)
-    return Delayed(course, None, None, None)
+def _edges_in(tasks: kernel.Tasks, order: Indices) -> tuple[Indices, Indices, NDArray[np.int64]] | None:
+    """Renumber tasks by an order; give predecessors (CSR) and their edges; None: the order is not valid."""
+    if not (np.sort(order) == np.arange(tasks.number)).all():
+        return None
+    place = np.empty(tasks.number, dtype=np.uint32)
+    place[order] = np.arange(tasks.number)
+    first = tasks.pointer[:-1].astype(np.int64)[order]
+    number = np.diff(tasks.pointer.astype(np.int64))[order]
+    pointer = np.concatenate([[0], np.cumsum(number)])
+    edge = np.repeat(first - pointer[:-1], number) + np.arange(pointer[-1])
+    before = place[tasks.before[edge]]
+    if (before >= np.repeat(np.arange(tasks.number), number)).any():
+        return None
+    return pointer.astype(np.uint32), before, edge
 
 
-def run_course(instance: Instance, delayed: Delayed, order: ArrayLike | None, bound: ArrayLike) -> Decoded:
-    """Give the makespans of bindings: one row, or individuals x variables; likewise the order of tasks."""
-    tasks, machines = delayed.course.tasks, delayed.course.machines
+def run_course(instance: Instance, route: Route, order: ArrayLike | None, bound: ArrayLike) -> Decoded:
+    """Give the makespans of bindings: one row, or individuals x variables."""
+    tasks, machines = route.course.tasks, route.course.machines
     bounds = rows_of("bound", bound, len(instance.graph.variables))
-    orders = np.arange(tasks, dtype=np.uint32) if order is None else rows_of("order", order, tasks)
-    number = individuals_in(bounds, orders)
-    steps = step_of(orders), step_of(bounds)
+    number = individuals_in(bounds)
     makespan = np.zeros(number)
     wrong = forms.run(
         decode_in_turn,
         (
-            *delayed,
+            *route,
             number,
-            orders.reshape(-1),
-            steps[0],
             bounds.reshape(-1),
-            steps[1],
-            np.zeros(tasks, dtype=np.uint8),
+            step_of(bounds),
             np.zeros(tasks, dtype=np.uint32),
             np.zeros(tasks, dtype=np.uint32),
             np.zeros(machines),
             np.zeros(tasks),
         ),
         (makespan,),
-        work_s=number * (tasks * _TASK_S + len(delayed.course.before) * _EDGE_S),
+        work_s=number * (tasks * _TASK_S + len(route.course.before) * _EDGE_S),
     )
     if wrong < number:
-        found = [rows[wrong] if rows.ndim == 2 else rows for rows in (orders, bounds)]
-        raise wrong_genome(instance, found[0], found[1], None)
+        turns = np.arange(tasks, dtype=np.uint32) if order is None else rows_of("order", order, tasks)
+        raise wrong_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
     nothing = np.zeros(number)
     return Decoded(makespan_s=makespan, node_seconds=nothing, cost=nothing, start_s=None, finish_s=None)

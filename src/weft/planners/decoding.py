@@ -1,7 +1,7 @@
 """Decoding for planners: genomes of an instance become schedules, one at a time or a population at once.
 
-``weft.planners.genomes`` says what a genome is, ``weft.kernels.decoding`` what the rules mean; the queue of a
-machine, which orders tasks itself, is in ``weft.planners.queueing``.
+``weft.planners.genomes`` says what a genome is, ``weft.kernels.decoders.decoding`` what the rules mean; the
+queue of a machine, which orders tasks itself, is in ``weft.planners.queueing``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from weft.errors import Infeasible, InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.kernels import forms
 from weft.kernels import problem as kernel
-from weft.kernels.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, Genomes, Scratch
-from weft.kernels.decoding import decode as decode_kernel
-from weft.kernels.skylines import Skylines
+from weft.kernels.decoders.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, Genomes, Scratch
+from weft.kernels.decoders.decoding import decode as decode_kernel
+from weft.kernels.decoders.skylines import Skylines
 from weft.planners.courses import course_of, lines_per_machine, run_course
 from weft.planners.genomes import (
     Decoded,
@@ -108,12 +108,12 @@ def decode_population(
     """Decode many genomes at once; each array is one row for all of them, or individuals x row.
 
     With ``times`` start and finish of all tasks are given, without ``priced`` node-seconds and cost are 0. A
-    search over bindings that wants neither is several times faster on machines that serve tasks in turn.
+    search over bindings that wants neither is twice as fast on machines that serve tasks in turn.
     """
     if modes is None and seconds is None and not times and not priced:
-        course = course_of(instance, rule)
-        if course is not None:
-            return run_course(instance, course, order, bound)
+        route = course_of(instance, rule, order)
+        if route is not None:
+            return run_course(instance, route, order, bound)
     genomes = _genomes(instance, order, bound, modes, seconds, times=times, priced=priced)
     return _run(instance, genomes, rule)[0]
 

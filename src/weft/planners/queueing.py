@@ -1,7 +1,7 @@
 """Queueing for planners: the node counts of a population on the queue of one machine become schedules.
 
-``weft.kernels.queueing`` says what the rules mean. Tasks are submitted breadth first: by level, then index
-(S2 section 2).
+``weft.kernels.decoders.queueing`` says what the rules mean. Tasks are submitted breadth first: by level, then
+index (S2 section 2).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from weft.errors import Infeasible, InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.kernels import forms
 from weft.kernels import problem as kernel
-from weft.kernels.queueing import Desk, Jobs, Requests
-from weft.kernels.queueing import run_queue as run_queue_kernel
-from weft.kernels.skylines import Skylines
+from weft.kernels.decoders.amount_queue import run_amount_queue
+from weft.kernels.decoders.queueing import CONSERVATIVE, EASY, Desk, Jobs, Requests
+from weft.kernels.decoders.queueing import run_queue as run_node_queue
+from weft.kernels.decoders.skylines import Skylines
 from weft.planners.genomes import Decoded, individuals_in, modes_of, rows_of, step_of
 from weft.planners.problem import problem_of
 from weft.platform.machine import QUEUES
@@ -37,7 +38,7 @@ _ENDLESS = 2**62
 _Choices = tuple[NDArray[np.int64], Indices, NDArray[np.int64], Floats, NDArray[np.int64]]
 """Columns ``row, most, width, seconds, need`` of ``Jobs``."""
 
-_known: WeakKeyDictionary[Instance, Jobs] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Instance, Jobs | None] = WeakKeyDictionary()
 
 
 def run_queue(
@@ -90,9 +91,10 @@ def run_queue_population(
     asked = rows_of("counts", counts, tasks)
     orders = submission_order(instance) if order is None else rows_of("order", order, tasks)
     number = individuals_in(asked, orders)
-    if not _is_small(instance):
+    jobs = _jobs(instance)
+    if jobs is None:
         return _one_by_one(instance, code, orders, asked, number, times=times)
-    return _run(instance, _jobs(instance), code, _requests(number, orders, asked, times=times))
+    return _run(instance, jobs, code, _requests(number, orders, asked, times=times))
 
 
 def submission_order(instance: Instance) -> Indices:
@@ -141,10 +143,12 @@ def _run(instance: Instance, jobs: Jobs, rule: int, requests: Requests) -> Decod
     number, rows = requests.number, requests.number if requests.kept else 1
     makespan, node_seconds = np.zeros(number), np.zeros(number)
     start, finish = np.zeros(rows * jobs.number), np.zeros(rows * jobs.number)
-    work_s = number * (jobs.number * _JOB_S + len(jobs.after) * _EDGE_S) * (_RESERVING if rule > 1 else 1.0)
-    line, desk = _scratch(jobs)
-    outputs = (desk, makespan, node_seconds, start, finish)
-    wrong = forms.run(run_queue_kernel, (jobs, rule, requests, line), outputs, work_s=work_s)
+    work_s = number * (jobs.number * _JOB_S + len(jobs.after) * _EDGE_S) * (1 if rule < EASY else _RESERVING)
+    outputs = (_desk(jobs), makespan, node_seconds, start, finish)
+    if jobs.resources == 0 and rule != CONSERVATIVE:
+        wrong = forms.run(run_node_queue, (jobs, rule, requests), outputs, work_s=work_s)
+    else:
+        wrong = forms.run(run_amount_queue, (jobs, rule, requests, _line(jobs)), outputs, work_s=work_s)
     if wrong < number:
         order = requests.order[wrong * requests.order_step :][: jobs.tasks]
         counts = requests.count[wrong * requests.count_step :][: jobs.tasks]
@@ -161,51 +165,43 @@ def _run(instance: Instance, jobs: Jobs, rule: int, requests: Requests) -> Decod
     )
 
 
-def _scratch(jobs: Jobs) -> tuple[Skylines, Desk]:
+def _desk(jobs: Jobs) -> Desk:
     number, resources = jobs.number, jobs.resources
-    steps = 2 * number + 2  # a step per running job, two per reserved one
-
-    def indices(length: int) -> Indices:
-        return np.zeros(length, dtype=np.uint32)
-
-    def integers(length: int) -> NDArray[np.int64]:
-        return np.zeros(length, dtype=np.int64)
-
-    line = Skylines(
-        resources=resources,
-        first=integers(1),
-        last=integers(1),
-        time=np.zeros(steps),
-        nodes=integers(steps),
-        left=np.zeros(steps * resources),
-    )
-    desk = Desk(
-        rank=indices(number),
-        job=indices(number),
-        missing=integers(number),
-        nodes=integers(number + 1),
+    return Desk(
+        rank=np.zeros(number, dtype=np.uint32),
+        job=np.zeros(number, dtype=np.uint32),
+        missing=np.zeros(number, dtype=np.int64),
+        nodes=np.zeros(number + 1, dtype=np.int64),
         spent=np.zeros(number),
-        need=integers(number),
-        ready=indices(number),
-        running=indices(number + 1),
+        need=np.zeros(number, dtype=np.int64),
+        ready=np.zeros(number, dtype=np.uint32),
+        running=np.zeros(number + 1, dtype=np.uint32),
         until=np.zeros(number + 1),
         left=np.zeros(resources),
         extra=np.zeros(resources),
         taken=np.zeros(resources),
         least=np.zeros(resources),
     )
-    return line, desk
 
 
-def _is_small(instance: Instance) -> bool:
-    choices = sum(len(group.tasks) * (int(group.count.max(initial=0)) + 1) for group in instance.groups)
-    return choices <= _MOST_CHOICES
+def _line(jobs: Jobs) -> Skylines:
+    steps = 2 * jobs.number + 1  # a job begins one step and ends one
+    return Skylines(
+        resources=jobs.resources,
+        first=np.zeros(1, dtype=np.int64),
+        last=np.zeros(1, dtype=np.int64),
+        time=np.zeros(steps),
+        nodes=np.zeros(steps, dtype=np.int64),
+        left=np.zeros(steps * jobs.resources),
+    )
 
 
-def _jobs(instance: Instance) -> Jobs:
-    """Give the jobs of an instance; they are made once, however many populations run."""
+def _jobs(instance: Instance) -> Jobs | None:
+    """Give the jobs of an instance, made once however many populations run; None: too many choices."""
     if instance not in _known:
-        _known[instance] = _make_jobs(instance, _all_choices(instance))
+        choices = sum(len(group.tasks) * (int(group.count.max()) + 1) for group in instance.groups)
+        small = choices <= _MOST_CHOICES
+        _known[instance] = _make_jobs(instance, _all_choices(instance)) if small else None
     return _known[instance]
 
 

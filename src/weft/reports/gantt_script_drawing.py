@@ -18,7 +18,8 @@ DRAWING = r"""
   const extent = (row) => (row.machines ? `${row.machines.length} machines` : `${row.nodes} nodes`);
   const longest = [...machineRow.values(), ...bands].reduce((most, row) => Math.max(most,
     pen.measureText(cut(row.name)).width + (bands.length ? 14 : 0),
-    row.machines || row.lanes > 7 ? pen.measureText(extent(row)).width + (bands.length ? 12 : 0) : 0), 40);
+    row.machines || row.lanes > 7 ? pen.measureText(extent(row)).width + (bands.length ? 12 : 0) : 0),
+    pen.measureText("all machines").width);
   const left = Math.ceil(longest) + 16;
 
   let width = 0, height = 0, from = 0, until = end, chosen = -1, wanted = null, shown = -1, frame = 0;

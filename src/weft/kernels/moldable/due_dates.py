@@ -12,7 +12,7 @@ from weft.kernels.choices import mode_seconds, modes_on
 from weft.kernels.forms import kernel
 from weft.kernels.placement import Board, begin, commit, gather_all, place_freely, settle_before
 from weft.kernels.problem import COMPUTE, Machines, Modes, Problem, Tasks
-from weft.kernels.timelines import Lines, earliest
+from weft.kernels.timelines import Lines, earliest_by
 from weft.kernels.types import Doubles, Indices
 
 __all__ = ["place_by_due"]
@@ -77,7 +77,8 @@ def _cheapest_in_time(
         if charge > best or ready + spent > due:
             continue
         need = 0 + tasks.need[task] + modes.shift[mode]
-        start = earliest(machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount)
+        nodes = modes.nodes[mode]
+        start = earliest_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, due)
         finish = start + spent
         if finish > due or finish == _INFINITE:
             continue
@@ -105,18 +106,21 @@ def _first_to_end(
     best = _INFINITE
     chosen = high
     chosen_start = _INFINITE
-    for mode in range(low, high):
+    for position in range(low, high):
+        # From the last mode on: many nodes end soon, and rule out the modes that take longer.
+        mode = low + (high - 1 - position)
         spent = mode_seconds(modes, task, mode)
         machine = modes.machine[mode]
         ready = ready_on(machines, arrivals, machine)
         if ready + spent > best:
             continue
         need = 0 + tasks.need[task] + modes.shift[mode]
-        start = earliest(machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount)
+        nodes = modes.nodes[mode]
+        start = earliest_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, best)
         finish = start + spent
         if finish == _INFINITE:
             continue
-        if finish < best or (finish == best and modes.count[mode] < modes.count[chosen]):
+        if finish < best or (finish == best and modes.count[mode] <= modes.count[chosen]):
             best = finish
             chosen = mode
             chosen_start = start

@@ -20,7 +20,7 @@ import numpy as np
 from weft.instance.instance import Instance
 from weft.kernels import forms
 from weft.kernels.choices import APPENDED
-from weft.kernels.just_in_time import Agenda, place_as_ready
+from weft.kernels.lists.just_in_time import Agenda, place_as_ready
 from weft.planners.lists.placing import plain_seconds, rule_of, schedule_of, scratch_of
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.planners.problem import problem_of

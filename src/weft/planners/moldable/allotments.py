@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from weft.instance.instance import Instance
 from weft.instance.modes import ModeGroup
 from weft.kernels import forms
-from weft.kernels.moldable.allotment import Levels, Ways, allot
+from weft.kernels.moldable.allotment import Paths, Ways, allot
 from weft.kernels.problem import Problem
 from weft.planners.lists.ranks import mean_communication_s, mean_seconds
 from weft.planners.narrowing import Part, narrowed
@@ -26,9 +26,8 @@ from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, Floats, Indice
 
 __all__ = ["Allotment", "allotted", "with_counts"]
 
-_WAY_S = 3e-6
-"""What a step takes in plain Python per task that it looks at, about; it looks at some hundredths of them."""
-_LOOKED_AT = 0.05
+_ELEMENT_S, _MEASURED = 0.3e-6, 0.1
+"""What a task or an edge takes in plain Python, about, and how often all are measured per way that could be taken."""
 
 
 class Allotment(NamedTuple):
@@ -44,26 +43,21 @@ def allotted(instance: Instance) -> Allotment:
     """Give nodes to the tasks of the critical path until it is no longer than the average area (CPA)."""
     ways, count = _ways(instance)
     tasks, number = problem_of(instance).tasks, len(instance)
-    entry = np.flatnonzero(np.diff(tasks.pointer.astype(np.int64)) == 0).astype(np.uint32)
-    slot = np.full(number, len(entry), dtype=np.uint32)
-    slot[entry] = np.arange(len(entry))
-    levels = Levels(
+    way = np.zeros(number, dtype=np.uint32)
+    paths = Paths(
         bottom=np.zeros(number),
         follower=np.zeros(number, dtype=np.uint32),
-        entry=entry,
-        slot=slot,
-        winner=np.zeros(2 * len(entry), dtype=np.uint32),
-        stale=np.zeros(number, dtype=np.uint8),
+        heap=np.zeros(number, dtype=np.uint32),
+        loss=np.zeros(number),
+        rank=np.zeros(number, dtype=np.uint32),
     )
-    way = np.zeros(number, dtype=np.uint32)
-    spare = len(count) - number
     forms.run(
         allot,
         (tasks, ways, mean_communication_s(instance)),
-        (way, levels),
-        work_s=_WAY_S * number * (1 + _LOOKED_AT * spare),
+        (way, paths),
+        work_s=_ELEMENT_S * (number + instance.graph.edge_count) * (1 + _MEASURED * (len(count) - number)),
     )
-    return Allotment(count=count[way], bottom_s=levels.bottom)
+    return Allotment(count=count[way], bottom_s=paths.bottom)
 
 
 def with_counts(instance: Instance, count: Indices) -> Problem:

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from weft.kernels.decoders.skylines import Skylines, ask, first_fit, fit_for_good, lower
 from weft.kernels.forms import kernel
 from weft.kernels.problem import CLASSES, COMPUTE, OPEN, RELATED, TRANSFER, Problem
-from weft.kernels.skylines import Skylines, ask, first_fit, fit_for_good, lower
 from weft.kernels.types import Doubles, Flags, Indices, Integers
 
 __all__ = [
@@ -211,7 +211,7 @@ def decode(
 
 
 class Course(NamedTuple):
-    """What ``decode_in_turn`` reads of a problem; all its tasks are compute tasks."""
+    """What ``decode_in_turn`` reads of a problem: compute tasks, numbered in the order of their turns."""
 
     tasks: int
     machines: int
@@ -240,11 +240,8 @@ def decode_in_turn(
     files: Doubles,
     latency: Doubles,
     number: int,
-    order: Indices,
-    order_step: int,
     bound: Indices,
     bound_step: int,
-    seen: Flags,
     host: Indices,
     links: Indices,
     free: Doubles,
@@ -254,22 +251,16 @@ def decode_in_turn(
     """Decode bindings where machines serve tasks in turn; give the first that is wrong, or their number.
 
     ``fixed``, ``files`` and ``latency`` are None where data pay for their size alone: another form of the
-    kernel. ``order`` and ``bound`` as in ``Genomes``, ``host`` and ``links`` as in ``Scratch``.
+    kernel. ``bound`` as in ``Genomes``, ``host`` and ``links`` as in ``Scratch``.
     """
-    tasks, machines = course.tasks, course.machines
+    machines = course.machines
     for individual in range(number):
-        order_row = individual * order_step
-        bound_row = individual * bound_step
-        if (individual == 0 or order_step != 0) and not _follows(
-            tasks, course.pointer, course.before, order, order_row, seen
-        ):
-            return individual
+        row = individual * bound_step
         for machine in range(machines):
             free[machine] = 0.0
         last = 0.0
-        for position in range(tasks):
-            task = order[order_row + position]
-            machine = bound[bound_row + course.variable[task]]
+        for task in range(course.tasks):
+            machine = bound[row + course.variable[task]]
             if machine >= machines:
                 return individual
             spent = course.work[task] / course.rate[course.row[task] + machine]

@@ -1,0 +1,1 @@
+"""Kernels that turn genomes and node counts into schedules, many at once."""

@@ -1,0 +1,74 @@
+"""The slow twin of looking ahead: every pair of a task's machine and a successor's mode, as lists of tuples."""
+
+from __future__ import annotations
+
+import math
+
+from kernels.placement_twin import Placement
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+__all__ = ["LookingAhead"]
+
+
+class LookingAhead(Placement):
+    """Places each task on the machine that lets its successors end first."""
+
+    def __init__(self, instance, *, factor):
+        super().__init__(instance)
+        self.factor = factor
+
+    def _place_compute(self, task, variable, ready):
+        by_machine = {}
+        for mode in self.modes_of(task, self.bound[variable]):
+            machine, _, nodes, spent = mode
+            start = self.timelines[machine].earliest(ready[machine], spent, nodes, self.demand[task])
+            by_machine.setdefault(machine, []).append((start + spent, start, mode))
+        choices = []
+        for machine, options in by_machine.items():
+            limit = min(options)[0] * self.factor
+            count, finish, start, mode = min(
+                (mode[1], finish, start, mode) for finish, start, mode in options if finish <= limit
+            )
+            scores = [
+                self.follow(task, after, edge, machine, finish) for after, edge in self.successors(task)
+            ]
+            choices.append((max([finish, *scores]), finish, count, machine, start, mode))
+        _, finish, _, machine, start, (_, _, nodes, spent) = min(choices)
+        self.timelines[machine].take(start, spent, nodes, self.demand[task])
+        self._record(task, machine, nodes, start, finish)
+
+    def follow(self, task, after, edge, machine, finish):
+        """Give the earliest finish of a successor of a task that ends on a machine at a moment."""
+        ready = self.arrivals.ready_s(after, self.earliest_s[after], self.machine, self.finish_s)
+        bound = machine if self.variable[after] == self.variable[task] else self.bound[self.variable[after]]
+        found = []
+        for there, _, nodes, spent in self.modes_of(after, bound):
+            arrival = finish + self.instance.edge_s(edge, machine, there)
+            start = self.timelines[there].earliest(
+                max(arrival, ready[there]), spent, nodes, self.demand[after]
+            )
+            found.append(start + spent)
+        return min(found)
+
+    def modes_of(self, task, bound):
+        """List (machine, count, nodes, seconds) of the modes on a machine; -1: on all."""
+        modes = self.instance.modes(task)
+        columns = (modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), modes.seconds.tolist())
+        return [mode for mode in zip(*columns, strict=True) if bound in (-1, mode[0])]
+
+    def successors(self, task):
+        """List (task, edge) of the compute tasks that wait for one."""
+        graph = self.graph
+        return [
+            (after, edge)
+            for after in graph.successors(task).tolist()
+            if self.kind[after] == COMPUTE
+            for edge, before in enumerate(
+                graph.predecessors(after).tolist(), start=int(graph.predecessor_pointer[after])
+            )
+            if before == task
+        ]
+
+    def is_finished(self):
+        """Say whether every task has a place."""
+        return not any(map(math.isnan, self.finish_s))

@@ -1,0 +1,54 @@
+"""The kernel that looks ahead against its twin, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernels.lookahead_twin import LookingAhead
+from kernels.random_graphs import faceted, layered
+from planning_examples import planned
+from weft.planners.lists.ranks import by_rank, upward_ranks
+from weft.randomness import generator
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def columns(schedule):
+    return [
+        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
+    ]
+
+
+def twin(made):
+    board = LookingAhead(made, factor=1.05)
+    for task in by_rank(upward_ranks(made)).tolist():
+        board.place(task)
+    assert board.is_finished()
+    return board.schedule()
+
+
+@pytest.mark.parametrize("layout", ["related", "classes", "table"])
+@pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
+def test_plans_are_those_of_the_twin(form, layout, integers):
+    for seed in range(6):
+        made = layered(generator(seed, "layered", layout), integers=integers, layout=layout)
+        assert columns(planned(made, "lookahead")) == columns(twin(made))
+
+
+@pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
+def test_transfers_and_node_counts_are_placed_as_by_the_twin(form, integers):
+    for seed in range(10):
+        made = faceted(generator(seed, "faceted"), integers=integers)
+        assert columns(planned(made, "lookahead")) == columns(twin(made))
+
+
+def test_it_differs_from_heft():
+    differing = 0
+    for seed in range(6):
+        made = layered(generator(seed, "layered", "table"), integers=False, layout="table")
+        differing += columns(planned(made, "lookahead")) != columns(planned(made, "heft"))
+    assert differing == 6

@@ -1,0 +1,100 @@
+"""PEFT's table against its equation written down, and the order of ready queues, in both forms."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+from kernels.random_graphs import faceted, layered
+from planning_examples import instance, platform
+from weft.planners.lists.peft import optimistic_table
+from weft.planners.lists.priorities import by_priority, least_seconds, ready_order
+from weft.planners.lists.ranks import mean_communication_s, mean_seconds
+from weft.randomness import generator
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def instances():
+    for seed in range(4):
+        for integers in (True, False):
+            for layout in ("related", "classes", "table"):
+                yield layered(generator(seed, "layered", layout), integers=integers, layout=layout)
+            yield faceted(generator(seed, "faceted"), integers=integers)
+
+
+def seconds_there(made, task):
+    """Give {machine: seconds} of a task; one that is no computation takes its mean everywhere."""
+    if made.graph.kind[task] == COMPUTE:
+        least = least_seconds(made, task).tolist()
+        return {machine: spent for machine, spent in enumerate(least) if spent < math.inf}
+    mean = float(mean_seconds(made)[task])
+    return dict.fromkeys(made.candidates_of(int(made.graph.variable[task])).tolist(), mean)
+
+
+def table(made):
+    """Give the table as the paper defines it, for the machines that can run each task."""
+    graph, moving = made.graph, mean_communication_s(made).tolist()
+    spent = [seconds_there(made, task) for task in range(len(graph))]
+    variable = graph.variable.tolist()
+    edges = {}
+    for task in range(len(graph)):
+        for edge in range(int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])):
+            edges.setdefault(int(graph.predecessor[edge]), []).append((task, moving[edge]))
+
+    @cache
+    def cost(task, here):
+        return max((best(task, after, here, seconds) for after, seconds in edges.get(task, ())), default=0.0)
+
+    def best(task, after, here, seconds):
+        if variable[task] == variable[after]:
+            return cost(after, here) + spent[after][here]
+        return min(
+            cost(after, there) + own + (0.0 if there == here else seconds)
+            for there, own in spent[after].items()
+        )
+
+    return [{machine: cost(task, machine) for machine in spent[task]} for task in range(len(graph))]
+
+
+def test_the_table_is_that_of_the_equation(form):
+    for made in instances():
+        costs, ranks = optimistic_table(made)
+        expected = table(made)
+        found = [{machine: costs[task, machine] for machine in row} for task, row in enumerate(expected)]
+        assert found == expected
+        assert ranks.tolist() == [sum(row[machine] for machine in sorted(row)) / len(row) for row in expected]
+
+
+def test_pins_leave_one_machine():
+    tasks = {"a": {"work": 2}, "b": {"work": 6, "machine": "B", "after": "a"}}
+    where = platform({}, {"speed": 2.0})
+    free = optimistic_table(instance(tasks, where))[0]
+    pinned = optimistic_table(instance(tasks, where, pinned={"B": "m0"}))[0]
+    assert free[0].tolist() == [3, 3]
+    assert pinned[0].tolist() == [6, 6]
+
+
+def test_a_ready_queue_gives_the_highest_priority_that_is_ready(form):
+    for number, made in enumerate(instances()):
+        rng = generator(number, "priorities")
+        priority = rng.integers(0, 5, len(made)).astype(float)
+        before = [set(made.graph.predecessors(task).tolist()) for task in range(len(made))]
+        expected, left = [], set(range(len(made)))
+        while left:
+            ready = [task for task in left if not before[task] & left]
+            expected.append(min(ready, key=lambda task: (-priority[task], task)))
+            left.remove(expected[-1])
+        assert ready_order(made, priority).tolist() == expected
+
+
+def test_ranks_of_priorities_break_ties_by_index():
+    assert by_priority(np.array([1.0, 3.0, 1.0, 3.0])).tolist() == [2, 0, 3, 1]

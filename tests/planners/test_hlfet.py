@@ -1,0 +1,55 @@
+"""HLFET: at every moment a free machine takes the ready task of the highest level."""
+
+from __future__ import annotations
+
+from planning_examples import instance, lines, planned, platform
+from weft.instance import Busy
+
+
+def plan_of(tasks, where, **options):
+    return lines(planned(instance(tasks, where, **options), "hlfet"))
+
+
+def test_what_is_ready_starts_even_if_something_higher_will_be_ready_soon():
+    tasks = {
+        "head": {"work": 2},
+        "high": {"work": 9, "after": "head"},
+        "low": {"work": 5},
+        "other": {"work": 5},
+    }
+    found = plan_of(tasks, "identical:2")
+    assert [found[name][2] for name in ("head", "low", "high", "other")] == [0, 0, 2, 5]
+
+
+def test_levels_decide_and_ties_go_to_the_lower_index():
+    tasks = {name: {"work": 1} for name in ("b", "a", "c")} | {"long": {"work": 2}}
+    found = plan_of(tasks, "identical:1")
+    assert [found[name][2] for name in ("long", "b", "a", "c")] == [0, 2, 3, 4]
+
+
+def test_a_machine_that_is_free_is_held_while_data_are_on_their_way():
+    tasks = {
+        "a": {"work": 2, "outputs": {"y": {"seconds": 6}}},
+        "x": {"work": 3, "after": "a"},
+        "b": {"work": 1, "inputs": ["y"]},
+    }
+    assert plan_of(tasks, "identical:2")["b"] == ("m2", 1, 8, 9)
+
+
+def test_of_free_machines_the_one_where_it_ends_first_is_taken():
+    found = plan_of({"a": {"work": 6}, "b": {"work": 6}}, platform({}, {"speed": 2.0}, {"speed": 3.0}))
+    assert found == {"a": ("m2", 1, 0, 2), "b": ("m1", 1, 0, 3)}
+
+
+def test_a_moldable_task_takes_the_nodes_that_are_free():
+    tasks = {
+        "rigid": {"work": 20, "nodes": 3},
+        "wide": {"work": 8, "nodes": [1, 2, 4], "speedup": {"amdahl": 0}},
+    }
+    assert plan_of(tasks, "cluster:5")["wide"][1:] == (2, 0, 4)
+
+
+def test_what_others_hold_later_is_not_waited_for():
+    held = (Busy(machine=0, start_s=5.0, finish_s=50.0, nodes=1),)
+    found = plan_of({"a": {"work": 4}, "b": {"work": 3}}, "identical:1", busy=held)
+    assert (found["a"][2], found["b"][2]) == (0, 50)

@@ -1,0 +1,53 @@
+"""What holds for every list planner: valid plans of every facet, refusals with a reason, ties by index."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from kernels.random_graphs import busy_stretches
+from planning_examples import MAKESPAN, instance, lines, planned
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import compile_instance
+from weft.planners import PLANNERS
+from weft.schedule.objective import objective_named
+from weft.schedule.verification import verify
+from weft.workflow.unfolding.unfold import unfold
+
+LISTS = [
+    "cpop", "dls", "etf", "heft", "hlfet", "lookahead", "maxmin", "mct", "minmin", "olb", "peft", "sufferage",
+]  # fmt: skip
+SEARCH = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(params=LISTS)
+def planner(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", "plain")
+    return request.param
+
+
+@given(flow=workflows(), where=platforms(), held=busy_stretches())
+@SEARCH
+def test_every_plan_is_valid(planner, flow, where, held):
+    try:
+        made = compile_instance(unfold(flow), where, busy=held(where))
+    except (Infeasible, InvalidInput):
+        assume(False)
+    assert verify(planned(made, planner), made.graph, where) == []
+
+
+def test_other_objectives_and_budgets_are_refused_with_a_reason(planner):
+    found = PLANNERS.load(planner)()
+    free = instance({"a": {"work": 1}}, "identical:1")
+    assert found.supports(free, MAKESPAN) is None
+    assert found.supports(free, objective_named("speedup")) is None
+    assert "cost" in found.supports(free, objective_named("cost")).reason
+    tasks = {"a": {"work": 1, "nodes": [1, 2], "consumes": {"credits": {1: 3, 2: 7}}}}
+    bound = instance(tasks, "cluster:2", budgets={"credits": 6})
+    assert "credits" in found.supports(bound, MAKESPAN).reason
+
+
+def test_like_tasks_take_like_machines_in_order(planner):
+    found = lines(planned(instance({name: {"work": 1} for name in "cab"}, "identical:3"), planner))
+    assert {name: found[name][0] for name in "cab"} == {"c": "m1", "a": "m2", "b": "m3"}

@@ -1,0 +1,41 @@
+"""PEFT beyond its paper: it looks further than one step, and says when its table would be too large."""
+
+from __future__ import annotations
+
+from planning_examples import MAKESPAN, instance, lines, planned, platform
+from weft.planners.lists import peft
+from weft.planners.lists.peft import Peft, optimistic_table
+
+FAR = {
+    "a": {"seconds": {"m0": 3, "m1": 4}, "outputs": {"x": {"seconds": 2}}},
+    "b": {"seconds": {"m0": 3, "m1": 4}, "inputs": ["x"], "outputs": {"y": {"seconds": 9}}},
+    "c": {"seconds": {"m1": 2}, "inputs": ["y"]},
+}
+TWO = platform({}, {})
+
+
+def test_it_goes_where_what_follows_is_early():
+    found = lines(planned(instance(FAR, TWO), "peft"))
+    assert {task: machine for task, (machine, *_) in found.items()} == {"a": "m1", "b": "m1", "c": "m1"}
+    assert found["c"][3] == 10
+
+
+def test_the_table_counts_the_best_machine_of_each_successor():
+    made = instance(FAR, TWO)
+    costs, ranks = optimistic_table(made)
+    # From a on m0: b there would need 3 + 9 + 2, b on m1 4 + 2 and 2 for its data.
+    assert costs.tolist() == [[8, 6], [11, 2], [0, 0]]
+    assert ranks.tolist() == [7, 6.5, 0]
+
+
+def test_successors_of_one_abstract_machine_are_expected_there():
+    tasks = {name: keys | {"machine": "A"} for name, keys in FAR.items() if name != "c"}
+    assert optimistic_table(instance(tasks, TWO))[0][0].tolist() == [3, 4]
+
+
+def test_a_table_that_is_too_large_is_refused(monkeypatch):
+    made = instance(FAR, TWO)
+    monkeypatch.setattr(peft, "_MOST_CELLS", 6)
+    assert Peft().supports(made, MAKESPAN) is None
+    monkeypatch.setattr(peft, "_MOST_CELLS", 5)
+    assert "3 tasks x 2 machines" in Peft().supports(made, MAKESPAN).reason

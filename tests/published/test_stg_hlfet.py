@@ -1,0 +1,79 @@
+"""STG, 50 tasks on 2, 4, 8 and 16 processors: HLFET row by row, and every planner's schedules verify."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from planning_examples import MAKESPAN, planned
+from weft.formats.files import load_platform
+from weft.formats.format import Source
+from weft.formats.stg import Stg
+from weft.instance import compile_instance
+from weft.planners import PLANNERS
+from weft.planners.planner import Budget
+from weft.randomness import generator
+from weft.schedule.verification import verify
+from weft.workflow.unfolding.unfold import unfold
+
+PROCESSORS = (2, 4, 8, 16)
+
+
+@pytest.fixture(scope="module")
+def reference(bench_data):
+    """The rows of the table: {(file, processors): columns}."""
+    with (bench_data / "stg" / "reference.csv").open() as text:
+        rows = {(row["file"], int(row["procs"])): row for row in csv.DictReader(text)}
+    return {key: row for key, row in rows.items() if key[0].startswith("50/")}
+
+
+@pytest.fixture(scope="module")
+def graphs(bench_data):
+    """The graphs by the names of the table."""
+    with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
+        files = {
+            f"50/{Path(name).name}": archive.read(name)
+            for name in archive.namelist()
+            if name.endswith(".stg")
+        }
+    return {name: unfold(Stg().read(Source(name=name, data=data))) for name, data in sorted(files.items())}
+
+
+@pytest.fixture(scope="module")
+def platforms():
+    return {processors: load_platform(f"identical:{processors}") for processors in PROCESSORS}
+
+
+def test_hlfet_gives_the_makespan_of_the_table_in_every_row(graphs, reference, platforms):
+    assert len(reference) == 720
+    wrong = []
+    for (name, processors), row in reference.items():
+        found = planned(compile_instance(graphs[name], platforms[processors]), "hlfet").makespan_s
+        if found != float(row["hlfet"]):
+            wrong.append((name, processors, found, row["hlfet"]))
+    assert wrong == []
+
+
+@pytest.fixture(params=list(PLANNERS))
+def planner(request):
+    return PLANNERS.load(request.param)()
+
+
+def test_schedules_verify_and_stay_above_the_published_bounds(planner, graphs, reference, platforms):
+    sample = sorted(reference)[::17][:40]  # all four numbers of processors in turn
+    assert len(sample) == 40
+    served = 0
+    for name, processors in sample:
+        made = compile_instance(graphs[name], platforms[processors])
+        if planner.supports(made, MAKESPAN) is not None:
+            continue
+        rng = generator(1, "stg", name)
+        plan = planner.plan(made, objective=MAKESPAN, budget=Budget(steps=10), rng=rng)
+        assert verify(plan.schedule, made.graph, made.platform) == []
+        assert plan.schedule.makespan_s >= float(reference[name, processors]["pub_lb"])
+        served += 1
+    # A planner serves all of these graphs or none: they differ in nothing that it may refuse.
+    assert served in (0, 40)
