@@ -12,6 +12,7 @@ SETUP := .ci/environment.py
 RUNTIME := .venv/.runtime
 DEVELOPMENT := .venv/.development
 BENCHMARK := .venv/.benchmark
+BROWSER := .venv/.browser
 DEMO_PAGE := demo-plan.html
 
 # The tools must see this tree and nothing of the caller's Python.
@@ -35,7 +36,7 @@ demo: $(RUNTIME) ## plan a workflow on a grid and draw the chart (under two minu
 	@echo
 	@echo "The chart as a page: open $(CURDIR)/$(DEMO_PAGE) in a browser."
 
-test: lint ## lint, then every test (under ten minutes)
+test: lint $(BROWSER) ## lint, then every test (under ten minutes)
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
 
 lint: $(DEVELOPMENT) ## style, types and the layers of the house
@@ -58,6 +59,9 @@ clean: ## remove everything that was made, .venv too
 
 $(RUNTIME): requirements.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements.txt
+
+$(BROWSER): $(DEVELOPMENT)
+	@$(PYTHON) .ci/browser.py $@
 
 $(BENCHMARK): requirements.txt requirements-dev.txt requirements-benchmark.txt pyproject.toml $(SETUP)
 	@$(PYTHON) $(SETUP) $@ requirements-benchmark.txt

@@ -16,10 +16,10 @@ if sys.version_info < (3, 11):
 
 import fcntl
 import importlib.util
-import os
-import shutil
 import subprocess
 from pathlib import Path
+
+import apt
 
 __all__ = ["main"]
 
@@ -70,17 +70,10 @@ def create() -> None:
 def install_venv_package() -> None:
     """Debian and Ubuntu split venv off Python: fetch it where we may, say what to do where we may not."""
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
+    if not apt.possible():
         sys.exit(f"Python's venv is not installed. On Debian or Ubuntu: sudo apt-get install {package}")
     say(f"installing {package}")
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = [apt, "install", "-y", "-qq", "--no-install-recommends", package]
-    if subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False).returncode == 0:
-        return
-    # The package lists of a fresh image are often missing or old.
-    subprocess.run([apt, "update", "-qq"], env=quiet, stdout=subprocess.DEVNULL, check=False)
-    if subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False).returncode:
+    if not apt.install(package):
         sys.exit(f"apt-get could not install {package}; install it by hand and try again.")
 
 
