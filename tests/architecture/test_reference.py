@@ -11,12 +11,15 @@ from architecture.house import ROOT
 from weft.cli.main import COMMANDS, weft
 from weft.expressions.functions import FUNCTIONS
 from weft.expressions.names import UNITS
+from weft.planners import PLANNERS
+from weft.planners.naming import options_of
 from weft.platform import machine_reading, reading
 from weft.workflow.generators import GENERATORS
 from weft.workflow.reading import keys
 
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+METHODS = (ROOT / "docs" / "reference" / "planners.md").read_text(encoding="utf-8")
 
 TABLES = {
     f"{module.__name__}.{name}": getattr(module, name)
@@ -54,3 +57,11 @@ def test_every_option_is_in_the_reference(name: str) -> None:
 
 def test_every_kind_of_workflow_is_in_the_reference() -> None:
     assert [kind for kind in GENERATORS if f"`{kind}`" not in USAGE] == []
+
+
+def test_every_planner_and_its_options_are_in_the_reference() -> None:
+    missing = [name for name in PLANNERS if f"`{name}`" not in METHODS]
+    for name in PLANNERS:
+        options = [option.name for option in options_of(PLANNERS.load(name))]
+        missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", METHODS)]
+    assert missing == []

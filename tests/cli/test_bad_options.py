@@ -33,7 +33,7 @@ USAGE = {
 }
 
 VALUES = {
-    (*PLAN, "--planner", "hfet"): ["planner 'hfet'", "did you mean 'heft'?"],
+    (*PLAN, "--planner", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*PLAN, "--planner", ""): ["planner ''"],
     (*PLAN, "--objective", "makspan"): ["objective 'makspan'", "did you mean 'makespan'?"],
     (*PLAN, "--objective", "on-demnd"): ["objective 'on-demnd'", "did you mean 'on-demand'?"],
@@ -46,7 +46,7 @@ VALUES = {
     (*PLAN, "--max-cost", "-1"): ["maximal cost is -1", "at least 0"],
     (*PLAN, "--max-cost", "inf"): ["maximal cost is inf"],
     (*PLAN, "--planner", "heft:zzz=1"): ["'heft'", "zzz=1"],
-    ("planners", "hfet"): ["planner 'hfet'", "did you mean 'heft'?"],
+    ("planners", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*PLAN, "--from", "dxa"): ["format 'dxa'", "did you mean 'dax'?"],
     (*PLAN, "--from", "mermaid"): ["'mermaid'", "not read"],
     (*PLAN, "--from", "dax"): ["hello.yaml:1", "XML"],

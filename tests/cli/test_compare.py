@@ -23,7 +23,7 @@ USAGE = {
     ("compare", "-", "--on", "-"): ["standard input"],
 }
 VALUES = {
-    (*COMPARE, "--planner", "hfet"): ["planner 'hfet'", "did you mean 'heft'?"],
+    (*COMPARE, "--planner", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*COMPARE, "--planner", ""): ["planner ''"],
     (*COMPARE, "--planner", "heft:zzz=1"): ["'heft'", "zzz=1"],
     (*COMPARE, "nothing.yaml"): ["no file 'nothing.yaml'"],

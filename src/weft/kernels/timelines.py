@@ -15,7 +15,16 @@ from weft.kernels.gaps import Gaps, append_gap, begin_gaps, cut_gap, earliest_ga
 from weft.kernels.problem import OPEN, SINGLE, Machines
 from weft.kernels.types import Doubles, Indices, Integers
 
-__all__ = ["Lines", "after_all", "earliest", "earliest_by", "earliest_single", "open_lines", "take", "take_steps"]
+__all__ = [
+    "Lines",
+    "after_all",
+    "earliest",
+    "earliest_by",
+    "earliest_single",
+    "open_lines",
+    "take",
+    "take_steps",
+]
 
 _STEPS, _SPARE = 0, 1
 """Positions in ``used``: steps taken from the pool; the first one that was given back."""

@@ -52,7 +52,7 @@ def price_weight(instance: Instance, group: ModeGroup) -> Floats:
 
 
 def least_machines(instance: Instance, weight: Weight) -> Indices:
-    """Give per variable the machine of least total, the lower index if several; their number: nothing runs."""
+    """Give per variable the machine of least total, the first if several; their number: nothing runs."""
     bound = np.full(len(instance.graph.variables), len(instance.machines), dtype=np.uint32)
     for stretch in _stretches(instance, weight):
         bound[stretch.variables] = stretch.totals.argmin(axis=1)

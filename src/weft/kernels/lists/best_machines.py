@@ -88,28 +88,14 @@ def two_best(
             spent = rate[mode]
         else:
             spent = cell[cells + mode]
-        start = ready
-        moment = made
-        if spent != 0.0 and form[machine] != OPEN:
-            need = 0 + tasks.need[task] + modes.shift[mode]
-            if place == APPENDED:
-                free = free_from[machine]
-                if form[machine] != SINGLE:
-                    free = after_all(
-                        machines, lines, machine, 0.0, spent, modes.nodes[mode], need, tasks.amount
-                    )
-                if free > start:
-                    start = free
-                if free > moment:
-                    moment = free
-            else:
-                start = earliest(
-                    machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount
-                )
-                if criterion == MOMENT:
-                    moment = earliest(
-                        machines, lines, machine, made, spent, modes.nodes[mode], need, tasks.amount
-                    )
+        start, moment = ready, made
+        if place == APPENDED and form[machine] == SINGLE:
+            free = free_from[machine]
+            if spent != 0.0:
+                start = max(start, free)
+                moment = max(moment, free)
+        elif form[machine] != OPEN:
+            start, moment = _room(tasks, modes, machines, lines, place, task, mode, spent, ready, made)
         finish = start + spent
         if finish == _INFINITE:
             continue
@@ -133,3 +119,29 @@ def two_best(
             other = 0 + machine
             next_value = value
     return chosen, start_there, value_there, other, next_value
+
+
+@kernel
+def _room(
+    tasks: Tasks,
+    modes: Modes,
+    machines: Machines,
+    lines: Lines,
+    place: int,
+    task: int,
+    mode: int,
+    spent: float,
+    ready: float,
+    made: float,
+) -> tuple[float, float]:
+    """Give when a mode could start, and when it could if all data were where they are needed once made."""
+    machine = modes.machine[mode]
+    nodes = modes.nodes[mode]
+    need = 0 + tasks.need[task] + modes.shift[mode]
+    if place == APPENDED:
+        start = after_all(machines, lines, machine, ready, spent, nodes, need, tasks.amount)
+        moment = after_all(machines, lines, machine, made, spent, nodes, need, tasks.amount)
+    else:
+        start = earliest(machines, lines, machine, ready, spent, nodes, need, tasks.amount)
+        moment = earliest(machines, lines, machine, made, spent, nodes, need, tasks.amount)
+    return start, moment

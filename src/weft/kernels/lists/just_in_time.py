@@ -1,9 +1,10 @@
-"""Placement as a run unfolds: a task is bound when its predecessors have ended, and queues up where it is bound.
+"""Placement as a run unfolds: a task is bound when its predecessors have ended, and queues up there.
 
-R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the lazy
-baseline (S1 section 13). Two readings of *the machine that gives this task the lowest time*. By transfer: a
-transfer goes where it takes least, and the tasks there follow it; a task that nobody bound goes where its data
-are first, then where it takes least. By finish: a task goes where it ends first, behind what is queued there.
+R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the
+lazy baseline (S1 section 13). Two readings of *the machine that gives this task the lowest time*. By
+transfer: a transfer goes where it takes least, and the tasks there follow it; a task that nobody bound goes
+where its data are first, then where it takes least. By finish: a task goes where it ends first, behind what
+is queued there.
 
 Tasks that become ready at one moment are bound by index. O(v log v + e l + v k) for k modes per task.
 """

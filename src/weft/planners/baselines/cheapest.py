@@ -1,8 +1,9 @@
 """Cheapest: every binding variable where it costs least, in the node counts that cost least there.
 
-Waiting costs nothing, so no plan is cheaper: it is optimal for the objective ``cost``, and shows whether any plan
-can keep a maximal cost. Machines and node counts that cost the same are chosen by the earliest finish, in the
-order of HEFT, so that the plan is not longer than it must be; without prices that is all that counts.
+Waiting costs nothing, so no plan is cheaper: it is optimal for the objective ``cost``, and shows whether
+any plan can keep a maximal cost. Machines and node counts that cost the same are chosen by the earliest
+finish, in the order of HEFT, so that the plan is not longer than it must be; without prices that is all
+that counts.
 
 Deviations: none, it is ours. Complexity as HEFT, and O(v k) for the costs of v tasks in k modes.
 """

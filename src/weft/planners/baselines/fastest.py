@@ -1,11 +1,12 @@
 """Fastest machine: every task where it takes least, whoever waits there already.
 
 Known as minimum execution time: T. D. Braun et al., A Comparison of Eleven Static Heuristics for Mapping a
-Class of Independent Tasks onto Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2 (MET).
+Class of Independent Tasks onto Heterogeneous Distributed Computing Systems, JPDC 61(6), 2001, section 2
+(MET).
 
-Deviations: tasks may depend on each other and are placed by index; tasks of one abstract machine go where they
-take least together; a moldable task counts with its fastest node count, and takes the one that ends first.
-Ties go to the machine of lower index. Complexity O(v k + e) for v tasks of k modes.
+Deviations: tasks may depend on each other and are placed by index; tasks of one abstract machine go where
+they take least together; a moldable task counts with its fastest node count, and takes the one that ends
+first. Ties go to the machine of lower index. Complexity O(v k + e) for v tasks of k modes.
 """
 
 from __future__ import annotations

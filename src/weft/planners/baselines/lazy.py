@@ -1,13 +1,14 @@
-"""Lazy: no plan; a task is bound when its predecessors have ended, to the machine that gives it the lowest time.
+"""Lazy: no plan; a task that becomes ready is bound to the machine that gives it the lowest time.
 
-The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC
-2005 (S1 section 13). Behind a task stands a transfer, so the paper's reading looks at the transfer alone and the
-task behind it inherits the machine: everything stays where it began. ``by=finish`` is the better reading: the
-machine on which the task itself ends first, behind what is queued there.
+The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid,
+SAC 2005 (S1 section 13). Behind a task stands a transfer, so the paper's reading looks at the transfer
+alone and the task behind it inherits the machine: everything stays where it began. ``by=finish`` is the
+better reading: the machine on which the task itself ends first, behind what is queued there.
 
-Deviations: a dependency with data counts like the transfer it implies; of machines that are reached equally soon
-a task takes the one where it is shortest; a task is bound when the last of its predecessors has ended. What a
-schedule shows is the run with the estimated times. Complexity O(v log v + e l + v k) for v tasks of k modes.
+Deviations: a dependency with data counts like the transfer it implies; of machines that are reached equally
+soon a task takes the one where it is shortest; a task is bound when the last of its predecessors has ended.
+What a schedule shows is the run with the estimated times. Complexity O(v log v + e l + v k) for v tasks of
+k modes.
 """
 
 from __future__ import annotations

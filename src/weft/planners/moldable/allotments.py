@@ -1,10 +1,11 @@
 """Allotments: how many nodes every task should have, before anybody says when and where it runs.
 
-What tasks can take is written down as *ways*: a node count, its seconds, and the share of the platform it takes. A
-machine k of P_k nodes has room for P_k / r_k tasks that take r_k nodes, and ends P_k / (r_k t_k) of them a second if
-each takes t_k. So the whole platform is taken for 1 / sum of P_k / (r_k t_k) seconds by one task, whose seconds are in
-the mean sum of P_k / r_k times that; on one machine they are r t / P and t. Where a machine does not allow a count,
-its next smaller one counts instead (or its smallest). Counts that are not faster than a smaller one are left out.
+What tasks can take is written down as *ways*: a node count, its seconds, and the share of the platform it
+takes. A machine k of P_k nodes has room for P_k / r_k tasks that take r_k nodes, and ends P_k / (r_k t_k)
+of them a second if each takes t_k. So the whole platform is taken for 1 / sum of P_k / (r_k t_k) seconds by
+one task, whose seconds are in the mean sum of P_k / r_k times that; on one machine they are r t / P and t.
+Where a machine does not allow a count, its next smaller one counts instead (or its smallest). Counts that
+are not faster than a smaller one are left out.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, Floats, Indice
 __all__ = ["Allotment", "allotted", "with_counts"]
 
 _ELEMENT_S, _MEASURED = 0.3e-6, 0.1
-"""What a task or an edge takes in plain Python, about, and how often all are measured per way that could be taken."""
+"""What a task or an edge takes in plain Python, about, and how often all are measured per way."""
 
 
 class Allotment(NamedTuple):
     """What every task has been given."""
 
-    count: Indices
+    counts: Indices
     """Per task: node count; 1 for transfers and virtual tasks."""
     bottom_s: Floats
     """Per task: seconds from its start to the end of the workflow, if nothing waits."""
@@ -57,17 +58,19 @@ def allotted(instance: Instance) -> Allotment:
         (way, paths),
         work_s=_ELEMENT_S * (number + instance.graph.edge_count) * (1 + _MEASURED * (len(count) - number)),
     )
-    return Allotment(count=count[way], bottom_s=paths.bottom)
+    return Allotment(counts=count[way], bottom_s=paths.bottom)
 
 
 def with_counts(instance: Instance, count: Indices) -> Problem:
-    """Give the problem in which every task takes its count, on each machine the nearest that is not above it."""
-    parts = []
+    """Give the problem in which tasks take their counts, on each machine the nearest that is not above."""
+    parts: list[Part] = []
     for index, group in enumerate(instance.groups):
         counts, number = np.unique(count[group.tasks], return_inverse=True)
         places = _places(group, counts)
-        for row in range(len(counts)):
-            parts.append(Part(group=index, tasks=group.tasks[number == row], modes=places[row]))
+        parts.extend(
+            Part(group=index, tasks=group.tasks[number == row], modes=places[row])
+            for row in range(len(counts))
+        )
     return narrowed(problem_of(instance), parts)
 
 
@@ -92,7 +95,13 @@ def _ways(instance: Instance) -> tuple[Ways, Indices]:
             count.append(counts[column].astype(np.int64))
             seconds.append(spent[kept])
             share.append(taken[kept] if crowded else np.zeros(len(row)))
-    return _joined(len(graph), *map(np.concatenate, (task, count, seconds, share)))
+    return _joined(
+        len(graph),
+        np.concatenate(task),
+        np.concatenate(count),
+        np.concatenate(seconds),
+        np.concatenate(share),
+    )
 
 
 def _means(every: Floats, room: Floats) -> tuple[Floats, Floats]:
@@ -118,7 +127,7 @@ def _joined(
 
 def _places(group: ModeGroup, counts: Indices) -> NDArray[np.int64]:
     """Give counts x machines: the mode of the largest count that is not above, else of the smallest."""
-    machine, first = np.unique(group.machine, return_index=True)
+    _, first = np.unique(group.machine, return_index=True)
     last = np.append(first[1:], len(group))
     columns = [
         begin + np.maximum(np.searchsorted(group.count[begin:end], counts, side="right") - 1, 0)

@@ -1,16 +1,16 @@
 """CPA: critical path and area.
 
-First every task gets the node count with which the critical path is as long as all node-seconds take on the whole
-platform; then tasks are placed in order of descending bottom level. A. Radulescu, A. J. C. van Gemund, A Low-Cost
-Approach towards Mixed Task and Data Parallel Scheduling, ICPP 2001, section 3.
+First every task gets the node count with which the critical path is as long as all node-seconds take on the
+whole platform; then tasks are placed in order of descending bottom level. A. Radulescu, A. J. C. van
+Gemund, A Low-Cost Approach towards Mixed Task and Data Parallel Scheduling, ICPP 2001, section 3.
 
-Deviations: a task takes its next allowed count that is faster, where the paper adds one node; on several machines
-counts are found on the platform as a whole (``allotments``) and each task goes where it ends first with its count;
-placement uses gaps. Communication counts with its mean. On one machine whose tasks may take any count the allotment
-is the published one.
+Deviations: a task takes its next allowed count that is faster, where the paper adds one node; on several
+machines counts are found on the platform as a whole (``allotments``) and each task goes where it ends first
+with its count; placement uses gaps. Communication counts with its mean. On one machine whose tasks may take
+any count the allotment is the published one.
 
-Complexity O(v k + s (d + a)) for the allotment (``kernels.moldable.allotment``), s at most the counts of all tasks;
-then as HEFT with one count per task.
+Complexity: that of the allotment (``weft.kernels.moldable.allotment``), then as HEFT with one count per
+task.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cpa:
         allotment = allotted(instance)
         order = by_rank(allotment.bottom_s)
         try:
-            schedule = place(instance, order, problem=with_counts(instance, allotment.count))
+            schedule = place(instance, order, problem=with_counts(instance, allotment.counts))
         except Infeasible:
             # Beside what is busy for ever only a smaller count may fit.
             return Plan(schedule=place(instance, order), steps=2)

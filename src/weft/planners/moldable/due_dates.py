@@ -1,8 +1,9 @@
-"""Due dates: when every task must end so that those behind it can start when they do, and placement by them."""
+"""Due dates: when tasks must end so that those behind them can start when they do; placement by them."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
 from weft.kernels import forms
@@ -16,7 +17,7 @@ __all__ = ["latest_finish_s", "place_in_time"]
 
 
 def place_in_time(instance: Instance, problem: Problem, order: Indices, due_s: Floats) -> Schedule:
-    """Place every task in the mode of least charge that ends by its due date, else in the one that ends first.
+    """Place tasks in the mode of least charge that ends by their due date, else in the one that ends first.
 
     A mode is charged its node-seconds times the price of its machine in ``problem``.
     """
@@ -44,7 +45,7 @@ def latest_finish_s(schedule: Schedule, instance: Instance) -> Floats:
     return latest
 
 
-def _edge_seconds(schedule: Schedule, instance: Instance, target: Indices) -> Floats:
+def _edge_seconds(schedule: Schedule, instance: Instance, target: NDArray[np.integer]) -> Floats:
     """Give how long the data of every edge take between the machines of a schedule."""
     graph, network = instance.graph, instance.network
     if len(network.host) == 1:

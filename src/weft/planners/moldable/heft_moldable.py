@@ -1,15 +1,16 @@
-"""HEFT for moldable tasks: node counts that use their nodes well, and due dates that are tightened step by step.
+"""HEFT for moldable tasks: node counts that use their nodes well, and due dates that are tightened.
 
-The order is HEFT's (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). The first plan lets every task end as
-early as it can with a node count of at least some parallel efficiency. Others follow: HEFT as it is, other
-efficiencies, and the node counts of CPA. The best of them are then *squeezed*: every task gets a due date, a share
-of how late it could end in that plan, and takes the mode of least node-seconds that ends in time (else the one that
-ends first); while that makes the plan better it is done again, from the new plan on. Where cost counts, due dates are
-first stretched, and the cheapest modes are tried; a mode is then charged its price, not its node-seconds. The best
-plan by the objective is returned, first of all one that keeps deadline and maximal cost.
+The order is HEFT's (H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002). The first plan lets every
+task end as early as it can with a node count of at least some parallel efficiency. Others follow: HEFT as
+it is, other efficiencies, and the node counts of CPA. The best of them are then *squeezed*: every task gets
+a due date, a share of how late it could end in that plan, and takes the mode of least node-seconds that
+ends in time (else the one that ends first); while that makes the plan better it is done again, from the new
+plan on. Where cost counts, due dates are first stretched, and the cheapest modes are tried; a mode is then
+charged its price, not its node-seconds. The best plan by the objective is returned, first of all one that
+keeps deadline and maximal cost.
 
-Deviations: all of this is ours but the order. With ``efficiency=0`` and a budget of one step, it is HEFT with the
-node count that ends first.
+Deviations: all of this is ours but the order. With ``efficiency=0`` and a budget of one step, it is HEFT
+with the node count that ends first.
 
 Complexity: that of HEFT with k modes per task for each step; some 30 steps, fewer where the budget says so.
 """
@@ -48,8 +49,10 @@ _EFFICIENT = 0.8
 _TOLERANCE = 0.05
 """That of plain HEFT."""
 _SQUEEZES = (0.85, 0.92, 0.96, 0.98, 0.99)
-"""Shares of the time that was taken; a smaller one is tried first, as it saves more steps where it succeeds."""
+"""Shares of the time that was taken; a small one comes first, as it saves steps where it succeeds."""
 _STRETCHES = (8.0, 4.0, 2.0, 1.4, 1.15)
+_WEIGHTS = (8.0, 32.0, 128.0)
+"""How much a plan's whole charge weighs against its whole time, in plans that weigh them task by task."""
 _GAIN = 1e-3
 """Share by which a plan must become better for the same share to be tried again."""
 _SQUEEZED = 2
@@ -87,20 +90,21 @@ class HeftMoldable:
     ) -> Plan:
         """Try simple plans, then tighten the best."""
         order = by_rank(upward_ranks(instance))
-        charge = _charge(instance, objective)
         moldable = bool(problem_of(instance).modes.moldable.any())
         trials = Trials(instance, objective, budget)
-        for make in self._simple(instance, order, charge if _counts_cost(objective) else None, moldable):
+        for make in self._simple(instance, order, moldable=moldable):
             trials.attempt(make)
-        if moldable or _counts_cost(objective):
-            shares = (*_STRETCHES, *_SQUEEZES) if _counts_cost(objective) else _SQUEEZES
-            problem = _charged(instance, charge)
-            for start in sorted(trials.found, key=lambda trial: trial.badness)[:_SQUEEZED]:
-                _squeeze(trials, start, problem, order, shares)
+        if _counts_cost(objective):
+            priced = _charged(instance, _price(instance, objective))
+            for make in _frugal(trials, priced, order):
+                trials.attempt(make)
+            _tighten(trials, priced, order, (*_STRETCHES, *_SQUEEZES))
+        if objective.is_makespan and moldable:
+            _tighten(trials, _charged(instance, _pace(instance)), order, _SQUEEZES)
         return trials.plan()
 
     def _simple(
-        self, instance: Instance, order: Indices, charge: Floats | None, moldable: bool
+        self, instance: Instance, order: Indices, *, moldable: bool
     ) -> Iterator[Callable[[], Schedule]]:
         """Give the ways to make the first plans."""
         if moldable:
@@ -109,25 +113,19 @@ class HeftMoldable:
         if moldable:
             yield partial(_cpa_plan, instance)
             yield partial(_efficient_plan, instance, order, _EFFICIENT)
-        if charge is not None:
-            yield partial(_cheapest_plan, instance, order, charge)
 
 
 def _counts_cost(objective: Objective) -> bool:
     return objective.name == "cost" or objective.has_alpha or objective.max_cost is not None
 
 
-def _charge(instance: Instance, objective: Objective) -> Floats:
-    """Give what a node-second costs on each machine: what the objective counts, else how much it gets done."""
-    if objective.has_alpha:
-        return relative_prices(instance)
-    if _counts_cost(objective) and instance.price_per_node_s.any():
-        return instance.price_per_node_s
-    return _pace(instance)
+def _price(instance: Instance, objective: Objective) -> Floats:
+    """Give what a node-second costs on each machine, as the objective counts it."""
+    return relative_prices(instance) if objective.has_alpha else instance.price_per_node_s
 
 
 def _pace(instance: Instance) -> Floats:
-    """Give how fast each machine is with the smallest counts, the fastest 1, in the mean over groups."""
+    """Give how much gets done in a node-second of each machine: its speed, that of the fastest being 1."""
     pace, groups = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
     for group in instance.groups:
         machine, first = np.unique(group.machine, return_index=True)
@@ -148,7 +146,7 @@ def _efficient_plan(instance: Instance, order: Indices, least: float) -> Schedul
 
 def _cpa_plan(instance: Instance) -> Schedule:
     allotment = allotted(instance)
-    return place(instance, by_rank(allotment.bottom_s), problem=with_counts(instance, allotment.count))
+    return place(instance, by_rank(allotment.bottom_s), problem=with_counts(instance, allotment.counts))
 
 
 def _cheapest_plan(instance: Instance, order: Indices, charge: Floats) -> Schedule:
@@ -156,6 +154,29 @@ def _cheapest_plan(instance: Instance, order: Indices, charge: Floats) -> Schedu
         return charge[group.machine] * group.nodes
 
     return place(instance, order, problem=least_modes(instance, weight))
+
+
+def _frugal(trials: Trials, problem: Arrays, order: Indices) -> Iterator[Callable[[], Schedule]]:
+    """Give the ways to make plans that weigh charges against time, and the one of least charge."""
+    instance, schedule, charge = trials.instance, trials.found[0].schedule, problem.machines.price
+    taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
+    charged = float((taken * charge[schedule.machine]).sum())
+    for weight in _WEIGHTS if charged > 0 else ():
+        rule = rule_of(price_weight=weight * schedule.makespan_s / charged)
+        yield partial(place, instance, order, rule=rule, problem=problem)
+    yield partial(_cheapest_plan, instance, order, charge)
+
+
+def _tighten(trials: Trials, problem: Arrays, order: Indices, shares: tuple[float, ...]) -> None:
+    """Squeeze the best plans so far."""
+    for start in sorted(trials.found, key=lambda trial: trial.badness)[:_SQUEEZED]:
+        _squeeze(trials, start, problem, order, (*_to_deadline(start, trials.objective), *shares))
+
+
+def _to_deadline(start: Trial, objective: Objective) -> tuple[float, ...]:
+    """Give the share that makes a plan as long as it may be, where that is said."""
+    makespan_s = start.schedule.makespan_s
+    return () if objective.deadline_s is None or makespan_s <= 0 else (objective.deadline_s / makespan_s,)
 
 
 def _squeeze(

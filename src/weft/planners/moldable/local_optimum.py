@@ -1,12 +1,13 @@
 """Local optimum: every task on the node count with which it takes least, whoever must wait for it.
 
-The first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
-(S2 section 4), whose optimum is known: the fastest count of each task. On one machine the tasks are submitted to its
-queue breadth first, as the paper does (section 5). Optimal for the objective ``local``.
+The first fitness function of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific
+Workflows (S2 section 4), whose optimum is known: the fastest count of each task. On one machine the tasks
+are submitted to its queue breadth first, as the paper does (section 5). Optimal for the objective
+``local``.
 
-Deviations: on several machines every binding variable goes to the machine where its tasks together take least, and
-of machines that are equally good to the one where a task ends first. Ties go to the smaller count.
-Complexity O(v k) and that of the queue.
+Deviations: on several machines every binding variable goes to the machine where its tasks together take
+least, and of machines that are equally good to the one where a task ends first. Ties go to the smaller
+count. Complexity O(v k) and that of the queue.
 """
 
 from __future__ import annotations
