@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
-from weft.instance import Busy
+from weft.instance import Busy, compile_instance
 from weft.platform.link import Link
 
-__all__ = ["busy_stretches", "faceted", "layered"]
+__all__ = ["busy_stretches", "faceted", "forest", "layered"]
 
 
 def layered(rng, *, integers, layout, machines=6, tasks=40):
@@ -64,6 +65,28 @@ def faceted(rng, *, integers):
             keys["memory"] = "3GB"
         described[f"t{index}"] = keys
     return instance(described, where)
+
+
+def forest(rng):
+    """Make tasks with one predecessor or none, many of them alike in all but one thing, or in everything."""
+    where = platform(
+        {"nodes": 2, "memory": 4e9}, {"speed": 2.0, "memory": 4e9}, {"speed": 2.0, "memory": 4e9}, link=Link()
+    )
+    described = {f"root{index}": {"work": 1.0, "outputs": {f"x{index}": 5e8}} for index in range(3)}
+    for index in range(30):
+        keys = {"work": float(rng.integers(1, 3))}
+        root = int(rng.integers(5))
+        if root < 3:
+            keys |= {"after": [f"root{root}"]} if rng.integers(3) == 0 else {"inputs": [f"x{root}"]}
+        if rng.integers(4) == 0:
+            keys["memory"] = "3GB"
+        if rng.integers(8) == 0:
+            keys["machine"] = "A"
+        described[f"t{index}"] = keys
+    early = {name: float(rng.integers(0, 2)) for name in described}
+    made = instance(described, where)
+    earliest = np.array([early[name] for name in made.graph.names])
+    return compile_instance(made.graph, where, earliest_start_s=earliest, pinned={"t3": "m1"})
 
 
 def _moving(rng, draw, index):

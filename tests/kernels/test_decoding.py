@@ -91,7 +91,7 @@ def crowded(seed, *, integers, nodes, tasks=40):
             "memory": f"{rng.integers(0, 3)}GB",
             "resources": {"licence": int(rng.integers(0, 2))},
             "inputs": [f"f{other}" for other in before],
-            "outputs": {f"f{index}": 1e6 * draw(2)},
+            "outputs": {f"f{index}": 1e6 * draw(2) if index % 3 else {"seconds": draw(2)}},
         }
     return instance(described, where, busy=(Busy(machine=0, start_s=3.0, finish_s=8.0, nodes=1),))
 
@@ -164,7 +164,7 @@ def in_turn(seed, *, integers, latency_s, **options):
         described[f"t{index}"] = {
             "work": draw(6),
             "inputs": [f"f{other}" for other in before],
-            "outputs": {f"f{index}": 1e6 * draw(2)},
+            "outputs": {f"f{index}": 1e6 * draw(2) if index % 3 or not latency_s else {"seconds": draw(2)}},
             **[{"service": "dock"}, {"machine": "together"}, {}, {}][rng.integers(4)],
         }
     return instance(described, where, **options)
@@ -261,11 +261,12 @@ def test_what_is_busy_later_does_not_keep_appended_tasks_waiting(form):
 
 
 @pytest.mark.parametrize("rule", [APPEND, INSERTION])
-def test_ten_tenths_of_a_resource_are_one(form, rule):
-    tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(11)}
-    made = instance(tasks, platform({"nodes": 99, "resources": {"share": 1.0}}))
-    found = decode(made, None, [0] * 11, rule=rule)
-    assert found.start_s.tolist() == [0.0] * 10 + [1.0]
+def test_three_tenths_of_a_resource_fit_although_their_sum_is_rounded(form, rule):
+    assert 0.3 - 0.1 - 0.1 < 0.1
+    tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
+    made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
+    found = decode(made, None, [0] * 4, rule=rule)
+    assert found.start_s.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_what_never_fits_is_infeasible(form):

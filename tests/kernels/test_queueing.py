@@ -111,8 +111,8 @@ def crowded(seed, *, integers, resources=True, tasks=40):
 @pytest.mark.parametrize("rule", QUEUES)
 @pytest.mark.parametrize("integers", [True, False])
 def test_populations_are_run_like_single_ones_and_like_the_twin(form, integers, rule):
-    for seed in range(3):
-        made = crowded(seed, integers=integers, resources=seed != 1)
+    for seed in range(6):
+        made = crowded(seed, integers=integers, resources=seed % 2 == 0)
         assert made.busy[0].amounts == () or made.graph.resource_names == ("licence", "memory")
         rng = np.random.default_rng(seed)
         counts = np.array([random_counts(made, rng) for _ in range(4)])
@@ -182,6 +182,25 @@ def test_conservative_backfilling_delays_nobody_and_easy_only_protects_the_first
     made = instance(tasks, platform({"nodes": 4}), busy=held)
     starts = {rule: run_queue(made, [2, 2, 1], rule).start_s.tolist() for rule in QUEUES[2:]}
     assert starts == {"easy": [4.0, 8.0, 0.0], "conservative": [4.0, 4.0, 8.0]}
+
+
+def test_what_ends_together_is_free_together(form):
+    # Both of the running end at 4: then 2 nodes are left beside the first, and a long task may have them now.
+    tasks = {
+        "half": {"work": 4, "nodes": 3},
+        "other": {"work": 4, "nodes": 2},
+        "first": {"work": 1, "nodes": 4},
+        "long": {"work": 9, "nodes": 2},
+    }
+    made = instance(tasks, platform({"nodes": 7}))
+    assert run_queue(made, [3, 2, 4, 2], "easy").start_s.tolist() == [0.0, 0.0, 4.0, 0.0]
+
+
+@pytest.mark.parametrize("rule", QUEUES)
+def test_three_tenths_of_a_resource_fit_although_their_sum_is_rounded(form, rule):
+    tasks = {f"t{index}": {"work": 1, "resources": {"share": 0.1}} for index in range(4)}
+    made = instance(tasks, platform({"nodes": 9, "resources": {"share": 0.3}}))
+    assert run_queue(made, [1] * 4, rule).start_s.tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
 def test_on_one_node_all_rules_are_one(form):

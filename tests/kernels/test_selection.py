@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kernels.random_graphs import busy_stretches, faceted, layered
+from kernels.random_graphs import busy_stretches, faceted, forest, layered
 from kernels.selection_twin import Selection
 from planning_examples import instance
 from planning_strategies import platforms, workflows
@@ -18,6 +18,7 @@ from weft.instance import Busy, compile_instance
 from weft.kernels.choices import FINISH, START
 from weft.kernels.lists.best_machines import MOMENT
 from weft.kernels.lists.selection import LEAST, MOST, SUFFERAGE
+from weft.planners.lists.likeness import next_alike
 from weft.planners.lists.selecting import FRUGAL, select
 from weft.randomness import generator
 from weft.workflow.unfolding.unfold import unfold
@@ -117,6 +118,17 @@ def test_the_pace_of_like_machines_changes_nothing(form, where, wish):
         }
         found, expected = both(instance(tasks, where), *wish, generator(seed, "wish"))
         assert found == expected
+
+
+@pytest.mark.parametrize("wish", WISHES, ids="-".join)
+def test_tasks_that_are_alike_come_one_after_another(form, wish):
+    alike = 0
+    for seed in range(6):
+        made = forest(generator(seed, "forest"))
+        alike += int((next_alike(made, np.zeros(len(made)), np.arange(len(made))) < len(made)).sum())
+        found, expected = both(made, *wish, generator(seed, "wish"))
+        assert found == expected
+    assert alike > 30
 
 
 @pytest.mark.parametrize("sense", SENSES)

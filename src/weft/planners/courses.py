@@ -23,7 +23,7 @@ from weft.workflow.unfolding.task_graph import Floats, Indices
 
 __all__ = ["Route", "course_of", "lines_per_machine", "run_course"]
 
-_TASK_S, _EDGE_S = 1e-6, 0.3e-6
+_TASK_S, _EDGE_S = 0.6e-6, 0.25e-6
 """What a task and an edge take in plain Python, about."""
 _MOST_CELLS = 4_000_000
 """Groups x machines up to which rates are kept in a table."""

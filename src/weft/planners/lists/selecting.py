@@ -10,6 +10,7 @@ from weft.kernels.choices import APPENDED, FINISH
 from weft.kernels.lists.selection import LEAST, Ready, Wish
 from weft.kernels.lists.selection import select as select_kernel
 from weft.kernels.problem import CLASSES, COMPUTE, RELATED, TABLE, Problem
+from weft.planners.lists.likeness import next_alike
 from weft.planners.lists.placing import plain_seconds, rule_of, schedule_of, scratch_of
 from weft.planners.problem import problem_of
 from weft.schedule.schedule import Schedule
@@ -42,11 +43,14 @@ def select(
     """Place all tasks, always the ready one that is preferred (see ``Wish``); by default the first to end."""
     problem = problem_of(instance)
     number = problem.tasks.number
+    offset = np.zeros(number) if offset is None else offset
+    rank = np.arange(number, dtype=np.uint32) if rank is None else rank
     wish = Wish(
         criterion=criterion,
         sense=sense,
-        offset=np.zeros(number) if offset is None else offset,
-        rank=np.arange(number, dtype=np.uint32) if rank is None else rank,
+        offset=offset,
+        rank=rank,
+        following=next_alike(instance, offset, rank),
         paced=int(criterion != FINISH and not instance.busy and not _has_nothing_to_do(problem)),
     )
     # What starts as soon as possible takes the nodes that are free then.

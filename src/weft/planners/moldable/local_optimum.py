@@ -5,7 +5,7 @@ Workflows (S2 section 4), whose optimum is known: the fastest count of each task
 are submitted to its queue breadth first, as the paper does (section 5). Optimal for the objective
 ``local``.
 
-Deviations: on several machines every binding variable goes to the machine where its tasks together take
+Deviations: on several machines, or beside what is busy, tasks are placed into gaps; every binding variable goes to the machine where its tasks together take
 least, and of machines that are equally good to the one where a task ends first. Ties go to the smaller
 count. Complexity O(v k) and that of the queue.
 """
@@ -55,7 +55,8 @@ class LocalOptimum:
 
 
 def _submitted(instance: Instance) -> Schedule:
-    if len(instance.machines) == 1:
+    # A queue knows what runs now, but no reservations.
+    if len(instance.machines) == 1 and not instance.busy:
         return run_queue(instance, _fastest_counts(instance))
     return place(instance, submission_order(instance), problem=least_modes(instance, seconds_weight))
 
