@@ -69,24 +69,26 @@ def faceted(rng, *, integers):
 
 def forest(rng):
     """Make tasks with one predecessor or none, many of them alike in all but one thing, or in everything."""
-    where = platform(
-        {"nodes": 2, "memory": 4e9}, {"speed": 2.0, "memory": 4e9}, {"speed": 2.0, "memory": 4e9}, link=Link()
-    )
+    where = platform({"nodes": 3, "speed": 2.0, "memory": 4e9}, {"memory": 4e9}, {"memory": 4e9}, link=Link())
     described = {f"root{index}": {"work": 1.0, "outputs": {f"x{index}": 5e8}} for index in range(3)}
+    # The transfer decides where H is before its task is placed.
+    described["move"] = {"kind": "transfer", "from_": "H", "to": "D", "file": "x0", "size": 1e9}
+    described["held"] = {"work": 2.0, "machine": "H"}
     for index in range(30):
-        keys = {"work": float(rng.integers(1, 3))}
-        root = int(rng.integers(5))
+        root = int(rng.integers(5)) if index > 4 else 4
+        keys = {"work": float(rng.integers(1, 3)) if index > 4 else 2.0}
         if root < 3:
             keys |= {"after": [f"root{root}"]} if rng.integers(3) == 0 else {"inputs": [f"x{root}"]}
+        elif index > 4 and root == 3:
+            keys["after"] = ["move"]
         if rng.integers(4) == 0:
             keys["memory"] = "3GB"
-        if rng.integers(8) == 0:
+        if index % 8 == 7:
             keys["machine"] = "A"
         described[f"t{index}"] = keys
-    early = {name: float(rng.integers(0, 2)) for name in described}
     made = instance(described, where)
-    earliest = np.array([early[name] for name in made.graph.names])
-    return compile_instance(made.graph, where, earliest_start_s=earliest, pinned={"t3": "m1"})
+    earliest = rng.integers(0, 2, len(made)) * (np.char.find(np.array(made.graph.names), "2") >= 0)
+    return compile_instance(made.graph, where, earliest_start_s=earliest.astype(float), pinned={"t3": "m1"})
 
 
 def _moving(rng, draw, index):

@@ -75,7 +75,7 @@ class Planner(Protocol):
 
 
 def makespan_only(title: str, instance: Instance, objective: Objective) -> Unsupported | None:
-    """Refuse what a planner that only makes plans short cannot serve: other objectives, budgets to be kept."""
+    """Refuse what a planner that only makes plans short cannot serve: other objectives, binding budgets."""
     if not objective.is_makespan:
         return Unsupported(reason=f"{title} minimises the makespan, not the {objective.name}")
     if budgets := instance.binding_budgets():

@@ -39,7 +39,7 @@ class Heft:
     title: ClassVar[str] = "HEFT, earliest finish with insertion (Topcuoglu et al. 2002)"
 
     averaging: Literal["pairs", "self-loops"] = "pairs"
-    """Mean communication over pairs of different machines, or also over each machine with itself (as SAGA)."""
+    """Mean communication over pairs of different machines, or over each machine with itself too (as SAGA)."""
     tolerance: float = 0.05
     """A moldable task gives up nodes as long as it ends within this share of its earliest finish."""
 

@@ -1,8 +1,7 @@
 """Likeness: tasks that differ in nothing a planner looks at, as the points of many sweeps do.
 
 Only the first of them has to be looked at: the others would get the same. Found are tasks with at most one
-predecessor (and no transfer), a binding variable of their own, and the same modes, seconds and amounts.
-O(v log v).
+predecessor, a binding variable of their own, and the same modes, seconds and amounts. O(v log v).
 """
 
 from __future__ import annotations
@@ -47,11 +46,8 @@ def _is_simple(instance: Instance) -> NDArray[np.bool_]:
     """Say which tasks are looked at without regard to any other task but one predecessor."""
     graph = instance.graph
     degree = np.diff(graph.predecessor_pointer)
-    transfers = graph.kind == TRANSFER
-    users = np.bincount(graph.variable, minlength=len(graph.variables))
-    users += np.bincount(graph.source_variable[transfers], minlength=len(graph.variables))
+    sources = graph.source_variable[graph.kind == TRANSFER]
+    users = np.bincount(np.concatenate((graph.variable, sources)), minlength=len(graph.variables))
     users[list(instance.pinned)] = 2
     simple: NDArray[np.bool_] = (graph.kind == COMPUTE) & (degree <= 1) & (users[graph.variable] == 1)
-    target = np.repeat(np.arange(len(graph)), degree)
-    simple[target[transfers[graph.predecessor]]] = False
     return simple

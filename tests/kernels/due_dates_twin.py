@@ -1,0 +1,39 @@
+"""The slow twin of placement by due dates: every mode is written down, and the best is the least of a list."""
+
+from __future__ import annotations
+
+import math
+
+from kernels.placement_twin import Placement
+from weft.errors import Infeasible
+
+__all__ = ["InTime"]
+
+
+class InTime(Placement):
+    """Places tasks in the cheapest mode that ends by the due date, else in the one that ends first."""
+
+    def __init__(self, instance, due_s, prices):
+        super().__init__(instance)
+        self.due_s, self.prices = due_s, prices
+
+    def _earliest_finish(self, task, variable, ready):
+        modes, bound, found = self.instance.modes(task), self.bound[variable], []
+        for machine, count, nodes, spent in zip(
+            modes.machine.tolist(),
+            modes.count.tolist(),
+            modes.nodes.tolist(),
+            modes.seconds.tolist(),
+            strict=True,
+        ):
+            if bound in (-1, machine):
+                start = self.timelines[machine].earliest(ready[machine], spent, nodes, self.demand[task])
+                charge = nodes * spent * self.prices[machine]
+                found.append((charge, start + spent, count, machine, nodes, start, spent))
+        found = [option for option in found if option[1] < math.inf]
+        if not found:
+            raise Infeasible(f"{self.graph.names[task]} would never end")
+        in_time = [option for option in found if option[1] <= self.due_s[task]]
+        best = min(in_time) if in_time else min(found, key=lambda option: option[1:4])
+        _, _, _, machine, nodes, start, spent = best
+        return machine, nodes, start, spent

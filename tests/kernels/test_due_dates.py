@@ -1,0 +1,75 @@
+"""Placement by due dates against its twin, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kernels.due_dates_twin import InTime
+from kernels.random_graphs import busy_stretches, faceted, layered
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import compile_instance
+from weft.planners.lists.ranks import by_rank, upward_ranks
+from weft.planners.moldable.due_dates import place_in_time
+from weft.planners.problem import problem_of
+from weft.randomness import generator
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def columns(schedule):
+    return [
+        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
+    ]
+
+
+def both(made, rng):
+    """Give the schedules of kernel and twin, with due dates and prices that are drawn, and which are in time."""
+    due = np.where(rng.integers(5, size=len(made)) > 0, rng.integers(0, 25, size=len(made)), np.inf)
+    prices = rng.integers(0, 3, size=len(made.machines)).astype(float)
+    problem, order = problem_of(made), by_rank(upward_ranks(made))
+    problem = problem._replace(machines=problem.machines._replace(price=prices))
+    found = place_in_time(made, problem, order, due)
+    twin = InTime(made, due.tolist(), prices.tolist())
+    for task in order.tolist():
+        twin.place(task)
+    return columns(found), columns(twin.schedule()), found.finish_s <= due
+
+
+@given(flow=workflows(), where=platforms(), held=busy_stretches(), seed=st.integers(0, 9))
+@SEARCH
+def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, seed):
+    try:
+        made = compile_instance(unfold(flow), where, busy=held(where))
+    except (Infeasible, InvalidInput):
+        assume(False)
+    assume(not len(made.graph.demand_by_count.rows))
+    found, expected, _ = both(made, generator(seed, "due"))
+    assert found == expected
+
+
+@pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
+def test_larger_graphs_are_placed_as_by_the_twin(form, integers):
+    in_time = []
+    for seed in range(12):
+        rng = generator(seed, "due", str(integers))
+        layout = ("related", "classes", "table", "facets")[seed % 4]
+        made = (
+            faceted(rng, integers=integers)
+            if layout == "facets"
+            else layered(rng, integers=integers, layout=layout)
+        )
+        found, expected, kept = both(made, rng)
+        assert found == expected
+        in_time += kept.tolist()
+    assert 0.2 < np.mean(in_time) < 0.8, "both rules are exercised"

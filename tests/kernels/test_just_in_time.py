@@ -1,0 +1,74 @@
+"""Placement as a run unfolds against its twin, bit for bit, in both forms."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from kernels.just_in_time_twin import JustInTime
+from kernels.random_graphs import busy_stretches, faceted, forest, layered
+from planning_examples import MAKESPAN
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import compile_instance
+from weft.planners.baselines.lazy import Lazy
+from weft.planners.planner import Budget
+from weft.randomness import generator
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+READINGS = [("transfer", "first"), ("transfer", "random"), ("finish", "first")]
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def columns(schedule):
+    return [
+        column.tolist() for column in (schedule.machine, schedule.nodes, schedule.start_s, schedule.finish_s)
+    ]
+
+
+def both(made, by, ties, seed):
+    """Give the schedules of planner and twin, which draw the same numbers."""
+    planner = Lazy(by=by, ties=ties)
+    found = planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
+    draw = generator(seed, "lazy").random(len(made)) if ties == "random" else [0.0] * len(made)
+    return columns(found.schedule), columns(JustInTime(made, by=by, draw=draw).run())
+
+
+@given(
+    flow=workflows(),
+    where=platforms(),
+    held=busy_stretches(),
+    reading=st.sampled_from(READINGS),
+    seed=st.integers(0, 9),
+)
+@SEARCH
+def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, reading, seed):
+    try:
+        made = compile_instance(unfold(flow), where, busy=held(where))
+    except (Infeasible, InvalidInput):
+        assume(False)
+    assume(not len(made.graph.demand_by_count.rows))
+    found, expected = both(made, *reading, seed)
+    assert found == expected
+
+
+@pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
+@pytest.mark.parametrize("reading", READINGS, ids="-".join)
+def test_larger_graphs_are_placed_as_by_the_twin(form, reading, integers):
+    for seed in range(6):
+        rng = generator(seed, "just in time", str(integers))
+        layout = ("related", "classes", "table")[seed % 3]
+        for made in (
+            layered(rng, integers=integers, layout=layout),
+            faceted(rng, integers=integers),
+            forest(rng),
+        ):
+            found, expected = both(made, *reading, seed)
+            assert found == expected
