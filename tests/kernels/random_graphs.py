@@ -69,7 +69,7 @@ def faceted(rng, *, integers):
 
 def forest(rng):
     """Make tasks with one predecessor or none, many of them alike in all but one thing, or in everything."""
-    where = platform({"nodes": 3, "speed": 2.0, "memory": 4e9}, {"memory": 4e9}, {"memory": 4e9}, link=Link())
+    where = platform({"memory": 4e9}, {"nodes": 3, "speed": 2.0, "memory": 4e9}, {"memory": 4e9}, link=Link())
     described = {f"root{index}": {"work": 1.0, "outputs": {f"x{index}": 5e8}} for index in range(3)}
     # The transfer decides where H is before its task is placed.
     described["move"] = {"kind": "transfer", "from_": "H", "to": "D", "file": "x0", "size": 1e9}
@@ -88,7 +88,7 @@ def forest(rng):
         described[f"t{index}"] = keys
     made = instance(described, where)
     earliest = rng.integers(0, 2, len(made)) * (np.char.find(np.array(made.graph.names), "2") >= 0)
-    return compile_instance(made.graph, where, earliest_start_s=earliest.astype(float), pinned={"t3": "m1"})
+    return compile_instance(made.graph, where, earliest_start_s=earliest.astype(float), pinned={"t3": "m2"})
 
 
 def _moving(rng, draw, index):

@@ -30,7 +30,9 @@ def random_ways(rng, tasks, *, integers):
             seconds = np.sort(rng.uniform(1, 12, size=number))[::-1]
         share = np.sort(rng.integers(0, 4, size=number) if integers else rng.uniform(0, 2, size=number))
         gain = rng.integers(0, 3, size=number) if integers else rng.uniform(0, 1, size=number)
-        found.append(list(zip(seconds.tolist(), (share / 4).tolist(), gain.astype(float).tolist(), strict=True)))
+        found.append(
+            list(zip(seconds.tolist(), (share / 4).tolist(), gain.astype(float).tolist(), strict=True))
+        )
     return found
 
 
@@ -54,12 +56,16 @@ def test_nodes_are_given_as_by_the_twin(form, integers):
     steps_taken = 0
     for seed in range(30):
         rng = generator(seed, "allotment", str(integers))
-        made = faceted(rng, integers=integers) if seed % 3 else layered(rng, integers=integers, layout="related")
+        made = (
+            faceted(rng, integers=integers) if seed % 3 else layered(rng, integers=integers, layout="related")
+        )
         graph, tasks = made.graph, problem_of(made).tasks
         ways = random_ways(rng, len(graph), integers=integers)
         moving = rng.integers(0, 3, graph.edge_count).astype(float)
         target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer)).tolist()
-        by_pair = dict(zip(zip(graph.predecessor.tolist(), target, strict=True), moving.tolist(), strict=True))
+        by_pair = dict(
+            zip(zip(graph.predecessor.tolist(), target, strict=True), moving.tolist(), strict=True)
+        )
         after = [graph.successors(task).tolist() for task in range(len(graph))]
         taken, steps = allotment(ways, after, by_pair, _SHORTER)
         found, made_steps, bottom = run(tasks, ways, moving)

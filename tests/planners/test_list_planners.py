@@ -11,6 +11,7 @@ from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
 from weft.planners import PLANNERS
+from weft.planners.lists import selecting
 from weft.schedule.objective import objective_named
 from weft.schedule.verification import verify
 from weft.workflow.unfolding.unfold import unfold
@@ -46,6 +47,24 @@ def test_other_objectives_and_budgets_are_refused_with_a_reason(planner):
     tasks = {"a": {"work": 1, "nodes": [1, 2], "consumes": {"credits": {1: 3, 2: 7}}}}
     bound = instance(tasks, "cluster:2", budgets={"credits": 6})
     assert "credits" in found.supports(bound, MAKESPAN).reason
+
+
+@pytest.mark.parametrize("planner", ["maxmin", "sufferage"])
+def test_too_many_ready_tasks_are_refused(planner, monkeypatch):
+    different = instance({f"t{index}": {"work": 1 + index} for index in range(20)}, "identical:2")
+    alike = instance({f"t{index}": {"work": 1} for index in range(20)}, "identical:2")
+    chain = instance(
+        {
+            f"t{index}": {"work": 1 + index, "after": [f"t{index - 1}"] if index else []}
+            for index in range(20)
+        },
+        "identical:2",
+    )
+    found = PLANNERS.load(planner)()
+    monkeypatch.setattr(selecting, "_MOST_LOOKS", 100)
+    assert "look at tasks 4e+02 times" in found.supports(different, MAKESPAN).reason
+    assert found.supports(alike, MAKESPAN) is None
+    assert found.supports(chain, MAKESPAN) is None
 
 
 def test_like_tasks_take_like_machines_in_order(planner):

@@ -11,19 +11,12 @@ import json
 import numpy as np
 import pytest
 
+from published.wien2k import POINTS, WORK, grid_of, wien2k
 from weft.instance import compile_instance
 from weft.planners.decoding import APPEND, EXCLUSIVE, UNLIMITED, decode, decode_population
-from weft.platform.link import Link
-from weft.platform.machine import Machine
-from weft.platform.platform import Platform
 from weft.schedule.verification import verify
-from weft.workflow.builder import Builder
 from weft.workflow.unfolding.unfold import unfold
 
-POINTS = range(1, 51)
-ATOMS, SIZE = 64, 6000
-WORK = 7 * ATOMS * SIZE**2 + SIZE**3
-SMALL, VECTOR = 1e5, 200 * SIZE * ATOMS
 GENES = ["lapw0", *(f"host{point}" for point in POINTS), "fermi", "sumpara", "lcore", "mixer", "conv"]
 BINDINGS = {
     "all_on_A000": lambda gene: 0,
@@ -33,45 +26,11 @@ BINDINGS = {
 RULES = {"no_contention": UNLIMITED, "exclusive": EXCLUSIVE}
 
 
-def wien2k():
-    flow = Builder("WIEN2k-50")
-    every = {"sweep": {"k": f"1..{len(POINTS)}"}, "machine": "host{k}"}
-    flow.task("lapw0", work=0.5 * WORK, outputs={"potential": SMALL})
-    flow.task(
-        "lapw1",
-        work=WORK,
-        inputs=["potential"],
-        outputs={"vector.{k}": VECTOR, "energy.{k}": SMALL},
-        **every,
-    )
-    energies = [f"energy.{point}" for point in POINTS]
-    flow.task("fermi", work=0.01 * WORK, inputs=energies, outputs={"level": SMALL})
-    flow.task(
-        "lapw2", work=0.1 * WORK, inputs=["level", "vector.{k}"], outputs={"density.{k}": SMALL}, **every
-    )
-    densities = [f"density.{point}" for point in POINTS]
-    flow.task("sumpara", work=0.02 * WORK, inputs=densities, outputs={"sum": SMALL})
-    flow.task("lcore", work=0.05 * WORK, inputs=["sum"], outputs={"core": SMALL})
-    flow.task("mixer", work=0.02 * WORK, inputs=["core"], outputs={"mixed": SMALL})
-    flow.task("conv", work=0.001 * WORK, inputs=["mixed"])
-    return flow.build()
-
-
 @pytest.fixture(scope="module")
 def made(spec_data):
     """The instance: 314 machines on four sites, of which only B has a fast network inside."""
     facts = json.loads((spec_data / "s1_testbed.json").read_text())
-    machines = tuple(
-        Machine(name=one["id"], site=one["site"], speed=one["ghz"] * 1e9, availability=one["availability"])
-        for one in facts["machines"]
-    )
-    inside = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}
-    testbed = Platform(
-        machines=machines,
-        sites={site: Link(bandwidth_Bps=bandwidth) for site, bandwidth in inside.items()},
-        default_link=Link(bandwidth_Bps=1e6),
-    )
-    return compile_instance(unfold(wien2k()), testbed)
+    return compile_instance(unfold(wien2k()), grid_of(facts))
 
 
 @pytest.fixture(scope="module")

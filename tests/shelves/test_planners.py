@@ -19,6 +19,7 @@ from weft.platform.link import Link
 from weft.platform.share import Share
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
+from weft.schedule.costs import cheapest_cost, cost_of
 from weft.schedule.objective import OBJECTIVES
 from weft.schedule.verification import verify
 
@@ -102,11 +103,21 @@ def made(request):
     return INSTANCES[request.param]()
 
 
-def plan_with(planner, made):
+def plan_with(planner, made, objective=MAKESPAN):
     """Plan with a budget of steps, so that the clock decides nothing."""
-    if planner.supports(made, MAKESPAN) is not None:
+    if planner.supports(made, objective) is not None:
         pytest.skip("the planner says that this is not for it")
-    return planner.plan(made, objective=MAKESPAN, budget=Budget(steps=50), rng=generator(7, "conformance"))
+    return planner.plan(made, objective=objective, budget=Budget(steps=50), rng=generator(7, "conformance"))
+
+
+SIMPLE = instance({"a": {"work": 1}}, "identical:1")
+OTHERS = [
+    (name, objective)
+    for name in PLANNERS
+    for objective in OBJECTIVES.values()
+    if not objective.is_makespan and PLANNERS.load(name)().supports(SIMPLE, objective) is None
+]
+"""What planners serve beside the makespan."""
 
 
 def test_it_says_who_it_is(planner):
@@ -129,6 +140,16 @@ def test_its_schedules_are_valid_and_above_every_bound(planner, made):
     bounds = lower_bounds(made)
     assert plan.schedule.makespan_s >= bounds.best_s * (1 - 1e-9)
     assert plan.bound_s <= plan.schedule.makespan_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "objective"), OTHERS, ids=lambda value: getattr(value, "name", value))
+def test_plans_for_other_objectives_are_valid_and_not_cheaper_than_possible(name, objective, made):
+    plan = plan_with(PLANNERS.load(name)(), made, objective)
+    assert verify(plan.schedule, made.graph, made.platform) == []
+    assert plan.schedule.makespan_s >= lower_bounds(made).best_s * (1 - 1e-9)
+    assert cost_of(plan.schedule, made) >= cheapest_cost(made) * (1 - 1e-9)
+    again = plan_with(PLANNERS.load(name)(), made, objective)
+    assert lines(again.schedule) == lines(plan.schedule)
 
 
 def test_the_same_seed_gives_the_same_plan(planner, made):

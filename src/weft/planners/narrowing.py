@@ -75,8 +75,10 @@ def narrowed(problem: Problem, parts: Sequence[Part]) -> Problem:
     lengths = [len(own) for own in chosen]
     taken = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)]).astype(np.int64)
     row, cell = _cells(modes, parts) if modes.layout == TABLE else (modes.row, modes.cell)
+    # Every field is named: one that is new must be thought of here.
     return problem._replace(
-        modes=modes._replace(
+        modes=Modes(
+            layout=modes.layout,
             groups=len(parts),
             group=of_task,
             first=np.cumsum([0, *lengths]).astype(np.uint32),
@@ -87,7 +89,9 @@ def narrowed(problem: Problem, parts: Sequence[Part]) -> Problem:
             gain=modes.gain[taken],
             sorted=_sorted(modes, taken, np.repeat(np.arange(len(parts)), lengths)),
             moldable=np.array([len(np.unique(modes.count[own])) > 1 for own in chosen], dtype=np.uint8),
+            scaled=np.array([(modes.gain[own] != 1.0).any() for own in chosen], dtype=np.uint8),
             shift=modes.shift[taken],
+            work=modes.work,
             row=row,
             cell=cell,
         )

@@ -17,7 +17,7 @@ from weft.schedule.schedule import Schedule
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Budget", "Plan", "Planner", "Unsupported", "makespan_only"]
+__all__ = ["Budget", "Plan", "Planner", "Unsupported", "makespan_only", "without_budgets"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,11 @@ def makespan_only(title: str, instance: Instance, objective: Objective) -> Unsup
     """Refuse what a planner that only makes plans short cannot serve: other objectives, binding budgets."""
     if not objective.is_makespan:
         return Unsupported(reason=f"{title} minimises the makespan, not the {objective.name}")
+    return without_budgets(title, instance)
+
+
+def without_budgets(title: str, instance: Instance) -> Unsupported | None:
+    """Refuse budgets that have to be kept."""
     if budgets := instance.binding_budgets():
         return Unsupported(reason=f"{title} does not keep within budgets: {', '.join(budgets)}")
     return None

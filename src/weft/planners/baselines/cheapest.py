@@ -19,7 +19,7 @@ from weft.instance.instance import Instance
 from weft.planners.least import least_modes, price_weight
 from weft.planners.lists.placing import place
 from weft.planners.lists.ranks import by_rank, upward_ranks
-from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only, without_budgets
 from weft.schedule.objective import Objective
 
 __all__ = ["Cheapest"]
@@ -34,8 +34,8 @@ class Cheapest:
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Serve cost, and as a baseline the makespan, where no budget has to be kept."""
-        if objective.name == "cost" and not instance.binding_budgets():
-            return None
+        if objective.name == "cost":
+            return without_budgets("the cheapest plan", instance)
         return makespan_only("the cheapest plan", instance, objective)
 
     def plan(

@@ -7,7 +7,8 @@ JPDC 59(2), 1999, section 3.
 Deviations: those of ``minmin``.
 
 Complexity O(v r + s (d l + k)) for v tasks, r of them ready at a time, d predecessors per task, l network
-locations, k modes per task and s looks at a task: v r at worst, where all want the same machine.
+locations, k modes per task and s looks at a task: v r at worst, where all want the same machine. Instances
+that would take many minutes are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from weft.instance.instance import Instance
 from weft.kernels.lists.selection import MOST
-from weft.planners.lists.selecting import select
+from weft.planners.lists.selecting import looks_at_all, select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
 
@@ -35,8 +36,8 @@ class MaxMin:
     title: ClassVar[str] = "MaxMin, the ready task that ends last (Maheswaran et al. 1999)"
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return makespan_only("MaxMin", instance, objective)
+        """Serve the makespan, where no budget has to be kept and not too many tasks are ready together."""
+        return makespan_only("MaxMin", instance, objective) or looks_at_all("MaxMin", instance)
 
     def plan(
         self,

@@ -12,16 +12,20 @@ from weft.kernels.lists.selection import select as select_kernel
 from weft.kernels.problem import CLASSES, COMPUTE, RELATED, TABLE, Problem
 from weft.planners.lists.likeness import next_alike
 from weft.planners.lists.placing import plain_seconds, rule_of, schedule_of, scratch_of
+from weft.planners.lists.priorities import static_levels
+from weft.planners.planner import Unsupported
 from weft.planners.problem import problem_of
 from weft.schedule.schedule import Schedule
 from weft.workflow.unfolding.task_graph import Floats, Indices
 
-__all__ = ["FRUGAL", "appending", "select"]
+__all__ = ["FRUGAL", "appending", "looks_at_all", "select"]
 
 FRUGAL = 1.05
 """A moldable task gives up nodes as long as it ends within this factor of its earliest finish."""
 _LOOKS = 4
 """How often a task is looked at before it is placed, about."""
+_MOST_LOOKS = 3e8
+"""So many take some minutes."""
 
 
 def appending(instance: Instance) -> int:
@@ -30,6 +34,22 @@ def appending(instance: Instance) -> int:
     Not so where something else holds machines for a time: everything would wait until it is over.
     """
     return 0 if instance.busy else APPENDED
+
+
+def looks_at_all(who: str, instance: Instance) -> Unsupported | None:
+    """Refuse instances for which looking at every ready task before each placement takes many minutes.
+
+    Tasks that are equally far from the end are taken to be ready together.
+    """
+    number = len(instance)
+    nothing, unit = np.zeros(number), np.ones(number)
+    first = np.ones(number + 1)
+    first[next_alike(instance, nothing, np.arange(number, dtype=np.uint32))] = 0.0
+    far = static_levels(instance, unit).astype(np.int64)
+    looks = float(np.bincount(far) @ np.bincount(far, weights=first[:-1]))
+    if looks <= _MOST_LOOKS:
+        return None
+    return Unsupported(reason=f"{who} would look at tasks {looks:.1g} times, at most {_MOST_LOOKS:.1g}")
 
 
 def select(

@@ -8,7 +8,8 @@ Deviations: those of ``minmin``. The paper gives every machine one task before i
 here they are always up to date. A task that can run on one machine only loses without limit and comes first.
 
 Complexity O(v r + s (d l + k)) for v tasks, r of them ready at a time, d predecessors per task, l network
-locations, k modes per task and s looks at a task: v r at worst, where all want the same machine.
+locations, k modes per task and s looks at a task: v r at worst, where all want the same machine. Instances
+that would take many minutes are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from weft.instance.instance import Instance
 from weft.kernels.lists.selection import SUFFERAGE
-from weft.planners.lists.selecting import select
+from weft.planners.lists.selecting import looks_at_all, select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
 
@@ -36,8 +37,8 @@ class Sufferage:
     title: ClassVar[str] = "Sufferage, the ready task that would lose most (Maheswaran et al. 1999)"
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
-        """Serve the makespan, where no budget has to be kept."""
-        return makespan_only("Sufferage", instance, objective)
+        """Serve the makespan, where no budget has to be kept and not too many tasks are ready together."""
+        return makespan_only("Sufferage", instance, objective) or looks_at_all("Sufferage", instance)
 
     def plan(
         self,

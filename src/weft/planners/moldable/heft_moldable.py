@@ -35,7 +35,7 @@ from weft.planners.moldable.allotments import allotted, with_counts
 from weft.planners.moldable.due_dates import latest_finish_s, place_in_time
 from weft.planners.moldable.efficiency import efficient
 from weft.planners.moldable.trials import Trial, Trials
-from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only, without_budgets
 from weft.planners.problem import problem_of
 from weft.schedule.costs import relative_prices
 from weft.schedule.objective import Objective
@@ -76,8 +76,8 @@ class HeftMoldable:
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Serve makespan, cost and what weighs them by alpha, where no budget has to be kept."""
-        if _counts_cost(objective) and not instance.binding_budgets():
-            return None
+        if objective.name == "cost" or objective.has_alpha:
+            return without_budgets("HEFT for moldable tasks", instance)
         return makespan_only("HEFT for moldable tasks", instance, objective)
 
     def plan(

@@ -5,9 +5,9 @@ Workflows (S2 section 4), whose optimum is known: the fastest count of each task
 are submitted to its queue breadth first, as the paper does (section 5). Optimal for the objective
 ``local``.
 
-Deviations: on several machines, or beside what is busy, tasks are placed into gaps; every binding variable goes to the machine where its tasks together take
-least, and of machines that are equally good to the one where a task ends first. Ties go to the smaller
-count. Complexity O(v k) and that of the queue.
+Deviations: on several machines every binding variable goes to the machine where its tasks together take
+least, and of machines that are equally good to the one where a task ends first; there, and beside what is
+busy, tasks are placed into gaps. Ties go to the smaller count. Complexity O(v k) and that of the queue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from weft.instance.instance import Instance
 from weft.planners.least import least_modes, seconds_weight
 from weft.planners.lists.placing import place
-from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
+from weft.planners.planner import Budget, Plan, Unsupported, makespan_only, without_budgets
 from weft.planners.queueing import run_queue, submission_order
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
@@ -38,8 +38,8 @@ class LocalOptimum:
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
         """Serve the sum of all times, and as a baseline the makespan, where no budget has to be kept."""
-        if objective.name == "local" and not instance.binding_budgets():
-            return None
+        if objective.name == "local":
+            return without_budgets("the local optimum", instance)
         return makespan_only("the local optimum", instance, objective)
 
     def plan(

@@ -1,0 +1,85 @@
+"""Where the tasks of a binding variable take or cost least, against looking at every machine."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from planning_examples import instance, platform
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import compile_instance
+from weft.planners import least
+from weft.planners.least import least_machines, least_modes, price_weight, seconds_weight
+from weft.planners.lists.placing import place
+from weft.planners.lists.ranks import by_rank, upward_ranks
+from weft.schedule.costs import cheapest_cost, cost_of
+from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def totals(made, weight):
+    """Add up {variable: {machine: total}}, machine by machine."""
+    found = {}
+    for task in range(len(made)):
+        if made.graph.kind[task] != COMPUTE:
+            continue
+        group, modes = made.groups[int(made.group[task])], made.modes(task)
+        weighed = modes.seconds * weight(made, group)
+        own = found.setdefault(int(made.graph.variable[task]), [])
+        own.append(
+            {machine: min(weighed[modes.machine == machine]) for machine in set(modes.machine.tolist())}
+        )
+    sums = {}
+    for variable, tasks in found.items():
+        able = set.intersection(*map(set, tasks))
+        if variable in made.pinned:
+            able = {made.pinned[variable]}
+        sums[variable] = {machine: sum(task[machine] for task in tasks) for machine in able}
+    return sums
+
+
+@given(flow=workflows(), where=platforms())
+@SEARCH
+def test_machines_are_those_of_least_total(flow, where):
+    try:
+        made = compile_instance(unfold(flow), where)
+    except (Infeasible, InvalidInput):
+        assume(False)
+    for weight in (seconds_weight, price_weight):
+        bound, expected = least_machines(made, weight).tolist(), totals(made, weight)
+        for variable, machine in enumerate(bound):
+            if variable not in expected:
+                assert machine == len(made.machines)
+            else:
+                own = expected[variable]
+                assert own[machine] == pytest.approx(min(own.values()))
+
+
+@given(flow=workflows(), where=platforms())
+@SEARCH
+def test_a_plan_of_the_cheapest_modes_costs_least(flow, where):
+    try:
+        made = compile_instance(unfold(flow), where)
+    except (Infeasible, InvalidInput):
+        assume(False)
+    schedule = place(made, by_rank(upward_ranks(made)), problem=least_modes(made, price_weight))
+    assert cost_of(schedule, made) == pytest.approx(cheapest_cost(made))
+
+
+def test_variables_are_taken_a_few_at_a_time(monkeypatch):
+    tasks = {f"t{index}": {"work": index + 1.0, "machine": f"A{index % 5}"} for index in range(12)}
+    made = instance(tasks, platform({"speed": 1.0}, {"speed": 3.0}, {"speed": 2.0}), pinned={"A2": "m2"})
+    at_once = least_machines(made, seconds_weight).tolist()
+    monkeypatch.setattr(least, "_CHUNK", 1)
+    assert least_machines(made, seconds_weight).tolist() == at_once
+    assert at_once[made.graph.variables.index("A2")] == 2
+    assert sorted(at_once) == [1, 1, 1, 1, 2]
+
+
+def test_what_is_equally_good_is_left_to_placement():
+    made = instance({f"t{index}": {"work": 1} for index in range(4)}, "identical:4")
+    schedule = place(made, by_rank(upward_ranks(made)), problem=least_modes(made, seconds_weight))
+    assert schedule.makespan_s == 1

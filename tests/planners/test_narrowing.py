@@ -1,0 +1,100 @@
+"""Narrowed problems: tasks keep the modes they may keep, with the same seconds, and lose all others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernels.random_graphs import faceted, layered
+from planning_examples import instance
+from weft.kernels.choices import mode_seconds
+from weft.kernels.problem import TABLE
+from weft.planners.lists.placing import place
+from weft.planners.lists.ranks import by_rank, upward_ranks
+from weft.planners.narrowing import Part, narrowed, parts_of, patterns, with_candidates
+from weft.planners.problem import problem_of
+from weft.randomness import generator
+
+LAYOUTS = ["related", "classes", "table", "facets"]
+
+
+def made_of(layout, seed):
+    rng = generator(seed, "narrowing", layout)
+    if layout == "facets":
+        return faceted(rng, integers=False)
+    return layered(rng, integers=False, layout=layout)
+
+
+def modes_of(problem, task):
+    """List (machine, count, nodes, row of amounts, seconds) of a task, and whether they stand by seconds."""
+    modes = problem.modes
+    first, end = modes.first[modes.group[task]], modes.first[modes.group[task] + 1]
+    listed = [
+        (
+            int(modes.machine[mode]),
+            int(modes.count[mode]),
+            int(modes.nodes[mode]),
+            int(modes.shift[mode]),
+            float(mode_seconds(modes, task, mode)),
+        )
+        for mode in range(first, end)
+    ]
+    by_seconds = [float(mode_seconds(modes, task, mode)) for mode in modes.sorted[first:end].tolist()]
+    return listed, by_seconds
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tasks_keep_the_modes_that_were_drawn(layout):
+    made = made_of(layout, 1)
+    rng, before = generator(2, "kept", layout), problem_of(made)
+    parts, kept = [], {}
+    for index, group in enumerate(made.groups):
+        flags = rng.integers(2, size=(len(group.tasks), len(group))).astype(bool)
+        flags[:, rng.integers(len(group))] = True
+        parts += parts_of(index, group.tasks, flags)
+        kept |= dict(zip(group.tasks.tolist(), flags, strict=True))
+    after = narrowed(before, parts)
+    for task, flags in kept.items():
+        old, _ = modes_of(before, task)
+        new, by_seconds = modes_of(after, task)
+        assert new == [mode for mode, keeps in zip(old, flags, strict=True) if keeps]
+        if after.modes.layout != TABLE:
+            assert by_seconds == pytest.approx(sorted(by_seconds))
+    own = [len({mode[1] for mode in modes_of(after, int(part.tasks[0]))[0]}) > 1 for part in parts]
+    assert after.modes.moldable.tolist() == own
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_with_all_modes_kept_the_schedule_is_the_same(layout):
+    made = made_of(layout, 3)
+    parts = [
+        Part(group=index, tasks=tasks, modes=np.arange(len(group)))
+        for index, group in enumerate(made.groups)
+        for tasks in np.array_split(group.tasks, 2)
+    ]
+    order = by_rank(upward_ranks(made))
+    again = place(made, order, problem=narrowed(problem_of(made), parts))
+    assert again.finish_s.tolist() == place(made, order).finish_s.tolist()
+
+
+def test_rows_are_divided_by_what_is_set_in_them():
+    flags = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
+    found = {tuple(columns.tolist()): rows.tolist() for rows, columns in patterns(flags)}
+    assert found == {(0, 2): [0, 2], (1,): [1], (0, 1, 2): [3]}
+    assert patterns(flags[:0]) == []
+
+
+def test_a_transfer_binds_its_destination_to_a_candidate_that_is_left():
+    tasks = {
+        "a": {"seconds": {"m1": 1}, "machine": "A", "outputs": ["x"]},
+        "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": 10},
+        "end": {"kind": "virtual", "after": "move"},
+        "b": {"work": 1, "machine": "B", "after": "end"},
+    }
+    made = instance(tasks, "identical:3")
+    variable = made.graph.variables.index("B")
+    problem = with_candidates(problem_of(made), [(np.array([variable], dtype=np.uint32), np.array([2]))])
+    order = np.arange(len(made), dtype=np.uint32)
+    names = place(made, order, problem=problem).machine.tolist()
+    assert names[made.graph.names.index("move")] == names[made.graph.names.index("b")] == 2
+    assert place(made, order).machine.tolist()[made.graph.names.index("move")] == 0

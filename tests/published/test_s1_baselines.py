@@ -1,0 +1,75 @@
+"""The baselines of S1 on WIEN2k-50 and the reference testbed (spec s1 sections 12 and 13).
+
+The fixture holds the times of three bindings, one task at a time per machine: all on the fastest machine, in
+turn over the 16 fast machines and over all. Lazy binding by transfer keeps everything on the first machine.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from planning_examples import planned
+from published.wien2k import POINTS, SMALL, WORK, grid_of, wien2k
+from weft.instance import compile_instance
+from weft.planners.baselines.lazy import Lazy
+from weft.planners.planner import Budget
+from weft.randomness import generator
+from weft.schedule.objective import objective_named
+from weft.schedule.verification import verify
+from weft.workflow.builder import Builder
+from weft.workflow.unfolding.unfold import unfold
+
+
+@pytest.fixture(scope="module")
+def facts(spec_data):
+    return json.loads((spec_data / "s1_testbed.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def expected_s(spec_data):
+    values = json.loads((spec_data / "s1_expected.json").read_text())["values"]
+    return {name: both["exclusive"] for name, both in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("planner", "number", "binding"),
+    [
+        ("fastest", None, "all_on_A000"),
+        ("lazy", None, "all_on_A000"),
+        ("round-robin", 16, "round_robin_16_fast"),
+        ("round-robin", None, "round_robin_314"),
+    ],
+)
+def test_times_are_those_of_the_reference(facts, expected_s, planner, number, binding):
+    made = compile_instance(unfold(wien2k()), grid_of(facts, number))
+    schedule = planned(made, planner)
+    assert verify(schedule, made.graph, made.platform) == []
+    assert schedule.makespan_s == pytest.approx(expected_s[binding], rel=1e-6)
+
+
+def first_stage():
+    """Build LAPW0, a transfer to the machine of every k-point, and LAPW1 there."""
+    flow = Builder("LAPW1")
+    flow.task("lapw0", work=0.5 * WORK, machine="first", outputs=[f"k{point}" for point in POINTS])
+    for point in POINTS:
+        ends = {"from_": "first", "to": f"host{point}", "file": f"k{point}"}
+        flow.task(f"move{point}", kind="transfer", size=SMALL, **ends)
+        flow.task(f"lapw1-{point}", work=WORK, machine=f"host{point}", inputs=[f"k{point}"])
+    return flow.build()
+
+
+def lazy_s(made, **options):
+    plan = Lazy(**options).plan(
+        made, objective=objective_named("makespan"), budget=Budget(), rng=generator(1, "lazy")
+    )
+    assert verify(plan.schedule, made.graph, made.platform) == []
+    return plan.schedule.makespan_s
+
+
+def test_only_the_reading_by_transfer_is_many_times_slower(facts):
+    made = compile_instance(unfold(first_stage()), grid_of(facts))
+    # The prototype needs 3993 s by transfer with random ties, 185 s with the best machine for the task.
+    assert lazy_s(made, ties="random") == pytest.approx(3993, rel=0.05)
+    assert lazy_s(made, by="finish") == pytest.approx(185, rel=0.1)
