@@ -8,7 +8,7 @@ One JSON line each; ratios are of CPU seconds (median of ``--repeat``) in one ru
   compiled instance, and against ``weft plan`` of the file, all in;
 - twin: 10,000 tasks on 256 machines, against the plain-Python twin of the tests;
 - large: 100,000 tasks on 1,000 machines, against 10,000 on 256: time and memory;
-- growth: time per task from 10,000 to 1,000,000 tasks on 100 machines;
+- growth: time per task from 10,000 to 1,000,000 tasks (layers of 250) on 100 machines;
 - layouts: time per task and machine where seconds are a table, and where every pair of machines has its own
   link.
 """
@@ -43,11 +43,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time HEFT.")
     parser.add_argument("sections", nargs="*", metavar="SECTION")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--measure", nargs=2, type=int, metavar=("TASKS", "MACHINES"), help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=3, type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.measure:
-        tasks, machines = asked.measure
-        print(json.dumps(measured(tasks, machines, asked.repeat)))
+        tasks, machines, width = asked.measure
+        print(json.dumps(measured(tasks, machines, width, asked.repeat)))
         return
     unknown = set(asked.sections) - set(SECTIONS)
     if unknown:
@@ -157,8 +157,11 @@ def command_seconds() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def layered(tasks: int, machines: int) -> Any:
-    """Compile layers of subtasks, two predecessors each, on machines of unlike speed in one network."""
+def layered(tasks: int, machines: int, width: int = 0) -> Any:
+    """Compile layers of subtasks, two predecessors each, on machines of unlike speed in one network.
+
+    Without a width there are as many layers as subtasks in each.
+    """
     import weft
     from weft.instance import compile_instance
     from weft.platform.link import Link
@@ -167,7 +170,7 @@ def layered(tasks: int, machines: int) -> Any:
     from weft.randomness import generator
     from weft.workflow.checks import checked_graph
 
-    width = round(tasks**0.5)
+    width = width or round(tasks**0.5)
     flow = weft.Builder("layers")
     for layer in range(tasks // width):
         keys: dict[str, Any] = {}
@@ -189,19 +192,20 @@ def layered(tasks: int, machines: int) -> Any:
     return compile_instance(checked_graph(flow.build()), platform)
 
 
-def measured(tasks: int, machines: int, repeat: int) -> dict[str, Any]:
+def measured(tasks: int, machines: int, width: int, repeat: int) -> dict[str, Any]:
     """Time HEFT on layers, and give the most memory the process ever had."""
     os.environ["WEFT_KERNELS"] = "compiled"
-    instance = layered(tasks, machines)
+    instance = layered(tasks, machines, width)
     planned(instance)
     seconds = median_s(lambda: planned(instance), repeat)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"tasks": len(instance), "seconds": seconds, "peak_memory_MB": round(memory)}
 
 
-def in_a_process(tasks: int, machines: int, repeat: int) -> dict[str, Any]:
+def in_a_process(tasks: int, machines: int, repeat: int, width: int = 0) -> dict[str, Any]:
     """Measure in a process of its own, so that memory is that of one instance."""
-    command = [sys.executable, __file__, "--measure", str(tasks), str(machines), "--repeat", str(repeat)]
+    sizes = [str(tasks), str(machines), str(width)]
+    command = [sys.executable, __file__, "--measure", *sizes, "--repeat", str(repeat)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -252,8 +256,8 @@ def large(repeat: int) -> dict[str, Any]:
 
 
 def growth(repeat: int) -> dict[str, Any]:
-    """Follow the time per task."""
-    runs = [in_a_process(tasks, 100, repeat) for tasks in (10_000, 100_000, 1_000_000)]
+    """Follow the time per task: more and more layers of the same width, so that the shape stays the same."""
+    runs = [in_a_process(tasks, 100, repeat, width=250) for tasks in (10_000, 100_000, 1_000_000)]
     per_task = [run["seconds"] / run["tasks"] * 1e9 for run in runs]
     return {
         "machines": 100,

@@ -282,3 +282,13 @@ class TestNotes:
         assert planned.estimate_sources == {"assumed": 1, "work/speed": 1}
         assert "1 task without a stated time" in planned.notes[0]
         assert "of unknown size" in planned.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gap"), [(0.05, "at most 150.0% above the shortest makespan"), (1.0, "0 (no plan is shorter)")]
+)
+def test_a_plan_that_is_not_to_be_short_is_compared_with_the_shortest(alpha, gap):
+    flow = weft.Builder("one")
+    flow.task("wide", work=100, nodes=[1, 2, 4], speedup={"amdahl": 0.2})
+    options = {"planner": "heft-moldable", "objective": "on-demand", "alpha": alpha}
+    assert dict(facts_of(weft.plan(flow.build(), on="cluster:4", **options)))["gap"] == gap

@@ -21,7 +21,7 @@ def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
         ("makespan", _makespan_text(planned)),
         *_loop_facts(planned),
         ("lower bound", f"{format_seconds(planned.lower_bound_s)} ({planned.lower_bound_by})"),
-        ("gap", _gap_text(planned.gap)),
+        ("gap", _gap_text(planned)),
         ("cost", _cost_text(planned)),
         *_goal_facts(planned),
         ("machines", f"{metrics.machines_used} of {len(planned.instance.machines)} used"),
@@ -63,12 +63,15 @@ def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     return facts
 
 
-def _gap_text(gap: float | None) -> str:
+def _gap_text(planned: PlannedWorkflow) -> str:
+    gap = planned.gap
+    # A plan that was not to be short is compared with the shortest all the same, and that is said.
+    best = "the optimum" if planned.objective.is_makespan else "the shortest makespan"
     if gap is None:
         return "unknown"
     if gap <= _ROUNDING:
-        return "0 (optimal)"
-    return "less than 0.1% above the optimum" if gap < 0.001 else f"at most {gap:.1%} above the optimum"
+        return "0 (optimal)" if planned.objective.is_makespan else "0 (no plan is shorter)"
+    return f"less than 0.1% above {best}" if gap < 0.001 else f"at most {gap:.1%} above {best}"
 
 
 def view_of(planned: PlannedWorkflow) -> PlanView:
