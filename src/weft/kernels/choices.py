@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from weft.kernels.arrivals import Arrivals, ready_on
 from weft.kernels.forms import kernel
-from weft.kernels.problem import CLASSES, RELATED, SINGLE, Machines, Modes, Tasks
+from weft.kernels.problem import CLASSES, RELATED, SINGLE, Machines, Modes
 from weft.kernels.timelines import Lines, after_all, earliest, earliest_by, earliest_single
 from weft.kernels.types import Doubles, Indices
 
@@ -79,7 +79,8 @@ def modes_on(modes: Modes, task: int, machine: int) -> tuple[int, int]:
 
 @kernel
 def choose(
-    tasks: Tasks,
+    needs: int,
+    amount: Doubles,
     modes: Modes,
     machines: Machines,
     lines: Lines,
@@ -93,21 +94,30 @@ def choose(
 ) -> tuple[int, float]:
     """Give mode and start of a task; ``bound`` is the machine it must take, or the number of machines.
 
-    The start is infinite where no mode ever fits.
+    ``needs`` is the task's first row of ``amount``. The start is infinite where no mode ever fits.
     """
     group = modes.group[task]
     if rule.criterion != FINISH or rule.weighs != 0 or rule.price_weight != 0.0 or rule.counts != 0:
-        return best_score(tasks, modes, machines, lines, arrivals, rule, task, bound)
+        return best_score(needs, amount, modes, machines, lines, arrivals, rule, task, bound)
     if rule.factor > 1.0 and modes.moldable[group] != 0:
-        return _frugal(tasks, modes, machines, lines, arrivals, rule, task, bound, mode_start, mode_finish)
+        return _frugal(
+            needs, amount, modes, machines, lines, arrivals, rule, task, bound, mode_start, mode_finish
+        )
     if bound < machines.number or rule.place == APPENDED:
-        return best_score(tasks, modes, machines, lines, arrivals, rule, task, bound)
-    return _first_to_finish(tasks, modes, machines, lines, arrivals, task, homes)
+        return best_score(needs, amount, modes, machines, lines, arrivals, rule, task, bound)
+    return _first_to_finish(needs, amount, modes, machines, lines, arrivals, task, homes)
 
 
 @kernel
 def _first_to_finish(
-    tasks: Tasks, modes: Modes, machines: Machines, lines: Lines, arrivals: Arrivals, task: int, homes: int
+    needs: int,
+    amount: Doubles,
+    modes: Modes,
+    machines: Machines,
+    lines: Lines,
+    arrivals: Arrivals,
+    task: int,
+    homes: int,
 ) -> tuple[int, float]:
     group = modes.group[task]
     first = 0 + modes.first[group]
@@ -124,10 +134,8 @@ def _first_to_finish(
             low, high = modes_on(modes, task, machine)
             for mode in range(low, high):
                 spent = mode_seconds(modes, task, mode)
-                need = 0 + tasks.need[task] + modes.shift[mode]
-                start = earliest(
-                    machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount
-                )
+                need = 0 + needs + modes.shift[mode]
+                start = earliest(machines, lines, machine, ready, spent, modes.nodes[mode], need, amount)
                 finish = start + spent
                 if finish < best or (finish == best < _INFINITE and _goes_before(modes, mode, chosen)):
                     best = finish
@@ -159,9 +167,9 @@ def _first_to_finish(
                 break  # too late even on idle machines, and so are all that follow
             continue
         if form[machine] != SINGLE:
-            need = 0 + tasks.need[task] + modes.shift[mode]
+            need = 0 + needs + modes.shift[mode]
             nodes = modes.nodes[mode]
-            start = earliest_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, best)
+            start = earliest_by(machines, lines, machine, ready, spent, nodes, need, amount, best)
         elif spent == 0.0:
             start = ready
         else:
@@ -188,7 +196,8 @@ def _goes_before(modes: Modes, mode: int, other: int) -> bool:
 
 @kernel
 def _frugal(
-    tasks: Tasks,
+    needs: int,
+    amount: Doubles,
     modes: Modes,
     machines: Machines,
     lines: Lines,
@@ -216,12 +225,12 @@ def _frugal(
         ready = ready_on(machines, arrivals, machine)
         if ready + spent > limit:
             continue
-        need = 0 + tasks.need[task] + modes.shift[mode]
+        need = 0 + needs + modes.shift[mode]
         if rule.place == APPENDED:
-            start = after_all(machines, lines, machine, ready, spent, modes.nodes[mode], need, tasks.amount)
+            start = after_all(machines, lines, machine, ready, spent, modes.nodes[mode], need, amount)
         else:
             nodes = modes.nodes[mode]
-            start = earliest_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, limit)
+            start = earliest_by(machines, lines, machine, ready, spent, nodes, need, amount, limit)
         finish = start + spent
         mode_start[mode - first] = start
         mode_finish[mode - first] = finish
@@ -244,7 +253,8 @@ def _frugal(
 
 @kernel
 def best_score(
-    tasks: Tasks,
+    needs: int,
+    amount: Doubles,
     modes: Modes,
     machines: Machines,
     lines: Lines,
@@ -270,11 +280,11 @@ def best_score(
         machine = modes.machine[mode]
         ready = ready_on(machines, arrivals, machine)
         nodes = modes.nodes[mode]
-        need = 0 + tasks.need[task] + modes.shift[mode]
+        need = 0 + needs + modes.shift[mode]
         if rule.place == APPENDED:
-            start = after_all(machines, lines, machine, ready, spent, nodes, need, tasks.amount)
+            start = after_all(machines, lines, machine, ready, spent, nodes, need, amount)
         else:
-            start = earliest(machines, lines, machine, ready, spent, nodes, need, tasks.amount)
+            start = earliest(machines, lines, machine, ready, spent, nodes, need, amount)
         finish = start + spent
         score = finish
         if rule.criterion == START:

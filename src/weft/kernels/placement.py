@@ -115,7 +115,18 @@ def evaluate(
     homes = gather_all(tasks, machines, arrivals, board, task)
     bound = board.bound[tasks.variable[task]]
     return choose(
-        tasks, modes, machines, lines, arrivals, rule, task, bound, homes, board.mode_start, board.mode_finish
+        tasks.need[task],
+        tasks.amount,
+        modes,
+        machines,
+        lines,
+        arrivals,
+        rule,
+        task,
+        bound,
+        homes,
+        board.mode_start,
+        board.mode_finish,
     )
 
 
