@@ -10,6 +10,7 @@ import numpy as np
 from weft.errors import Infeasible
 from weft.planners.lists.heft import Heft
 from weft.planners.planner import Unsupported
+from weft.search.pool import ALONE
 
 __all__ = ["ODD", "Cheating", "Dawdling", "Endless", "Lost", "Picky", "Proving"]
 
@@ -24,7 +25,7 @@ class Odd:
     def supports(self, instance, objective):
         return None
 
-    def plan(self, instance, *, objective, budget, rng):
+    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
         return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
 
 
@@ -40,7 +41,7 @@ class Picky(Odd):
 class Lost(Odd):
     """Finds no plan."""
 
-    def plan(self, instance, *, objective, budget, rng):
+    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
         raise Infeasible("no way out")
 
 
@@ -48,7 +49,7 @@ class Lost(Odd):
 class Cheating(Odd):
     """Lets every task start at once."""
 
-    def plan(self, instance, *, objective, budget, rng):
+    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         schedule = made.schedule
         return replace(
@@ -65,7 +66,7 @@ class Cheating(Odd):
 class Endless(Odd):
     """Never ends."""
 
-    def plan(self, instance, *, objective, budget, rng):
+    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         schedule = made.schedule
         return replace(made, schedule=replace(schedule, finish_s=np.full_like(schedule.finish_s, np.inf)))
@@ -78,7 +79,7 @@ class Dawdling(Odd):
     by: float = 0.0
     at_random: bool = False
 
-    def plan(self, instance, *, objective, budget, rng):
+    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
         late = rng.random() if self.at_random else self.by
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         schedule = made.schedule
@@ -94,7 +95,7 @@ class Proving(Odd):
 
     claim: float = 0.0
 
-    def plan(self, instance, *, objective, budget, rng):
+    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         return replace(made, bound_s=self.claim)
 

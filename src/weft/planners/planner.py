@@ -13,11 +13,35 @@ from typing import TYPE_CHECKING, Protocol
 from weft.instance.instance import Instance
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Budget", "Plan", "Planner", "Unsupported", "makespan_only", "without_budgets"]
+__all__ = [
+    "Budget",
+    "Improver",
+    "Plan",
+    "Planner",
+    "Progress",
+    "Unsupported",
+    "makespan_only",
+    "without_budgets",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a search is."""
+
+    by: str
+    """Who found the news: the name of a planner."""
+    value: float
+    """The objective's number of the best schedule so far."""
+    makespan_s: float
+    bound_s: float
+    """The best lower bound of the makespan so far; 0: none."""
+    steps: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +52,8 @@ class Budget:
     """Evaluations; None: as many as the clock allows."""
     left: Callable[[], float] | None = None
     """Reads a clock outside: seconds left; None: no limit."""
+    tell: Callable[[Progress], None] | None = None
+    """Hears of every better schedule and bound while a planner searches; None: nobody listens."""
 
     def allows(self, steps_taken: int) -> bool:
         """Say whether another step may be taken."""
@@ -56,6 +82,24 @@ class Plan:
     """Whether the clock ended the search, so that another run may differ."""
 
 
+class Improver(Protocol):
+    """A planner that can go on from a schedule somebody else has found."""
+
+    name: str
+
+    def improve(
+        self,
+        instance: Instance,
+        *,
+        objective: Objective,
+        start: Schedule,
+        budget: Budget,
+        rng: np.random.Generator,
+    ) -> Plan:
+        """Give a schedule that is not worse than the one to start from, and a bound if one was proven."""
+        ...
+
+
 class Planner(Protocol):
     """Makes a schedule before (or again during) a run."""
 
@@ -68,7 +112,13 @@ class Planner(Protocol):
         ...
 
     def plan(
-        self, instance: Instance, *, objective: Objective, budget: Budget, rng: np.random.Generator
+        self,
+        instance: Instance,
+        *,
+        objective: Objective,
+        budget: Budget,
+        rng: np.random.Generator,
+        pool: Pool = ALONE,
     ) -> Plan:
         """Make a schedule."""
         ...

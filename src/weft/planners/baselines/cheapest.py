@@ -21,6 +21,7 @@ from weft.planners.lists.placing import place
 from weft.planners.lists.ranks import by_rank, upward_ranks
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only, without_budgets
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Cheapest"]
 
@@ -45,6 +46,7 @@ class Cheapest:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Keep the cheapest modes alone, then place as HEFT does."""
         order = by_rank(upward_ranks(instance))

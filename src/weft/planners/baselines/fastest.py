@@ -21,6 +21,7 @@ from weft.planners.least import least_machines, seconds_weight
 from weft.planners.lists.placing import place
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Fastest"]
 
@@ -43,6 +44,7 @@ class Fastest:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Bind every variable, then place by index."""
         order = np.arange(len(instance), dtype=np.uint32)

@@ -26,6 +26,7 @@ from weft.planners.lists.placing import plain_seconds, rule_of, schedule_of, scr
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.planners.problem import problem_of
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Lazy"]
 
@@ -55,6 +56,7 @@ class Lazy:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Let the run unfold."""
         problem, number = problem_of(instance), len(instance)

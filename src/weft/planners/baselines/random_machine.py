@@ -17,6 +17,7 @@ from weft.instance.instance import Instance
 from weft.planners.lists.placing import place
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 from weft.workflow.unfolding.task_graph import COMPUTE, Indices
 
 __all__ = ["RandomMachine"]
@@ -40,6 +41,7 @@ class RandomMachine:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Draw the machines, then place by index."""
         order = np.arange(len(instance), dtype=np.uint32)

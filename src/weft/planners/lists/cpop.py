@@ -30,6 +30,7 @@ from weft.planners.lists.ranks import downward_ranks, mean_communication_s, upwa
 from weft.planners.lists.selecting import FRUGAL
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices
 
 __all__ = ["Cpop", "critical_tasks"]
@@ -53,6 +54,7 @@ class Cpop:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Compute priorities, bind the critical path to a machine, place the others as HEFT does."""
         upward = upward_ranks(instance)

@@ -26,6 +26,7 @@ from weft.planners.lists.priorities import median_seconds, static_levels
 from weft.planners.lists.selecting import select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +52,7 @@ class Dls:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place the pair of the highest dynamic level, one after another."""
         medians = median_seconds(instance)

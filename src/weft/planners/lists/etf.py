@@ -25,6 +25,7 @@ from weft.planners.lists.priorities import by_priority, static_levels
 from weft.planners.lists.selecting import select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,6 +51,7 @@ class Etf:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place the task that starts first, one after another; ties by level."""
         rank = by_priority(static_levels(instance))

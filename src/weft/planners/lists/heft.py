@@ -27,6 +27,7 @@ from weft.planners.lists.placing import place, rule_of
 from weft.planners.lists.ranks import by_rank, mean_communication_s, upward_ranks
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Heft"]
 
@@ -58,6 +59,7 @@ class Heft:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Steps 1 to 3 of the paper: compute ranks, sort, place."""
         communication = mean_communication_s(instance)

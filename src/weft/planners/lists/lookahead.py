@@ -30,6 +30,7 @@ from weft.planners.lists.selecting import FRUGAL
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.planners.problem import problem_of
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Lookahead"]
 
@@ -55,6 +56,7 @@ class Lookahead:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Compute ranks, sort, place with a look at the successors."""
         problem = problem_of(instance)

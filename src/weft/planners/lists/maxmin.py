@@ -21,6 +21,7 @@ from weft.kernels.lists.selection import MOST
 from weft.planners.lists.selecting import looks_at_all, select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +47,7 @@ class MaxMin:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place the task whose earliest finish is the latest, one after another."""
         return Plan(schedule=select(instance, sense=MOST), steps=1)

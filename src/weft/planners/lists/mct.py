@@ -24,6 +24,7 @@ from weft.planners.lists.placing import place, rule_of
 from weft.planners.lists.selecting import FRUGAL, appending
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Mct"]
 
@@ -46,6 +47,7 @@ class Mct:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place every task where it ends first."""
         order = np.arange(len(instance), dtype=np.uint32)

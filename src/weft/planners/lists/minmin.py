@@ -23,6 +23,7 @@ from weft.instance.instance import Instance
 from weft.planners.lists.selecting import select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +49,7 @@ class MinMin:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place the task that ends first, one after another."""
         return Plan(schedule=select(instance), steps=1)

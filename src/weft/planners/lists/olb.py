@@ -25,6 +25,7 @@ from weft.planners.lists.placing import place, rule_of
 from weft.planners.lists.selecting import appending
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Olb"]
 
@@ -47,6 +48,7 @@ class Olb:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place every task where it starts first."""
         order = np.arange(len(instance), dtype=np.uint32)

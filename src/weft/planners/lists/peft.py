@@ -30,6 +30,7 @@ from weft.planners.lists.ranks import mean_communication_s, mean_seconds
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.planners.problem import problem_of
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 from weft.workflow.unfolding.task_graph import Floats
 
 __all__ = ["Peft", "optimistic_table"]
@@ -62,6 +63,7 @@ class Peft:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Compute the table and its means, then place by both (algorithm 1)."""
         table, ranks = optimistic_table(instance)

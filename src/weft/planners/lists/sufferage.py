@@ -22,6 +22,7 @@ from weft.kernels.lists.selection import SUFFERAGE
 from weft.planners.lists.selecting import looks_at_all, select
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,7 @@ class Sufferage:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Place the task of the largest loss, one after another."""
         return Plan(schedule=select(instance, sense=SUFFERAGE), steps=1)

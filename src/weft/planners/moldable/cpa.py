@@ -27,6 +27,7 @@ from weft.planners.lists.ranks import by_rank
 from weft.planners.moldable.allotments import allotted, with_counts
 from weft.planners.planner import Budget, Plan, Unsupported, makespan_only
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 __all__ = ["Cpa"]
 
@@ -49,6 +50,7 @@ class Cpa:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Allot, then place."""
         allotment = allotted(instance)

@@ -40,6 +40,7 @@ from weft.planners.problem import problem_of
 from weft.schedule.costs import relative_prices
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
+from weft.search.pool import ALONE, Pool
 from weft.workflow.unfolding.task_graph import Floats, Indices
 
 __all__ = ["HeftMoldable"]
@@ -87,6 +88,7 @@ class HeftMoldable:
         objective: Objective,
         budget: Budget,
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Try simple plans, then tighten the best."""
         order = by_rank(upward_ranks(instance))

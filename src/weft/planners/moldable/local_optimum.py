@@ -24,6 +24,7 @@ from weft.planners.planner import Budget, Plan, Unsupported, makespan_only, with
 from weft.planners.queueing import run_queue, submission_order
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
+from weft.search.pool import ALONE, Pool
 from weft.workflow.unfolding.task_graph import Indices
 
 __all__ = ["LocalOptimum"]
@@ -49,6 +50,7 @@ class LocalOptimum:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Choose the counts, then submit."""
         return Plan(schedule=_submitted(instance), steps=1)

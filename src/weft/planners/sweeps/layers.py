@@ -23,9 +23,9 @@ from weft.planners.planner import Unsupported
 from weft.schedule.objective import Objective
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, Indices
 
-__all__ = ["Layers", "Pool", "layers_of", "refusal"]
+__all__ = ["Layers", "Sharing", "layers_of", "refusal"]
 
-Pool = Literal["own", "shared"]
+Sharing = Literal["own", "shared"]
 """Whether every layer has machines of its own, or all share one pool."""
 
 _Integers = NDArray[np.int64]
@@ -41,7 +41,7 @@ class Layers:
     """Per task: its place, from 0, among the compute tasks of its layer with the same machines."""
 
 
-def refusal(instance: Instance, objective: Objective, pool: Pool) -> Unsupported | None:
+def refusal(instance: Instance, objective: Objective, pool: Sharing) -> Unsupported | None:
     """Say why an instance cannot be planned as layers of sweeps; None: it can."""
     if objective.name != "makespan":
         return Unsupported(reason=f"it minimises the makespan, not the {objective.name}")
@@ -79,7 +79,7 @@ def _name(instance: Instance, chosen: NDArray[np.bool_]) -> str:
     return instance.graph.names[int(np.argmax(chosen))]
 
 
-def layers_of(instance: Instance, pool: Pool) -> Layers | Unsupported:
+def layers_of(instance: Instance, pool: Sharing) -> Layers | Unsupported:
     """Find the layers; the answer is a reason where every layer must have machines of its own but has not."""
     graph = instance.graph
     pools = _pools(instance)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from weft.instance.instance import Instance
 from weft.planners.planner import Budget, Plan, Unsupported
-from weft.planners.sweeps.layers import Pool, layers_of, refusal
+from weft.planners.sweeps.layers import Sharing, layers_of, refusal
 from weft.planners.sweeps.queues import SweepQueues
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ class Shuffle:
     name: ClassVar[str] = "shuffle"
     title: ClassVar[str] = "Shuffle, the subtasks of a layer in turn over its machines (Ma and Buyya)"
 
-    pool: Pool = "own"
+    pool: Sharing = "own"
     """Whether every layer has machines of its own, or all share one pool."""
 
     def supports(self, instance: Instance, objective: Objective) -> Unsupported | None:
@@ -45,6 +46,7 @@ class Shuffle:
         objective: Objective,  # noqa: ARG002
         budget: Budget,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Deal the subtasks out."""
         layers = layers_of(instance, self.pool)

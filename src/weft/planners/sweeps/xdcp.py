@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, ClassVar
 from weft.errors import InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners.planner import Budget, Plan, Unsupported
-from weft.planners.sweeps.layers import Pool, layers_of, refusal
+from weft.planners.sweeps.layers import Sharing, layers_of, refusal
 from weft.planners.sweeps.queues import Start, SweepQueues
 from weft.schedule.objective import Objective
+from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +38,7 @@ class Xdcp:
 
     threshold: float = 0.95
     """Another pass is made while the last one left less than this share of the makespan; the paper: 0.95."""
-    pool: Pool = "own"
+    pool: Sharing = "own"
     """Whether every layer has machines of its own, or all share one pool."""
     start: Start = "shuffle"
     """How queues are filled first; the paper: shuffle, classic DCP: sequential (all on one machine)."""
@@ -57,6 +58,7 @@ class Xdcp:
         objective: Objective,  # noqa: ARG002
         budget: Budget,
         rng: np.random.Generator,  # noqa: ARG002
+        pool: Pool = ALONE,  # noqa: ARG002
     ) -> Plan:
         """Steps 1 to 7 of the paper; steps 2 to 6 are one pass."""
         layers = layers_of(instance, self.pool)

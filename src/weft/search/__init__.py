@@ -1,0 +1,1 @@
+"""Problem-independent optimisers over integer genomes; nothing of workflows is known here."""

@@ -1,0 +1,69 @@
+"""A linear aim gives the objective's number; limits come before it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planning_examples import instance, planned, platform
+from weft.planners.aims import Worth, aim_of, worth_of
+from weft.schedule.costs import cost_of
+from weft.schedule.objective import OBJECTIVES, objective_named
+
+TASKS = {
+    "a": {"work": 40, "nodes": "1..4", "speedup": {"amdahl": 0.9}},
+    "b": {"work": 30, "after": ["a"]},
+    "c": {"work": 20, "nodes": "2..3"},
+}
+
+
+def made(price, more):
+    return instance(TASKS, platform({"nodes": 4, "price_per_node_hour": price}, {"nodes": 3, "speed": 2, "price_per_node_hour": more}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(["makespan", "cost", "on-demand", "static", "static-literal"]),
+    alpha=st.floats(0, 1),
+    price=st.sampled_from([0, 1, 3.5]),
+    more=st.sampled_from([0, 2]),
+    planner=st.sampled_from(["heft", "random", "cheapest", "local-optimum"]),
+)
+def test_a_linear_aim_gives_the_number_of_the_objective(name, alpha, price, more, planner):
+    found = made(price, more)
+    goal = objective_named(name, alpha if OBJECTIVES[name].has_alpha else None)
+    schedule = planned(found, planner)
+    aim = aim_of(found, goal)
+    node_s = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
+    value = aim.value(schedule.makespan_s, node_s, cost_of(schedule, found))
+    assert value == pytest.approx(goal.value(schedule, found), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["local", "efficiency", "static-idle-fraction", "throughput"])
+def test_an_objective_that_takes_a_schedule_has_no_linear_aim(name):
+    assert aim_of(made(1, 1), objective_named(name)) is None
+
+
+def test_limits_come_before_the_number():
+    found = made(1, 2)
+    schedule = planned(found)
+    goal = objective_named("makespan", deadline_s=schedule.makespan_s / 2, max_cost=1e9)
+    assert worth_of(found, goal, schedule) == Worth(pytest.approx(1.0), schedule.makespan_s)
+    kept = objective_named("makespan", deadline_s=schedule.makespan_s)
+    assert worth_of(found, kept, schedule).missed == 0
+    assert worth_of(found, kept, schedule) < worth_of(found, goal, schedule)
+
+
+def test_what_is_to_be_large_is_worth_its_negative():
+    found = made(1, 2)
+    schedule, goal = planned(found), objective_named("efficiency")
+    assert worth_of(found, goal, schedule) == (0, -goal.value(schedule, found))
+
+
+def test_without_limits_the_aim_has_none():
+    aim = aim_of(made(1, 2), objective_named("makespan"))
+    assert (aim.deadline_s, aim.max_cost, aim.is_makespan) == (math.inf, math.inf, True)
+    assert not aim_of(made(1, 2), objective_named("makespan", max_cost=3)).is_makespan
