@@ -1,11 +1,13 @@
-"""The tables of S4 for xDCP: how long its plans are in percent of shuffle's (ASE, lower is better).
+"""The tables of S4: the plans of xDCP and the runs of M-S and pM-S, in percent of shuffle's length.
 
-One JSON line per row: the five sweeps of table I (random graphs of 512 subtasks, one factor varied at a
-time), the point of all defaults, and the sample graphs of table II. ``within`` says whether the row keeps
-what the specification expects (A4.5, A4.6, A4.8); ``prototype`` are the figures it states for comparison. A
-factor is expected to change ASE in one direction; ``by_chance`` says that a difference is below two standard
-errors, so that other seeds may turn it round (with 30 graphs that of #PST is).
-How often an algorithm is the best (BDT, A4.7) is left out: it needs the online policies M-S and pM-S.
+One JSON line per row: the point of all defaults, the five sweeps of table I (random graphs of 512 subtasks,
+one factor varied at a time), how often an algorithm is the best, and the sample graphs of table II. A row has
+the mean percentage (ASE, lower is better) and the number of graphs on which an algorithm is the best (BDT;
+ties count for all) of xDCP, M-S and pM-S; ``prototype`` are the figures the specification states for
+comparison. ``within`` says whether the row keeps what the specification expects (A4.5 to A4.8). A factor is
+expected to change the ASE of xDCP in one direction; ``by_chance`` says that a difference is below two
+standard errors, so that other seeds may turn it round; that of #PST is, and does. ``masters_as_claimed`` says for information whether
+M-S and pM-S change as the paper claims.
 
     python benchmarks/sweeps.py [--quick | --graphs 30] [--seed 0]
 """
@@ -19,23 +21,30 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from calibration import calibration_s
+from masters import run_masters
 from weft.instance import compile_instance
 from weft.planners.planner import Budget
 from weft.planners.sweeps.shuffle import Shuffle
 from weft.planners.sweeps.xdcp import Xdcp
 from weft.randomness import generator
 from weft.schedule.objective import objective_named
-from weft.workflow.generators.generator import Generated
 from weft.workflow.generators.sample_graphs import SampleGraph, SampleName
-from weft.workflow.generators.sweep_layers import RandomSweeps
+from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers, layered_sweeps
 from weft.workflow.unfolding.unfold import unfold
 
 __all__ = ["main"]
 
+ALGORITHMS = ("xdcp", "ms", "pms")
+Figures = tuple[float, float, float]
+"""One number for each of the algorithms."""
+Claim = Literal["rises", "falls", "stays"]
+
 _ONE_TO_TEN = tuple(range(1, 11))
+_EQUAL = 1e-9
+"""Lengths that differ by less than this share are a tie: sums of the same seconds in another order."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +55,44 @@ class Factor:
     """As the paper calls it."""
     parameter: str
     points: Sequence[float]
-    rises: bool
-    """Whether ASE rises with the factor."""
-    prototype: tuple[float, float]
+    xdcp: Claim
+    """How ASE changes as the factor grows."""
+    masters: Claim
+    """The same for M-S and pM-S."""
+    prototype: tuple[Figures, Figures]
     """ASE at the lowest and highest point, as the specification states it."""
 
 
 FACTORS = (
-    Factor("#PST", "layers", tuple(range(3, 13)), rises=True, prototype=(31.6, 33.0)),
-    Factor("RSS", "length_ratio", _ONE_TO_TEN, rises=False, prototype=(34.1, 30.4)),
-    Factor("RRT", "throughput_ratio", _ONE_TO_TEN, rises=False, prototype=(47.8, 20.1)),
-    Factor("RSR", "subtasks_per_machine", _ONE_TO_TEN, rises=False, prototype=(56.5, 27.6)),
-    Factor("ADPS", "parents", tuple(0.5 * n for n in range(2, 12)), rises=True, prototype=(28.0, 37.3)),
-)
-SAMPLES = {
-    "ptg": 61.6, "otg-a": 64.2, "itg-a": 69.8, "otg-b": 65.9, "itg-b": 70.0, "dotg-a": 57.9, "ditg-a": 58.0,
-    "dotg-b": 58.9, "ditg-b": 65.8, "ctg": 69.4,
-}  # fmt: skip
+    Factor("#PST", "layers", range(3, 13), "rises", "falls", ((31.6, 36.9, 34.4), (33.0, 36.3, 33.4))),
+    Factor("RSS", "length_ratio", _ONE_TO_TEN, "falls", "stays", ((34.1, 35.3, 32.3), (30.4, 35.3, 32.9))),
+    Factor(
+        "RRT", "throughput_ratio", _ONE_TO_TEN, "falls", "falls",
+        ((47.8, 52.5, 47.4), (20.1, 26.5, 26.2)),
+    ),
+    Factor(
+        "RSR", "subtasks_per_machine", _ONE_TO_TEN, "falls", "falls",
+        ((56.5, 91.4, 90.9), (27.6, 29.5, 25.4)),
+    ),
+    Factor(
+        "ADPS", "parents", tuple(0.5 * n for n in range(2, 12)), "rises", "rises",
+        ((28.0, 32.4, 32.4), (37.3, 40.4, 37.3)),
+    ),
+)  # fmt: skip
+DEFAULTS = ((28, 35), (32, 38), (30, 36))
+"""The ranges of ASE at the defaults (A4.6)."""
+SAMPLES: dict[str, Figures] = {
+    "ptg": (61.6, 65.0, 65.0),
+    "otg-a": (64.2, 61.3, 61.3),
+    "itg-a": (69.8, 60.3, 60.2),
+    "otg-b": (65.9, 60.2, 60.2),
+    "itg-b": (70.0, 59.1, 58.9),
+    "dotg-a": (57.9, 53.5, 53.9),
+    "ditg-a": (58.0, 52.8, 53.0),
+    "dotg-b": (58.9, 59.6, 59.8),
+    "ditg-b": (65.8, 56.6, 57.0),
+    "ctg": (69.4, 66.9, 66.7),
+}
 COMPARISONS: tuple[tuple[str, str, Callable[[float], bool], str], ...] = (
     ("itg-a", "otg-a", lambda difference: difference > 0, "in-tree above out-tree"),
     ("itg-b", "otg-b", lambda difference: difference > 0, "in-tree above out-tree"),
@@ -71,8 +101,37 @@ COMPARISONS: tuple[tuple[str, str, Callable[[float], bool], str], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Point:
+    """Some graphs of one kind: per graph the lengths in percent of shuffle's."""
+
+    percents: Sequence[Figures]
+
+    def of(self, algorithm: str) -> list[float]:
+        """Give the percentages of one algorithm."""
+        return [percents[ALGORITHMS.index(algorithm)] for percents in self.percents]
+
+    def ase(self) -> dict[str, float]:
+        """Give the mean of every algorithm."""
+        return {algorithm: statistics.fmean(self.of(algorithm)) for algorithm in ALGORITHMS}
+
+    def best(self) -> dict[str, int]:
+        """Count the graphs on which an algorithm is the best; ties count for all."""
+        bests = [_best(percents) for percents in self.percents]
+        return {algorithm: sum(algorithm in best for best in bests) for algorithm in ALGORITHMS}
+
+    def ms_alone_best(self) -> int:
+        """Count the graphs on which M-S is better than both others."""
+        return sum(_best(percents) == ["ms"] for percents in self.percents)
+
+
+def _best(percents: Figures) -> list[str]:
+    limit = min(percents) * (1 + _EQUAL)
+    return [algorithm for algorithm, of in zip(ALGORITHMS, percents, strict=True) if of <= limit]
+
+
 class Runs:
-    """Plans graphs with both planners and counts."""
+    """Plans and simulates graphs, and counts."""
 
     def __init__(self, graphs: int, seed: int) -> None:
         self.graphs = graphs
@@ -80,16 +139,13 @@ class Runs:
         self.planned = 0
         self.planning_s = 0.0
 
-    def ase_percent(self, kind: RandomSweeps | SampleGraph, *label: str) -> float:
-        """Give the mean length of xDCP's plans in percent of shuffle's."""
-        return statistics.fmean(self.percents(kind, *label))
-
-    def percents(self, kind: RandomSweeps | SampleGraph, *label: str) -> list[float]:
-        """Give the length of xDCP's plan in percent of shuffle's, graph by graph."""
+    def point(self, kind: RandomSweeps | SampleGraph, *label: str) -> Point:
+        """Draw graphs of a kind and measure all algorithms on each."""
         rngs = (generator(self.seed, "sweeps", *label, str(graph)) for graph in range(self.graphs))
-        return [100 * self._ratio(kind.generate(rng)) for rng in rngs]
+        return Point([self._percents(kind.draw(rng)) for rng in rngs])
 
-    def _ratio(self, made: Generated) -> float:
+    def _percents(self, layers: SweepLayers) -> Figures:
+        made = layered_sweeps(layers, "sweeps")
         assert made.platform is not None
         instance = compile_instance(unfold(made.workflow), made.platform)
         makespan, rng = objective_named("makespan"), generator(0, "unused")
@@ -98,75 +154,164 @@ class Runs:
         better = Xdcp().plan(instance, objective=makespan, budget=Budget(), rng=rng)
         self.planning_s += time.process_time() - started
         self.planned += 1
-        return better.schedule.makespan_s / first.schedule.makespan_s
+        percent_s = first.schedule.makespan_s / 100
+        return (
+            better.schedule.makespan_s / percent_s,
+            run_masters(layers, priorities=False).makespan_s / percent_s,
+            run_masters(layers, priorities=True).makespan_s / percent_s,
+        )
 
 
-def factor_row(runs: Runs, factor: Factor) -> dict[str, object]:
-    """Vary one factor; the mean of the two lowest points is compared with that of the two highest."""
-    found: list[list[float]] = []
-    for point in factor.points:
-        kind = RandomSweeps(**{factor.parameter: point})  # type: ignore[arg-type]
-        found.append(runs.percents(kind, factor.name, str(point)))
-    means = [statistics.fmean(percents) for percents in found]
-    difference = statistics.fmean(means[-2:]) - statistics.fmean(means[:2])
-    ends = (found[0], found[1], found[-2], found[-1])
-    error = math.sqrt(sum(statistics.variance(percents) / len(percents) for percents in ends)) / 2
+def factor_points(runs: Runs, factor: Factor) -> list[Point]:
+    """Vary one factor."""
+    return [
+        runs.point(RandomSweeps(**{factor.parameter: point}), factor.name, str(point))  # type: ignore[arg-type]
+        for point in factor.points
+    ]
+
+
+def factor_row(factor: Factor, points: Sequence[Point]) -> dict[str, object]:
+    """Give one sweep of table I."""
+    changes = {algorithm: Change.between(points, algorithm) for algorithm in ALGORITHMS}
+    means = [point.ase() for point in points]
     return {
         "table": "I",
         "factor": factor.name,
         "points": list(factor.points),
-        "ase_percent": [round(mean, 2) for mean in means],
-        "prototype": list(factor.prototype),
-        "expected": "rises" if factor.rises else "falls",
-        "difference": round(difference, 2),
-        "standard_error": round(error, 2),
-        "by_chance": abs(difference) < 2 * error,
-        "within": (difference > 0) == factor.rises and max(means) < 100,
+        "ase_percent": {name: [round(mean[name], 2) for mean in means] for name in ALGORITHMS},
+        "prototype": _by_name(*factor.prototype),
+        "best": {name: [point.best()[name] for point in points] for name in ALGORITHMS},
+        "ms_alone_best": [point.ms_alone_best() for point in points],
+        "expected": factor.xdcp,
+        "difference": {name: round(change.difference, 2) for name, change in changes.items()},
+        "standard_error": {name: round(change.error, 2) for name, change in changes.items()},
+        "by_chance": changes["xdcp"].by_chance,
+        "masters_claimed": factor.masters,
+        "masters_as_claimed": {name: changes[name].is_as(factor.masters) for name in ("ms", "pms")},
+        "within": changes["xdcp"].is_as(factor.xdcp) and all(max(mean.values()) < 100 for mean in means),
     }
+
+
+@dataclass(frozen=True)
+class Change:
+    """How ASE differs between the two lowest and the two highest points of a sweep (A4.5)."""
+
+    difference: float
+    error: float
+
+    @classmethod
+    def between(cls, points: Sequence[Point], algorithm: str) -> Change:
+        """Compare the mean of the two highest points with that of the two lowest."""
+        ends = [points[index].of(algorithm) for index in (0, 1, -2, -1)]
+        low, second, third, high = map(statistics.fmean, ends)
+        variances = (statistics.variance(percents) / len(percents) for percents in ends)
+        return cls((third + high) / 2 - (low + second) / 2, math.sqrt(sum(variances)) / 2)
+
+    @property
+    def by_chance(self) -> bool:
+        """Say whether the difference is below two standard errors."""
+        return abs(self.difference) < 2 * self.error
+
+    def is_as(self, claim: Claim) -> bool:
+        """Say whether the difference has the claimed direction; what stays may differ by chance."""
+        if claim == "stays":
+            return self.by_chance
+        return (self.difference > 0) == (claim == "rises")
 
 
 def default_row(runs: Runs) -> dict[str, object]:
     """Give the point at which every factor has its default."""
-    found = runs.ase_percent(RandomSweeps(), "defaults")
+    point = runs.point(RandomSweeps(), "defaults")
+    found = point.ase()
+    ranges = dict(zip(ALGORITHMS, DEFAULTS, strict=True))
+    within = all(low <= found[name] <= high for name, (low, high) in ranges.items())
     return {
         "table": "I",
         "factor": "defaults",
-        "ase_percent": round(found, 2),
-        "prototype": 30.3,
-        "expected": "28 to 35",
-        "within": 28 <= found <= 35,
+        **_columns(point),
+        "prototype": {"xdcp": 30.3, "pms": 33.1},
+        "expected": {name: f"{low} to {high}" for name, (low, high) in ranges.items()},
+        "within": within and found["pms"] <= found["ms"],
     }
 
 
+def best_rows(sweeps: dict[str, list[Point]]) -> Iterable[dict[str, object]]:
+    """Give how often an algorithm is the best, where something is expected of that (A4.7)."""
+    everywhere = [point for points in sweeps.values() for point in points]
+    alone = sum(point.ms_alone_best() for point in everywhere)
+    percent = 100 * alone / sum(len(point.percents) for point in everywhere)
+    yield {
+        "table": "BDT",
+        "where": "all sweeps",
+        "algorithm": "ms alone",
+        "best_percent": round(percent, 2),
+        "expected": "below 15",
+        "within": percent < 15,
+    }
+    lowest, highest = 0, -1
+    for factor, end, algorithm, least in (
+        ("RSR", lowest, "xdcp", 80),
+        ("RRT", highest, "xdcp", 80),
+        ("RSR", highest, "pms", 70),
+    ):
+        point = sweeps[factor][end]
+        percent = 100 * point.best()[algorithm] / len(point.percents)
+        yield {
+            "table": "BDT",
+            "where": f"{factor} {'lowest' if end == lowest else 'highest'}",
+            "algorithm": algorithm,
+            "best_percent": round(percent, 2),
+            "expected": f"above {least}",
+            "within": percent > least,
+        }
+
+
 def sample_rows(runs: Runs) -> Iterable[dict[str, object]]:
-    """Give the sample graphs, then what is expected of pairs of them."""
-    found: dict[str, float] = {}
+    """Give the sample graphs, then what is expected of xDCP on pairs of them (A4.8)."""
+    found: dict[str, dict[str, float]] = {}
     for name in get_args(SampleName):
-        found[name] = runs.ase_percent(SampleGraph(graph=name), name)
+        point = runs.point(SampleGraph(graph=name), name)
+        found[name] = point.ase()
         yield {
             "table": "II",
             "graph": name,
-            "ase_percent": round(found[name], 2),
-            "prototype": SAMPLES[name],
-            "within": found[name] < 100,
+            **_columns(point),
+            "prototype": dict(zip(ALGORITHMS, SAMPLES[name], strict=True)),
+            "within": max(found[name].values()) < 100,
         }
     for first, second, holds, expected in COMPARISONS:
-        difference = found[first] - found[second]
+        differences = {name: found[first][name] - found[second][name] for name in ALGORITHMS}
+        prototype = (of - than for of, than in zip(SAMPLES[first], SAMPLES[second], strict=True))
         yield {
             "table": "II",
             "graph": f"{first} - {second}",
-            "ase_percent": round(difference, 2),
-            "prototype": round(SAMPLES[first] - SAMPLES[second], 2),
+            "ase_percent": {name: round(difference, 2) for name, difference in differences.items()},
+            "prototype": {name: round(of, 2) for name, of in zip(ALGORITHMS, prototype, strict=True)},
             "expected": expected,
-            "within": holds(difference),
+            "within": holds(differences["xdcp"]),
         }
+
+
+def _columns(point: Point) -> dict[str, object]:
+    return {
+        "ase_percent": {name: round(mean, 2) for name, mean in point.ase().items()},
+        "best": point.best(),
+        "ms_alone_best": point.ms_alone_best(),
+    }
+
+
+def _by_name(*figures: Figures) -> dict[str, list[float]]:
+    return {name: [of[index] for of in figures] for index, name in enumerate(ALGORITHMS)}
 
 
 def rows(runs: Runs) -> Iterable[dict[str, object]]:
     """Give every row as soon as it is known."""
     yield default_row(runs)
+    sweeps: dict[str, list[Point]] = {}
     for factor in FACTORS:
-        yield factor_row(runs, factor)
+        sweeps[factor.name] = factor_points(runs, factor)
+        yield factor_row(factor, sweeps[factor.name])
+    yield from best_rows(sweeps)
     yield from sample_rows(runs)
 
 

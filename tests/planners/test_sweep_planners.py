@@ -279,6 +279,14 @@ def test_a_slow_machine_is_left_empty():
     assert makespan(Xdcp(), made) == pytest.approx(0.8)
 
 
+def test_a_subtask_keeps_a_slot_that_only_rounding_denies_it():
+    assert 0.1 + 0.7 - 0.7 < 0.1  # by its latest finish alone the first ends too late, where it is
+    layers = SweepLayers(lengths=((0.1,), (0.7,)), throughputs=((1.0,), (1.0,)), parents=(((),), ((0,),)))
+    made = compiled(layered_sweeps(layers, "chain"))
+    assert lines(plan(Xdcp(), made).schedule) == lines(plan(Shuffle(), made).schedule)
+    assert makespan(Xdcp(), made) == 0.1 + 0.7
+
+
 def test_options_come_with_the_name():
     found = planner_named("xdcp:pool=shared:threshold=0.9:start=sequential")
     assert found == Xdcp(pool="shared", threshold=0.9, start="sequential")

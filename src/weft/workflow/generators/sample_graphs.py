@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from weft.errors import InvalidInput, Problem
 from weft.workflow.generators.generator import Generated, parameter, require
-from weft.workflow.generators.sweep_layers import Parents, draw_layers, layered_sweeps
+from weft.workflow.generators.sweep_layers import Parents, SweepLayers, draw_layers, layered_sweeps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,13 +147,16 @@ class SampleGraph:
         )
 
     def generate(self, rng: np.random.Generator) -> Generated:
+        """Make a workflow and a platform of what is drawn."""
+        return layered_sweeps(self.draw(rng), self.graph)
+
+    def draw(self, rng: np.random.Generator) -> SweepLayers:
         """Draw lengths and machines for the structure of the graph."""
         per_machine, structure = _STRUCTURES[self.graph]
-        layers = draw_layers(
+        return draw_layers(
             rng,
             structure(),
             length_ratio=self.length_ratio,
             throughput_ratio=self.throughput_ratio,
             subtasks_per_machine=per_machine,
         )
-        return layered_sweeps(layers, self.graph)

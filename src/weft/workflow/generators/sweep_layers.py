@@ -163,15 +163,18 @@ class RandomSweeps:
         )
 
     def generate(self, rng: np.random.Generator) -> Generated:
+        """Make a workflow and a platform of what is drawn."""
+        return layered_sweeps(self.draw(rng), f"sweeps-{self.layers}x{self.subtasks}")
+
+    def draw(self, rng: np.random.Generator) -> SweepLayers:
         """Draw the sizes of the layers, who waits for whom, then lengths and machines."""
-        layers = draw_layers(
+        return draw_layers(
             rng,
             self._structure(rng),
             length_ratio=self.length_ratio,
             throughput_ratio=self.throughput_ratio,
             subtasks_per_machine=self.subtasks_per_machine,
         )
-        return layered_sweeps(layers, f"sweeps-{self.layers}x{self.subtasks}")
 
     def _structure(self, rng: np.random.Generator) -> Parents:
         sizes = _sizes(rng, self.subtasks, self.layers)
