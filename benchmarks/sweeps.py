@@ -6,8 +6,8 @@ the mean percentage (ASE, lower is better) and the number of graphs on which an 
 ties count for all) of xDCP, M-S and pM-S; ``prototype`` are the figures the specification states for
 comparison. ``within`` says whether the row keeps what the specification expects (A4.5 to A4.8). A factor is
 expected to change the ASE of xDCP in one direction; ``by_chance`` says that a difference is below two
-standard errors, so that other seeds may turn it round; that of #PST is, and does. ``masters_as_claimed`` says for information whether
-M-S and pM-S change as the paper claims.
+standard errors, so that other seeds may turn it round (that of #PST is, and they do). ``masters_as_claimed``
+says for information whether M-S and pM-S change as the paper claims.
 
     python benchmarks/sweeps.py [--quick | --graphs 30] [--seed 0]
 """

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
 from weft.formats import yaml_document
-from weft.formats.yaml_document import parse_document, write_document
+from weft.formats.yaml_document import parse_document
+from weft.formats.yaml_writing import write_document
 
 TRICKY = [
     "yes", "on", "1..5", "null", "~", "=x*2", "a: b", "{k}", "", " x", "x ", "two\nlines", "two\nlines\n",

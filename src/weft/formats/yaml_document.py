@@ -1,4 +1,4 @@
-"""YAML and JSON text as a tree of nodes that know their line and column, and plain values as YAML text."""
+"""YAML and JSON text as a tree of nodes that know their line and column."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from weft.documents import Document
 from weft.errors import InvalidInput
 from weft.formats.yaml_problems import checked_text, reworded
 from weft.formats.yaml_tree import TreeBuilder
-from weft.formats.yaml_writing import write_document
 
-__all__ = ["parse_document", "write_document"]
+__all__ = ["parse_document"]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HALVES = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")

@@ -98,8 +98,11 @@ class Together:
         same = first == second
         around = np.minimum(clusters.head_s[first], clusters.head_s[second])
         around += np.minimum(clusters.tail_s[first], clusters.tail_s[second])
-        fits = (around[:, None] + clusters.share_s[first] + clusters.share_s[second] <= limit_s).any(axis=1)
-        apart_s = np.where(fits | same, 0.0, self.moving.apart_s)
+        # Edges x places, the largest table here: added up in place.
+        both_s = clusters.share_s[first]
+        both_s += around[:, None]
+        both_s += clusters.share_s[second]
+        apart_s = np.where((both_s <= limit_s).any(axis=1) | same, 0.0, self.moving.apart_s)
         moving_s = np.maximum(self.moving.edge_s, apart_s)
         possible = np.isfinite(clusters.share_s)[clusters.label]
         seconds_s = np.maximum(np.where(possible, self.seconds_s, np.inf).min(axis=1), self.shortest_s)

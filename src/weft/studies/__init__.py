@@ -1,0 +1,18 @@
+"""Studies: the papers' experiments, run again. The contract is in ``reproduction.py``; read it first."""
+
+from __future__ import annotations
+
+from weft.registry import Shelf
+
+__all__ = ["REPRODUCTIONS"]
+
+REPRODUCTIONS = Shelf(
+    "weft.reproductions",
+    "reproduction",
+    {
+        "s1-tuning": "weft.studies.dynamic_grid.tuning:Tuning",
+        "s2-local": "weft.studies.moldable.local:Local",
+        "s2-alpha": "weft.studies.moldable.alpha:Alpha",
+    },
+)
+"""To add a reproduction: one file, one line here."""

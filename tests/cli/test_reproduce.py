@@ -1,0 +1,142 @@
+"""``weft reproduce``: the tables, what it refuses, and that a killed one goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.shell import refused, start, weft
+from weft.studies import REPRODUCTIONS
+from weft.studies.ledger import Ledger, ledger_path
+
+QUICK = ("reproduce", "s2-alpha", "--runs", "1")
+PATIENCE_S = 60
+VALUES = {
+    ("reproduce", "s1-tunning"): ["reproduction 's1-tunning'", "did you mean 's1-tuning'?"],
+    ("reproduce", "zzz"): ["known: s1-tuning, s2-alpha, s2-local"],
+}
+USAGE = {
+    (*QUICK[:2], "--runs", "0"): ["--runs", "0"],
+    (*QUICK, "--workers", "0"): ["--workers", "0"],
+    (*QUICK, "--seed", "-1"): ["--seed", "-1"],
+    (*QUICK, "more"): ["more"],
+}
+GOOD = {
+    "makespan_s": 1.0, "node_seconds": 1.0, "cost_percent": -40.0,
+    "idle_percent": 30.0, "evaluations_to_best": 1.0, "visited": 1.0, "cpu_s": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", VALUES, ids=" ".join)
+def test_wrong_names(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert len(refused(weft(*arguments, folder=tmp_path), 2, *VALUES[arguments])) == 1
+    assert not (tmp_path / ".weft").exists()
+
+
+@pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
+def test_wrong_usage(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    lines = refused(weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
+    assert lines[0].startswith("Usage: weft reproduce")
+
+
+def test_the_experiments_are_listed(tmp_path: Path) -> None:
+    shown = weft("reproduce", folder=tmp_path)
+    assert [line.split()[0] for line in shown.out.splitlines()] == list(REPRODUCTIONS)
+    listed = json.loads(weft("reproduce", "--json", folder=tmp_path).out)
+    assert [record["name"] for record in listed] == list(REPRODUCTIONS)
+    assert not (tmp_path / ".weft").exists()
+
+
+def ledger_of(folder: Path) -> Ledger:
+    return Ledger(ledger_path(folder / ".weft" / "reproduce", REPRODUCTIONS.load("s2-alpha")(), 0))
+
+
+def prepare(folder: Path, **changed: float) -> None:
+    """Write down runs as if they had been made; other values for the first cell."""
+    ledger = ledger_of(folder)
+    with ledger:
+        for number, cell in enumerate(REPRODUCTIONS.load("s2-alpha")().cells(full=False)):
+            makespan = {"makespan_percent": -5.0 if cell.name.startswith("on-demand") else -20.0}
+            ledger.add((cell.name, 0), GOOD | makespan | (changed if number == 0 else {}))
+
+
+def test_all_figures_within_their_tolerances_are_fine(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    shown = weft(*QUICK, folder=tmp_path)
+    assert shown.code == 0
+    assert "12 of 12 runs were made before" in shown.err
+    lines = shown.out.splitlines()
+    assert lines[1] == "quick: 12 runs, seed 0"
+    (row,) = [line for line in lines if line.startswith("  tree-15: cost against local") and "ok" in line]
+    cells = "-37 % -39 % -40.0 % 1 -45 to -33 % ok A2.4"
+    assert " ".join(row.split()[4:]) == cells
+    assert "OUTSIDE" not in shown.out
+
+
+def test_a_figure_outside_its_tolerance_is_named(tmp_path: Path) -> None:
+    prepare(tmp_path, cost_percent=-20.0)
+    shown = weft(*QUICK, folder=tmp_path)
+    assert shown.code == 1
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("outside: ")]
+    for word in ("A2.4", "tree-15: cost against local is -20.0 %", "-45 to -33 %"):
+        assert word in line
+    assert shown.out.count("OUTSIDE") == 1
+    record = json.loads(weft(*QUICK, "--json", folder=tmp_path).out)
+    assert record["within"] is False
+    (row,) = [row for row in record["rows"] if row["within"] is False]
+    assert (row["ours"], row["least"], row["most"], row["acceptance"]) == (-20.0, -45.0, -33.0, "A2.4")
+
+
+def decided(shown: str) -> list[dict[str, object]]:
+    """Give the rows that do not depend on the processor."""
+    return [row for row in json.loads(shown)["rows"] if not row["table"].startswith("processor time")]
+
+
+def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -> Ledger:
+    """Wait until so many runs are written down."""
+    ledger = ledger_of(folder)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(ledger.known()) < number:
+        assert process.poll() is None, "it ended too early"
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    return ledger
+
+
+def ended(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
+    """End an experiment by a signal; give its code, what it said, and how many runs were made."""
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    process = start(*QUICK, folder=folder, **streams)
+    ledger = wait_for_runs(folder, 3, process)
+    process.send_signal(sign)
+    _, told = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, told, len(ledger.known())
+
+
+def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    code, _, made = ended(folder, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert 3 <= made < 12
+    again = weft(*QUICK, "--json", folder=folder)
+    assert json.loads(again.out)["taken_over"] == made
+    # Elsewhere, from the start, on two processes, under another order of sets.
+    prepare(tmp_path, cost_percent=-20.0)
+    whole = weft(*QUICK, "--json", "--workers", "2", "--fresh", folder=tmp_path, PYTHONHASHSEED="7")
+    assert json.loads(whole.out)["taken_over"] == 0
+    assert decided(whole.out) == decided(again.out)
+    assert len(decided(whole.out)) == 30
+    assert whole.code == again.code
+
+
+def test_an_interrupted_experiment_says_what_is_kept(tmp_path: Path) -> None:
+    code, told, made = ended(tmp_path, signal.SIGINT)
+    assert (code, b"the same command goes on" in told) == (130, True)
+    assert 3 <= made < 12
+    assert {found["visited"] for found in ledger_of(tmp_path).known().values()} == {25_000}

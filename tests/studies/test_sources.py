@@ -1,0 +1,55 @@
+"""The files a module is made of: all that decide, and their tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from architecture.house import HOUSE
+from weft.studies import sources
+from weft.studies.sources import digest_of, sources_of
+
+
+def test_everything_that_decides_about_a_run_is_among_the_sources():
+    found = {path.relative_to(HOUSE).as_posix() for path in sources_of("weft.studies.dynamic_grid.tuning")}
+    assert {
+        "studies/dynamic_grid/tuning.py",
+        "studies/dynamic_grid/wien2k.py",
+        "search/genetic.py",
+        "search/mutation.py",
+        "planners/searches/bindings.py",
+        "kernels/decoders/decoding.py",
+    } <= found
+    assert not [name for name in found if name.startswith(("cli/", "reports/", "planners/exact/"))]
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A small package: a imports b and c.d, c.d imports a; e is imported by nobody."""
+    monkeypatch.setattr(sources, "_ABOVE", tmp_path)
+    texts = {
+        "a.py": "import weft.b, json\ndef f():\n    from weft.c import d\n",
+        "b.py": "",
+        "c/__init__.py": "",
+        "c/d.py": "from weft.a import f",
+        "c/table.csv": "1",
+        "e.py": "",
+        "other.csv": "",
+    }
+    for name, text in texts.items():
+        path = tmp_path / "weft" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "weft"
+
+
+def test_imports_are_followed_however_far(package):
+    found = {path.relative_to(package).as_posix() for path in sources_of("weft.a")}
+    assert found == {"a.py", "b.py", "c/__init__.py", "c/d.py"}
+    assert sources_of("json") == set()
+
+
+@pytest.mark.parametrize(("name", "changes"), [("b.py", True), ("c/table.csv", True), ("e.py", False)])
+def test_the_digest_changes_with_what_is_imported(package, name, changes):
+    before = digest_of("weft.a")
+    (package / name).write_text("x = 2")
+    assert (digest_of("weft.a") != before) is changes
