@@ -1,0 +1,1 @@
+"""Kernels that search: whole annealing runs over orders, machines and modes."""

@@ -1,0 +1,1 @@
+"""Planners that search within a budget."""

@@ -1,0 +1,237 @@
+"""The search on shared machines: laying as the decoder's twin does, and books that are always right."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from genome_draws import random_order
+from kernels.decoding_twin import decoded_by_twin
+from kernels.random_graphs import faceted
+from planning_examples import instance, platform
+from planning_strategies import platforms, workflows
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import Busy, compile_instance
+from weft.kernels import forms
+from weft.kernels.searches.shared_annealing import DRAWS, Score, anneal
+from weft.kernels.searches.shared_moves import State
+from weft.planners.aims import Aim, aim_of
+from weft.planners.searches.shared_shop import workshop_of
+from weft.schedule.objective import objective_named
+from weft.workflow.unfolding.unfold import unfold
+
+SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+TIME = Aim(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def form(request, monkeypatch):
+    monkeypatch.setenv("WEFT_KERNELS", request.param)
+    return request.param
+
+
+def random_state(made, workshop, rng):
+    """Draw a state: an order that keeps precedence, candidates, ways."""
+    order = random_order(made, rng)
+    bound = np.zeros(len(made.graph.variables), dtype=np.uint32)
+    for variable in range(len(bound)):
+        bound[variable] = made.pinned.get(variable, rng.choice(made.candidates_of(variable)))
+    way = workshop.ways.first[1:].copy()
+    for task in np.flatnonzero(made.group >= 0).tolist():
+        first, end = workshop.ways.first[task : task + 2].tolist()
+        here = workshop.ways.machine[first:end] == bound[made.graph.variable[task]]
+        way[task] = first + rng.choice(np.flatnonzero(here))
+    return State(order=order, place=np.argsort(order).astype(np.uint32), way=way, bound=bound)
+
+
+def unknown():
+    return Score(*(np.full(1, math.inf) for _ in Score._fields))
+
+
+def run(workshop, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
+    """Take some steps."""
+    shop, links, ways, _, goal, moves, layout, scratch = workshop
+    uniform, exponential = rng.random(DRAWS * steps), rng.standard_exponential(steps)
+    inputs = (shop, links, ways, goal, moves, fresh, heat, steps, uniform, exponential, scratch)
+    return forms.run(anneal, inputs, (layout, state, best, score), work_s=0.0)
+
+
+def twin_of(made, workshop, state):
+    """Decode a state by the twin: starts, finishes, node-seconds, cost."""
+    modes = np.zeros(len(made), dtype=np.uint32)
+    compute = made.group >= 0
+    modes[compute] = workshop.mode[state.way[compute]]
+    return decoded_by_twin(made, state.order.tolist(), state.bound.tolist(), modes.tolist(), "insertion")
+
+
+BUSY = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.sampled_from([-1.0, 0.0, 2.0]), st.sampled_from([1.0, 9.5]), st.integers(1, 4)
+    ),
+    max_size=3,
+)
+
+
+@given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
+@SEARCH
+def test_tasks_are_laid_as_the_twin_of_the_decoder_inserts_them(form, flow, where, held, seed):
+    busy = tuple(
+        Busy(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
+        for machine, start, spent, nodes in held
+        if machine < len(where.machines)
+    )
+    try:
+        graph = unfold(flow)
+        earliest = np.array([float(task % 3) for task in range(len(graph))])
+        made = compile_instance(graph, where, busy=busy, earliest_start_s=earliest)
+    except (Infeasible, InvalidInput):
+        assume(False)
+    rng = np.random.default_rng(seed)
+    workshop = workshop_of(made, TIME)
+    state, score = random_state(made, workshop, rng), unknown()
+    best = State(*(part.copy() for part in state))
+    run(workshop, state, best, score, rng, fresh=1)
+    start, finish, _, _ = twin_of(made, workshop, state)
+    assert workshop.layout.start.tolist() == start
+    assert workshop.layout.finish.tolist() == finish
+    assert score.value[0] == max(finish, default=0.0)
+
+
+def project(seed, *, integers):
+    """Make moldable and rigid tasks of two resources on one machine: many ties with integers."""
+    rng = np.random.default_rng(seed)
+
+    def draw():
+        return float(rng.integers(1, 7)) if integers else float(rng.uniform(0.5, 7.0))
+
+    described = {}
+    for index in range(24):
+        before = sorted(set(rng.integers(0, index, size=min(index, 2)).tolist())) if index > 3 else []
+        described[f"t{index}"] = {
+            "work": draw(),
+            **({"nodes": [1, 2, 4], "speedup": {"amdahl": 0.25}} if index % 3 else {}),
+            "memory": f"{rng.integers(0, 4)}GB",
+            "resources": {"licence": int(rng.integers(0, 3))},
+            "after": [f"t{other}" for other in before],
+        }
+    keys = {"nodes": 6, "memory": 8e9, "resources": {"licence": 4.0}, "price_per_node_hour": 36.0}
+    return instance(described, platform(keys))
+
+
+def made_from(kind, seed):
+    if kind == "faceted":
+        return faceted(np.random.default_rng(seed), integers=seed % 2 == 0)
+    return project(seed, integers=seed % 2 == 0)
+
+
+def valued(aim, made, workshop, state):
+    """Say what a state is worth: misses and value, of the twin's schedule."""
+    _, finish, node_s, cost = twin_of(made, workshop, state)
+    missed = sum(
+        (amount - limit) / limit
+        for amount, limit in ((max(finish), aim.deadline_s), (cost, aim.max_cost))
+        if amount > limit
+    )
+    return missed, aim.value(max(finish), node_s, cost)
+
+
+def precedence_holds(made, order):
+    place = {task: position for position, task in enumerate(order.tolist())}
+    return sorted(place) == list(range(len(made))) and all(
+        place[before] < place[task]
+        for task in range(len(made))
+        for before in made.graph.predecessors(task).tolist()
+    )
+
+
+@pytest.mark.parametrize("kind", ["project", "faceted"])
+@pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "static"])
+def test_the_books_are_right_after_many_moves(form, kind, name):
+    for seed in range(2):
+        made = made_from(kind, seed)
+        aim = aim_of(made, objective_named(name))._replace(deadline_s=25.0, max_cost=1.5)
+        workshop = workshop_of(made, aim)
+        workshop = workshop._replace(goal=workshop.goal._replace(penalty=5.0))
+        rng = np.random.default_rng(seed)
+        state, score = random_state(made, workshop, rng), unknown()
+        best = State(*(part.copy() for part in state))
+        spent = run(workshop, state, best, score, rng, fresh=1)
+        first = score.value[0]
+        for heat in (math.inf, 0.1 * abs(first), 0.0):
+            spent += run(workshop, state, best, score, rng, steps=40, heat=heat)
+            assert precedence_holds(made, state.order)
+            assert state.place.tolist() == np.argsort(state.order).tolist()
+            now = valued(aim, made, workshop, state)
+            assert (score.missed[0], score.value[0]) == pytest.approx(now, rel=1e-12, abs=1e-12)
+            found = valued(aim, made, workshop, best)
+            assert (score.best_missed[0], score.best_value[0]) == pytest.approx(found, rel=1e-12, abs=1e-12)
+            assert found <= (now[0] + 1e-9, math.inf)
+        assert 121 <= spent <= 121 + 3 * 2
+
+
+def test_both_forms_walk_the_same_way(monkeypatch):
+    ends = []
+    for form in ("plain", "compiled"):
+        monkeypatch.setenv("WEFT_KERNELS", form)
+        for kind in ("project", "faceted"):
+            made, rng = made_from(kind, 1), np.random.default_rng(7)
+            workshop = workshop_of(made, TIME)
+            state, score = random_state(made, workshop, rng), unknown()
+            best = State(*(part.copy() for part in state))
+            run(workshop, state, best, score, rng, fresh=1)
+            run(workshop, state, best, score, rng, steps=300, heat=0.3)
+            ends.append([part.tolist() for part in (*state, *best, *score)])
+    assert ends[:2] == ends[2:]
+
+
+def test_a_justified_schedule_is_not_longer(form):
+    shorter = 0
+    for seed in range(0, 12, 2):
+        made, rng = project(seed, integers=True), np.random.default_rng(seed)
+        workshop = workshop_of(made, TIME)
+        workshop = workshop._replace(moves=workshop.moves._replace(justify_share=1.0))
+        state, score = random_state(made, workshop, rng), unknown()
+        best = State(*(part.copy() for part in state))
+        run(workshop, state, best, score, rng, fresh=1)
+        before = score.value[0]
+        run(workshop, state, best, score, rng, steps=1, heat=math.inf)
+        assert precedence_holds(made, state.order)
+        assert score.value[0] <= before * (1 + 1e-12)
+        shorter += bool(score.value[0] < before)
+    assert shorter > 0
+
+
+@given(
+    amounts=st.lists(
+        st.tuples(st.floats(0, 5), st.sampled_from([0.0, 0.5, 1 / 3, 2e9, 3.7])), min_size=1, max_size=6
+    ),
+    odd=st.booleans(),
+)
+@SEARCH
+def test_what_fits_packed_fits_in_truth(amounts, odd):
+    totals = {"a": 5.0, "b": 4e9}
+    tasks = {
+        f"t{index}": {"work": 1.0, "resources": {"a": (a if odd else float(round(a))), "b": b}}
+        for index, (a, b) in enumerate(amounts)
+    }
+    made = instance(tasks, platform({"nodes": 3, "resources": totals}))
+    workshop = workshop_of(made, TIME)
+    need, guard, free = workshop.ways.need.tolist(), workshop.shop.guard, int(workshop.shop.step_free[0])
+    whole = not odd and all(b != 1 / 3 for _, b in amounts)
+    for subset in range(1 << len(need)):
+        chosen = [index for index in range(len(need)) if subset >> index & 1]
+        left, fits = free, True
+        for index in chosen:
+            fits = fits and (left - need[index]) & guard == 0
+            left -= need[index] if fits else 0
+        in_truth = len(chosen) <= 3 and all(
+            sum(made.graph.demand[index, column] for index in chosen) <= totals[name] * (1 + 1e-9)
+            for column, name in enumerate(made.graph.resource_names)
+        )
+        assert in_truth or not fits
+        if whole or len(chosen) < 2:
+            assert fits == in_truth
