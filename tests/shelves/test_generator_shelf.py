@@ -80,13 +80,13 @@ def test_what_is_written_reads_back_as_the_same(made):
 
 
 def test_it_is_planned_on_its_platform(made):
-    planned = weft.plan(made.workflow, on=made.platform or "identical:4")
+    planned = weft.plan(made.workflow, on=made.platform or "identical:4", planner="heft")
     assert planned.verify() == []
     assert 0 < planned.lower_bound_s <= planned.makespan_s
 
 
 def test_every_task_says_how_long_it_takes_and_every_file_its_size(made):
-    planned = weft.plan(made.workflow, on=made.platform or "identical:4")
+    planned = weft.plan(made.workflow, on=made.platform or "identical:4", planner="heft")
     assert "assumed" not in planned.estimate_sources
     assert checked_graph(made.workflow).unsized_files == 0
 

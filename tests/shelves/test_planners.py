@@ -196,12 +196,13 @@ simple = weft.Builder("simple")
 simple.task("many", sweep={"k": "1..14"}, work="k % 5 + 1")
 # What a planner does not serve it refuses; something of this every one can plan.
 tries = [(flow.build(), sys.argv[1], "makespan"), (simple.build(), "identical:3", "makespan"),
-         (flow.build(), sys.argv[1], "cost")]
+         (flow.build(), sys.argv[1], "cost"), (simple.build(), "cluster:3", "makespan")]
 records = {}
 for name in PLANNERS:
     for workflow, platform, objective in tries:
         try:
-            records[name] = weft.plan(workflow, on=platform, planner=name, objective=objective).as_record()
+            planned = weft.plan(workflow, on=platform, planner=name, objective=objective, plan_steps=50)
+            records[name] = planned.as_record()
         except InvalidInput:
             continue
         del records[name]["planning_s"]

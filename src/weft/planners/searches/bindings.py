@@ -46,12 +46,10 @@ class Bindings:
         self._judge = Judge(instance, objective)
         self._rule = rule
         self._order = order
-        graph = instance.graph
-        candidates = [instance.candidates_of(variable) for variable in range(len(graph.variables))]
-        self._bound = np.array([found[0] for found in candidates], dtype=np.uint32)
+        self._bound = np.array([found[0] for found in instance.candidate_sets])[instance.candidates]
         for variable, machine in instance.pinned.items():
             self._bound[variable] = machine
-        sizes = np.array([len(found) for found in candidates])
+        sizes = np.array([len(found) for found in instance.candidate_sets])[instance.candidates]
         sizes[list(instance.pinned)] = 1
         self._free = np.flatnonzero(sizes > 1)
         self._candidates = _Candidates(instance, self._free)
@@ -121,14 +119,15 @@ class Bindings:
 
 
 class _Candidates:
-    """The machines of the variables that have a choice, one list behind the other."""
+    """The machines of the variables that have a choice; many variables share one list of them."""
 
     def __init__(self, instance: Instance, variables: NDArray[np.intp]) -> None:
-        lists = [instance.candidates_of(variable) for variable in variables.tolist()]
-        ends = np.cumsum([len(found) for found in lists], dtype=np.int64)
-        self._first = np.concatenate([[0], ends])[: len(lists)].astype(np.int64)
-        self._machine = np.concatenate(lists) if lists else np.zeros(0, dtype=np.uint32)
-        self._lists = lists
+        sets = instance.candidate_sets
+        ends = np.cumsum([len(found) for found in sets], dtype=np.int64)
+        self._set = instance.candidates[variables]
+        self._first = np.concatenate([[0], ends])[self._set].astype(np.int64)
+        self._machine = np.concatenate(sets)
+        self._sets = sets
 
     def machines(self, positions: Points) -> Indices:
         """Give the machines at some positions."""
@@ -137,8 +136,11 @@ class _Candidates:
 
     def positions(self, machines: Indices) -> NDArray[np.intp]:
         """Give the positions of some machines, one per variable."""
-        pairs = zip(self._lists, machines, strict=True)
-        return np.array([np.searchsorted(found, machine) for found, machine in pairs], dtype=np.intp)
+        found = np.zeros(len(machines), dtype=np.intp)
+        for number in np.unique(self._set).tolist():
+            mine = self._set == number
+            found[mine] = np.searchsorted(self._sets[number], machines[mine])
+        return found
 
 
 class _Counts:

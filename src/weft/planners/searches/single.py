@@ -32,7 +32,7 @@ __all__ = ["search_single"]
 
 _HEATS, _COLD = (0.15, 0.6, 2.4), 0.015
 """Heats at the begin of a cycle, and that at its end, in mean seconds of a task and of its data."""
-_CYCLE, _GROWTH = 2_000, 4.0
+_CYCLE, _GROWTH = 500, 4.0
 """Steps per task in the first cycle, and how many times longer each is than the one before."""
 _SHORTEST = 1.0 / 64
 """Share of the budget that a cycle takes at least."""
@@ -102,9 +102,12 @@ class _Search:
     heat: float = field(init=False)
     """That of one mean second."""
     variates: NDArray[np.float64] = field(init=False)
+    told: tuple[float, float] = field(init=False)
+    """What the last schedule was worth that somebody heard of."""
 
     def __post_init__(self) -> None:
-        value = self._worth(self.start)[1]
+        self.told = self._worth(self.start)
+        value = self.told[1]
         self.ground = field_of(self.instance)
         self.terms = terms_of(self.instance, self.aim, abs(value) or 1.0)
         self.state = state_of(self.ground, genome_of(self.instance, self.start))
@@ -163,7 +166,7 @@ class _Search:
             begin, length = end, _GROWTH * length
 
     def _batch(self, number: int, heat: float, cooling: float, plain_s: float) -> None:
-        known = self.state.total[3]
+        known = float(self.state.total[3])
         words = np.frombuffer(self.rng.bytes(8 * WORDS * number), dtype="<i8") & np.int64(2**63 - 1)
         forms.run(
             anneal_singly,
@@ -172,15 +175,24 @@ class _Search:
             work_s=plain_s,
         )
         self.steps += number
-        if self.budget.tell is not None and self.state.total[3] < known < math.inf:
+        if self.budget.tell is not None and self.state.total[3] < known:
             self._tell(self.budget)
 
     def _tell(self, budget: Budget) -> None:
         assert budget.tell is not None
         schedule = self._decoded(APPEND)
-        value = self._worth(schedule)[1]
-        makespan_s = schedule.makespan_s
-        budget.tell(Progress(by=self.by, value=value, makespan_s=makespan_s, bound_s=0.0, steps=self.steps))
+        worth = self._worth(schedule)
+        if worth < self.told:
+            self.told = worth
+            budget.tell(
+                Progress(
+                    by=self.by,
+                    value=worth[1],
+                    makespan_s=schedule.makespan_s,
+                    bound_s=0.0,
+                    steps=self.steps,
+                )
+            )
 
     def schedule(self) -> Schedule:
         """Give the best schedule; among equals the one to start from, else the one without gaps filled."""

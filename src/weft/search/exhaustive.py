@@ -1,0 +1,67 @@
+"""Exhaustive search: every point of the space, in order (S1 section 3, the exhaustive experiment generator).
+
+The last gene changes fastest. Points to start from are only evaluated first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
+from weft.search.pool import ALONE, Pool
+from weft.search.space import Points, Space
+from weft.search.tally import Tally
+
+__all__ = ["Exhaustive", "points_between"]
+
+_MOST_POINTS = 10**9
+_TOGETHER = 1024
+"""How many points are evaluated at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhaustive:
+    """Leaves nothing out."""
+
+    name: ClassVar[str] = "exhaustive"
+    title: ClassVar[str] = "every point in order"
+
+    def refuses(self, space: Space) -> str | None:
+        """Refuse spaces that nobody would wait for."""
+        return None if space.points <= _MOST_POINTS else f"{float(space.points):.3g} points are too many"
+
+    def optimise(
+        self,
+        space: Space,
+        evaluate: Evaluate,
+        *,
+        rng: np.random.Generator,  # noqa: ARG002
+        limit: Limit = ENDLESS,
+        starts: Iterable[ArrayLike] = (),
+        tell: Tell | None = None,
+        pool: Pool = ALONE,
+        batch: int | None = None,
+    ) -> Found:
+        """Evaluate everything, some points at a time."""
+        given = [space.repair(start) for start in starts]
+        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        with tally:
+            if given:
+                tally.see(np.array(given, dtype=np.uint32))
+            for first in range(0, space.points, _TOGETHER):
+                tally.see(points_between(space, first, min(first + _TOGETHER, space.points)))
+        return tally.found(tally.best[None])
+
+
+def points_between(space: Space, first: int, end: int) -> Points:
+    """Give some points by their numbers in the order in which the last gene changes fastest."""
+    numbers = np.arange(first, end)
+    points = np.empty((len(numbers), space.genes), dtype=np.uint32)
+    for gene in range(space.genes - 1, -1, -1):
+        numbers, points[:, gene] = np.divmod(numbers, int(space.sizes[gene]))
+    return points

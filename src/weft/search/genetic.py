@@ -1,0 +1,180 @@
+"""The genetic algorithm, with every operator of S1 and S2; a record of settings says which.
+
+S1: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005
+(spec s1 section 4). S2: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
+(spec s2 section 8). A generation replaces the one before, but for elites.
+
+Deviations: the first generation counts as one of ``generations``. Where S2 takes half of the population as
+parents and needs more children, the parents are shuffled and mate again. Values below 0 are taken for
+negative metrics: fitness is ``Const - metric``, with Const a multiple of the largest metric of the first
+generation, and at least 0 (S1 section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput, Problem
+from weft.search.crossover import CROSSOVERS, Crossover, crossed
+from weft.search.elitism import elite, keep_best
+from weft.search.mutation import mutate
+from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
+from weft.search.pool import ALONE, Pool
+from weft.search.scaling import fitness_of, scaled
+from weft.search.selection import SELECTIONS, Numbers, Selection
+from weft.search.space import Floats, Points, Space
+from weft.search.tally import Tally
+
+__all__ = ["PRESETS", "Genetic", "Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the genetic algorithm goes on; by default as S2 recommends."""
+
+    population: int = 50
+    """Points per generation (S1 150; S2 25 below 31 genes, else 50)."""
+    generations: int = 500
+    """The most there are, the first included (S1 500, S2 100 to 500)."""
+    selection: Selection = "steady-state"
+    """Who becomes a parent (S1 remainder, S2 steady-state)."""
+    parent_share: float = 0.5
+    """Parents that are selected, as a share of the population (S1 1, S2 one half)."""
+    scaling: float = 1.0
+    """How many times better than the average the best is made for selection; 1: no scaling (S1 2)."""
+    crossover: Crossover = "uniform"
+    """How parents exchange genes (S1 single-point, S2 uniform)."""
+    crossover_rate: float = 0.7
+    """Probability that a pair exchanges genes at all (S1 0.9, S2 0.7)."""
+    mutation_rate: float = 0.01
+    """Probability that a gene is drawn anew (S1 0.001, S2 0.01)."""
+    elitist: bool = False
+    """Whether the best so far replaces the worst of a generation that is nowhere as good (S1 yes)."""
+    elite_share: float = 0.05
+    """The best that go on unchanged, as a share of the population, at least one if not 0 (S2 5 %)."""
+    steady_share: float = 0.0
+    """It ends when the best has not improved for this share of ``generations``; 0: never (S1 20 %)."""
+    const_factor: float = 2.0
+    """Const over the largest metric of the first generation, where values are negative metrics."""
+
+    def __post_init__(self) -> None:
+        wrong = self._wrong()
+        if wrong is not None:
+            name, rule = wrong
+            what = f"{name} of the genetic algorithm is {getattr(self, name)!r}"
+            raise InvalidInput(Problem(what=what, rule=rule))
+
+    def _wrong(self) -> tuple[str, str] | None:
+        if self.population < 2:
+            return "population", "must be at least 2"
+        if self.generations < 1:
+            return "generations", "must be at least 1"
+        if self.selection not in SELECTIONS:
+            return "selection", f"must be one of {', '.join(SELECTIONS)}"
+        if self.crossover not in CROSSOVERS:
+            return "crossover", f"must be one of {', '.join(CROSSOVERS)}"
+        for field in fields(self):
+            share = field.name.endswith(("_rate", "_share"))
+            if share and not 0.0 <= getattr(self, field.name) <= 1.0:
+                return field.name, "must be from 0 to 1"
+        for name in ("scaling", "const_factor"):
+            if not 1.0 <= getattr(self, name) < np.inf:
+                return name, "must be at least 1"
+        return None
+
+
+PRESETS = {
+    "s1-tuned": Settings(
+        population=150,
+        generations=500,
+        selection="remainder",
+        parent_share=1.0,
+        scaling=2.0,
+        crossover="single-point",
+        crossover_rate=0.9,
+        mutation_rate=0.001,
+        elitist=True,
+        elite_share=0.0,
+        steady_share=0.2,
+    ),
+    "s2-recommended": Settings(),
+}
+"""The settings the papers ended with: S1 section 12, S2 section 8 (from 31 genes on)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Genetic:
+    """Parents, children, and who survives."""
+
+    name: ClassVar[str] = "genetic"
+    title: ClassVar[str] = "genetic algorithm (Prodan and Fahringer 2005; Jaros and Jaros)"
+
+    settings: Settings = PRESETS["s2-recommended"]
+
+    def refuses(self, space: Space) -> str | None:  # noqa: ARG002
+        """Search every space."""
+        return None
+
+    def optimise(
+        self,
+        space: Space,
+        evaluate: Evaluate,
+        *,
+        rng: np.random.Generator,
+        limit: Limit = ENDLESS,
+        starts: Iterable[ArrayLike] = (),
+        tell: Tell | None = None,
+        pool: Pool = ALONE,
+        batch: int | None = None,
+    ) -> Found:
+        """Breed generation after generation until the settings or the limit end it."""
+        settings = self.settings
+        patience = settings.steady_share * settings.generations
+        points = space.first_points(rng, settings.population, starts)
+        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        with tally:
+            values = tally.see(points)
+            const = _const(values, settings.const_factor)
+            while tally.generations < settings.generations:
+                if 0 < patience <= tally.generations - 1 - tally.generation_of_best:
+                    break
+                children = self._children(space, points, values, const, rng)
+                values = tally.see(children)
+                points = children
+                if settings.elitist:
+                    keep_best(points, values, tally.best, tally.value)
+        return tally.found(points)
+
+    def _children(
+        self, space: Space, points: Points, values: Floats, const: float, rng: np.random.Generator
+    ) -> Points:
+        """Make the next generation: select, pair, exchange, mutate; elites come first."""
+        settings, number = self.settings, len(points)
+        elites = max(1, int(settings.elite_share * number)) if settings.elite_share else 0
+        wanted = number - elites
+        fitness = scaled(fitness_of(values, const), settings.scaling)
+        many = max(2, round(settings.parent_share * number))
+        parents = SELECTIONS[settings.selection](fitness, many, rng)
+        # Pairs have two children each, so there may be one more than wanted.
+        mates = _mates(parents, wanted + wanted % 2, rng)
+        children = crossed(points[mates], settings.crossover, settings.crossover_rate, rng)[:wanted]
+        mutate(children, space, settings.mutation_rate, rng)
+        return np.concatenate([elite(points, values, elites), children]) if elites else children
+
+
+def _const(values: Floats, factor: float) -> float:
+    """Give Const: a multiple of the largest metric there is, where values are negative metrics."""
+    possible = values[np.isfinite(values)]
+    return factor * max(0.0, -float(possible.min())) if len(possible) else 0.0
+
+
+def _mates(parents: Numbers, number: int, rng: np.random.Generator) -> Numbers:
+    """Shuffle the parents, as often as it takes to have so many."""
+    rounds = -(-number // len(parents))
+    shuffled = rng.random((rounds, len(parents))).argsort(axis=1)
+    return parents[shuffled.reshape(-1)[:number]]

@@ -1,0 +1,144 @@
+"""Islands: several searches side by side that tell each other their best from time to time.
+
+Every island has random numbers of its own and goes on from where it was; after each round the best point of
+all is among its starts. What is found depends on the seed, the number of islands and the steps, not on the
+pool they are computed in (S1 section 4, parallel version).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput, Problem
+from weft.search.genetic import Genetic
+from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Optimiser, Standing, Steps, Tell
+from weft.search.pool import ALONE, Pool
+from weft.search.space import Points, Space
+
+__all__ = ["Islands"]
+
+_SEARCH = Genetic()
+_Round = tuple[np.random.Generator, Points]
+"""The random numbers of an island, and the points it starts from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Islands:
+    """Searches that exchange their best."""
+
+    name: ClassVar[str] = "islands"
+    title: ClassVar[str] = "searches side by side that exchange their best"
+
+    search: Optimiser = _SEARCH
+    """What every island does."""
+    islands: int = 2
+    steps_per_round: int = 1000
+    """Points an island evaluates between two exchanges, about."""
+    rounds: int = 25
+    """The most there are."""
+
+    def __post_init__(self) -> None:
+        for name in ("islands", "steps_per_round", "rounds"):
+            if getattr(self, name) < 1:
+                what = f"{name} is {getattr(self, name)}"
+                raise InvalidInput(Problem(what=what, rule="must be at least 1"))
+
+    def refuses(self, space: Space) -> str | None:
+        """Search what the islands can search."""
+        return self.search.refuses(space)
+
+    def optimise(
+        self,
+        space: Space,
+        evaluate: Evaluate,
+        *,
+        rng: np.random.Generator,
+        limit: Limit = ENDLESS,
+        starts: Iterable[ArrayLike] = (),
+        tell: Tell | None = None,
+        pool: Pool = ALONE,
+        batch: int | None = None,
+    ) -> Found:
+        """Let all islands search for a round, exchange, and go on; a round counts as a generation."""
+        rngs = rng.spawn(self.islands)
+        given = np.array([space.repair(start) for start in starts], dtype=np.uint32).reshape(-1, space.genes)
+        held, log, cut = [given] * self.islands, _Log(), False
+        while not cut and len(log.rounds) < self.rounds:
+            steps = self._affordable(limit, log.visited)
+            advance = partial(_advance, self.search, space, evaluate, steps, batch)
+            done: list[tuple[Found, np.random.Generator]] = []
+            try:
+                for one in pool.map(advance, list(zip(rngs, held, strict=True))):
+                    done.append(one)
+                    # A search that neither ended by itself nor reached its limit was interrupted.
+                    if one[0].cut and one[0].visited < steps:
+                        break
+            except KeyboardInterrupt:
+                if not done and not log.rounds:
+                    raise
+            cut = len(done) < self.islands
+            if done:
+                standing = log.add([found for found, _ in done])
+                held = [np.concatenate([standing.best[None], found.last]) for found, _ in done]
+                rngs = [used for _, used in done]
+                if tell is not None:
+                    tell(standing)
+            cut = cut or not limit.allows(log.visited)
+        return log.found(np.concatenate(held), cut=cut)
+
+    def _affordable(self, limit: Limit, visited: int) -> int:
+        """Give how long a round may be, so that the limit is not exceeded by much."""
+        steps = self.steps_per_round
+        while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):
+            steps //= 2
+        return steps
+
+
+class _Log:
+    """What all islands found so far."""
+
+    def __init__(self) -> None:
+        self.rounds: list[Standing] = []
+        self.visited = 0
+        self._first_best = -np.inf
+
+    def add(self, round_: list[Found]) -> Standing:
+        """Add a round; the best of it counts if it is better than before, the first island's if several."""
+        best = max(round_, key=lambda found: found.value)
+        if not self.rounds:
+            self._first_best = max(found.first_best for found in round_)
+        self.visited += sum(found.visited for found in round_)
+        better = not self.rounds or best.value > self.rounds[-1].value
+        point, value = (best.best, best.value) if better else self.rounds[-1][2:]
+        self.rounds.append(Standing(len(self.rounds) + 1, self.visited, point, value))
+        return self.rounds[-1]
+
+    def found(self, last: Points, *, cut: bool) -> Found:
+        """Give what was found."""
+        history = np.array([standing.value for standing in self.rounds])
+        return Found(
+            best=self.rounds[-1].best,
+            value=self.rounds[-1].value,
+            visited=self.visited,
+            generations=len(self.rounds),
+            generation_of_best=int(history.argmax()),
+            first_best=self._first_best,
+            history=history,
+            last=last,
+            cut=cut,
+        )
+
+
+def _advance(
+    search: Optimiser, space: Space, evaluate: Evaluate, steps: int, batch: int | None, start: _Round
+) -> tuple[Found, np.random.Generator]:
+    """Let one island search for a round; the generator comes back with it, as it may have been a copy."""
+    rng, points = start
+    found = search.optimise(space, evaluate, rng=rng, limit=Steps(most=steps), starts=points, batch=batch)
+    return found, rng

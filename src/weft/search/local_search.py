@@ -1,0 +1,117 @@
+"""Local search: change one gene as long as that helps; where it never does, shake the best and go on.
+
+Iterated local search (H. R. Lourenço, O. C. Martin, T. Stützle, Iterated Local Search, 2003). All changes of
+one gene are tried in random order, some at a time; ``first``: the best of those tried together is taken as
+soon as one helps; ``best``: all are tried before one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from weft.errors import InvalidInput, Problem
+from weft.search.neighbours import all_changes
+from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
+from weft.search.pool import ALONE, Pool
+from weft.search.space import Points, Space
+from weft.search.tally import Tally
+
+__all__ = ["LocalSearch", "Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How local search goes on."""
+
+    improvement: Literal["first", "best"] = "first"
+    """Which of the changes that help is taken."""
+    together: int = 32
+    """How many changes are tried at a time."""
+    restarts: int = 20
+    """How often it goes on from the best after no change has helped."""
+    shaken: float = 0.1
+    """The share of genes that is drawn anew then, at least two."""
+
+    def __post_init__(self) -> None:
+        if self.together < 1 or self.restarts < 0:
+            what = f"local search with together={self.together}, restarts={self.restarts}"
+            raise InvalidInput(Problem(what=what, rule="must be at least 1 and 0"))
+        if not 0.0 <= self.shaken <= 1.0:
+            raise InvalidInput(Problem(what=f"shaken is {self.shaken}", rule="must be from 0 to 1"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSearch:
+    """Climbs, and starts again near the best."""
+
+    name: ClassVar[str] = "local-search"
+    title: ClassVar[str] = "iterated local search over single genes"
+
+    settings: Settings = Settings()
+
+    def refuses(self, space: Space) -> str | None:  # noqa: ARG002
+        """Search every space."""
+        return None
+
+    def optimise(
+        self,
+        space: Space,
+        evaluate: Evaluate,
+        *,
+        rng: np.random.Generator,
+        limit: Limit = ENDLESS,
+        starts: Iterable[ArrayLike] = (),
+        tell: Tell | None = None,
+        pool: Pool = ALONE,
+        batch: int | None = None,
+    ) -> Found:
+        """Climb from the best start, shake, climb again."""
+        settings = self.settings
+        given = list(starts)
+        points = space.first_points(rng, max(1, len(given)), given)
+        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        with tally:
+            tally.see(points)
+            point, value = tally.best, tally.value
+            for restart in range(settings.restarts + 1):
+                if restart:
+                    point = self._shaken(tally.best, space, rng)
+                    value = float(tally.see(point[None])[0])
+                self._climb(point.copy(), value, space, tally, rng)
+        return tally.found(tally.best[None])
+
+    def _climb(
+        self, point: Points, value: float, space: Space, tally: Tally, rng: np.random.Generator
+    ) -> None:
+        """Take changes that help until there is none."""
+        together = self.settings.together
+        while True:
+            gene, other = all_changes(point, space)
+            order = rng.permutation(len(gene))
+            best, taken = value, -1
+            for start in range(0, len(order), together):
+                changes = order[start : start + together]
+                tried = np.repeat(point[None], len(changes), axis=0)
+                tried[np.arange(len(changes)), gene[changes]] = other[changes]
+                values = tally.see(tried)
+                number = int(values.argmax())
+                if values[number] > best:
+                    best, taken = float(values[number]), int(changes[number])
+                    if self.settings.improvement == "first":
+                        break
+            if taken < 0:
+                return
+            point[gene[taken]], value = other[taken], best
+
+    def _shaken(self, point: Points, space: Space, rng: np.random.Generator) -> Points:
+        """Draw some genes of a point anew."""
+        number = min(space.genes, max(2, round(self.settings.shaken * space.genes)))
+        genes = rng.choice(space.genes, number, replace=False)
+        result = point.copy()
+        result[genes] = space.draw(rng, 1)[0, genes]
+        return result

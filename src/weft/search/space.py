@@ -1,0 +1,80 @@
+"""Spaces: what an optimiser chooses from. A point holds one position per gene, in the gene's set of values.
+
+What a position stands for is known to whoever evaluates points. Only where the values are numbers is it told
+here, because some methods go by distances (``scale``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from weft.errors import InvalidInput, Problem
+
+__all__ = ["Floats", "Points", "Space", "numeric_space", "space_of"]
+
+Points = NDArray[np.uint32]
+"""Points x genes: positions; one point is one row."""
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Space:
+    """All points there are."""
+
+    sizes: Points
+    """Per gene: the number of its values, at least 1."""
+    scale: tuple[Floats, ...] | None = None
+    """Per gene: the number each position stands for, ascending; None: values are no numbers."""
+
+    def __post_init__(self) -> None:
+        if self.sizes.ndim != 1 or not len(self.sizes) or int(self.sizes.min()) < 1:
+            what = f"a space of sizes {self.sizes.tolist()}"
+            raise InvalidInput(Problem(what=what, rule="must have genes, with at least one value each"))
+
+    @property
+    def genes(self) -> int:
+        """Count the genes."""
+        return len(self.sizes)
+
+    @property
+    def points(self) -> int:
+        """Count the points."""
+        return math.prod(self.sizes.tolist())
+
+    def draw(self, rng: np.random.Generator, number: int) -> Points:
+        """Draw points; every value of a gene is equally likely."""
+        # A share below 1 of a whole number stays below that number, rounded or not.
+        drawn: Points = (rng.random((number, self.genes)) * self.sizes).astype(np.uint32)
+        return drawn
+
+    def repair(self, points: ArrayLike) -> Points:
+        """Give the nearest points of the space: what is no position becomes the first or the last one."""
+        rows = np.asarray(points)
+        if rows.shape[-1:] != (self.genes,):
+            rule = f"must have {self.genes} genes"
+            raise InvalidInput(Problem(what=f"points of shape {rows.shape}", rule=rule))
+        whole = rows if rows.dtype.kind in "iu" else np.rint(rows)
+        inside: Points = np.clip(whole, 0, self.sizes.astype(np.int64) - 1).astype(np.uint32)
+        return inside
+
+    def first_points(self, rng: np.random.Generator, number: int, starts: Iterable[ArrayLike]) -> Points:
+        """Give the points to start from, repaired, as many as there is room for, and fill up with others."""
+        given = [self.repair(start) for start in starts][:number]
+        drawn = self.draw(rng, number - len(given))
+        return np.concatenate([np.array(given, dtype=np.uint32), drawn]) if given else drawn
+
+
+def space_of(sizes: Sequence[int] | NDArray[np.integer]) -> Space:
+    """Make a space from the number of values of each gene."""
+    return Space(sizes=np.asarray(sizes, dtype=np.uint32))
+
+
+def numeric_space(values: Iterable[ArrayLike]) -> Space:
+    """Make a space from the numbers each gene may take."""
+    scale = tuple(np.unique(np.asarray(numbers, dtype=np.float64)) for numbers in values)
+    return Space(sizes=np.array([len(numbers) for numbers in scale], dtype=np.uint32), scale=scale)

@@ -1,0 +1,250 @@
+"""The genetic search over bindings: S1's figures, its genes, and what the default promises."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planning_examples import MAKESPAN, instance, lines, planned, platform
+from published.wien2k import grid_of, wien2k
+from weft.errors import InvalidInput
+from weft.instance import compile_instance
+from weft.planners.aims import worth_of
+from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED
+from weft.planners.genomes import genome_of
+from weft.planners.planner import Budget
+from weft.planners.searches.bindings import Bindings
+from weft.planners.searches.genetic import Genetic
+from weft.randomness import generator
+from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.schedule.verification import verify
+from weft.search.genetic import PRESETS
+from weft.search.genetic import Genetic as Search
+from weft.search.pool import ALONE
+from weft.workflow.unfolding.unfold import unfold
+
+TASKS = {
+    "a": {"work": 6, "outputs": {"x": "1MB"}},
+    "b": {"sweep": {"k": "1..6"}, "work": "2*k", "inputs": ["x"], "outputs": {"y.{k}": "1MB"}},
+    "c": {"work": 4, "inputs": ["y.1", "y.6"], "nodes": [1, 2, 4], "speedup": {"amdahl": 0.1}},
+    "d": {"sweep": {"k": "1..3"}, "work": 5, "machine": "D", "after": "c"},
+    "e": {"kind": "virtual", "after": ["d", "b"]},
+}
+UNLIKE = platform(
+    {"speed": 1.0, "nodes": 2}, {"speed": 2.0, "price_per_node_hour": 4.0}, {"speed": 1.5, "nodes": 4}
+)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return instance(TASKS, UNLIKE)
+
+
+def run(planner, made, objective=MAKESPAN, steps=400, seed=5, **more):
+    budget = Budget(steps=steps, **more)
+    return planner.plan(made, objective=objective, budget=budget, rng=generator(seed, "genetic"))
+
+
+def test_the_workflow_decides_between_56_and_106_genes(spec_data):
+    grid = grid_of(json.loads((spec_data / "s1_testbed.json").read_text()))
+    assert Bindings(compile_instance(unfold(wien2k()), grid), MAKESPAN).space.sizes.tolist() == [314] * 56
+    # Without abstract machines every task has a gene of its own.
+    record = wien2k()
+    apart = replace(record, tasks=tuple(replace(task, machine=None) for task in record.tasks))
+    assert Bindings(compile_instance(unfold(apart), grid), MAKESPAN).space.genes == 106
+
+
+def test_the_tuned_search_finds_what_s1_reports(spec_data, monkeypatch):
+    """A1.7 with few runs: P at most 30 %, I from 500 to 900 %, at most 75,150 points."""
+    monkeypatch.setenv("WEFT_KERNELS", "compiled")
+    facts = json.loads((spec_data / "s1_testbed.json").read_text())
+    made = compile_instance(unfold(wien2k()), grid_of(facts))
+    encoding = Bindings(made, MAKESPAN, rule=EXCLUSIVE)
+    search = Search(settings=PRESETS["s1-tuned"])
+    runs = [search.optimise(encoding.space, encoding.values, rng=generator(seed, "s1")) for seed in range(3)]
+    assert np.mean([-found.value / 387.0 - 1.0 for found in runs]) <= 0.30
+    assert 5.0 <= np.mean([found.first_best / found.value - 1.0 for found in runs]) <= 9.0
+    assert max(found.visited for found in runs) <= 75_150
+    best = encoding.schedule(runs[0].best)
+    assert best.makespan_s == -runs[0].value
+    assert verify(best, made.graph, made.platform) == []
+
+
+def test_the_literal_preset_is_the_search_itself(made):
+    plan = run(Genetic(preset="s1-tuned", population=20, generations=8), made, steps=None)
+    encoding = Bindings(made, MAKESPAN)
+    literal = Search(settings=replace(PRESETS["s1-tuned"], population=20, generations=8))
+    found = literal.optimise(
+        encoding.space, encoding.values, rng=generator(5, "genetic"), batch=encoding.batch
+    )
+    assert plan.schedule.makespan_s == -found.value
+    assert plan.steps == found.visited
+    assert not plan.cut
+
+
+@pytest.mark.parametrize("rule", [APPEND, INSERTION, EXCLUSIVE, UNLIMITED])
+def test_values_are_those_of_the_schedules(made, rule):
+    encoding = Bindings(made, MAKESPAN, rule=rule)
+    points = encoding.space.draw(generator(2, "points"), 30)
+    values = encoding.values(points)
+    for point, value in zip(points, values, strict=True):
+        schedule = encoding.schedule(point)
+        assert verify(schedule, made.graph, made.platform) == []
+        if rule != UNLIMITED:
+            assert schedule.makespan_s == -value
+        else:
+            assert schedule.makespan_s >= -value
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_values_are_what_the_objective_says_with_limits_first(made, name):
+    goal = objective_named(name, deadline_s=22.0, max_cost=0.02)
+    encoding = Bindings(made, goal)
+    points = encoding.space.draw(generator(3, "points"), 40)
+    values = encoding.values(points)
+    schedules = [encoding.schedule(point) for point in points]
+    worths = [worth_of(made, goal, schedule) for schedule in schedules]
+    assert {worth.missed > 0 for worth in worths} == {True, False}
+    for schedule, worth, value in zip(schedules, worths, values.tolist(), strict=True):
+        if worth.missed == 0:
+            # A speed-up is as large as the makespan is small, and searched for as that.
+            number = schedule.makespan_s if goal.is_makespan else worth.value
+            assert value == pytest.approx(-number, rel=1e-12)
+    kept = [value for worth, value in zip(worths, values, strict=True) if worth.missed == 0]
+    missed = [value for worth, value in zip(worths, values, strict=True) if worth.missed > 0]
+    assert min(kept) > max(missed)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32))
+def test_a_schedule_and_its_point_choose_the_same(seed):
+    made = instance(TASKS, UNLIKE)
+    encoding = Bindings(made, MAKESPAN)
+    point = encoding.space.draw(generator(seed, "points"), 1)[0]
+    schedule = encoding.schedule(point)
+    genome = genome_of(made, schedule)
+    again = genome_of(made, encoding.schedule(encoding.point(schedule)))
+    assert again.bound.tolist() == genome.bound.tolist()
+    assert again.modes.tolist() == genome.modes.tolist()
+
+
+def test_a_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made):
+    encoding = Bindings(made, MAKESPAN)
+    # The last gene is the count of c (1, 2 or 4 nodes); the second machine has one node, the first two.
+    chosen = {}
+    for machine in range(3):
+        for count in range(3):
+            point = np.zeros(encoding.space.genes, dtype=np.uint32)
+            point[7], point[-1] = machine, count
+            line = lines(encoding.schedule(point))["c"]
+            chosen.setdefault(line[0], []).append(line[1])
+    assert chosen == {"m0": [1, 2, 2], "m1": [1, 1, 1], "m2": [1, 2, 4]}
+
+
+@pytest.mark.parametrize("occupancy", ["append", "insertion", "exclusive", "none"])
+def test_it_is_never_worse_than_the_list_planners(made, occupancy):
+    plan = run(Genetic(occupancy=occupancy), made)
+    assert verify(plan.schedule, made.graph, made.platform) == []
+    for name in ("heft", "cpop", "peft", "heft-moldable"):
+        assert plan.schedule.makespan_s <= planned(made, name).makespan_s
+
+
+@pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "efficiency", "local"])
+def test_improving_is_never_worse_than_the_start(made, name):
+    goal = objective_named(name)
+    start = planned(made, "random")
+    found = Genetic().improve(
+        made, objective=goal, start=start, budget=Budget(steps=600), rng=generator(1, "improve")
+    )
+    assert worth_of(made, goal, found.schedule) < worth_of(made, goal, start)
+    assert verify(found.schedule, made.graph, made.platform) == []
+    assert found.steps >= 600
+
+
+def test_a_deadline_is_kept_where_it_can_be():
+    slow, fast = {"speed": 1.0, "price_per_node_hour": 1.0}, {"speed": 4.0, "price_per_node_hour": 20.0}
+    made = instance({"t": {"sweep": {"k": "1..12"}, "work": 8}}, platform(slow, fast))
+    cheap = run(Genetic(), made, objective_named("cost"))
+    assert cheap.schedule.makespan_s == 96, "all on the slow machine"
+    goal = objective_named("cost", deadline_s=40.0)
+    plan = run(Genetic(), made, goal, steps=2000)
+    # Five tasks fit on the slow machine in time, seven must pay for the fast one.
+    assert plan.schedule.makespan_s <= 40.0
+    assert goal.value(plan.schedule, made) == pytest.approx((5 * 8 + 7 * 2 * 20) / 3600)
+
+
+def test_it_tells_of_every_better_plan(made):
+    told = []
+    plan = run(Genetic(preset="s1-tuned", population=10), made, steps=300, tell=told.append)
+    values = [news.value for news in told]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] == plan.schedule.makespan_s == told[-1].makespan_s
+    assert {news.by for news in told} == {"genetic"}
+
+
+def test_it_says_whether_the_clock_or_the_steps_ended_it(made):
+    ticks = iter(range(30, -1, -1))
+    by_clock = run(Genetic(preset="s1-tuned"), made, steps=None, left=lambda: float(next(ticks)))
+    assert by_clock.cut
+    assert by_clock.steps < 75_000
+    assert not run(Genetic(preset="s1-tuned"), made, steps=400).cut
+
+
+def test_an_interruption_gives_the_best_plan_so_far(made, monkeypatch):
+    calls, values = [], Bindings.values
+
+    def interrupted(self, points):
+        calls.append(len(points))
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return values(self, points)
+
+    monkeypatch.setattr(Bindings, "values", interrupted)
+    plan = run(Genetic(), made, steps=10_000)
+    assert plan.cut
+    assert len(calls) == 5
+    assert plan.schedule.makespan_s <= planned(made, "heft").makespan_s
+
+
+def test_islands_give_the_same_plan_on_every_pool(made):
+    class Backwards:
+        workers = 2
+
+        def map(self, function, items):
+            return iter([function(item) for item in reversed(list(items))][::-1])
+
+    planner, found = Genetic(islands=3, population=10), []
+    for pool in (ALONE, Backwards()):
+        plan = planner.plan(
+            made, objective=MAKESPAN, budget=Budget(steps=900), rng=generator(4, "islands"), pool=pool
+        )
+        found.append((lines(plan.schedule), plan.steps))
+    assert found[0] == found[1]
+    assert found[0][1] >= 900
+
+
+def test_what_is_pinned_has_no_gene():
+    made = instance(TASKS, UNLIKE, pinned={"D": "m1"})
+    free = instance(TASKS, UNLIKE)
+    assert Bindings(made, MAKESPAN).space.genes == Bindings(free, MAKESPAN).space.genes - 1
+    plan = run(Genetic(), made)
+    assert {lines(plan.schedule)[f"d[{k}]"][0] for k in (1, 2, 3)} == {"m1"}
+
+
+def test_budgets_that_have_to_be_kept_are_refused():
+    tasks = {name: {"work": 4, "nodes": [1, 2], "consumes": {"credits": "4 // nodes"}} for name in "ab"}
+    refusal = Genetic().supports(instance(tasks, "cluster:2", budgets={"credits": 6}), MAKESPAN)
+    assert "budgets: credits" in refusal.reason
+
+
+@pytest.mark.parametrize(
+    "options", [{"population": -1}, {"generations": -1}, {"islands": 0}, {"population": 1}]
+)
+def test_wrong_options_are_refused(made, options):
+    with pytest.raises(InvalidInput, match="must be"):
+        run(Genetic(**options), made)

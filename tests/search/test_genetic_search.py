@@ -1,0 +1,122 @@
+"""The genetic algorithm as a whole: settings, stopping, what is kept, what is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_problems import PLANE, Asked, wave
+from weft.errors import InvalidInput
+from weft.randomness import generator
+from weft.search.genetic import PRESETS, Genetic, Settings
+from weft.search.selection import SELECTIONS
+from weft.search.space import space_of
+
+S1, S2 = PRESETS["s1-tuned"], PRESETS["s2-recommended"]
+
+
+def run(chosen, evaluate=wave, space=PLANE, seed=1, **options):
+    return Genetic(settings=chosen).optimise(space, evaluate, rng=generator(seed, "genetic"), **options)
+
+
+def test_the_presets_are_those_of_the_papers():
+    chosen = (S1.population, S1.crossover_rate, S1.mutation_rate, S1.generations, S1.steady_share, S1.scaling)
+    assert chosen == (150, 0.9, 0.001, 500, 0.2, 2.0)
+    assert (S1.elitist, S1.selection, S1.crossover, S1.elite_share) == (True, "remainder", "single-point", 0)
+    assert (S2.selection, S2.crossover, S2.crossover_rate) == ("steady-state", "uniform", 0.7)
+    assert (S2.mutation_rate, S2.elite_share, S2.parent_share, S2.population) == (0.01, 0.05, 0.5, 50)
+
+
+@pytest.mark.parametrize("elitism", [{"elitist": True, "elite_share": 0.0}, {"elite_share": 0.05}])
+@pytest.mark.parametrize("selection", SELECTIONS)
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**32))
+def test_elitism_never_worsens_the_best(selection, elitism, seed):
+    chosen = Settings(population=12, generations=15, selection=selection, mutation_rate=0.3, **elitism)
+    asked = Asked(wave)
+    found = run(chosen, asked, seed=seed)
+    best = [float(wave(points).max()) for points in asked.points]
+    if chosen.elite_share:
+        assert (np.diff(best) >= 0).all(), "the best is in every generation"
+    assert float(wave(found.last).max()) == found.value == max(best)
+
+
+def test_without_elitism_the_best_gets_lost():
+    chosen = Settings(population=6, generations=60, mutation_rate=0.5, elite_share=0.0)
+    asked = Asked(wave)
+    run(chosen, asked)
+    best = np.array([float(wave(points).max()) for points in asked.points])
+    assert (np.diff(best) < 0).any()
+
+
+def test_visited_points_are_population_times_generations():
+    found = run(replace(S1, population=30, generations=20, steady_share=0.0))
+    assert (found.visited, found.generations, found.cut) == (600, 20, False)
+
+
+def test_it_ends_when_nothing_has_become_better_for_a_share_of_the_generations():
+    found = run(replace(S1, generations=50, steady_share=0.2), lambda points: np.zeros(len(points)))
+    assert found.generations == 11, "the first, and a fifth of 50 without news"
+    found = run(replace(S1, generations=50, steady_share=0.0), lambda points: np.zeros(len(points)))
+    assert found.generations == 50
+
+
+def test_the_first_best_is_that_of_the_first_generation():
+    asked = Asked(wave)
+    found = run(S2, asked)
+    assert found.first_best == float(wave(asked.points[0]).max()) == found.history[0]
+
+
+def test_const_makes_differences_of_large_metrics_small_and_scaling_large_again():
+    """Without scaling a metric far above 0 gives hardly any pressure (S1 section 12: Const 10 times)."""
+    space = space_of([50] * 20)
+
+    def metric(points):
+        return -(1000.0 + points.sum(axis=1))
+
+    plain = replace(S1, population=60, generations=60, scaling=1.0, elitist=False, steady_share=0.0)
+    runs = [
+        run(chosen, metric, space)
+        for chosen in (replace(plain, const_factor=10.0), replace(plain, scaling=2.0))
+    ]
+    assert runs[0].value < runs[1].value - 50
+
+
+def test_values_above_0_are_fitness_as_they_are():
+    """Remainder sampling of positive values gives the best its share: 3 of 4 copies here."""
+    space = space_of([2])
+    chosen = replace(S1, population=4, generations=2, mutation_rate=0.0, scaling=1.0, elitist=False)
+    asked = Asked(lambda points: np.where(points[:, 0] == 1, 3.0, 1 / 3))
+    run(chosen, asked, space, starts=[[1], [0], [0], [0]])
+    assert asked.points[1].sum() == 3
+
+
+def test_children_come_from_parents_where_nothing_mutates():
+    space = space_of([100] * 5)
+    asked = Asked(lambda points: points.sum(axis=1).astype(float))
+    run(replace(S2, population=10, generations=8, mutation_rate=0.0), asked, space)
+    for before, after in zip(asked.points, asked.points[1:], strict=False):
+        for gene in range(5):
+            assert set(after[:, gene]) <= set(before[:, gene])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"population": 1}, "population .* is 1; must be at least 2"),
+        ({"generations": 0}, "generations"),
+        ({"selection": "best"}, "must be one of remainder"),
+        ({"crossover": "none"}, "must be one of single-point"),
+        ({"mutation_rate": 1.5}, "mutation_rate .* must be from 0 to 1"),
+        ({"elite_share": float("nan")}, "elite_share"),
+        ({"scaling": 0.5}, "scaling"),
+        ({"const_factor": 0.0}, "const_factor"),
+    ],
+)
+def test_wrong_settings_are_refused(wrong, message):
+    with pytest.raises(InvalidInput, match=message):
+        Settings(**wrong)

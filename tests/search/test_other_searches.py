@@ -1,0 +1,169 @@
+"""What is special about annealing, local search, exhaustive search, the numeric methods and islands."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from search_problems import PLANE, VALUES, Asked, wave
+from weft.errors import InvalidInput
+from weft.randomness import generator
+from weft.search import annealing, local_search
+from weft.search.annealing import Annealing
+from weft.search.exhaustive import Exhaustive
+from weft.search.genetic import Genetic, Settings
+from weft.search.gradient import Gradient
+from weft.search.islands import Islands
+from weft.search.local_search import LocalSearch
+from weft.search.neighbours import all_changes, changed
+from weft.search.optimiser import Steps
+from weft.search.simplex import Simplex
+from weft.search.space import numeric_space, space_of
+
+TOP = sum(float(numbers.max()) for numbers in VALUES)
+
+
+def rng(seed=1):
+    return generator(seed, "searches")
+
+
+def test_exhaustive_search_sees_every_point_once_and_in_order():
+    asked, space = Asked(lambda points: -points.sum(axis=1).astype(float)), space_of([3, 2, 400])
+    found = Exhaustive().optimise(space, asked, rng=rng())
+    expected = list(itertools.product(range(3), range(2), range(400)))
+    assert [tuple(row) for row in np.concatenate(asked.points).tolist()] == expected
+    assert (found.visited, found.value, found.best.tolist(), found.cut) == (2400, 0.0, [0, 0, 0], False)
+
+
+def test_exhaustive_search_finds_the_top_and_refuses_what_never_ends():
+    assert Exhaustive().optimise(PLANE, wave, rng=rng()).value == TOP
+    assert "too many" in Exhaustive().refuses(space_of([314] * 56))
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_a_change_is_one_gene_that_gets_another_value(scale):
+    space = numeric_space([range(5), [1], range(2)]) if scale else space_of([5, 1, 2])
+    points = space.draw(rng(), 4000)
+    others = changed(points, space, rng())
+    assert (others < space.sizes).all()
+    assert ((points != others).sum(axis=1) == 1).all()
+    assert 0.4 < (points != others)[:, 0].mean() < 0.6
+    step = np.abs(others.astype(int) - points.astype(int))[:, 0]
+    # A neighbour is one of four others by chance, and preferred where values are numbers.
+    near = (step == 1).sum() / (step > 0).sum()
+    assert near == pytest.approx(0.7 if scale else 0.4, abs=0.05)
+
+
+def test_all_changes_are_all_points_that_differ_in_one_gene():
+    space, point = space_of([3, 1, 2]), np.array([1, 0, 0], dtype=np.uint32)
+    gene, value = all_changes(point, space)
+    assert list(zip(gene.tolist(), value.tolist(), strict=True)) == [(0, 0), (0, 2), (2, 1)]
+
+
+@pytest.mark.parametrize("improvement", ["first", "best"])
+def test_local_search_ends_on_a_top_of_its_neighbourhood(improvement):
+    chosen = local_search.Settings(improvement=improvement, restarts=0)
+    found = LocalSearch(settings=chosen).optimise(PLANE, wave, rng=rng())
+    gene, value = all_changes(found.best, PLANE)
+    around = np.repeat(found.best[None], len(gene), axis=0)
+    around[np.arange(len(gene)), gene] = value
+    assert (wave(around) <= found.value).all()
+    assert not found.cut
+
+
+def test_local_search_leaves_a_small_top_by_being_shaken():
+    def two_tops(points):
+        total = points.sum(axis=1, dtype=float)
+        return np.where(total <= 6, -total, total - 12.0)
+
+    space, start = space_of([4] * 6), [[0] * 6]
+    alone = LocalSearch(settings=local_search.Settings(restarts=0)).optimise(
+        space, two_tops, rng=rng(), starts=start
+    )
+    again = LocalSearch(settings=local_search.Settings(restarts=60, shaken=0.9)).optimise(
+        space, two_tops, rng=rng(), starts=start
+    )
+    assert alone.value == 0.0
+    assert again.value == 6.0
+
+
+def test_annealing_accepts_losses_while_it_is_hot_and_none_when_cold():
+    """Losses of 1 are accepted with probability exp(-1 / T)."""
+    points = np.zeros((40_000, 1), dtype=np.uint32)
+    values, tried, new = np.zeros(40_000), points + 1, np.full(40_000, -1.0)
+    annealing._accept(points, values, tried, new, rng().standard_exponential(40_000) * 0.5)
+    assert points.mean() == pytest.approx(np.exp(-2.0), rel=0.05)
+    kept = points.copy()
+    annealing._accept(points, values, points + 7, values - 1e-9, np.zeros(40_000))
+    assert (points == kept).all()
+
+
+def test_annealing_uses_the_steps_it_is_given():
+    found = Annealing(settings=annealing.Settings(steps=1000, walkers=10)).optimise(PLANE, wave, rng=rng())
+    assert 900 <= found.visited <= 1000
+    assert not found.cut
+    assert found.value == pytest.approx(TOP, abs=0.5)
+
+
+def test_islands_depend_on_seed_and_number_alone():
+    one, two, three = (
+        Islands(islands=number, steps_per_round=200, rounds=4).optimise(PLANE, wave, rng=rng())
+        for number in (2, 2, 3)
+    )
+    assert one.visited == two.visited == 2 * 4 * 200
+    assert one.history.tolist() == two.history.tolist()
+    assert three.visited == 3 * 4 * 200
+
+
+def test_islands_go_on_from_where_they_were_with_the_best_of_all():
+    asked = Asked(wave)
+    inner = Genetic(settings=Settings(population=10, generations=100))
+    islands = Islands(search=inner, islands=2, steps_per_round=20, rounds=2)
+    islands.optimise(PLANE, asked, rng=rng())
+    # Two generations per island and round; the third and fourth pair begin with the best of the first four.
+    best = max(
+        (points[wave(points).argmax()] for points in asked.points[:4]),
+        key=lambda row: float(wave(row[None])[0]),
+    )
+    assert asked.points[4][0].tolist() == best.tolist() == asked.points[6][0].tolist()
+    kept = {tuple(row) for row in asked.points[1].tolist()} | {tuple(best.tolist())}
+    assert {tuple(row) for row in asked.points[4].tolist()} <= kept
+
+
+def test_islands_do_not_exceed_a_small_limit_by_much():
+    inner = Genetic(settings=Settings(population=10))
+    found = Islands(search=inner, islands=3).optimise(PLANE, wave, rng=rng(), limit=Steps(most=60))
+    assert 60 <= found.visited <= 120
+
+
+@pytest.mark.parametrize("method", [Simplex(), Gradient()])
+def test_numeric_methods_refuse_names_and_find_a_top_by_few_points(method):
+    assert "no numbers" in method.refuses(space_of([3, 3]))
+    axis = np.linspace(-1, 1, 201)
+
+    def hill(points):
+        x = axis[points]
+        return -((x[:, 0] - 0.3) ** 2) - 2 * (x[:, 1] + 0.5) ** 2
+
+    found = method.optimise(numeric_space([axis, axis]), hill, rng=rng(), limit=Steps(most=2000))
+    assert found.value == pytest.approx(0.0, abs=2e-3)
+    assert found.visited < 201 * 201 / 20
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Islands(islands=0),
+        lambda: Simplex(restarts=-1),
+        lambda: Gradient(restarts=-1),
+        lambda: annealing.Settings(walkers=0),
+        lambda: annealing.Settings(hot=float("nan")),
+        lambda: local_search.Settings(together=0),
+        lambda: local_search.Settings(shaken=2.0),
+    ],
+)
+def test_wrong_settings_of_searches_are_refused(make):
+    with pytest.raises(InvalidInput, match="must be"):
+        make()

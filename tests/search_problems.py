@@ -1,0 +1,45 @@
+"""Small problems that tests of optimisers share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.search.space import numeric_space
+
+__all__ = ["HILLS", "LINE", "PLANE", "VALUES", "Asked", "wave"]
+
+VALUES = [np.sin(np.arange(size) * 1.3) * weight for size, weight in ((5, 1.0), (7, 2.0), (4, 0.5), (9, 3.0))]
+"""Per gene: what each position adds."""
+PLANE = numeric_space([np.arange(len(numbers), dtype=float) for numbers in VALUES])
+LINE = numeric_space([np.arange(4000.0), np.arange(3.0)])
+
+
+def wave(points):
+    """Give the sum of what every gene adds; ties and several local tops are in it."""
+    return sum(numbers[points[:, gene]] for gene, numbers in enumerate(VALUES))
+
+
+class Asked:
+    """An evaluation that remembers what it was asked, and is interrupted at some call."""
+
+    def __init__(self, evaluate, interrupted_at=None):
+        self._evaluate = evaluate
+        self._interrupted_at = interrupted_at
+        self.points = []
+
+    def __call__(self, points):
+        self.points.append(points.copy())
+        if len(self.points) == self._interrupted_at:
+            raise KeyboardInterrupt
+        return self._evaluate(points)
+
+
+def _parabola(points):
+    x = np.linspace(-2, 2, 21)[points]
+    return 5.0 - ((x - np.array([0.4, -1.0])) ** 2).sum(axis=1)
+
+
+HILLS = {
+    "parabola": (numeric_space([np.linspace(-2, 2, 21)] * 2), _parabola, 5.0),
+    "flat": (numeric_space([[1.0, 2.0, 5.0]] * 2), lambda points: np.zeros(len(points)), 0.0),
+}
