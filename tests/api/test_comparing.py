@@ -45,7 +45,7 @@ class TestResults:
         grid = platform({"speed": 2.0}, {"speed": 3.0})
         found = compared(CHAIN, FORK, on=grid)
         for tasks, results in zip((CHAIN, FORK), found.workflows, strict=True):
-            planned = weft.plan(workflow(tasks), on=grid)
+            planned = weft.plan(workflow(tasks), on=grid, planner="heft")
             (result,) = results.results
             assert result.makespan_s == planned.makespan_s
             assert results.lower_bound_s == pytest.approx(planned.lower_bound_s, rel=1e-12)
@@ -148,7 +148,7 @@ class TestWorkflows:
             found = weft.compare(given, on="identical:1", planners="heft")
             assert found.workflows[0].workflow == "flow"
             assert found.workflows[0].best_makespan_s == 3
-        assert weft.compare(named("other", CHAIN), on="identical:1").workflows[0].best_makespan_s == 7
+        assert weft.compare(named("other", CHAIN), on="identical:1", planners="heft").workflows[0].best_makespan_s == 7
 
     def test_workflows_of_one_name_are_told_apart_by_their_files(self, tmp_path):
         paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]
@@ -156,7 +156,8 @@ class TestWorkflows:
             path.write_text("weft: 1\nname: same\ntasks: {a: {work: 3}}\n")
 
         def labels(*given):
-            return [results.workflow for results in weft.compare(given, on="identical:1").workflows]
+            found = weft.compare(given, on="identical:1", planners="heft")
+            return [results.workflow for results in found.workflows]
 
         assert labels(*paths) == [str(path) for path in paths]
         assert labels(paths[0], paths[0]) == [f"{paths[0]} (1)", f"{paths[0]} (2)"]

@@ -209,7 +209,7 @@ class TestEndToEnd:
         solve = flow.task("solve", sweep={"size": [100, 150, 200]}, nodes=[1, 2, 4])
         flow.task("collect", after=solve, work=10)
         table = PerformanceTable({"solve": {100: {1: 90, 4: 30}, 200: {1: 400, 4: 120}}}, size="size")
-        found = weft.plan(flow.build(), on="cluster:8", predictor=table)
+        found = weft.plan(flow.build(), on="cluster:8", planner="heft", predictor=table)
         record = found.as_record()
         assert record["estimate_sources"] == {"interpolated": 3, "work/speed": 1}
         assert record["makespan_s"] < record["makespan_p50_s"] < record["makespan_p90_s"]
@@ -235,13 +235,13 @@ class TestEndToEnd:
         assert " (P90 " in dict(facts_of(found))["cost"]
 
     def test_the_plan_itself_does_not_change(self):
-        sure = weft.plan(workflow(FORK), on=UNLIKE)
-        unsure = weft.plan(workflow(FORK), on=UNLIKE, predictor=Unsure())
+        sure = weft.plan(workflow(FORK), on=UNLIKE, planner="heft")
+        unsure = weft.plan(workflow(FORK), on=UNLIKE, planner="heft", predictor=Unsure())
         assert lines(sure.schedule) == lines(unsure.schedule)
         assert unsure.outlook.makespan_p90_s > sure.outlook.makespan_p90_s == sure.makespan_s
 
     def test_one_spread_is_enough_and_the_rest_is_said(self):
         ratios = {"prepare": 2.0}
-        found = weft.plan(workflow(FORK), on=UNLIKE, predictor=Unsure(ratios, None))
+        found = weft.plan(workflow(FORK), on=UNLIKE, planner="heft", predictor=Unsure(ratios, None))
         assert found.notes == ["no spread known for 10 of 11 tasks: counted as exact"]
         assert found.outlook.makespan_p90_s > found.makespan_s

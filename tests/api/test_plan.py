@@ -37,6 +37,12 @@ RECORD = {
     "machines_used": int,
     "planning_s": float,
     "steps": int,
+    "cut": bool,
+    "found_by": str,
+    "plan_time_s": type(None),
+    "plan_steps": type(None),
+    "workers": int,
+    "islands": int,
     "estimate_sources": dict,
     "notes": list,
     "metrics": dict,
@@ -55,8 +61,8 @@ TIGHT = {f"t{index}": {"work": work} for index, work in enumerate([3, 3, 2, 2, 2
 """12 s of work on two machines: the best plan takes 6 s, that of HEFT 7 s."""
 
 
-def plan_of(tasks, loops=(), on="identical:2", **options):
-    return weft.plan(workflow(tasks, loops), on=on, **options)
+def plan_of(tasks, loops=(), on="identical:2", planner="heft", **options):
+    return weft.plan(workflow(tasks, loops), on=on, planner=planner, **options)
 
 
 class TestRecord:

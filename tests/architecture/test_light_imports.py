@@ -53,8 +53,8 @@ def test_help_is_light() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "check", "compare", "completion", "convert", "formats", "generate", "plan", "planners", "schema",
-        "show",
+        "check", "compare", "completion", "convert", "formats", "generate", "pareto", "plan", "planners", "reproduce",
+        "schema", "show",
     ],
 )  # fmt: skip
 def test_the_help_of_a_command_is_light(command: str) -> None:
@@ -82,6 +82,18 @@ def test_a_plan_of_a_hundred_tasks_needs_neither_compiler_nor_solver(tmp_path: P
     assert len((tmp_path / "plan.csv").read_text().splitlines()) == 101
     assert "weft.planners.lists.heft" in modules
     assert not {name.split(".")[0] for name in modules} & {"numba", "llvmlite", "ortools"}
+
+
+def test_the_default_planner_loads_neither_where_the_first_plan_is_optimal(tmp_path: Path) -> None:
+    (tmp_path / "levels.yaml").write_text(
+        "weft: 1\ntasks: {a: {sweep: {k: 1..4}, work: 5}, b: {sweep: {k: 1..4}, work: 5, after: a}}\n"
+    )
+    arguments = ["plan", str(tmp_path / "levels.yaml"), "--on", "identical:4", "--no-chart"]
+    modules = loaded(weft(*arguments))
+    assert "weft.planners.searches.auto" in modules
+    heavy = {"numba", "llvmlite", "ortools", "scipy", "distributed", "multiprocessing", "concurrent"}
+    assert not {name.split(".")[0] for name in modules} & heavy
+    assert not {"weft.pools", "weft.planners.searches.weave", "weft.planners.exact.cp_sat"} & modules
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])

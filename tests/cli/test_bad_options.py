@@ -20,6 +20,9 @@ USAGE = {
     (*PLAN, "--seed", "x"): ["--seed", "'x'"],
     (*PLAN, "--seed", "-1"): ["--seed", "-1"],
     (*PLAN, "--alpha", "x"): ["--alpha", "'x'"],
+    (*PLAN, "--plan-steps", "0"): ["--plan-steps", "0"],
+    (*PLAN, "--workers", "0"): ["--workers", "0"],
+    (*PLAN, "--workers", "two"): ["--workers", "'two'"],
     (*PLAN, "--max-cost", "x"): ["--max-cost", "'x'"],
     (*PLAN, "extra"): ["extra"],
     (*PLAN, "--out", "x.txt"): ["--out", "x.txt", ".json", ".csv"],
@@ -33,6 +36,13 @@ USAGE = {
 }
 
 VALUES = {
+    (*PLAN, "--plan-time", "0"): ["planning time of 0 s", "above 0"],
+    (*PLAN, "--plan-time", "-1"): ["--plan-time '-1'", "must be a time"],
+    (*PLAN, "--plan-time", "long"): ["--plan-time 'long'", "must be a time", "1h30m"],
+    (*PLAN, "--plan-time", "3", "--plan-steps", "4"): ["3 s and 4 planning steps", "only one"],
+    (*PLAN, "--workers", "2", "--cluster", "tcp://127.0.0.1:9"): ["workers and cluster", "only one"],
+    (*PLAN, "--cluster", "nonsense"): ["Dask scheduler 'nonsense'", "tcp://HOST"],
+    (*PLAN, "--planner", "auto:islands=-1"): ["auto:islands=-1", "at least 0"],
     (*PLAN, "--planner", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*PLAN, "--planner", ""): ["planner ''"],
     (*PLAN, "--objective", "makspan"): ["objective 'makspan'", "did you mean 'makespan'?"],

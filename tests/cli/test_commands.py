@@ -17,7 +17,7 @@ from weft.planners import PLANNERS
 from weft.planners.naming import options_of
 from weft.schedule.objective import OBJECTIVES
 
-PLAN = ("plan", "hello.yaml", "--on", "grid.yaml")
+PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
 
 
 def test_version(folder: Path) -> None:
@@ -49,7 +49,7 @@ def test_every_command_has_a_file() -> None:
 def test_plan_shows_facts_and_chart(folder: Path) -> None:
     shown = weft(*PLAN, folder=folder)
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.startswith("hello: 6 tasks, 8 edges on grid; heft took ")
+    assert shown.out.startswith("hello: 6 tasks, 8 edges on grid; auto took ")
     for label in ("makespan", "lower bound", "gap", "cost", "machines", "nodes busy"):
         assert re.search(rf"^  {label}  +\S", shown.out, re.MULTILINE)
     plain = weft(*PLAN, "--no-chart", folder=folder)
@@ -62,7 +62,7 @@ def test_plan_as_json(folder: Path) -> None:
         "hello",
         "grid",
         6,
-        "heft",
+        "auto",
     )
     assert record["lower_bound_s"] <= record["makespan_s"] + 1e-9
     assert len(record["schedule"]) == 6
@@ -85,7 +85,8 @@ def test_plan_beyond_limits(folder: Path) -> None:
         weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
     )
     assert len(lines) == 1
-    refused(weft(*PLAN, "--max-cost", "0.2", folder=folder), 3, "the plan of heft costs 0.2125", "no proof")
+    heft = (*PLAN, "--planner", "heft")
+    refused(weft(*heft, "--max-cost", "0.2", folder=folder), 3, "the plan of heft costs 0.2125", "no proof")
     shown = weft(*PLAN, "--deadline", "1m", "--json", folder=folder)
     assert shown.code == 3
     assert "too long" in json.loads(shown.out)["error"]
@@ -140,7 +141,17 @@ def test_plan_prints_only_what_was_asked_for_on_the_standard_output(folder: Path
 
 
 def test_a_workflow_from_the_standard_input(folder: Path) -> None:
-    shown = weft("plan", "-", "--on", "identical:2", "--no-chart", folder=folder, given=HELLO.encode())
+    shown = weft(
+        "plan",
+        "-",
+        "--on",
+        "identical:2",
+        "--no-chart",
+        "--plan-steps",
+        "9",
+        folder=folder,
+        given=HELLO.encode(),
+    )
     assert shown.out.startswith("hello: 6 tasks, 8 edges on ")
 
 
@@ -152,7 +163,9 @@ def test_a_platform_from_the_standard_input(folder: Path) -> None:
 
 @pytest.mark.parametrize("platform", ["identical:3", "cluster:4", "local", "random:3"])
 def test_short_forms_of_platforms(platform: str, folder: Path) -> None:
-    record = json.loads(weft("plan", "hello.yaml", "--on", platform, "--json", folder=folder).out)
+    record = json.loads(
+        weft("plan", "hello.yaml", "--on", platform, "--json", "--plan-steps", "9", folder=folder).out
+    )
     assert record["makespan_s"] > 0
 
 
@@ -198,7 +211,18 @@ def test_what_was_converted_gives_the_same_plan(ending: str, folder: Path) -> No
     shown = weft("convert", "hello.yaml", target, folder=folder)
     assert shown.out.startswith(f"wrote {target} (")
     found = [
-        json.loads(weft("plan", name, "--on", "identical:2,bandwidth=1e30", "--json", folder=folder).out)
+        json.loads(
+            weft(
+                "plan",
+                name,
+                "--on",
+                "identical:2,bandwidth=1e30",
+                "--planner",
+                "heft",
+                "--json",
+                folder=folder,
+            ).out
+        )
         for name in ("hello.yaml", target)
     ]
     assert found[0]["makespan_s"] == pytest.approx(found[1]["makespan_s"])

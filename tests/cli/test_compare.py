@@ -13,10 +13,12 @@ from cli.shell import HELLO, refused, weft
 from weft.planners import PLANNERS
 
 COMPARE = ("compare", "hello.yaml", "--on", "grid.yaml", "--planner", "heft")
+ALL = ("compare", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "20")
 
 USAGE = {
     ("compare",): ["Missing argument 'WORKFLOW...'"],
     (*COMPARE, "--seed", "-1"): ["--seed", "-1"],
+    (*COMPARE, "--plan-steps", "0"): ["--plan-steps", "0"],
     (*COMPARE, "--json", "--csv", "-"): ["--json and --csv -"],
     (*COMPARE, "--csv", "-", "--html", "-"): ["--csv - and --html -"],
     ("compare", "-", "-"): ["standard input"],
@@ -26,6 +28,8 @@ VALUES = {
     (*COMPARE, "--planner", "hefd"): ["planner 'hefd'", "did you mean 'heft'?"],
     (*COMPARE, "--planner", ""): ["planner ''"],
     (*COMPARE, "--planner", "heft:zzz=1"): ["'heft'", "zzz=1"],
+    (*COMPARE, "--plan-time", "0"): ["planning time of 0 s", "above 0"],
+    (*COMPARE, "--plan-time", "3", "--plan-steps", "3"): ["3 s and 3 planning steps", "only one"],
     (*COMPARE, "nothing.yaml"): ["no file 'nothing.yaml'"],
     (*COMPARE, "--from", "dxa"): ["format 'dxa'", "did you mean 'dax'?"],
     (*COMPARE, "-p", "sedes=3"): ["'sedes'", "seeds"],
@@ -72,13 +76,11 @@ def test_tables(folder: Path) -> None:
 
 
 def test_all_planners_that_can_are_the_default(folder: Path) -> None:
-    record = json.loads(weft("compare", "hello.yaml", "--on", "grid.yaml", "--json", folder=folder).out)
+    record = json.loads(weft(*ALL, "--json", folder=folder).out)
     names = {standing["planner"] for standing in record["planners"]}
     assert "heft" in names
     assert names <= set(PLANNERS)
-    everything = weft(
-        "compare", "hello.yaml", "--on", "grid.yaml", "--planner", "all", "--json", folder=folder
-    )
+    everything = weft(*ALL, "--planner", "all", "--json", folder=folder)
     listed = {standing["planner"] for standing in json.loads(everything.out)["planners"]}
     assert listed == set(PLANNERS)
 

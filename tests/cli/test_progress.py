@@ -10,6 +10,7 @@ import pytest
 from weft.cli import progress
 from weft.cli.progress import stage
 from weft.kernels import forms
+from weft.planners.planner import Progress
 
 CLEAR = "\r\x1b[2K"
 
@@ -79,3 +80,35 @@ def test_a_long_line_stays_on_one_line(terminal, cold):
     lines = terminal.getvalue().split(CLEAR)
     assert max(len(line) for line in lines) <= 102
     assert "compiling double_it" in lines[2]
+
+
+def news(**values):
+    return Progress(
+        **{"by": "weave", "value": 1.0, "makespan_s": 150.0, "bound_s": 120.0, "steps": 9, **values}
+    )
+
+
+def test_a_search_tells_plan_bound_gap_and_who_found_it(terminal):
+    with stage("planning") as line:
+        line.news(news())
+    told = f"{CLEAR}planning: 2m 30s by weave, bound 2m 0s, gap 25.0% …"
+    assert terminal.getvalue() == f"{CLEAR}planning …{told}{CLEAR}"
+
+
+def test_without_a_bound_there_is_no_gap(terminal):
+    with stage("planning") as line:
+        line.news(news(bound_s=0.0))
+    assert "planning: 2m 30s by weave …" in terminal.getvalue()
+
+
+def test_news_that_nobody_could_read_are_left_out(terminal):
+    with stage("planning") as line:
+        for _ in range(1000):
+            line.news(news())
+    assert terminal.getvalue().count("by weave") < 20
+
+
+def test_where_nobody_looks_nobody_need_tell(monkeypatch):
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=io.StringIO()))
+    with stage("planning") as line:
+        assert line.news is None

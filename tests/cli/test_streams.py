@@ -17,7 +17,7 @@ from architecture.house import environment
 from cli.shell import refused, start, weft
 
 ESCAPE = "\x1b["
-PLAN = ("plan", "hello.yaml", "--on", "grid.yaml")
+PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
 
 
 def on_a_terminal(*arguments: str, folder: Path, **variables: str) -> str:

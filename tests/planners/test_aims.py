@@ -21,7 +21,12 @@ TASKS = {
 
 
 def made(price, more):
-    return instance(TASKS, platform({"nodes": 4, "price_per_node_hour": price}, {"nodes": 3, "speed": 2, "price_per_node_hour": more}))
+    return instance(
+        TASKS,
+        platform(
+            {"nodes": 4, "price_per_node_hour": price}, {"nodes": 3, "speed": 2, "price_per_node_hour": more}
+        ),
+    )
 
 
 @settings(max_examples=60, deadline=None)

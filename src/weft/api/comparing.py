@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, searches
 from weft.errors import Infeasible, InvalidInput, Problem, WeftError
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
@@ -39,6 +41,7 @@ Progress = Callable[[str], AbstractContextManager[object]]
 """Shows what is being done while it is done."""
 
 _Source = Workflow | str | Path
+_Spending = Callable[[Planner], Budget]
 
 
 def compare(
@@ -49,13 +52,18 @@ def compare(
     seed: int = 0,
     params: Mapping[str, Any] | None = None,
     format_name: str | None = None,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
     progress: Progress = nullcontext,
 ) -> Comparison:
     """Plan every workflow with every planner, check every schedule, and set their makespans side by side.
 
     ``planners`` are names with options, in a list or with commas between them, or ``"all"``; none: those on
     the shelf that can plan some of the workflows. A planner that cannot plan one is listed with the reason.
+    Planners that search get ``plan_time_s`` (2 if nothing is said) or ``plan_steps`` for every workflow.
     """
+    spending = partial(_budget, plan_time_s, plan_steps)
+    budget_of(plan_time_s=plan_time_s, plan_steps=plan_steps)  # refuses before any work what cannot be
     if seed < 0:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
     chosen = _chosen(planners)
@@ -69,7 +77,7 @@ def compare(
         seed=seed,
         planners=tuple(chosen),
         workflows=tuple(
-            _compared(label, workflow, platform, chosen, seed, progress)
+            _compared(label, workflow, platform, chosen, seed, spending, progress)
             for label, workflow in zip(_labels(listed, found), found, strict=True)
         ),
     )
@@ -120,6 +128,7 @@ def _compared(
     platform: Platform,
     planners: Mapping[str, Planner],
     seed: int,
+    spending: _Spending,
     progress: Progress,
 ) -> WorkflowResults:
     """Compile a workflow once and let every planner plan it."""
@@ -134,7 +143,7 @@ def _compared(
     trials = []
     for name, planner in planners.items():
         with progress(f"planning {label} with {name}"):
-            trials.append(_try(name, planner, instance, label, seed))
+            trials.append(_try(name, planner, instance, label, seed, spending))
     return WorkflowResults(
         workflow=label,
         tasks=len(graph),
@@ -144,7 +153,16 @@ def _compared(
     )
 
 
-def _try(name: str, planner: Planner, instance: Instance, label: str, seed: int) -> tuple[Result, float]:
+def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner) -> Budget:
+    """Start the clock of a planner."""
+    if plan_time_s is None and plan_steps is None and searches(planner):
+        plan_time_s = DEFAULT_PLAN_TIME_S
+    return budget_of(plan_time_s=plan_time_s, plan_steps=plan_steps)
+
+
+def _try(
+    name: str, planner: Planner, instance: Instance, label: str, seed: int, spending: _Spending
+) -> tuple[Result, float]:
     """Plan once, as ``weft plan`` does; give the result and the lower bound that the planner proved."""
     objective = objective_named("makespan")
     refusal = planner.supports(instance, objective)
@@ -153,7 +171,7 @@ def _try(name: str, planner: Planner, instance: Instance, label: str, seed: int)
     rng = generator(seed, "planner", planner.name)
     started = time.perf_counter()
     try:
-        made = planner.plan(instance, objective=objective, budget=Budget(), rng=rng)
+        made = planner.plan(instance, objective=objective, budget=spending(planner), rng=rng)
     except Infeasible as error:
         return Result(planner=name, makespan_s=None, reason=str(error)), 0.0
     planning_s = time.perf_counter() - started

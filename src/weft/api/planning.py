@@ -5,40 +5,43 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, pool_of, searches
 from weft.api.iterations import expected_total_s
 from weft.api.outlook import Outlook, outlook_of
 from weft.errors import Infeasible, InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
+from weft.planners.bounding import bounds_of
 from weft.planners.naming import planner_named
-from weft.planners.planner import Budget, Plan, Planner
+from weft.planners.planner import Budget, Plan, Planner, Progress
 from weft.platform.platform import Platform
 from weft.predictors.chain import Chain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
-from weft.schedule.bounds import Bounds, lower_bounds
+from weft.schedule.bounds import Bounds
 from weft.schedule.limits import refuse_impossible, refuse_missed
 from weft.schedule.metrics import Metrics, critical_path, measure
 from weft.schedule.objective import Objective, objective_named
 from weft.schedule.schedule import Schedule
 from weft.schedule.verification import Violation, verify
+from weft.search.pool import Pool
 from weft.units import counted
 from weft.workflow.checks import checked_graph
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.parameters import with_params
 from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
 
-__all__ = ["DEFAULT_PLANNER", "PlannedWorkflow", "plan"]
+__all__ = ["DEFAULT_PLANNER", "PlannedWorkflow", "measured", "plan"]
 
-DEFAULT_PLANNER = "heft"
+DEFAULT_PLANNER = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,6 +59,12 @@ class PlannedWorkflow:
     planning_s: float
     """Wall-clock seconds from the task graph to the schedule."""
     seed: int
+    plan_time_s: float | None = None
+    """What a planner that searches was given; None: no clock."""
+    plan_steps: int | None = None
+    workers: int = 1
+    islands: int = 1
+    """Searches side by side; with a budget of steps, the plan depends on their number."""
 
     @property
     def workflow(self) -> Workflow:
@@ -90,7 +99,7 @@ class PlannedWorkflow:
     def lower_bound_by(self) -> str:
         """Name the argument that gives the best lower bound."""
         proven = self.plan.bound_s > self.bounds.best_s
-        return f"proof of {self.planner}" if proven else self.bounds.argument
+        return f"proof of {self.plan.bound_by or self.planner}" if proven else self.bounds.argument
 
     @property
     def gap(self) -> float | None:
@@ -158,7 +167,7 @@ class PlannedWorkflow:
         if outlook.exact:
             tasks = counted(outlook.tasks, "task")
             found.append(f"no spread known for {outlook.exact} of {tasks}: counted as exact")
-        return found
+        return [*found, *self.plan.notes]
 
     def verify(self) -> list[Violation]:
         """Check the schedule independently; an empty list means it is valid."""
@@ -194,6 +203,12 @@ class PlannedWorkflow:
             "machines_used": self.metrics.machines_used,
             "planning_s": self.planning_s,
             "steps": self.plan.steps,
+            "cut": self.plan.cut,
+            "found_by": self.plan.by or self.planner,
+            "plan_time_s": self.plan_time_s,
+            "plan_steps": self.plan_steps,
+            "workers": self.workers,
+            "islands": self.islands,
             "estimate_sources": self.estimate_sources,
             "notes": self.notes,
             "metrics": metrics,
@@ -227,41 +242,81 @@ def plan(
     params: Mapping[str, Any] | None = None,
     pinned: Mapping[str, str] | None = None,
     predictor: Predictor | None = None,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
+    workers: int = 1,
+    cluster: str | None = None,
+    pool: Pool | str | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> PlannedWorkflow:
     """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form).
 
     ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` is asked before what the
     workflow itself says. Raises Infeasible where no plan exists, or this one exceeds deadline or cost.
+
+    Planners that search end after ``plan_time_s`` (2 if nothing is said) or, always with the same plan, after
+    ``plan_steps``. They work on ``workers`` processes of this host, on a Dask ``cluster``
+    (``"tcp://host:8786"``), or on any other ``pool``; ``progress`` hears of every better plan.
     """
+    chosen = planner_named(planner)
+    if plan_time_s is None and plan_steps is None and searches(chosen):
+        plan_time_s = DEFAULT_PLAN_TIME_S
+    budget = budget_of(plan_time_s=plan_time_s, plan_steps=plan_steps, progress=progress)
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
     goal = objective_named(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
     if seed < 0:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
-    chosen = planner_named(planner)
     graph = checked_graph(with_params(loaded, params or {}))
     chain = None if predictor is None else Chain((predictor, *default_chain().predictors))
     started = time.perf_counter()
     instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
     compiling_s = time.perf_counter() - started
-    return _planned(instance, planner, chosen, goal, seed, compiling_s)
+    with pool_of(workers=workers, cluster=cluster, pool=pool) as opened:
+        made, planning_s = _made(instance, planner, chosen, goal, seed, budget, opened)
+        side_by_side = opened.workers
+    return measured(
+        instance,
+        goal,
+        made,
+        planner=planner,
+        planning_s=compiling_s + planning_s,
+        seed=seed,
+        plan_time_s=plan_time_s,
+        plan_steps=plan_steps,
+        workers=side_by_side,
+        islands=int(getattr(chosen, "islands", 1)) or side_by_side,
+    )
 
 
-def _planned(
-    instance: Instance, planner: str, chosen: Planner, objective: Objective, seed: int, compiling_s: float
-) -> PlannedWorkflow:
-    """Plan what is compiled, and measure the plan against its limits."""
+def _made(
+    instance: Instance,
+    planner: str,
+    chosen: Planner,
+    objective: Objective,
+    seed: int,
+    budget: Budget,
+    pool: Pool,
+) -> tuple[Plan, float]:
+    """Plan what is compiled; give the plan and the seconds it took."""
     refusal = chosen.supports(instance, objective)
     if refusal is not None:
         what = f"planner {planner!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
     started = time.perf_counter()
     rng = generator(seed, "planner", chosen.name)
-    made = chosen.plan(instance, objective=objective, budget=Budget(), rng=rng)
-    planning_s = compiling_s + time.perf_counter() - started
+    made = chosen.plan(instance, objective=objective, budget=budget, rng=rng, pool=pool)
+    planning_s = time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
         raise Infeasible("the times of this plan are larger than numbers can be")
-    metrics, bounds = measure(made.schedule, instance), lower_bounds(instance)
+    return made, planning_s
+
+
+def measured(
+    instance: Instance, objective: Objective, made: Plan, *, planner: str, seed: int, **spent: Any
+) -> PlannedWorkflow:
+    """Measure a plan, and hold it against the limits."""
+    metrics, bounds = measure(made.schedule, instance), bounds_of(instance)
     bound_s = max(bounds.best_s, made.bound_s)
     refuse_impossible(objective, instance, bound_s)
     refuse_missed(objective, planner, makespan_s=metrics.makespan_s, cost=metrics.cost, bound_s=bound_s)
@@ -273,6 +328,6 @@ def _planned(
         metrics=metrics,
         bounds=bounds,
         outlook=outlook_of(made.schedule, instance, seed=seed),
-        planning_s=planning_s,
         seed=seed,
+        **spent,
     )

@@ -33,6 +33,7 @@ __all__ = ["command"]
     show_default=True,
     help="Seed of planners that draw random numbers.",
 )
+@options.planning_budget
 @options.parameters
 @click.option("--csv", "csv_file", metavar="FILE", help="Write one line per workflow and planner.")
 @click.option("--html", "html_file", metavar="FILE", help="Write the tables as a page of its own.")
@@ -43,6 +44,8 @@ def command(
     platform: str,
     planners: tuple[str, ...],
     seed: int,
+    plan_time: str | None,
+    plan_steps: int | None,
     params: tuple[str, ...],
     params_file: str | None,
     csv_file: str | None,
@@ -56,6 +59,7 @@ def command(
     WORKFLOW and --on, - is the standard input; in --csv and --html, the standard output.
     """
     _check_streams(workflows, platform, as_json=as_json, csv_file=csv_file, html_file=html_file)
+    plan_time_s = options.given_seconds("--plan-time", plan_time)
     with stage("loading"):
         from weft.api.comparing import compare
     compared = compare(
@@ -65,6 +69,8 @@ def command(
         seed=seed,
         params=options.given_params(params, params_file),
         format_name=format_name,
+        plan_time_s=plan_time_s,
+        plan_steps=plan_steps,
         progress=stage,
     )
     _write(compared, csv_file, html_file)

@@ -24,8 +24,10 @@ COMMANDS = {
     "convert": "Read a workflow in one format and write it in another.",
     "formats": "List the file formats.",
     "generate": "Make a random workflow of a kind, and the platform it is meant for.",
+    "pareto": "Show what time costs: plans of which none is both faster and cheaper than another.",
     "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
     "planners": "List the planners.",
+    "reproduce": "Run the experiments of the papers again and set their figures beside ours.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",
 }

@@ -9,14 +9,18 @@ from typing import Any
 
 import click
 
-from weft.errors import InvalidInput, Problem
+from weft.errors import InvalidInput, Problem, shorten
+from weft.units import parse_seconds
 
 __all__ = [
     "as_json",
     "given_params",
+    "given_seconds",
     "json_text",
     "on_platform",
     "parameters",
+    "planning_budget",
+    "planning_workers",
     "print_json",
     "read_format",
     "workflow_argument",
@@ -50,6 +54,49 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
     )(function)
+
+
+def planning_budget(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--plan-time`` and ``--plan-steps``: how long a planner that searches may search."""
+    function = click.option(
+        "--plan-steps",
+        type=click.IntRange(min=1),
+        metavar="NUMBER",
+        help="End the search after so many steps instead: the same plan every time.",
+    )(function)
+    return click.option(
+        "--plan-time",
+        metavar="SECONDS",
+        help="How long planners that search may search: 10, or 1m30s; 2 if not given.",
+    )(function)
+
+
+def planning_workers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--workers`` and ``--cluster``: where a planner that searches may search."""
+    function = click.option(
+        "--cluster",
+        metavar="tcp://HOST:PORT",
+        help="Search on all workers of a Dask cluster: the address of its scheduler.",
+    )(function)
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="NUMBER",
+        show_default=True,
+        help="Search on so many processes of this host.",
+    )(function)
+
+
+def given_seconds(option: str, text: str | None) -> float | None:
+    """Read a time that was given to an option."""
+    if text is None:
+        return None
+    seconds = parse_seconds(text)
+    if seconds is None:
+        what, rule = f"{option} {shorten(text)!r}", "must be a time, at least 0"
+        raise InvalidInput(Problem(what=what, rule=rule, advice="write 90, 1h30m or 0-01:30:00"))
+    return seconds
 
 
 def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from weft.cli import options
 from weft.cli.progress import stage
-from weft.errors import InvalidInput, Problem, shorten
-from weft.units import counted, parse_seconds
+from weft.units import counted
 
 if TYPE_CHECKING:
     from weft.api.planning import PlannedWorkflow
+    from weft.workflow.records.workflow import Workflow
 
 __all__ = ["command"]
 
@@ -28,7 +28,7 @@ throughput. A planner that cannot serve it says so."""
 @options.on_platform
 @click.option(
     "--planner",
-    default="heft",
+    default="auto",
     show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
     help="Which planner; `weft planners` lists them, `weft planners NAME` its options.",
@@ -59,6 +59,14 @@ throughput. A planner that cannot serve it says so."""
     show_default=True,
     help="Seed of planners that draw random numbers.",
 )
+@click.option(
+    "--choose",
+    type=click.IntRange(min=1),
+    metavar="POINT",
+    help="Take this point of the front that `weft pareto` showed last for WORKFLOW and PLATFORM.",
+)
+@options.planning_budget
+@options.planning_workers
 @options.parameters
 @click.option(
     "--out", metavar="FILE", help="Write the schedule: .json (everything) or .csv (one line per task)."
@@ -76,6 +84,11 @@ def command(
     deadline: str | None,
     max_cost: float | None,
     seed: int,
+    choose: int | None,
+    plan_time: str | None,
+    plan_steps: int | None,
+    workers: int,
+    cluster: str | None,
     params: tuple[str, ...],
     params_file: str | None,
     out: str | None,
@@ -87,23 +100,39 @@ def command(
     """Say before the run how long WORKFLOW takes on a platform, what it costs, and where its tasks go.
 
     WORKFLOW is a file of any format `weft formats` lists, or - for the standard input; in --out and --html, -
-    is the standard output. Exit code 3: no plan can exist, or this one exceeds the deadline or the maximal
-    cost; the message says which, and by how much.
+    is the standard output. Planners that search, as the default one does, end after --plan-time, with Ctrl-C
+    (the best plan so far is shown), or when no plan can be better. Exit code 3: no plan can exist, or this
+    one exceeds the deadline or the maximal cost; the message says which, and by how much.
     """
     _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
-    deadline_s = _seconds(deadline)
-    with stage("loading"):
+    if choose is not None and (planner, objective, alpha) != ("auto", "makespan", None):
+        raise click.UsageError(
+            "--choose takes a plan as it is: leave out --planner, --objective and --alpha."
+        )
+    deadline_s = options.given_seconds("--deadline", deadline)
+    plan_time_s = options.given_seconds("--plan-time", plan_time)
+    from weft.formats.collection import collection_paused
+
+    # Nothing of what is loaded is garbage, and to look for some every few classes takes time.
+    with stage("loading"), collection_paused():
         from weft.api.planning import plan
         from weft.formats.files import load_platform, read_workflow_file
 
         machines = load_platform(platform)
     with stage(f"reading {workflow}"):
         loaded = read_workflow_file(workflow, format_name=format_name)
-    with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}"):
-        planned = plan(
-            loaded, on=machines, planner=planner, objective=objective, alpha=alpha, deadline_s=deadline_s,
-            max_cost=max_cost, seed=seed, params=options.given_params(params, params_file),
-        )  # fmt: skip
+    how: dict[str, Any] = {
+        "on": machines, "deadline_s": deadline_s, "max_cost": max_cost, "seed": seed,
+        "params": options.given_params(params, params_file), "plan_time_s": plan_time_s,
+        "plan_steps": plan_steps, "workers": workers, "cluster": cluster,
+    }  # fmt: skip
+    if choose is None:
+        with stage(f"planning {len(loaded.tasks)} task descriptions with {planner}") as line:
+            planned = plan(
+                loaded, planner=planner, objective=objective, alpha=alpha, **how, progress=line.news
+            )
+    else:
+        planned = _chosen(loaded, choose, how)
     if out is not None:
         _write(planned, out)
     if html is not None:
@@ -117,14 +146,13 @@ def command(
         _show(planned, chart=chart, written=[name for name in (out, html) if name])
 
 
-def _seconds(deadline: str | None) -> float | None:
-    if deadline is None:
-        return None
-    seconds = parse_seconds(deadline)
-    if seconds is None:
-        what, rule = f"--deadline {shorten(deadline)!r}", "must be a time, at least 0"
-        raise InvalidInput(Problem(what=what, rule=rule, advice="write 90, 1h30m or 0-01:30:00"))
-    return seconds
+def _chosen(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedWorkflow:
+    from weft.cli.pareto import teller
+
+    with stage(f"the front of {loaded.name}") as line:
+        from weft.api.choosing import choose
+
+        return choose(loaded, number, **how, progress=teller(line))
 
 
 def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
@@ -152,8 +180,6 @@ def _write(planned: PlannedWorkflow, out: str) -> None:
 
 def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
     from weft.api.viewing import facts_of, view_of
-    from weft.cli.terminal import colored, width
-    from weft.reports import REPORTS
 
     graph = planned.graph
     click.echo(
@@ -164,6 +190,9 @@ def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
     for label, text in facts_of(planned):
         click.echo(f"  {label:<{label_width}}  {text}")
     if chart:
+        from weft.cli.terminal import colored, width
+        from weft.reports import REPORTS
+
         click.echo()
         gantt = REPORTS.load("gantt-text")()
         utf8 = "utf" in (sys.stdout.encoding or "").lower()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,18 +133,27 @@ def _number(*columns: NDArray[Any]) -> NDArray[np.int64]:
 def _reader(
     seconds: Seconds, example: int, machine: Indices, count: Indices, kept: NDArray[np.intp]
 ) -> Callable[[int | Indices], Floats]:
+    """Give what reads the seconds of a group: a partial, so that instances can travel to other processes."""
     if isinstance(seconds, Related):
-        work = seconds.work
         rate = seconds.rate[seconds.service[example], machine]
         gain = seconds.speedup[seconds.law[example], count]
-        return lambda tasks: work[tasks][..., None] / rate / gain
+        return partial(_related_s, seconds.work, rate, gain)
     if isinstance(seconds, Classes):
         row = seconds.seconds[seconds.task_class[example], seconds.machine_class[machine], count]
-        return lambda tasks: row if isinstance(tasks, int) else np.broadcast_to(row, (len(tasks), len(row)))
+        return partial(_class_s, row)
+    return partial(_listed_s, seconds, kept)
 
-    def read(tasks: int | Indices) -> Floats:
-        if isinstance(tasks, int):
-            return seconds.modes(tasks)[2][kept]
-        return np.array([seconds.modes(task)[2][kept] for task in tasks.tolist()])
 
-    return read
+def _related_s(work: Floats, rate: Floats, gain: Floats, tasks: int | Indices) -> Floats:
+    seconds: Floats = work[tasks][..., None] / rate / gain
+    return seconds
+
+
+def _class_s(row: Floats, tasks: int | Indices) -> Floats:
+    return row if isinstance(tasks, int) else np.broadcast_to(row, (len(tasks), len(row)))
+
+
+def _listed_s(seconds: Seconds, kept: NDArray[np.intp], tasks: int | Indices) -> Floats:
+    if isinstance(tasks, int):
+        return seconds.modes(tasks)[2][kept]
+    return np.array([seconds.modes(task)[2][kept] for task in tasks.tolist()])

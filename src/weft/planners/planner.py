@@ -80,6 +80,12 @@ class Plan:
     """A lower bound of the makespan the planner proved itself; 0: none."""
     cut: bool = False
     """Whether the clock ended the search, so that another run may differ."""
+    by: str = ""
+    """Who found the schedule, where a planner asks others."""
+    bound_by: str = ""
+    """Who proved the bound, where a planner asks others."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about how the plan was made."""
 
 
 class Improver(Protocol):

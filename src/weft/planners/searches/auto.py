@@ -22,6 +22,8 @@ from weft.errors import Infeasible, InvalidInput, Problem
 from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.bounding import bounds_of
+from weft.planners.exact.alike import moves_nothing
+from weft.planners.exact.sizes import terms_of
 from weft.planners.planner import Budget, Plan, Planner, Unsupported
 from weft.planners.searches.auto_incumbent import Incumbent
 from weft.planners.searches.auto_lists import LISTS, first_plans, half_of
@@ -44,6 +46,8 @@ _OTHERS: tuple[tuple[str, bool, float, int], ...] = (
 )
 """Who searches where none of those above serves the objective."""
 
+_PROMPT_TERMS = 500
+"""Up to this size (some dozen tasks) an exact model is solved within a second."""
 _INTERRUPTED = "the search was interrupted: this is the best plan until then"
 
 
@@ -136,7 +140,11 @@ def _planner(name: str) -> Planner:
 
 
 def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
-    """Choose those who can search: the strong ones, else the others."""
+    """Choose those who can search, in the order of their turns: the strong ones, else the others.
+
+    Where data move, bounds alone hardly ever meet the best plan: it takes a proof. A model so small that it
+    is proven as soon as it is loaded comes first.
+    """
     for group in (_SEARCHES, _OTHERS):
         found = [
             Contender(name=name, alone=alone, least_s=least_s, least_steps=least_steps)
@@ -144,7 +152,8 @@ def _contenders(instance: Instance, objective: Objective) -> list[Contender]:
             if name in PLANNERS and _planner(name).supports(instance, objective) is None
         ]
         if found:
-            return found
+            prompt = not moves_nothing(instance) and terms_of(instance) <= _PROMPT_TERMS
+            return sorted(found, key=lambda one: one.alone, reverse=prompt)
     return []
 
 

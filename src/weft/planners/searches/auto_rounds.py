@@ -29,6 +29,8 @@ _SHARES = (0.15, 0.35, 0.6, 1.0)
 """Of what is left, for one slice after the other: few long ones, as a search that begins anew has to cool
 again. The first is short and done here: where plan and bound meet easily they do so now, no exact planner is
 loaded and no worker started; and what it loads and compiles, workers that are forked need not."""
+_FIRST_PROOF = 0.6
+"""Of all, where the exact planner comes first: its model is small, and with a proof all is done."""
 _MOST_S = 20.0
 """Longest slice: then news are exchanged."""
 _PATIENCE = 1
@@ -108,7 +110,7 @@ class Rounds:
 
     def _pieces(self, turn: int, lineup: Sequence[Contender], rng: np.random.Generator) -> list[Slice]:
         steps, left = self._budget.steps, self._budget.left
-        share = _SHARES[min(turn, len(_SHARES) - 1)]
+        share = _FIRST_PROOF if turn == 0 and lineup[0].alone else _SHARES[min(turn, len(_SHARES) - 1)]
         each = None
         if steps is not None:
             least = len(lineup) * max(one.least_steps for one in lineup)

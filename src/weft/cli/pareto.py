@@ -1,0 +1,186 @@
+"""``weft pareto``: what time costs, plan by plan, before anything runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import Line, stage
+from weft.units import counted
+
+if TYPE_CHECKING:
+    from weft.api.fronts import Front
+    from weft.api.pareto import Preset
+    from weft.planners.ladder import FrontProgress
+    from weft.planners.trades import Against
+
+__all__ = ["command", "teller"]
+
+
+@click.command("pareto")
+@options.workflow_argument
+@options.on_platform
+@click.option(
+    "--against",
+    type=click.Choice(["cost", "idle"]),
+    default="cost",
+    show_default=True,
+    help="What time is weighed against: the cost, or the share of node-time in which nodes are idle.",
+)
+@click.option(
+    "--points",
+    type=click.IntRange(min=2),
+    default=10,
+    metavar="NUMBER",
+    show_default=True,
+    help="The most points; about as many weights of time are searched.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(["s2"]),
+    help="A published procedure instead: s2 runs the genetic search 20 times for each of five alphas.",
+)
+@click.option("--deadline", metavar="TIME", help="Leave out plans that take longer: 90, 1h30m or D-HH:MM:SS.")
+@click.option("--max-cost", type=float, metavar="PRICE", help="Leave out plans that cost more.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0, max=2**64 - 1),
+    default=0,
+    metavar="NUMBER",
+    show_default=True,
+    help="Seed of all random numbers.",
+)
+@click.option(
+    "--plan-time",
+    metavar="SECONDS",
+    help="How long to search, for all points together: 30, or 1m30s; 10 if not given.",
+)
+@click.option(
+    "--plan-steps",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="End the search after so many steps instead: the same front every time.",
+)
+@options.planning_workers
+@options.parameters
+@click.option(
+    "--out", metavar="FILE", help="Write the front: .json (everything) or .csv (one line per point)."
+)
+@click.option("--html", metavar="FILE", help="Write chart and table as a page of its own.")
+@options.read_format
+@options.as_json
+def command(
+    workflow: str,
+    platform: str,
+    against: Against,
+    points: int,
+    preset: Preset | None,
+    deadline: str | None,
+    max_cost: float | None,
+    seed: int,
+    plan_time: str | None,
+    plan_steps: int | None,
+    workers: int,
+    cluster: str | None,
+    params: tuple[str, ...],
+    params_file: str | None,
+    out: str | None,
+    html: str | None,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Show what time costs: plans of WORKFLOW of which none is both faster and cheaper than another.
+
+    Every plan is verified, and the node counts behind it are shown. The front is kept in .weft/fronts, so
+    that `weft plan WORKFLOW --on PLATFORM --choose POINT` takes one of its plans. Ctrl-C ends the search and
+    shows the front so far. Exit code 3: no plan keeps to the deadline or the maximal cost.
+    """
+    _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
+    deadline_s = options.given_seconds("--deadline", deadline)
+    plan_time_s = options.given_seconds("--plan-time", plan_time)
+    with stage("loading"):
+        from weft.api.front_files import keep_front
+        from weft.api.pareto import pareto
+        from weft.formats.files import load_platform, read_workflow_file
+
+        machines = load_platform(platform)
+    with stage(f"reading {workflow}"):
+        loaded = read_workflow_file(workflow, format_name=format_name)
+    with stage(f"the front of {loaded.name}") as line:
+        front = pareto(
+            loaded, on=machines, against=against, points=points, preset=preset, deadline_s=deadline_s,
+            max_cost=max_cost, seed=seed, params=options.given_params(params, params_file),
+            plan_time_s=plan_time_s, plan_steps=plan_steps, workers=workers, cluster=cluster,
+            progress=teller(line),
+        )  # fmt: skip
+    try:
+        keep_front(front)
+    except OSError as error:
+        click.echo(f"note: the front cannot be kept for --choose: {error.strerror or error}", err=True)
+    _write(front, out, html)
+    if as_json:
+        options.print_json(front.as_record())
+    elif "-" not in (out, html):
+        _show(front, [name for name in (out, html) if name])
+
+
+def teller(line: Line) -> Callable[[FrontProgress], None] | None:
+    """Give what shows on the progress line how far the front is; None: nobody sees it."""
+    if line.news is None:
+        return None
+
+    def tell(progress: FrontProgress) -> None:
+        told = f"{progress.done} of {progress.of} weights, {counted(progress.points, 'point')}"
+        line.say(f"{told}, {progress.filled:.0%} filled" if progress.filled else told)
+
+    return tell
+
+
+def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
+    """Refuse before any work what could not be written or read afterwards."""
+    if workflow == platform == "-":
+        raise click.UsageError("WORKFLOW and --on cannot both be the standard input.")
+    wanted = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
+    printing = [name for name, given in wanted.items() if given]
+    if len(printing) > 1:
+        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
+    if out not in (None, "-") and Path(str(out)).suffix not in (".json", ".csv"):
+        raise click.UsageError(f"--out {out!r} must end in .json or .csv.")
+
+
+def _write(front: Front, out: str | None, html: str | None) -> None:
+    from weft.formats.files import save_text
+
+    if out is not None and Path(out).suffix == ".csv":
+        from weft.reports.pareto_table import front_csv
+
+        save_text(front_csv(front.view), out)
+    elif out is not None:
+        save_text(options.json_text(front.as_record()) + "\n", out)
+    if html is not None:
+        from weft.reports.pareto_html import front_html
+
+        save_text(front_html(front.view), html)
+
+
+def _show(front: Front, written: list[str]) -> None:
+    from weft.cli.terminal import width
+    from weft.reports.pareto_table import front_lines
+
+    view = front.view
+    found = f"{counted(len(front), 'point')} in {front.planning_s:.3g} s"
+    click.echo(f"{view.title}; {found}")
+    click.echo()
+    utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    for line in front_lines(view, width=width(), ascii_only=not utf8):
+        click.echo(line)
+    click.echo()
+    for note in front.notes:
+        click.echo(f"note: {note}")
+    for name in written:
+        click.echo(f"wrote {name}")

@@ -1,0 +1,131 @@
+"""The workers of a Dask cluster that runs already, on other hosts too.
+
+What is to be computed is sent to every worker once; the items follow. weft must be installed on the workers,
+in the same version, as other versions may find other plans. Whoever stops reading takes back what has not
+begun; what a worker has begun it ends, as Dask cannot stop it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Self, TypeVar
+
+from weft.errors import InvalidInput, Problem, WeftError, shorten
+from weft.pools.pool import OpenPool
+
+__all__ = ["DaskCluster"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_PATIENCE_S = 5
+"""How long a scheduler may take to answer."""
+
+
+class DaskCluster(OpenPool):
+    """The threads of all workers of a cluster."""
+
+    name: ClassVar[str] = "dask"
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client = _connected(address)
+        try:
+            self._workers = _threads(self._client, address)
+        except BaseException:
+            self._client.close()
+            raise
+        self._function: Callable[[Any], Any] | None = None
+        self._sent: Any = None
+
+    @classmethod
+    def of(cls, argument: str) -> Self:
+        """Connect to the scheduler at an address."""
+        return cls(argument)
+
+    @property
+    def workers(self) -> int:
+        """Say how many items are worked on at once."""
+        return self._workers
+
+    def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """Give the results in the order of the items."""
+        from distributed import CancelledError, KilledWorker
+
+        futures: list[Any] = []
+        try:
+            sent = self._scattered(function)
+            futures += [self._client.submit(_apply, sent, item, pure=False) for item in items]
+            for future in futures:
+                yield future.result()
+        except (KilledWorker, CancelledError, OSError) as error:
+            told = shorten(str(error).splitlines()[0] if str(error) else type(error).__name__, 200)
+            raise WeftError(f"the Dask cluster {self._address} lost the work: {told}") from error
+        finally:
+            if any(not future.done() for future in futures):
+                self._client.cancel(futures, force=True)
+
+    def _scattered(self, function: Callable[[Any], Any]) -> Any:
+        if self._function is not function:
+            [self._sent] = self._client.scatter([function], broadcast=True, hash=False)
+            self._function = function
+        return self._sent
+
+    def close(self) -> None:
+        """Leave the cluster, which stays as it was."""
+        self._function = self._sent = None
+        self._client.close()
+
+
+def _connected(address: str) -> Any:
+    if not re.fullmatch(r"\w+://.+:\d+", address):
+        what, rule = f"the Dask scheduler {shorten(address)!r}", "must be an address with a port"
+        raise InvalidInput(Problem(what=what, rule=rule, advice="write tcp://HOST:8786"))
+    try:
+        from distributed import Client
+    except ImportError:
+        what = "a Dask cluster was asked for, but the package distributed is not installed"
+        raise InvalidInput(Problem(what=what, advice="pip install 'weft[dask]'")) from None
+    advice = "start one with `dask scheduler` and `dask worker`, and give the address it prints"
+    try:
+        return Client(address, timeout=_PATIENCE_S, set_as_default=False)
+    except OSError as error:
+        what = f"no Dask scheduler answers at {shorten(address)!r}"
+        raise InvalidInput(Problem(what=what, rule=_short(error), advice=advice)) from None
+
+
+def _short(error: Exception) -> str:
+    return shorten(str(error).splitlines()[0], 100) if str(error) else type(error).__name__
+
+
+def _threads(client: Any, address: str) -> int:
+    """Count the threads of the workers, all of which must know this weft."""
+    version_of = _asking_for_version()
+    ours, versions = version_of(), client.run(version_of)
+    if not versions:
+        what = f"the Dask cluster {address} has no workers"
+        raise InvalidInput(Problem(what=what, advice="start some: `dask worker ADDRESS`"))
+    for worker, version in sorted(versions.items()):
+        if version != ours:
+            found = f"has weft {version}" if version else "has no weft"
+            what = f"the worker {worker} of the Dask cluster {address} {found}"
+            advice = "install it there, in the environment of the worker"
+            raise InvalidInput(Problem(what=what, rule=f"must have weft {ours}", advice=advice))
+    return int(sum(client.nthreads().values()))
+
+
+def _asking_for_version() -> Callable[[], str]:
+    # A function inside a function travels whole: one of this module could not be found where weft is not.
+    # It names the package by text, as the front door imports the rooms above this one.
+    def version() -> str:
+        try:
+            return str(__import__("weft").__version__)
+        except ImportError:
+            return ""
+
+    return version
+
+
+def _apply(function: Callable[[_Item], _Result], item: _Item) -> _Result:
+    return function(item)

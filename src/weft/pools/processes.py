@@ -1,0 +1,194 @@
+"""Worker processes on this host.
+
+They are forked where that is safe, so that they know at once what this process has loaded and compiled. Each
+has a pipe of its own: a worker that dies is noticed, and one that is no longer wanted can be killed. They
+ignore Ctrl-C, which is for whoever asked, and end when this process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any, ClassVar, Self, TypeVar
+
+from weft.errors import WeftError
+from weft.pools.pool import OpenPool, workers_of
+
+__all__ = ["Processes"]
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Function = Callable[[Any], Any]
+
+_AHEAD = 4
+"""From so many items per worker on, a worker has its next item before it asks: small ones take no pause."""
+
+
+class Processes(OpenPool):
+    """Some processes, started with the first item."""
+
+    name: ClassVar[str] = "processes"
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers_of(self.name, str(workers))
+        self._staff: list[_Worker] = []
+
+    @classmethod
+    def of(cls, argument: str) -> Self:
+        """Make the pool from its number of workers."""
+        return cls(workers_of(cls.name, argument))
+
+    @property
+    def workers(self) -> int:
+        """Say how many items are worked on at once."""
+        return self._workers
+
+    def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """Give the results in the order of the items."""
+        todo = deque(enumerate(items))
+        results: dict[int, Any] = {}
+        depth = 2 if len(todo) >= _AHEAD * self._workers else 1
+        self._employ(function, min(self._workers, len(todo)))
+        try:
+            for number in range(len(todo)):
+                while number not in results:
+                    self._hand_out(todo, depth)
+                    self._collect(results)
+                self._hand_out(todo, depth)
+                yield _opened(results.pop(number))
+        finally:
+            self._dismiss(lambda worker: bool(worker.given))
+
+    def close(self) -> None:
+        """End all workers at once."""
+        self._dismiss(lambda _: True)
+
+    def _employ(self, function: _Function, wanted: int) -> None:
+        """Start the workers that are missing; tell the others what is to be computed now."""
+        message: bytes | None = None
+        for worker in self._staff:
+            if worker.function is not function:
+                message = message or pickle.dumps((None, function))
+                worker.function = function
+                worker.connection.send_bytes(message)
+        context = _context()
+        while len(self._staff) < wanted:
+            self._staff.append(_Worker(context, function))
+
+    def _hand_out(self, todo: deque[tuple[int, Any]], depth: int) -> None:
+        for load in range(depth):
+            for worker in self._staff:
+                if todo and len(worker.given) == load:
+                    number, item = todo.popleft()
+                    worker.given.append(number)
+                    worker.connection.send_bytes(pickle.dumps((number, item)))
+
+    def _collect(self, results: dict[int, Any]) -> None:
+        """Wait for at least one result."""
+        at_work = {worker.connection: worker for worker in self._staff if worker.given}
+        for connection in wait(list(at_work)):
+            worker = at_work[connection]  # type: ignore[index]
+            try:
+                message = worker.connection.recv_bytes()
+            except (EOFError, OSError):
+                raise _ended(worker) from None
+            results[worker.given.popleft()] = message
+
+    def _dismiss(self, unwanted: Callable[[_Worker], bool]) -> None:
+        leaving = [worker for worker in self._staff if unwanted(worker)]
+        self._staff = [worker for worker in self._staff if worker not in leaving]
+        for worker in leaving:
+            worker.process.kill()
+        for worker in leaving:
+            worker.process.join()
+            worker.process.close()
+            worker.connection.close()
+
+
+class _Worker:
+    """A process as its employer sees it."""
+
+    def __init__(self, context: BaseContext, function: _Function) -> None:
+        self.function = function
+        self.given: deque[int] = deque()
+        """Numbers of the items it has not answered yet, in their order."""
+        self.connection, theirs = context.Pipe()
+        # What is given to a process that is forked is not copied, however large it is.
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=_work, args=(theirs, function), daemon=True, name="weft-worker"
+        )
+        with warnings.catch_warnings():
+            # Python counts the threads of linear algebra, which mind forks, among those that may not.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.process.start()
+        theirs.close()  # its copy alone may be open: then the end of the process is the end of the pipe
+
+
+def _context() -> BaseContext:
+    """Fork if nobody else runs in this process, who might hold a lock that the copy would wait for."""
+    forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+    return multiprocessing.get_context("fork" if forks else "spawn")
+
+
+def _ended(worker: _Worker) -> WeftError:
+    worker.process.join()
+    code = worker.process.exitcode or 0
+    why = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    advice = "if memory is short, take fewer workers"
+    return WeftError(f"a worker process (pid {worker.process.pid}) ended {why} before its work; {advice}")
+
+
+def _opened(message: bytes) -> Any:
+    """Give the result of an item, or raise its error."""
+    good, value = pickle.loads(message)  # noqa: S301 - our own worker wrote it
+    if good:
+        return value
+    raise value
+
+
+def _work(connection: Connection, function: _Function) -> None:
+    """Be a worker: answer items until killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        number, item = pickle.loads(connection.recv_bytes())  # noqa: S301 - our own employer wrote it
+        if number is None:
+            function = item
+        else:
+            connection.send_bytes(_answer(function, item))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _answer(function: _Function, item: Any) -> bytes:
+    try:
+        return pickle.dumps((True, function(item)))
+    except Exception as error:
+        return _told(error)
+
+
+def _told(error: Exception) -> bytes:
+    """Pack an error with where it happened; one that cannot travel goes as its text."""
+    where = "".join(traceback.format_exception(error))
+    error.add_note(f"in a worker process:\n{where}")
+    try:
+        packed = pickle.dumps((False, error))
+        pickle.loads(packed)  # noqa: S301 - some errors can be packed but not unpacked
+    except Exception:
+        return pickle.dumps((False, WeftError(f"an error in a worker process:\n{where}")))
+    return packed

@@ -1,0 +1,112 @@
+"""Clocks, budgets and pools as planners get them."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+import pytest
+
+import weft
+from planning_examples import platform, workflow
+from weft.api.clock import DEFAULT_PLAN_TIME_S, Clock, budget_of, pool_of, searches
+from weft.errors import InvalidInput
+from weft.planners.naming import planner_named
+from weft.pools.serial import Serial
+from weft.search.pool import ALONE
+
+FORK = {"a": {"work": 3}, "b": {"sweep": {"k": "1..7"}, "work": "k", "after": "a"}}
+UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
+
+
+class TestClock:
+    def test_it_counts_down(self):
+        clock = Clock.of(50.0)
+        first = clock.left()
+        time.sleep(0.01)
+        assert 49.0 < clock.left() < first <= 50.0
+        assert Clock.of(-1.0).left() < 0
+
+    def test_it_travels_and_ends_at_the_same_moment(self):
+        clock = Clock.of(50.0)
+        left = pickle.loads(pickle.dumps(clock.left))
+        assert left() == pytest.approx(clock.left(), abs=1.0)
+        assert left.__self__ == clock
+
+
+class TestBudget:
+    def test_steps_or_time_or_neither(self):
+        assert budget_of(plan_time_s=None, plan_steps=None).allows(10**9)
+        assert budget_of(plan_time_s=None, plan_steps=3).allows(2)
+        assert not budget_of(plan_time_s=None, plan_steps=3).allows(3)
+        timed = budget_of(plan_time_s=0.01, plan_steps=None)
+        time.sleep(0.02)
+        assert not timed.allows(0)
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"plan_time_s": 1.0, "plan_steps": 5}, "1 s and 5 planning steps; only one"),
+            ({"plan_time_s": 0.0}, "planning time of 0 s; must be a number of seconds above 0"),
+            ({"plan_time_s": float("nan")}, "planning time of nan s"),
+            ({"plan_time_s": float("inf")}, "planning time of inf s"),
+            ({"plan_steps": 0}, "0 planning steps; must be at least 1"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, given, told):
+        with pytest.raises(InvalidInput, match=told):
+            weft.plan(workflow(FORK), on=UNLIKE, **given)
+
+    def test_only_planners_that_search_have_a_clock_of_their_own(self):
+        assert searches(planner_named("auto"))
+        assert not searches(planner_named("heft"))
+        assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft").plan_time_s is None
+        assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft", plan_time_s=9.0).plan_time_s == 9.0
+        assert weft.plan(workflow(FORK), on="identical:7").plan_time_s == DEFAULT_PLAN_TIME_S
+
+
+class TestPool:
+    def test_one_worker_is_nobody_else(self):
+        with pool_of() as pool:
+            assert pool is ALONE
+
+    def test_workers_are_processes(self):
+        with pool_of(workers=2) as pool:
+            assert (type(pool).__name__, pool.workers) == ("Processes", 2)
+
+    def test_a_pool_by_name(self):
+        with pool_of(pool="threads:3") as pool:
+            assert (type(pool).__name__, pool.workers) == ("Threads", 3)
+
+    def test_an_open_pool_is_taken_as_it_is(self):
+        given = Serial()
+        with pool_of(pool=given) as pool:
+            assert pool is given
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"workers": 0}, "0 workers; must be at least 1"),
+            ({"workers": 2, "cluster": "tcp://127.0.0.1:9"}, "workers and cluster were given"),
+            ({"cluster": "tcp://127.0.0.1:9", "pool": "serial"}, "cluster and pool were given"),
+            ({"pool": "serial:2"}, "serial:2; has one worker"),
+            ({"pool": "fibres"}, "unknown pool 'fibres'"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, given, told):
+        with pytest.raises(InvalidInput, match=told):
+            weft.plan(workflow(FORK), on=UNLIKE, **given)
+
+
+class TestProgress:
+    def test_better_plans_are_told(self):
+        heard = []
+        planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, progress=heard.append)
+        assert heard[-1].makespan_s == planned.makespan_s
+        assert heard[-1].bound_s <= planned.lower_bound_s
+
+    def test_the_record_says_who_found_and_who_proved(self):
+        planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, pool="threads:2")
+        record = planned.as_record()
+        assert record["found_by"] == planned.plan.by
+        assert (record["workers"], record["islands"], record["plan_steps"]) == (2, 2, 200)

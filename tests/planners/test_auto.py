@@ -1,0 +1,337 @@
+"""The portfolio: never worse than who is in it, the same with steps, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from planners.auto_doubles import on_the_shelf
+from planning_examples import MAKESPAN, instance, lines, platform
+from weft.errors import Infeasible, InvalidInput
+from weft.planners import PLANNERS
+from weft.planners.aims import worth_of
+from weft.planners.planner import Budget
+from weft.planners.searches.auto import Auto
+from weft.planners.searches.auto_incumbent import Incumbent
+from weft.planners.searches.auto_lists import LISTS
+from weft.planners.searches.auto_rounds import Contender, Rounds
+from weft.planners.searches.auto_slices import Stretch
+from weft.pools.pool import pool_named
+from weft.randomness import generator
+from weft.schedule.bounds import lower_bounds
+from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.schedule.verification import verify
+from weft.search.pool import ALONE
+
+UNLIKE = platform(
+    {"speed": 1.0, "price_per_node_hour": 3600.0},
+    {"speed": 2.0, "price_per_node_hour": 9000.0},
+    {"speed": 1.5, "price_per_node_hour": 3600.0},
+)
+FORKS = {
+    "first": {"work": 3, "outputs": {"x": "2MB"}},
+    "many": {"sweep": {"k": "1..9"}, "work": "1 + k % 4", "inputs": ["x"], "outputs": {"y.{k}": "1MB"}},
+    "more": {"sweep": {"k": "1..9"}, "work": "2 + k % 3", "inputs": ["y.{k}"]},
+    "last": {"work": 2, "after": "more"},
+}
+LEVELS = {"a": {"sweep": {"k": "1..4"}, "work": 5}, "b": {"sweep": {"k": "1..4"}, "work": 5, "after": "a"}}
+"""On four like machines the first plan is as short as any."""
+MOLDABLE = {"wide": {"sweep": {"k": "1..5"}, "work": "10*k", "nodes": "1..4", "speedup": {"amdahl": 0.1}}}
+
+
+@pytest.fixture(scope="module")
+def open_gap():
+    """An instance whose first plans are above its bounds."""
+    made = instance(FORKS, UNLIKE)
+    best = min(
+        of_list(name, made) for name, _ in LISTS if PLANNERS.load(name)().supports(made, MAKESPAN) is None
+    )
+    assert best > lower_bounds(made).best_s * 1.01
+    return made
+
+
+def of_list(name, made):
+    planner = PLANNERS.load(name)()
+    return planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x")).schedule.makespan_s
+
+
+def planned(made, *, objective=MAKESPAN, pool=ALONE, islands=0, seed=3, **budget):
+    auto, spending = Auto(islands=islands), Budget(**budget)
+    return auto.plan(made, objective=objective, budget=spending, rng=generator(seed, "test"), pool=pool)
+
+
+def clock(seconds=0.5, per_look=0.002):
+    """A clock that runs when it is looked at."""
+    left = [seconds]
+
+    def look():
+        left[0] -= per_look
+        return left[0]
+
+    return look
+
+
+class TestPlans:
+    @pytest.mark.parametrize("tasks", [FORKS, LEVELS, MOLDABLE], ids=["forks", "levels", "moldable"])
+    def test_it_is_never_worse_than_who_is_in_it(self, tasks):
+        made = instance(tasks, UNLIKE if tasks is not MOLDABLE else "cluster:6")
+        with on_the_shelf(weave="Drawing"):
+            found = planned(made, steps=200)
+        assert verify(found.schedule, made.graph, made.platform) == []
+        for name, most in LISTS:
+            if most > 100 and PLANNERS.load(name)().supports(made, MAKESPAN) is None:
+                assert found.schedule.makespan_s <= of_list(name, made) + 1e-9, name
+
+    def test_the_search_makes_it_shorter(self, open_gap):
+        with on_the_shelf():
+            first = planned(open_gap, steps=2_000)
+        with on_the_shelf(weave="Drawing"):
+            found = planned(open_gap, steps=2_000)
+        assert found.schedule.makespan_s < first.schedule.makespan_s
+        assert (found.by, found.notes, found.cut) == ("weave", (), False)
+
+    def test_nobody_searches_where_plan_and_bound_meet(self):
+        with on_the_shelf(weave="Breaking", cp_sat="Breaking") as calls:
+            found = planned(instance(LEVELS, "identical:4"), steps=1_000)
+        assert calls == []
+        assert (found.steps, found.schedule.makespan_s, found.bound_s) == (1, 10, 10)
+
+    def test_the_bound_is_the_best_anybody_knows(self, open_gap):
+        with on_the_shelf(weave="Idle"):
+            found = planned(open_gap, steps=50)
+        assert found.bound_s == lower_bounds(open_gap).best_s
+        assert found.bound_by == lower_bounds(open_gap).argument
+
+    def test_it_ends_when_a_bound_is_proven(self, open_gap):
+        with on_the_shelf(weave="Idle", cp_sat="Proving") as calls:
+            found = planned(open_gap, steps=1_000_000)
+        assert calls == ["idle", "proving"]
+        assert found.bound_s == found.schedule.makespan_s
+        assert found.bound_by == "cp-sat"
+
+    def test_whoever_gains_nothing_is_asked_less(self, open_gap):
+        lucky, idle = (
+            Contender(name=name, alone=alone, least_s=0.1, least_steps=1)
+            for name, alone in (("weave", False), ("cp-sat", True))
+        )
+        incumbent = Incumbent(open_gap, MAKESPAN, None)
+        rounds = Rounds(open_gap, MAKESPAN, Budget(steps=100), incumbent, [lucky, idle])
+        assert [rounds._lineup(turn, 1) for turn in range(3)] == [[lucky], [idle], [lucky]]
+        assert [rounds._lineup(turn, 3) for turn in range(2)] == [[lucky], [idle, lucky, lucky]]
+        idle.without_gain = 2
+        assert [rounds._lineup(turn, 1) for turn in range(3)] == [[lucky]] * 3
+        assert rounds._lineup(1, 3) == [lucky] * 3
+        lucky.without_gain = 2
+        assert rounds._lineup(1, 1) == [idle]
+
+    def test_an_exact_planner_is_not_asked_for_a_few_steps(self, open_gap):
+        with on_the_shelf(weave="Idle", cp_sat="Breaking") as calls:
+            planned(open_gap, steps=1_000)
+        assert set(calls) == {"idle"}
+
+    def test_steps_are_kept(self, open_gap):
+        with on_the_shelf(weave="Drawing"):
+            assert planned(open_gap, steps=333).steps == 333
+            assert planned(open_gap, steps=333, islands=3).steps <= 333 + 3
+            assert planned(open_gap, steps=1).steps == 1
+
+
+class TestSteps:
+    """With a budget of steps the plan depends on seed, steps and islands alone."""
+
+    @pytest.mark.parametrize("pool", ["serial", "threads:2", "processes:2", "processes:3"])
+    def test_pools_decide_nothing(self, open_gap, pool):
+        with on_the_shelf(weave="Drawing", cp_sat="Idle"):
+            alone = planned(open_gap, steps=9_000, islands=3)
+            with pool_named(pool) as opened:
+                found = planned(open_gap, steps=9_000, islands=3, pool=opened)
+        assert lines(found.schedule) == lines(alone.schedule)
+        assert (found.steps, found.bound_s, found.by) == (alone.steps, alone.bound_s, alone.by)
+
+    def test_islands_are_as_many_as_workers(self, open_gap):
+        with on_the_shelf(weave="Drawing"), pool_named("threads:2") as pool:
+            found, two = planned(open_gap, steps=300, pool=pool), planned(open_gap, steps=300, islands=2)
+        assert lines(found.schedule) == lines(two.schedule)
+
+    def test_a_clock_that_does_not_run_decides_nothing(self, open_gap):
+        with on_the_shelf(weave="Drawing"):
+            timed = planned(open_gap, steps=500, left=lambda: 1e9)
+            assert lines(timed.schedule) == lines(planned(open_gap, steps=500).schedule)
+        assert not timed.cut
+
+    def test_seeds_do(self, open_gap):
+        with on_the_shelf(weave="Drawing"):
+            found = {planned(open_gap, steps=600, seed=seed).schedule.makespan_s for seed in range(4)}
+        assert len(found) > 1
+
+
+class TestClock:
+    def test_it_ends_in_time_with_a_plan_that_is_valid(self, open_gap):
+        look = clock()
+        with on_the_shelf(weave="Drawing"):
+            found = planned(open_gap, left=look)
+        assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
+        assert found.schedule.makespan_s <= of_list("heft", open_gap)
+        assert found.cut
+        assert -0.05 < look() <= 0
+
+    def test_the_first_plan_is_made_whatever_the_clock_says(self, open_gap):
+        with on_the_shelf(weave="Breaking"):
+            found = planned(open_gap, left=lambda: -1.0)
+        assert found.schedule.makespan_s == of_list("heft", open_gap)
+        assert found.cut
+
+    def test_slices_cannot_be_longer_than_the_whole(self):
+        stretch = Stretch(left=lambda: 3.0, until_s=1.0)
+        assert stretch.remaining_s() == 2.0
+        assert Stretch(left=None).remaining_s() == math.inf
+
+    def test_two_workers_by_the_clock(self, open_gap):
+        from weft.api.clock import Clock
+
+        with on_the_shelf(weave="Drawing"), pool_named("processes:2") as pool:
+            found = planned(open_gap, left=Clock.of(1.0).left, pool=pool)
+        assert (found.notes, found.cut) == ((), True)
+        assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
+        assert found.schedule.makespan_s <= of_list("heft", open_gap)
+
+
+class TestFailures:
+    def test_a_planner_that_breaks_is_left_out_and_named(self, open_gap):
+        with on_the_shelf(weave="Drawing", cp_sat="Breaking") as calls:
+            found = planned(open_gap, steps=30_000)
+        assert calls.count("breaking") == 1
+        assert found.by == "weave"
+        assert found.notes == ("cp-sat failed: ZeroDivisionError: by nothing",)
+
+    def test_where_all_break_the_first_plan_stays(self, open_gap):
+        with on_the_shelf(weave="Breaking"):
+            found = planned(open_gap, steps=5_000)
+        assert found.schedule.makespan_s <= of_list("heft", open_gap)
+        assert len(found.notes) == 1
+
+    @pytest.mark.parametrize("kind", ["Stopped", "Obliging"])
+    @pytest.mark.parametrize("budget", [{"steps": 5_000}, {"left": lambda: 50.0}], ids=["steps", "clock"])
+    def test_ctrl_c_gives_the_best_so_far(self, open_gap, kind, budget):
+        with on_the_shelf(weave=kind) as calls:
+            found = planned(open_gap, **budget)
+        assert calls == [kind.lower()]
+        assert found.cut
+        assert found.notes == ("the search was interrupted: this is the best plan until then",)
+        assert found.schedule.makespan_s <= of_list("heft", open_gap)
+
+    def test_ctrl_c_before_the_first_plan_goes_up(self, open_gap, monkeypatch):
+        monkeypatch.setattr("weft.planners.searches.auto.first_plans", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            planned(open_gap, steps=10)
+
+    def test_ctrl_c_among_the_first_plans_gives_those_that_are_made(self, open_gap, monkeypatch):
+        monkeypatch.setattr("weft.planners.lists.cpop.Cpop.plan", interrupt)
+        found = planned(open_gap, steps=10)
+        assert found.by == "heft"
+        assert found.cut
+
+    def test_workers_that_vanish_are_told_and_nothing_is_lost(self, open_gap):
+        with on_the_shelf(weave="Vanishing"), pool_named("processes:2") as pool:
+            found = planned(open_gap, steps=5_000, pool=pool)
+        assert found.schedule.makespan_s <= of_list("heft", open_gap)
+        assert found.cut
+        assert found.notes[0].startswith("the search ended early: a worker process")
+
+    def test_what_never_ends_is_infeasible(self):
+        tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
+        with pytest.raises(Infeasible, match=r"b would never end|larger than numbers"):
+            planned(instance(tasks, platform({"speed": 1e-308})), steps=10)
+
+
+def interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+class TestObjectives:
+    @pytest.mark.parametrize("name", ["cost", "on-demand", "static", "local", "efficiency", "throughput"])
+    def test_it_is_judged_by_the_objective(self, open_gap, name):
+        objective = OBJECTIVES[name]
+        with on_the_shelf(weave="Drawing"):
+            found = planned(open_gap, objective=objective, steps=400)
+        assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
+        for rival in ("heft", "heft-moldable", "cheapest", "local-optimum"):
+            planner = PLANNERS.load(rival)()
+            aim = objective if planner.supports(open_gap, objective) is None else MAKESPAN
+            theirs = planner.plan(open_gap, objective=aim, budget=Budget(), rng=generator(0, "x")).schedule
+            assert worth_of(open_gap, objective, found.schedule) <= worth_of(open_gap, objective, theirs)
+
+    @pytest.mark.parametrize("name", ["cost", "local"])
+    def test_what_a_first_plan_makes_least_is_not_searched_for(self, open_gap, name):
+        with on_the_shelf(weave="Breaking") as calls:
+            planned(open_gap, objective=OBJECTIVES[name], steps=1_000)
+        assert calls == []
+
+    def test_limits_come_first(self, open_gap):
+        cheap = planned_cost(open_gap, OBJECTIVES["cost"])
+        objective = objective_named("makespan", max_cost=cheap * 1.1)
+        assert planned_cost(open_gap, objective) <= cheap * 1.1 * (1 + 1e-9)
+        assert planned_cost(open_gap, MAKESPAN) > cheap * 1.1
+
+    @pytest.mark.parametrize("limit", [{"deadline_s": 0.1}, {"max_cost": 0.1}])
+    def test_what_no_plan_can_keep_is_not_searched_for(self, open_gap, limit):
+        with on_the_shelf(weave="Breaking", cp_sat="Breaking") as calls:
+            planned(open_gap, objective=replace(MAKESPAN, **limit), steps=5_000)
+        assert calls == []
+
+    def test_where_no_list_planner_can_somebody_who_searches_begins(self):
+        tasks = {"a": {"work": 5, "nodes": [1, 2], "consumes": {"fuel": {1: 2, 2: 5}}}, "b": {"work": 3}}
+        made = instance(tasks, "cluster:2", budgets={"fuel": 4})
+        with on_the_shelf():
+            refusal = Auto().supports(made, MAKESPAN)
+            assert refusal is not None
+            assert "budgets: fuel" in refusal.reason
+        with on_the_shelf(weave="Refusing", cp_sat="Beginning") as calls:
+            assert Auto().supports(made, MAKESPAN) is None
+            planned(made, steps=10_000)
+        assert calls[0] == "beginning"
+
+
+def planned_cost(made, objective):
+    from weft.schedule.costs import cost_of
+
+    with on_the_shelf(weave="Drawing"):
+        return cost_of(planned(made, objective=objective, steps=400).schedule, made)
+
+
+class TestNews:
+    @pytest.mark.parametrize("islands", [1, 2])
+    def test_every_better_plan_is_told_with_the_bound(self, open_gap, islands):
+        heard = []
+        with on_the_shelf(weave="Drawing"):
+            found = planned(open_gap, steps=8_000, islands=islands, tell=heard.append)
+        values = [news.makespan_s for news in heard]
+        assert values == sorted(values, reverse=True)
+        assert values[-1] == found.schedule.makespan_s
+        assert heard[0].by == "heft"
+        assert heard[-1].by == "weave"
+        assert heard[-1].bound_s == found.bound_s
+        assert [news.steps for news in heard] == sorted(news.steps for news in heard)
+
+    def test_going_on_from_a_plan_is_never_worse(self, open_gap):
+        start = PLANNERS.load("etf")().plan(
+            open_gap, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x")
+        )
+        with on_the_shelf(weave="Drawing"):
+            found = Auto().improve(
+                open_gap,
+                objective=MAKESPAN,
+                start=start.schedule,
+                budget=Budget(steps=8_000),
+                rng=generator(1, "x"),
+            )
+        assert found.schedule.makespan_s < start.schedule.makespan_s
+        assert found.steps == 8_000
+        assert found.bound_s == lower_bounds(open_gap).best_s
+
+
+def test_islands_are_at_least_none():
+    with pytest.raises(InvalidInput, match="auto:islands=-1; must be at least 0"):
+        Auto(islands=-1)

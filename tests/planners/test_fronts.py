@@ -1,0 +1,122 @@
+"""Fronts: nothing on them is worse than anything ever offered, whatever the order of offers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planning_examples import instance, planned, platform
+from weft.planners.fronts import Archive, Entry, covers, entry_of, filled, rebuilt, thinned
+from weft.schedule.verification import verify
+
+NUMBERS = st.one_of(st.integers(0, 6).map(float), st.floats(0, 1e6))
+PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30)
+"""Many ties, many that dominate each other."""
+
+
+def entry(makespan_s: float, amount: float) -> Entry:
+    return Entry(
+        makespan_s=makespan_s, amount=amount, schedule=None, genome=None, decoder="append", alpha=None, by=""
+    )
+
+
+def archive_of(pairs) -> tuple[Archive, list[Entry]]:
+    offered = [entry(*pair) for pair in pairs]
+    archive = Archive()
+    for one in offered:
+        archive.offer(one)
+    return archive, offered
+
+
+def numbers(entries) -> list[tuple[float, float]]:
+    return [(one.makespan_s, one.amount) for one in entries]
+
+
+@given(PAIRS)
+def test_no_entry_covers_another_and_all_that_was_offered_is_covered(pairs) -> None:
+    archive, offered = archive_of(pairs)
+    for one in archive.entries:
+        assert not any(covers(other, one) for other in archive.entries if other is not one)
+    for one in offered:
+        assert any(
+            kept.makespan_s <= one.makespan_s * (1 + 1e-7) + 1e-9
+            and kept.amount <= one.amount * (1 + 1e-7) + 1e-9
+            for kept in archive.entries
+        )
+
+
+@given(PAIRS)
+def test_time_rises_and_the_amount_falls(pairs) -> None:
+    entries = archive_of(pairs)[0].entries
+    for fast, slow in pairwise(entries):
+        assert fast.makespan_s < slow.makespan_s
+        assert fast.amount > slow.amount
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30), st.randoms())
+def test_whole_numbers_give_the_set_of_pairs_that_no_other_dominates(pairs, shuffler) -> None:
+    archive, _ = archive_of(pairs)
+    best = {
+        (time, paid)
+        for time, paid in pairs
+        if not any(t <= time and p <= paid and (t, p) != (time, paid) for t, p in pairs)
+    }
+    assert numbers(archive.entries) == sorted(best)
+    shuffled = list(pairs)
+    shuffler.shuffle(shuffled)
+    assert numbers(archive_of(shuffled)[0].entries) == sorted(best)
+
+
+def test_of_equals_within_rounding_the_first_stays() -> None:
+    first, second = entry(10.0, 5.0), entry(10.0 * (1 - 1e-12), 5.0 * (1 + 1e-12))
+    archive = Archive()
+    assert archive.offer(first)
+    assert not archive.offer(second)
+    assert archive.entries == (first,)
+    assert archive.offer(entry(10.0 * (1 - 1e-6), 5.0))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=30), st.integers(2, 8)
+)
+def test_thinning_keeps_the_ends_and_gives_away_least(pairs, most) -> None:
+    entries = archive_of(pairs)[0].entries
+    kept = thinned(entries, most)
+    assert len(kept) == min(most, len(entries))
+    assert set(kept) <= set(entries)
+    assert (kept[0], kept[-1]) == (entries[0], entries[-1])
+    if len(entries) == most + 1:
+        others = [entries[:place] + entries[place + 1 :] for place in range(1, most)]
+        assert filled(kept) == pytest.approx(max(map(filled, others)))
+
+
+def test_the_share_that_is_filled_by_hand() -> None:
+    # Between (0, 10) and (10, 0) the point (2, 4) covers 8 x 6 of 100.
+    assert filled(archive_of([(0, 10), (2, 4), (10, 0)])[0].entries) == pytest.approx(0.48)
+    assert filled(archive_of([(0, 10), (10, 0)])[0].entries) == 0.0
+    assert filled(archive_of([(3, 3)])[0].entries) == 0.0
+
+
+def test_an_entry_holds_what_its_genome_gives_and_is_not_longer() -> None:
+    tasks = {
+        "a": {"work": 40, "nodes": "1..4"},
+        "b": {"work": 30, "nodes": "1..4"},
+        "c": {"after": "a", "work": 9},
+    }
+    made = instance(tasks, platform({"nodes": 4}))
+    schedule = planned(made, "heft-moldable")
+    late = type(schedule)(
+        tasks=schedule.tasks, machines=schedule.machines, machine=schedule.machine, nodes=schedule.nodes,
+        start_s=schedule.start_s * 2 + 1, finish_s=schedule.finish_s + schedule.start_s + 1,
+    )  # fmt: skip
+    found = entry_of(made, late, lambda one: one.makespan_s, alpha=0.5, by="me")
+    assert found.makespan_s < late.makespan_s
+    assert found.amount == found.makespan_s == found.schedule.makespan_s
+    again = rebuilt(made, found.genome, "append")
+    assert np.array_equal(again.start_s, found.schedule.start_s)
+    assert np.array_equal(again.finish_s, found.schedule.finish_s)
+    assert verify(found.schedule, made.graph, made.platform) == []

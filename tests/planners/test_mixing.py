@@ -1,0 +1,58 @@
+"""Mixtures: every task chooses as one of both plans does, tasks of one machine together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from genome_draws import random_genome
+from planning_examples import instance, platform
+from weft.planners.decoding import decode, decode_population
+from weft.planners.mixing import mixtures
+from weft.randomness import generator
+from weft.schedule.verification import verify
+
+TASKS = {
+    "first": {"work": 8, "nodes": "1..3"},
+    "twin": {"work": 5, "sweep": {"k": "1..3"}, "machine": "same", "after": "first"},
+    "wide": {"work": 9, "nodes": "1..4", "sweep": {"k": "1..4"}, "after": "first"},
+    "last": {"work": 2, "after": ["twin", "wide"]},
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mixtures_are_plans_between_both(seed: int) -> None:
+    made = instance(TASKS, platform({"nodes": 4}, {"nodes": 3, "speed": 2}))
+    rng = generator(seed, "mixing")
+    first, second = random_genome(made, rng), random_genome(made, rng)
+    orders, bound, modes = mixtures(made, first, second)
+    variable = made.graph.variable
+    for order, machines, chosen in zip(orders, bound, modes, strict=True):
+        as_first = machines[variable] == first.bound[variable]
+        as_second = machines[variable] == second.bound[variable]
+        assert (as_first | as_second).all()
+        assert ((as_first & (chosen == first.modes)) | (as_second & (chosen == second.modes))).all()
+        schedule = decode(made, order, machines, chosen)
+        assert verify(schedule, made.graph, made.platform) == []
+    decoded = decode_population(made, orders, bound, modes)
+    assert len(decoded.makespan_s) == len(orders) >= 2
+    # From either end more and more is taken from the other.
+    changed = (modes != first.modes).sum(axis=1)
+    half = len(changed) // 2
+    assert (np.diff(changed[:half]) >= 0).all()
+    assert (np.diff(changed[half:]) <= 0).all()
+
+
+def test_two_levels_are_done_in_the_one_way_or_the_other() -> None:
+    law = {"seconds": {1: 60, 4: 30}}
+    tasks = {
+        "a": {"work": 60, "nodes": [1, 4], "speedup": law},
+        "b": {"work": 60, "nodes": [1, 4], "speedup": law, "after": "a"},
+    }
+    made = instance(tasks, platform({"nodes": 4}))
+    narrow, wide = (
+        random_genome(made, generator(0))._replace(modes=np.full(2, mode, np.uint32)) for mode in (0, 1)
+    )
+    decoded = decode_population(made, *mixtures(made, narrow, wide))
+    pairs = set(zip(decoded.makespan_s.tolist(), decoded.node_seconds.tolist(), strict=True))
+    assert (90.0, 180.0) in pairs, "one of them wide lies between both narrow and both wide"

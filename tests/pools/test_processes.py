@@ -1,0 +1,135 @@
+"""Worker processes: how they end, and what they survive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import pool_pieces as pieces
+from weft.errors import InvalidInput, WeftError
+from weft.pools.processes import Processes
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def pool():
+    with Processes(2) as opened:
+        yield opened
+
+
+def gone(process: int) -> bool:
+    """Whether a process has ended; one that nobody has collected yet counts as ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def await_end(process: int) -> bool:
+    for _ in range(200):
+        if gone(process):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("workers", [0, -2, 1.5, "two"])
+def test_there_is_at_least_one_worker(workers):
+    with pytest.raises(InvalidInput, match="needs a number of workers, at least 1"):
+        Processes(workers)
+
+
+def test_nothing_is_started_before_there_is_work(pool):
+    results = pool.map(pieces.worker, range(2))
+    assert pool._staff == []
+    assert len(set(results)) == 2
+
+
+def test_workers_stay_from_one_question_to_the_next(pool):
+    first, second = (set(pool.map(pieces.worker, range(2))) for _ in range(2))
+    assert first == second
+    assert os.getpid() not in first
+
+
+def test_ctrl_c_is_not_for_workers(pool):
+    assert list(pool.map(pieces.interrupted, range(3))) == [0, 1, 2]
+
+
+def test_a_worker_that_is_killed_is_reported_and_replaced(pool):
+    with pytest.raises(
+        WeftError, match=r"a worker process \(pid \d+\) ended by signal SIGKILL .* fewer workers"
+    ):
+        list(pool.map(pieces.killed, range(3)))
+    assert list(pool.map(pieces.squared, range(4))) == [0, 1, 4, 9]
+
+
+def test_a_worker_that_leaves_is_reported_with_its_code(pool):
+    with pytest.raises(WeftError, match="ended with exit code 7 before its work"):
+        list(pool.map(pieces.leaving, range(1)))
+
+
+def test_an_error_says_where_it_happened(pool):
+    with pytest.raises(InvalidInput) as caught:
+        list(pool.map(pieces.refused, [3]))
+    assert "in refused" in "".join(caught.value.__notes__)
+
+
+def test_whoever_is_at_work_for_nobody_is_stopped(pool):
+    process = next(pool.map(pieces.worker, range(1)))
+    results = pool.map(pieces.sleeping, [0.0, 60.0])
+    next(results)
+    results.close()
+    assert len(pool._staff) < 2
+    assert list(pool.map(pieces.squared, range(3))) == [0, 1, 4]
+    assert gone(process) or process in {worker.process.pid for worker in pool._staff}
+
+
+def test_with_other_threads_about_workers_are_made_from_scratch(pool):
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+    try:
+        assert list(pool.map(partial(pieces.added, pieces.Large()), range(3))) == [3, 4, 5]
+        assert {type(worker.process).__name__ for worker in pool._staff} == {"SpawnProcess"}
+    finally:
+        stop.set()
+        other.join()
+
+
+ORPHANS = """
+import os, signal, sys
+import pool_pieces as pieces
+from weft.pools.processes import Processes
+
+pool = Processes(2)
+print(*pool.map(pieces.worker, range(2)), flush=True)
+if sys.argv[1] == "busy":
+    results = pool.map(pieces.sleeping, [0.1, 60.0])
+    next(results)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_workers_end_with_whoever_started_them(state):
+    paths = os.pathsep.join([str(TESTS), *sys.path])
+    run = subprocess.run(
+        [sys.executable, "-c", ORPHANS, state],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    workers = [int(word) for word in run.stdout.split()]
+    assert len(workers) == 2
+    assert all(await_end(process) for process in workers)
