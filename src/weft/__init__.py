@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.api.comparing import compare
+    from weft.api.fronts import Front
     from weft.api.generating import generate
+    from weft.api.pareto import pareto
     from weft.api.planning import PlannedWorkflow, plan
     from weft.errors import Infeasible, InvalidInput, Problem, WeftError
     from weft.formats.files import load_platform, load_workflow, save_workflow
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Builder",
+    "Front",
     "Infeasible",
     "InvalidInput",
     "PlannedWorkflow",
@@ -36,6 +39,7 @@ __all__ = [
     "generate",
     "load_platform",
     "load_workflow",
+    "pareto",
     "plan",
     "save_workflow",
     "unfold",
@@ -45,6 +49,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Builder": "weft.workflow.builder",
+    "Front": "weft.api.fronts",
     "Infeasible": "weft.errors",
     "InvalidInput": "weft.errors",
     "PlannedWorkflow": "weft.api.planning",
@@ -55,6 +60,7 @@ _HOMES = {
     "generate": "weft.api.generating",
     "load_platform": "weft.formats.files",
     "load_workflow": "weft.formats.files",
+    "pareto": "weft.api.pareto",
     "plan": "weft.api.planning",
     "save_workflow": "weft.formats.files",
     "unfold": "weft.workflow.unfolding.unfold",

@@ -20,7 +20,7 @@ ON = {"pipeline.yaml": "shares.yaml"}
 
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_a_workflow_is_planned_and_its_schedule_verifies(name):
-    planned = weft.plan(EXAMPLES / name, on=EXAMPLES / ON.get(name, "grid.yaml"))
+    planned = weft.plan(EXAMPLES / name, on=EXAMPLES / ON.get(name, "grid.yaml"), plan_steps=100)
     assert planned.verify() == []
     assert 0 < planned.lower_bound_s <= planned.makespan_s
     assert "assumed" not in planned.estimate_sources, "an example says how long its tasks take"
