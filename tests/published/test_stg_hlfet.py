@@ -16,6 +16,7 @@ from weft.instance import compile_instance
 from weft.planners import PLANNERS
 from weft.planners.naming import planner_named
 from weft.planners.planner import Budget
+from weft.planners.searches.moldable_genetic import MoldableGenetic
 from weft.planners.sweeps.shuffle import Shuffle
 from weft.planners.sweeps.xdcp import Xdcp
 from weft.randomness import generator
@@ -79,5 +80,5 @@ def test_schedules_verify_and_stay_above_the_published_bounds(planner, graphs, r
         assert verify(plan.schedule, made.graph, made.platform) == []
         assert plan.schedule.makespan_s >= float(reference[name, processors]["pub_lb"])
         served += 1
-    # Only these two refuse: without the option every layer must have machines of its own.
-    assert served == (0 if planner in (Shuffle(), Xdcp()) else 40)
+    # Only these refuse: sweep planners want machines of its own for every layer, the last plans one machine.
+    assert served == (0 if planner in (Shuffle(), Xdcp(), MoldableGenetic()) else 40)
