@@ -20,7 +20,7 @@ from weft.instance import Instance
 from weft.planners.aims import aim_of
 from weft.planners.naming import planner_named
 from weft.planners.planner import Budget, Progress
-from weft.planners.searches.shared import search_shared
+from weft.planners.weaving.shared import search_shared
 from weft.randomness import generator
 from weft.schedule.objective import objective_named
 from weft.schedule.verification import verify

@@ -148,7 +148,12 @@ class TestWorkflows:
             found = weft.compare(given, on="identical:1", planners="heft")
             assert found.workflows[0].workflow == "flow"
             assert found.workflows[0].best_makespan_s == 3
-        assert weft.compare(named("other", CHAIN), on="identical:1", planners="heft").workflows[0].best_makespan_s == 7
+        assert (
+            weft.compare(named("other", CHAIN), on="identical:1", planners="heft")
+            .workflows[0]
+            .best_makespan_s
+            == 7
+        )
 
     def test_workflows_of_one_name_are_told_apart_by_their_files(self, tmp_path):
         paths = [tmp_path / "one.yaml", tmp_path / "two.yaml"]

@@ -13,8 +13,8 @@ import pytest
 import weft
 from planning_examples import platform, workflow
 from weft.errors import Infeasible, InvalidInput
-from weft.planners import ladder
-from weft.planners.alpha_runs import ALPHAS, RUNS
+from weft.planners.pareto import ladder
+from weft.planners.pareto.alpha_runs import ALPHAS, RUNS
 from weft.schedule.verification import verify
 
 NODES = 4

@@ -90,10 +90,10 @@ def test_the_default_planner_loads_neither_where_the_first_plan_is_optimal(tmp_p
     )
     arguments = ["plan", str(tmp_path / "levels.yaml"), "--on", "identical:4", "--no-chart"]
     modules = loaded(weft(*arguments))
-    assert "weft.planners.searches.auto" in modules
+    assert "weft.planners.portfolio.auto" in modules
     heavy = {"numba", "llvmlite", "ortools", "scipy", "distributed", "multiprocessing", "concurrent"}
     assert not {name.split(".")[0] for name in modules} & heavy
-    assert not {"weft.pools", "weft.planners.searches.weave", "weft.planners.exact.cp_sat"} & modules
+    assert not {"weft.pools", "weft.planners.weaving.weave", "weft.planners.exact.cp_sat"} & modules
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])

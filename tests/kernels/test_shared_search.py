@@ -20,7 +20,7 @@ from weft.kernels import forms
 from weft.kernels.searches.shared_annealing import DRAWS, Score, anneal
 from weft.kernels.searches.shared_moves import State
 from weft.planners.aims import Aim, aim_of
-from weft.planners.searches.shared_shop import workshop_of
+from weft.planners.weaving.shared_shop import workshop_of
 from weft.schedule.objective import objective_named
 from weft.workflow.unfolding.unfold import unfold
 

@@ -15,7 +15,7 @@ from weft.kernels import forms
 from weft.kernels.searches.single_annealing import WORDS, anneal_singly
 from weft.planners.aims import Aim
 from weft.planners.genomes import Genome
-from weft.planners.searches.single_field import field_of, is_single, state_of, terms_of
+from weft.planners.weaving.single_field import field_of, is_single, state_of, terms_of
 
 TIME = Aim(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
 LATE = Aim(0.0, 1.0, 0.0, 0.0, 5.0, math.inf)

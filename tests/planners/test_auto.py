@@ -13,11 +13,11 @@ from weft.errors import Infeasible, InvalidInput
 from weft.planners import PLANNERS
 from weft.planners.aims import worth_of
 from weft.planners.planner import Budget
-from weft.planners.searches.auto import Auto
-from weft.planners.searches.auto_incumbent import Incumbent
-from weft.planners.searches.auto_lists import LISTS
-from weft.planners.searches.auto_rounds import Contender, Rounds
-from weft.planners.searches.auto_slices import Stretch
+from weft.planners.portfolio.auto import Auto
+from weft.planners.portfolio.first_plans import LISTS
+from weft.planners.portfolio.incumbent import Incumbent
+from weft.planners.portfolio.rounds import Contender, Rounds
+from weft.planners.portfolio.slices import Stretch
 from weft.pools.pool import pool_named
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
@@ -230,7 +230,7 @@ class TestFailures:
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
 
     def test_ctrl_c_before_the_first_plan_goes_up(self, open_gap, monkeypatch):
-        monkeypatch.setattr("weft.planners.searches.auto.first_plans", interrupt)
+        monkeypatch.setattr("weft.planners.portfolio.auto.first_plans", interrupt)
         with pytest.raises(KeyboardInterrupt):
             planned(open_gap, steps=10)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance, planned, platform
-from weft.planners.fronts import Archive, Entry, covers, entry_of, filled, rebuilt, thinned
+from weft.planners.pareto.fronts import Archive, Entry, covers, entry_of, filled, rebuilt, thinned
 from weft.schedule.verification import verify
 
 NUMBERS = st.one_of(st.integers(0, 6).map(float), st.floats(0, 1e6))

@@ -8,7 +8,7 @@ import pytest
 from genome_draws import random_genome
 from planning_examples import instance, platform
 from weft.planners.decoding import decode, decode_population
-from weft.planners.mixing import mixtures
+from weft.planners.pareto.mixing import mixtures
 from weft.randomness import generator
 from weft.schedule.verification import verify
 

@@ -19,7 +19,7 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Busy, compile_instance
 from weft.planners.aims import aim_of, worth_of
 from weft.planners.planner import Budget
-from weft.planners.searches.shared import search_shared
+from weft.planners.weaving.shared import search_shared
 from weft.platform.short_forms import short_form
 from weft.randomness import generator
 from weft.schedule.objective import objective_named

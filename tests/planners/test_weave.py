@@ -25,10 +25,10 @@ from weft.instance import compile_instance
 from weft.planners.aims import worth_of
 from weft.planners.decoding import decode
 from weft.planners.planner import Budget
-from weft.planners.searches import weave
-from weft.planners.searches.single_alike import are_alike
-from weft.planners.searches.single_field import is_single
-from weft.planners.searches.weave import Weave
+from weft.planners.weaving import weave
+from weft.planners.weaving.single_alike import are_alike
+from weft.planners.weaving.single_field import is_single
+from weft.planners.weaving.weave import Weave
 from weft.platform.link import Link
 from weft.randomness import generator
 from weft.schedule.costs import cost_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.randomness import generator
-from weft.search.crossover import CROSSOVERS, crossed
+from weft.search.operators.crossover import CROSSOVERS, crossed
 
 
 def parents(pairs, genes):

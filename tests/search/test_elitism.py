@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.search.elitism import elite, keep_best
+from weft.search.operators.elitism import elite, keep_best
 
 POINTS = np.arange(8, dtype=np.uint32).reshape(4, 2)
 

@@ -13,7 +13,7 @@ from search_problems import PLANE, Asked, wave
 from weft.errors import InvalidInput
 from weft.randomness import generator
 from weft.search.genetic import PRESETS, Genetic, Settings
-from weft.search.selection import SELECTIONS
+from weft.search.operators.selection import SELECTIONS
 from weft.search.space import space_of
 
 S1, S2 = PRESETS["s1-tuned"], PRESETS["s2-recommended"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.randomness import generator
-from weft.search.mutation import hits, mutate
+from weft.search.operators.mutation import hits, mutate
 from weft.search.space import space_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.randomness import generator
-from weft.search.selection import SELECTIONS, rank, remainder, roulette, steady_state, tournament
+from weft.search.operators.selection import SELECTIONS, rank, remainder, roulette, steady_state, tournament
 
 FITNESS = st.lists(st.floats(0, 100) | st.integers(0, 3).map(float), min_size=2, max_size=40)
 MANY = 30_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.search.scaling import fitness_of, scaled
+from weft.search.operators.scaling import fitness_of, scaled
 
 FITNESS = st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=2, max_size=30)
 FACTORS = st.sampled_from([1.2, 1.5, 2.0, 3.0])

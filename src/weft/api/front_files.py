@@ -21,9 +21,9 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.decoding import Genome
-from weft.planners.fronts import Entry, rebuilt
-from weft.planners.ladder import Trial
-from weft.planners.trades import trade_named
+from weft.planners.pareto.fronts import Entry, rebuilt
+from weft.planners.pareto.ladder import Trial
+from weft.planners.pareto.trades import trade_named
 from weft.platform.platform import Platform
 from weft.platform.writing import platform_document
 from weft.schedule.objective import objective_named

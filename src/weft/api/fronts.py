@@ -11,10 +11,10 @@ from weft.api.planning import PlannedWorkflow, measured
 from weft.errors import InvalidInput, Problem, WeftError
 from weft.instance.instance import Instance
 from weft.planners.bounding import bounds_of
-from weft.planners.fronts import Entry, filled
-from weft.planners.ladder import Trial
+from weft.planners.pareto.fronts import Entry, filled
+from weft.planners.pareto.ladder import Trial
+from weft.planners.pareto.trades import Against, Unit
 from weft.planners.planner import Plan
-from weft.planners.trades import Against, Unit
 from weft.reports.pareto import FrontPoint, FrontView, NodeRange, TriedPlan
 from weft.schedule.metrics import measure
 from weft.schedule.objective import Objective, objective_named

@@ -14,12 +14,12 @@ from weft.errors import InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.planners.alpha_runs import run_alphas, supports_alphas
 from weft.planners.bounding import bounds_of
-from weft.planners.fronts import thinned
-from weft.planners.ladder import Climb, FrontProgress, Ladder
+from weft.planners.pareto.alpha_runs import run_alphas, supports_alphas
+from weft.planners.pareto.fronts import thinned
+from weft.planners.pareto.ladder import Climb, FrontProgress, Ladder
+from weft.planners.pareto.trades import Against, Trade, trade_named
 from weft.planners.planner import Budget
-from weft.planners.trades import Against, Trade, trade_named
 from weft.platform.platform import Platform
 from weft.predictors.chain import Chain, default_chain
 from weft.predictors.predictor import Predictor

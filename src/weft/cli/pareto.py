@@ -16,8 +16,8 @@ from weft.units import counted
 if TYPE_CHECKING:
     from weft.api.fronts import Front
     from weft.api.pareto import Preset
-    from weft.planners.ladder import FrontProgress
-    from weft.planners.trades import Against
+    from weft.planners.pareto.ladder import FrontProgress
+    from weft.planners.pareto.trades import Against
 
 __all__ = ["command", "teller"]
 

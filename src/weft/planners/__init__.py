@@ -10,7 +10,7 @@ PLANNERS = Shelf(
     "weft.planners",
     "planner",
     {
-        "auto": "weft.planners.searches.auto:Auto",
+        "auto": "weft.planners.portfolio.auto:Auto",
         "heft": "weft.planners.lists.heft:Heft",
         "cpop": "weft.planners.lists.cpop:Cpop",
         "peft": "weft.planners.lists.peft:Peft",
@@ -28,7 +28,7 @@ PLANNERS = Shelf(
         "heft-moldable": "weft.planners.moldable.heft_moldable:HeftMoldable",
         "cpa": "weft.planners.moldable.cpa:Cpa",
         "local-optimum": "weft.planners.moldable.local_optimum:LocalOptimum",
-        "weave": "weft.planners.searches.weave:Weave",
+        "weave": "weft.planners.weaving.weave:Weave",
         "genetic": "weft.planners.searches.genetic:Genetic",
         "moldable-genetic": "weft.planners.searches.moldable_genetic:MoldableGenetic",
         "annealing": "weft.planners.searches.annealing:Annealing",

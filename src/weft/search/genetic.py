@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.crossover import CROSSOVERS, Crossover, crossed
-from weft.search.elitism import elite, keep_best
-from weft.search.mutation import mutate
+from weft.search.operators.crossover import CROSSOVERS, Crossover, crossed
+from weft.search.operators.elitism import elite, keep_best
+from weft.search.operators.mutation import mutate
+from weft.search.operators.scaling import fitness_of, scaled
+from weft.search.operators.selection import SELECTIONS, Numbers, Selection
 from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
 from weft.search.pool import ALONE, Pool
-from weft.search.scaling import fitness_of, scaled
-from weft.search.selection import SELECTIONS, Numbers, Selection
 from weft.search.space import Floats, Points, Space
 from weft.search.tally import Tally
 

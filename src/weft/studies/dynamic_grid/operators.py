@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.search.scaling import scaled
-from weft.search.selection import remainder
+from weft.search.operators.scaling import scaled
+from weft.search.operators.selection import remainder
 from weft.search.space import Floats
 from weft.studies.dynamic_grid.factors import OPERATORS
 from weft.studies.reproduction import Band, Measures, Results, Row

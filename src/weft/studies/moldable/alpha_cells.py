@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from weft.search.selection import Selection
+from weft.search.operators.selection import Selection
 from weft.studies.moldable.workflows import SIZES
 from weft.studies.reproduction import Cell
 

@@ -25,9 +25,9 @@ from weft.planners.bounding import bounds_of
 from weft.planners.exact.alike import moves_nothing
 from weft.planners.exact.sizes import terms_of
 from weft.planners.planner import Budget, Plan, Planner, Unsupported
-from weft.planners.searches.auto_incumbent import Incumbent
-from weft.planners.searches.auto_lists import LISTS, first_plans, half_of
-from weft.planners.searches.auto_rounds import Contender, Rounds
+from weft.planners.portfolio.first_plans import LISTS, first_plans, half_of
+from weft.planners.portfolio.incumbent import Incumbent
+from weft.planners.portfolio.rounds import Contender, Rounds
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import ALONE, Pool

@@ -26,8 +26,8 @@ from weft.kernels.searches.shared_moves import State
 from weft.planners.aims import Aim
 from weft.planners.planner import Budget, Plan, Progress
 from weft.planners.problem import problem_of
-from weft.planners.searches.shared_shop import Workshop, workshop_of
-from weft.planners.searches.shared_start import first_state, state_of
+from weft.planners.weaving.shared_shop import Workshop, workshop_of
+from weft.planners.weaving.shared_start import first_state, state_of
 from weft.schedule.costs import cost_of
 from weft.schedule.schedule import Schedule
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats

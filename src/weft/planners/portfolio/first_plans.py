@@ -11,9 +11,9 @@ from weft.instance.instance import Instance
 from weft.planners import PLANNERS
 from weft.planners.bounding import bounds_of
 from weft.planners.planner import Budget, Plan, Planner
+from weft.planners.portfolio.incumbent import Incumbent
+from weft.planners.portfolio.slices import Stretch
 from weft.planners.problem import problem_of
-from weft.planners.searches.auto_incumbent import Incumbent
-from weft.planners.searches.auto_slices import Stretch
 from weft.schedule.objective import OBJECTIVES, Objective
 
 __all__ = ["LISTS", "first_plans", "half_of", "objective_for"]

@@ -24,7 +24,7 @@ from weft.planners.aims import Aim
 from weft.planners.decoding import APPEND, INSERTION, decode
 from weft.planners.genomes import genome_of
 from weft.planners.planner import Budget, Plan, Progress
-from weft.planners.searches.single_field import field_of, state_of, terms_of
+from weft.planners.weaving.single_field import field_of, state_of, terms_of
 from weft.schedule.costs import cost_of
 from weft.schedule.schedule import Schedule
 

@@ -26,13 +26,13 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners.aims import worth_of
 from weft.planners.decoding import decode, decode_population
-from weft.planners.fronts import Archive, Entry, entry_of, filled
-from weft.planners.mixing import mixtures
+from weft.planners.pareto.fronts import Archive, Entry, entry_of, filled
+from weft.planners.pareto.mixing import mixtures
+from weft.planners.pareto.trades import Trade
 from weft.planners.planner import Budget, Plan
-from weft.planners.searches.auto import Auto
-from weft.planners.searches.auto_slices import Outcome, Slice, Stretch, improved
+from weft.planners.portfolio.auto import Auto
+from weft.planners.portfolio.slices import Outcome, Slice, Stretch, improved
 from weft.planners.searches.seeding import seeds_of
-from weft.planners.trades import Trade
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import Pool

@@ -12,7 +12,7 @@ from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.planners.naming import planner_named
 from weft.planners.planner import Budget, Improver, Plan, Progress
-from weft.planners.searches.auto_incumbent import CLOSED
+from weft.planners.portfolio.incumbent import CLOSED
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 

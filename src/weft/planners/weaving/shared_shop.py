@@ -15,8 +15,8 @@ from weft.kernels.searches.shared_annealing import Goal, Scratch
 from weft.kernels.searches.shared_moves import Moves
 from weft.planners.aims import Aim
 from weft.planners.problem import problem_of
-from weft.planners.searches.shared_packing import pack
-from weft.planners.searches.shared_ways import Listed, list_ways
+from weft.planners.weaving.shared_packing import pack
+from weft.planners.weaving.shared_ways import Listed, list_ways
 from weft.workflow.unfolding.task_graph import Floats, Indices, TaskGraph
 
 __all__ = ["Workshop", "workshop_of"]

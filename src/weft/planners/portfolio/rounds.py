@@ -18,8 +18,8 @@ import numpy as np
 from weft.errors import WeftError
 from weft.instance.instance import Instance
 from weft.planners.planner import Budget
-from weft.planners.searches.auto_incumbent import Incumbent
-from weft.planners.searches.auto_slices import Outcome, Slice, Stretch, improved
+from weft.planners.portfolio.incumbent import Incumbent
+from weft.planners.portfolio.slices import Outcome, Slice, Stretch, improved
 from weft.schedule.objective import Objective
 from weft.search.pool import Pool
 

@@ -21,12 +21,12 @@ import numpy as np
 
 from weft.instance.instance import Instance
 from weft.planners.aims import worth_of
-from weft.planners.fronts import Archive, entry_of
-from weft.planners.ladder import Climb, FrontProgress, Trial
+from weft.planners.pareto.fronts import Archive, entry_of
+from weft.planners.pareto.ladder import Climb, FrontProgress, Trial
+from weft.planners.pareto.trades import Trade
 from weft.planners.planner import Budget, Plan, Unsupported
-from weft.planners.searches.auto_slices import Stretch
+from weft.planners.portfolio.slices import Stretch
 from weft.planners.searches.moldable_genetic import MoldableGenetic
-from weft.planners.trades import Trade
 from weft.schedule.objective import Objective, objective_named
 from weft.search.pool import Pool
 

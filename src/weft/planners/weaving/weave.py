@@ -26,12 +26,12 @@ from weft.instance.instance import Instance
 from weft.planners.aims import Aim, aim_of, worth_of
 from weft.planners.bounding import bounds_of
 from weft.planners.planner import Budget, Plan, Progress, Unsupported
-from weft.planners.searches.auto_slices import Stretch
+from weft.planners.portfolio.slices import Stretch
 from weft.planners.searches.seeding import seeds_of
-from weft.planners.searches.shared import search_shared
-from weft.planners.searches.single import search_single
-from weft.planners.searches.single_alike import are_alike, search_alike
-from weft.planners.searches.single_field import is_single
+from weft.planners.weaving.shared import search_shared
+from weft.planners.weaving.single import search_single
+from weft.planners.weaving.single_alike import are_alike, search_alike
+from weft.planners.weaving.single_field import is_single
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import ALONE, Pool

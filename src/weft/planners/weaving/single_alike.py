@@ -16,8 +16,8 @@ from weft.kernels.problem import SINGLE
 from weft.planners.aims import Aim
 from weft.planners.planner import Budget, Plan
 from weft.planners.problem import problem_of
-from weft.planners.searches.shared import search_shared
-from weft.planners.searches.single_field import is_single
+from weft.planners.weaving.shared import search_shared
+from weft.planners.weaving.single_field import is_single
 from weft.schedule.schedule import Schedule
 
 __all__ = ["are_alike", "search_alike"]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from weft.instance.instance import Instance
 from weft.kernels.searches.shared_moves import State
 from weft.planners.genomes import genome_of
-from weft.planners.searches.shared_shop import Workshop
+from weft.planners.weaving.shared_shop import Workshop
 from weft.schedule.schedule import Schedule
 from weft.workflow.unfolding.task_graph import Floats, Indices
 

@@ -21,7 +21,7 @@ import numpy as np
 from weft.instance.instance import Instance
 from weft.planners.aims import aim_of
 from weft.planners.decoding import Decoded
-from weft.planners.fronts import Entry
+from weft.planners.pareto.fronts import Entry
 from weft.schedule.costs import cost_of
 from weft.schedule.objective import Objective, objective_named
 from weft.schedule.schedule import Schedule

@@ -1,0 +1,1 @@
+"""Fronts: plans of which none is both faster and cheaper than another."""

@@ -1,0 +1,1 @@
+"""The default planner: a portfolio of the others."""

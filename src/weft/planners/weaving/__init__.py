@@ -1,0 +1,1 @@
+"""Our own search over orders, machines and node counts."""

@@ -1,0 +1,1 @@
+"""What a genetic search does to a generation."""
