@@ -9,8 +9,9 @@ import pytest
 
 import weft
 from planning_examples import platform, workflow
-from weft.api.clock import DEFAULT_PLAN_TIME_S, Clock, budget_of, pool_of, searches
+from weft.api.clock import DEFAULT_PLAN_TIME_S, Clock, budget_of, patiently, pool_of, searches
 from weft.errors import InvalidInput
+from weft.kernels import forms
 from weft.planners.naming import planner_named
 from weft.pools.serial import Serial
 from weft.search.pool import ALONE
@@ -32,6 +33,22 @@ class TestClock:
         left = pickle.loads(pickle.dumps(clock.left))
         assert left() == pytest.approx(clock.left(), abs=1.0)
         assert left.__self__ == clock
+
+    def test_it_stands_still_while_kernels_are_compiled(self):
+        budget = budget_of(plan_time_s=50.0, plan_steps=None)
+        clock = budget.left.__self__
+        with patiently(budget):
+            (listener,) = forms._listeners
+            go_on = listener("place")
+            before = clock.end_s
+            time.sleep(0.02)
+            go_on()
+        assert 0.02 <= clock.end_s - before < 10
+        assert forms._listeners == []
+
+    def test_steps_need_no_clock(self):
+        with patiently(budget_of(plan_time_s=None, plan_steps=3)):
+            assert forms._listeners == []
 
 
 class TestBudget:

@@ -60,11 +60,11 @@ def test_nothing_is_shown_where_nobody_looks(monkeypatch, cold):
     assert shown.getvalue() == ""
 
 
-def test_a_kernel_that_must_be_compiled_is_named(terminal, cold):
+def test_a_kernel_that_must_be_compiled_is_named_as_long_as_it_takes(terminal, cold):
     with stage("planning 3 tasks"):
         assert forms.run(double_it, (3,), (), work_s=1.0) == 6
     told = f"{CLEAR}planning 3 tasks: compiling double_it for this processor (once) …"
-    assert terminal.getvalue() == f"{CLEAR}planning 3 tasks …{told}{CLEAR}"
+    assert terminal.getvalue() == f"{CLEAR}planning 3 tasks …{told}{CLEAR}planning 3 tasks …{CLEAR}"
 
 
 def test_after_the_stage_nobody_is_told(terminal, cold):

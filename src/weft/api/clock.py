@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.errors import InvalidInput, Problem
+from weft.kernels.forms import listening
 from weft.planners.planner import Budget, Progress
 from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     from weft.planners.planner import Planner
 
-__all__ = ["DEFAULT_PLAN_TIME_S", "Clock", "budget_of", "pool_of", "searches"]
+__all__ = ["DEFAULT_PLAN_TIME_S", "Clock", "budget_of", "patiently", "pool_of", "searches"]
 
 DEFAULT_PLAN_TIME_S = 2.0
 """What a planner that searches gets if nothing is said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Clock:
     """Counts down to an end. It can travel to other processes and hosts, whose clocks must agree."""
 
@@ -36,6 +37,15 @@ class Clock:
     def left(self) -> float:
         """Give the seconds that are left; below 0: it is over."""
         return self.end_s - time.time()
+
+    def stop(self, kernel: str) -> Callable[[], None]:  # noqa: ARG002
+        """Stand still while a kernel is compiled; give what makes the clock go on."""
+        stopped_s = time.time()
+
+        def go_on() -> None:
+            self.end_s += time.time() - stopped_s
+
+        return go_on
 
 
 def budget_of(
@@ -55,6 +65,20 @@ def budget_of(
         raise InvalidInput(Problem(what=f"{plan_steps} planning steps", rule="must be at least 1"))
     left = None if plan_time_s is None else Clock.of(plan_time_s).left
     return Budget(steps=plan_steps, left=left, tell=progress)
+
+
+@contextmanager
+def patiently(budget: Budget) -> Iterator[None]:
+    """Let the clock of a budget stand still whenever kernels are compiled.
+
+    That takes seconds, but only the first time: with them a first plan would get no time to search.
+    """
+    clock = getattr(budget.left, "__self__", None)
+    if not isinstance(clock, Clock):
+        yield
+        return
+    with listening(clock.stop):
+        yield
 
 
 def searches(planner: Planner) -> bool:

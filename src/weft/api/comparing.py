@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, searches
+from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, patiently, searches
 from weft.errors import Infeasible, InvalidInput, Problem, WeftError
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
@@ -171,7 +171,9 @@ def _try(
     rng = generator(seed, "planner", planner.name)
     started = time.perf_counter()
     try:
-        made = planner.plan(instance, objective=objective, budget=spending(planner), rng=rng)
+        budget = spending(planner)
+        with patiently(budget):
+            made = planner.plan(instance, objective=objective, budget=budget, rng=rng)
     except Infeasible as error:
         return Result(planner=name, makespan_s=None, reason=str(error)), 0.0
     planning_s = time.perf_counter() - started

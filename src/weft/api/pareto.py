@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from weft.api.clock import budget_of, pool_of
+from weft.api.clock import budget_of, patiently, pool_of
 from weft.api.fronts import Front
 from weft.errors import InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
@@ -85,7 +85,7 @@ def pareto(
     # The clock starts where the search does, as for a plan.
     budget = budget_of(plan_time_s=plan_time_s, plan_steps=plan_steps)
     started = time.perf_counter()
-    with pool_of(workers=workers, cluster=cluster, pool=pool) as opened:
+    with pool_of(workers=workers, cluster=cluster, pool=pool) as opened, patiently(budget):
         rng = generator(seed, "pareto", against, preset or "ladder")
         climb = search(budget=budget, rng=rng, pool=opened, tell=progress)
         side_by_side = opened.workers

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, pool_of, searches
+from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, patiently, pool_of, searches
 from weft.api.iterations import expected_total_s
 from weft.api.outlook import Outlook, outlook_of
 from weft.errors import Infeasible, InvalidInput, Problem
@@ -272,7 +272,7 @@ def plan(
     started = time.perf_counter()
     instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
     compiling_s = time.perf_counter() - started
-    with pool_of(workers=workers, cluster=cluster, pool=pool) as opened:
+    with pool_of(workers=workers, cluster=cluster, pool=pool) as opened, patiently(budget):
         made, planning_s = _made(instance, planner, chosen, goal, seed, budget, opened)
         side_by_side = opened.workers
     return measured(

@@ -34,6 +34,11 @@ class Line:
         told = f": {more}" if more else ""
         _write(f"{_CLEAR}{self.text[: max(0, _WIDTH - len(told))]}{told} …")
 
+    def compiling(self, kernel: str) -> Callable[[], None]:
+        """Say that a kernel is compiled; give what takes that back."""
+        self.say(f"compiling {kernel} for this processor (once)")
+        return self.say
+
     def _tell(self, progress: Progress) -> None:
         now_s = time.monotonic()
         if now_s - self._told_s >= _PAUSE_S:
@@ -56,7 +61,7 @@ def stage(text: str) -> Iterator[Line]:
     from weft.kernels.forms import listening
 
     try:
-        with listening(lambda kernel: line.say(f"compiling {kernel} for this processor (once)")):
+        with listening(line.compiling):
             yield line
     finally:
         _write(_CLEAR)

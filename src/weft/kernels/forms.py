@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.errors import InvalidInput, Problem
 
-__all__ = ["compiled", "is_cold", "kernel", "listening", "run"]
+__all__ = ["Listener", "compiled", "is_cold", "kernel", "listening", "run"]
 
 _COMPILING_PAYS_S = 0.4
 """Seconds of plain-Python work from which loading numba and the machine code pays."""
@@ -33,7 +33,9 @@ _compiled: dict[FunctionType, Any] = {}
 _callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
 """Per kernel: what was spent on it uncompiled; many small jobs are a large one."""
-_listeners: list[Callable[[str], None]] = []
+Listener = Callable[[str], Callable[[], None] | None]
+"""Hears the name of a kernel before it is compiled; what it gives back is called when that is over."""
+_listeners: list[Listener] = []
 
 
 def kernel(function: _Function) -> _Function:
@@ -53,10 +55,13 @@ def run(
     """
     assert isinstance(function, FunctionType)
     if _pays(function, work_s):
-        if function not in _compiled and is_cold(function):
-            for listener in _listeners:
-                listener(function.__name__)
-        return compiled(function)(*inputs, *outputs)
+        cold = function not in _compiled and is_cold(function)
+        heard = [listener(function.__name__) for listener in _listeners] if cold else []
+        value = compiled(function)(*inputs, *outputs)
+        for over in heard:
+            if over is not None:
+                over()
+        return value
     lists = tuple(_listed(array) for array in outputs)
     value = function(*map(_listed, inputs), *lists)
     _fill(outputs, lists)
@@ -148,8 +153,8 @@ def is_cold(function: Callable[..., Any]) -> bool:
 
 
 @contextmanager
-def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Tell somebody the name of every kernel before it is compiled from scratch."""
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell somebody of every kernel that is compiled from scratch."""
     _listeners.append(listener)
     try:
         yield
