@@ -15,7 +15,7 @@ def test_everything_that_decides_about_a_run_is_among_the_sources():
         "studies/dynamic_grid/tuning.py",
         "studies/dynamic_grid/wien2k.py",
         "search/genetic.py",
-        "search/mutation.py",
+        "search/operators/mutation.py",
         "planners/searches/bindings.py",
         "kernels/decoders/decoding.py",
     } <= found

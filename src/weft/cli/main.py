@@ -7,8 +7,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -102,11 +103,11 @@ def _run(given: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        with suppress(BrokenPipeError):
+        with _perhaps_unheard():
             error.show()
         return 2
     except WeftError as error:
-        with suppress(BrokenPipeError):
+        with _perhaps_unheard():
             _report(error, as_json="--json" in given)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -124,10 +125,21 @@ def _run(given: list[str]) -> int:
     return 0
 
 
-def _drop_output() -> None:
+@contextmanager
+def _perhaps_unheard() -> Iterator[None]:
+    """Write messages that somebody may not read to the end."""
+    try:
+        yield
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _drop_output()
+        _drop_output(sys.stderr)
+
+
+def _drop_output(stream: TextIO | None = None) -> None:
     """Let nothing that is still unwritten fail again when Python ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, (stream or sys.stdout).fileno())
 
 
 _SHOWN = 30
