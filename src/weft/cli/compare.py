@@ -25,14 +25,7 @@ __all__ = ["command"]
     metavar="NAME,NAME...",
     help="Which planners, with options NAME:OPTION=VALUE, or all; if not given, all that can plan this.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**64 - 1),
-    default=0,
-    metavar="NUMBER",
-    show_default=True,
-    help="Seed of planners that draw random numbers.",
-)
+@options.seed("Seed of planners that draw random numbers.")
 @options.planning_budget
 @options.parameters
 @click.option("--csv", "csv_file", metavar="FILE", help="Write one line per workflow and planner.")

@@ -20,14 +20,7 @@ __all__ = ["command"]
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**64 - 1),
-    default=0,
-    metavar="NUMBER",
-    show_default=True,
-    help="Seed of all random numbers; the same seed gives the same workflow.",
-)
+@options.seed("Seed of all random numbers; the same seed gives the same workflow.")
 @click.option(
     "-o", "--out", default="-", metavar="FILE", help="Write the workflow there instead of printing it."
 )

@@ -23,6 +23,7 @@ __all__ = [
     "planning_workers",
     "print_json",
     "read_format",
+    "seed",
     "workflow_argument",
 ]
 
@@ -54,6 +55,18 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
     )(function)
+
+
+def seed(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add ``--seed``, with what it is the seed of."""
+    return click.option(
+        "--seed",
+        type=click.IntRange(min=0, max=2**64 - 1),
+        default=0,
+        metavar="NUMBER",
+        show_default=True,
+        help=meaning,
+    )
 
 
 def planning_budget(function: Callable[..., Any]) -> Callable[..., Any]:

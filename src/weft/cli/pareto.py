@@ -47,14 +47,7 @@ __all__ = ["command", "teller"]
 )
 @click.option("--deadline", metavar="TIME", help="Leave out plans that take longer: 90, 1h30m or D-HH:MM:SS.")
 @click.option("--max-cost", type=float, metavar="PRICE", help="Leave out plans that cost more.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**64 - 1),
-    default=0,
-    metavar="NUMBER",
-    show_default=True,
-    help="Seed of all random numbers.",
-)
+@options.seed("Seed of all random numbers.")
 @click.option(
     "--plan-time",
     metavar="SECONDS",

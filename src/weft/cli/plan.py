@@ -51,14 +51,7 @@ throughput. A planner that cannot serve it says so."""
     metavar="PRICE",
     help="The price of all node-hours may not exceed it; exit code 3 if it does.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**64 - 1),
-    default=0,
-    metavar="NUMBER",
-    show_default=True,
-    help="Seed of planners that draw random numbers.",
-)
+@options.seed("Seed of planners that draw random numbers.")
 @click.option(
     "--choose",
     type=click.IntRange(min=1),

@@ -32,14 +32,7 @@ _PAUSE_S = 0.1
     metavar="NUMBER",
     help="Run every setting so many times; if not given, as the tolerances need it.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0, max=2**64 - 1),
-    default=0,
-    metavar="NUMBER",
-    show_default=True,
-    help="Seed of all random numbers; the same seed gives the same table.",
-)
+@options.seed("Seed of all random numbers; the same seed gives the same table.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),

@@ -8,24 +8,21 @@ follow the slopes. Where it comes to rest, it starts again elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
 from weft.search.coordinates import Coordinates, no_numbers
+from weft.search.descents import check_restarts, descended
 from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
 from weft.search.pool import ALONE, Pool
 from weft.search.space import Floats, Points, Space
-from weft.search.tally import Tally
 
 __all__ = ["Gradient"]
-
-_NOT_ALLOWED = 1e300
-"""What a point counts that is not allowed; infinity would leave no slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +36,7 @@ class Gradient:
     """How often it starts again elsewhere."""
 
     def __post_init__(self) -> None:
-        if self.restarts < 0:
-            raise InvalidInput(Problem(what=f"restarts is {self.restarts}", rule="must be at least 0"))
+        check_restarts(self.restarts)
 
     def refuses(self, space: Space) -> str | None:
         """Refuse values that are no numbers."""
@@ -59,36 +55,43 @@ class Gradient:
         batch: int | None = None,
     ) -> Found:
         """Follow slopes from the best start, then from places drawn at random."""
-        from scipy.optimize import minimize
-
-        given = list(starts)
-        points = space.first_points(rng, max(1, len(given)), given)
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
-        axes = Coordinates(space)
-
-        def loss(place: Floats) -> tuple[float, Floats]:
-            return _loss_and_slopes(place, axes, space, tally)
-
-        with tally:
-            tally.see(points)
-            place = axes.of(tally.best)
-            for _ in range(self.restarts + 1 if len(axes) else 0):
-                minimize(loss, place, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(axes))
-                place = rng.random(len(axes))
-        return tally.found(tally.best[None])
+        return descended(
+            space,
+            evaluate,
+            partial(_follow, space),
+            restarts=self.restarts,
+            rng=rng,
+            limit=limit,
+            starts=starts,
+            tell=tell,
+            pool=pool,
+            batch=batch,
+        )
 
 
-def _loss_and_slopes(place: Floats, axes: Coordinates, space: Space, tally: Tally) -> tuple[float, Floats]:
+def _follow(space: Space, axes: Coordinates, losses: Callable[[Points], Floats], place: Floats) -> None:
+    """Follow the slopes from a place until it comes to rest."""
+    from scipy.optimize import minimize
+
+    def loss_and_slopes(where: Floats) -> tuple[float, Floats]:
+        return _loss_and_slopes(where, axes, space, losses)
+
+    minimize(loss_and_slopes, place, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(axes))
+
+
+def _loss_and_slopes(
+    place: Floats, axes: Coordinates, space: Space, losses: Callable[[Points], Floats]
+) -> tuple[float, Floats]:
     """Evaluate the nearest point and both neighbours on every axis; give loss and slopes at a place."""
     point = axes.nearest(place)
     below, above = _beside(point, axes, space)
-    losses = np.minimum(-tally.see(np.concatenate([point[None], below, above])), _NOT_ALLOWED)
+    lost = losses(np.concatenate([point[None], below, above]))
     many, rows = len(axes), np.arange(len(axes))
     here = axes.of(point)
     width = np.array([axes.of(row) for row in above])[rows, rows]
     width -= np.array([axes.of(row) for row in below])[rows, rows]
-    slopes = (losses[1 + many :] - losses[1 : 1 + many]) / width
-    return float(losses[0] + slopes @ (place - here)), slopes
+    slopes = (lost[1 + many :] - lost[1 : 1 + many]) / width
+    return float(lost[0] + slopes @ (place - here)), slopes
 
 
 def _beside(point: Points, axes: Coordinates, space: Space) -> tuple[Points, Points]:

@@ -7,26 +7,24 @@ shrunk to less than a step of the space, another starts elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.errors import InvalidInput, Problem
 from weft.search.coordinates import Coordinates, no_numbers
+from weft.search.descents import check_restarts, descended
 from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
 from weft.search.pool import ALONE, Pool
-from weft.search.space import Floats, Space
-from weft.search.tally import Tally
+from weft.search.space import Floats, Points, Space
 
 __all__ = ["Simplex"]
 
 _WIDTH = 0.25
 """The first simplex spans this share of each axis."""
-_NOT_ALLOWED = 1e300
-"""What a point counts that is not allowed; infinity would leave no direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +38,7 @@ class Simplex:
     """How often another simplex starts after one has shrunk to nothing."""
 
     def __post_init__(self) -> None:
-        if self.restarts < 0:
-            raise InvalidInput(Problem(what=f"restarts is {self.restarts}", rule="must be at least 0"))
+        check_restarts(self.restarts)
 
     def refuses(self, space: Space) -> str | None:
         """Refuse values that are no numbers."""
@@ -60,30 +57,31 @@ class Simplex:
         batch: int | None = None,
     ) -> Found:
         """Shrink one simplex after the other, the first from the best start."""
-        from scipy.optimize import minimize
+        return descended(
+            space,
+            evaluate,
+            partial(_shrink, 0.5 / max(1, int(space.sizes.max()))),
+            restarts=self.restarts,
+            rng=rng,
+            limit=limit,
+            starts=starts,
+            tell=tell,
+            pool=pool,
+            batch=batch,
+        )
 
-        given = list(starts)
-        points = space.first_points(rng, max(1, len(given)), given)
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
-        axes = Coordinates(space)
-        finest = 0.5 / max(1, int(space.sizes.max()))
 
-        def loss(place: Floats) -> float:
-            return min(_NOT_ALLOWED, -float(tally.see(axes.nearest(place)[None])[0]))
+def _shrink(finest: float, axes: Coordinates, losses: Callable[[Points], Floats], place: Floats) -> None:
+    """Let a simplex around a place move downhill until it is smaller than a step of the space."""
+    from scipy.optimize import minimize
 
-        with tally:
-            tally.see(points)
-            place = axes.of(tally.best)
-            for _ in range(self.restarts + 1 if len(axes) else 0):
-                minimize(
-                    loss,
-                    place,
-                    method="Nelder-Mead",
-                    bounds=[(0.0, 1.0)] * len(axes),
-                    options={"initial_simplex": _simplex(place), "xatol": finest, "fatol": np.inf},
-                )
-                place = rng.random(len(axes))
-        return tally.found(tally.best[None])
+    minimize(
+        lambda where: float(losses(axes.nearest(where)[None])[0]),
+        place,
+        method="Nelder-Mead",
+        bounds=[(0.0, 1.0)] * len(axes),
+        options={"initial_simplex": _simplex(place), "xatol": finest, "fatol": np.inf},
+    )
 
 
 def _simplex(place: Floats) -> Floats:
