@@ -57,7 +57,9 @@ def test_only_the_page_is_printed_where_it_is_asked_for(folder: Path) -> None:
 
 
 def test_limits_that_no_plan_keeps(folder: Path) -> None:
-    told = refused(weft(*QUICK, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s")
+    told = refused(
+        weft(*QUICK, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
+    )
     assert len(told) == 1
 
 
