@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 
+from weft.errors import Infeasible, InvalidInput
+from weft.instance import Busy, compile_instance
 from weft.platform.link import Link
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.platform.share import Share
 from weft.workflow.builder import Builder
+from weft.workflow.unfolding.unfold import unfold
 
 SECONDS = st.sampled_from([0, 0.1, 1, 2.5, 7, 40])
 SIZES = st.sampled_from([0, 1, 3e6, 5e8, 2e10])
@@ -152,3 +157,27 @@ def platforms(draw):
         links=tuple((a, b, draw(LINKS)) for a, b in chosen),
         virtual=tuple(Share(machine=name, service="dock", nodes=1) for name in shared),
     )
+
+
+BUSY = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.sampled_from([-1.0, 0.0, 2.0]), st.sampled_from([1.0, 9.5]), st.integers(1, 4)
+    ),
+    max_size=3,
+)
+"""What is busy beforehand: machine, start, seconds, nodes."""
+
+
+def compiled_busy(flow, where, held):
+    """Compile an instance on which something is busy and tasks may not start at once; drop what cannot be."""
+    busy = tuple(
+        Busy(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
+        for machine, start, spent, nodes in held
+        if machine < len(where.machines)
+    )
+    try:
+        graph = unfold(flow)
+        earliest = np.array([float(task % 3) for task in range(len(graph))])
+        return compile_instance(graph, where, busy=busy, earliest_start_s=earliest)
+    except (Infeasible, InvalidInput):
+        assume(False)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from genome_draws import random_genome
 from kernels.decoding_twin import decoded_by_twin
 from planning_examples import instance, platform
-from planning_strategies import platforms, workflows
+from planning_strategies import BUSY, compiled_busy, platforms, workflows
 from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy, compile_instance
+from weft.instance import Busy
 from weft.planners.courses import course_of
 from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
 from weft.platform.link import Link
 from weft.platform.share import Share
-from weft.workflow.unfolding.unfold import unfold
 
 RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "unlimited": UNLIMITED}
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -29,28 +28,10 @@ def form(request, monkeypatch):
     return request.param
 
 
-BUSY = st.lists(
-    st.tuples(
-        st.integers(0, 3), st.sampled_from([-1.0, 0.0, 2.0]), st.sampled_from([1.0, 9.5]), st.integers(1, 4)
-    ),
-    max_size=3,
-)
-
-
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
 def test_every_facet_is_decoded_as_by_the_twin(form, flow, where, held, seed):
-    busy = tuple(
-        Busy(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
-        for machine, start, spent, nodes in held
-        if machine < len(where.machines)
-    )
-    try:
-        graph = unfold(flow)
-        earliest = np.array([float(task % 3) for task in range(len(graph))])
-        made = compile_instance(graph, where, busy=busy, earliest_start_s=earliest)
-    except (Infeasible, InvalidInput):
-        assume(False)
+    made = compiled_busy(flow, where, held)
     rng = np.random.default_rng(seed)
     order, bound, modes = random_genome(made, rng)
     seconds = rng.integers(0, 5, len(made)).astype(float) if seed % 3 == 0 else None

@@ -6,23 +6,20 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from genome_draws import random_order
 from kernels.decoding_twin import decoded_by_twin
 from kernels.random_graphs import faceted
 from planning_examples import instance, platform
-from planning_strategies import platforms, workflows
-from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy, compile_instance
+from planning_strategies import BUSY, compiled_busy, platforms, workflows
 from weft.kernels import forms
 from weft.kernels.searches.shared_annealing import DRAWS, Score, anneal
 from weft.kernels.searches.shared_moves import State
 from weft.planners.aims import Aim, aim_of
 from weft.planners.weaving.shared_shop import workshop_of
 from weft.schedule.objective import objective_named
-from weft.workflow.unfolding.unfold import unfold
 
 SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 TIME = Aim(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
@@ -68,28 +65,10 @@ def twin_of(made, workshop, state):
     return decoded_by_twin(made, state.order.tolist(), state.bound.tolist(), modes.tolist(), "insertion")
 
 
-BUSY = st.lists(
-    st.tuples(
-        st.integers(0, 3), st.sampled_from([-1.0, 0.0, 2.0]), st.sampled_from([1.0, 9.5]), st.integers(1, 4)
-    ),
-    max_size=3,
-)
-
-
 @given(flow=workflows(), where=platforms(), held=BUSY, seed=st.integers(0, 99))
 @SEARCH
 def test_tasks_are_laid_as_the_twin_of_the_decoder_inserts_them(form, flow, where, held, seed):
-    busy = tuple(
-        Busy(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
-        for machine, start, spent, nodes in held
-        if machine < len(where.machines)
-    )
-    try:
-        graph = unfold(flow)
-        earliest = np.array([float(task % 3) for task in range(len(graph))])
-        made = compile_instance(graph, where, busy=busy, earliest_start_s=earliest)
-    except (Infeasible, InvalidInput):
-        assume(False)
+    made = compiled_busy(flow, where, held)
     rng = np.random.default_rng(seed)
     workshop = workshop_of(made, TIME)
     state, score = random_state(made, workshop, rng), unknown()

@@ -17,7 +17,7 @@ from weft.planners.portfolio.auto import Auto
 from weft.planners.portfolio.first_plans import LISTS
 from weft.planners.portfolio.incumbent import Incumbent
 from weft.planners.portfolio.rounds import Contender, Rounds
-from weft.planners.portfolio.slices import Stretch
+from weft.planners.stretch import Stretch
 from weft.pools.pool import pool_named
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds

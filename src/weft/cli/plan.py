@@ -104,10 +104,7 @@ def command(
         )
     deadline_s = options.given_seconds("--deadline", deadline)
     plan_time_s = options.given_seconds("--plan-time", plan_time)
-    from weft.formats.collection import collection_paused
-
-    # Nothing of what is loaded is garbage, and to look for some every few classes takes time.
-    with stage("loading"), collection_paused():
+    with stage("loading"):
         from weft.api.planning import plan
         from weft.formats.files import load_platform, read_workflow_file
 

@@ -43,6 +43,21 @@ class Progress:
     """The best lower bound of the makespan so far; 0: none."""
     steps: int
 
+    @classmethod
+    def of(
+        cls,
+        schedule: Schedule,
+        instance: Instance,
+        objective: Objective,
+        *,
+        by: str,
+        steps: int,
+        bound_s: float = 0.0,
+    ) -> Progress:
+        """Say how far a search is that has found a schedule."""
+        value = objective.value(schedule, instance)
+        return cls(by=by, value=value, makespan_s=schedule.makespan_s, bound_s=bound_s, steps=steps)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:

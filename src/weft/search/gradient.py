@@ -8,80 +8,36 @@ follow the slopes. Where it comes to rest, it starts again elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from weft.search.coordinates import Coordinates, no_numbers
-from weft.search.descents import check_restarts, descended
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
+from weft.search.coordinates import Coordinates
+from weft.search.descent import Descent, Losses
 from weft.search.space import Floats, Points, Space
 
 __all__ = ["Gradient"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gradient:
+class Gradient(Descent):
     """Follows the slope."""
 
     name: ClassVar[str] = "gradient"
     title: ClassVar[str] = "gradient method for numbers (L-BFGS-B, Byrd et al. 1995)"
 
-    restarts: int = 9
-    """How often it starts again elsewhere."""
+    def descend(self, space: Space, axes: Coordinates, losses: Losses, place: Floats) -> None:
+        """Follow the slopes from a place until it comes to rest."""
+        from scipy.optimize import minimize
 
-    def __post_init__(self) -> None:
-        check_restarts(self.restarts)
+        def loss_and_slopes(where: Floats) -> tuple[float, Floats]:
+            return _loss_and_slopes(where, axes, space, losses)
 
-    def refuses(self, space: Space) -> str | None:
-        """Refuse values that are no numbers."""
-        return no_numbers(space)
-
-    def optimise(
-        self,
-        space: Space,
-        evaluate: Evaluate,
-        *,
-        rng: np.random.Generator,
-        limit: Limit = ENDLESS,
-        starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
-        batch: int | None = None,
-    ) -> Found:
-        """Follow slopes from the best start, then from places drawn at random."""
-        return descended(
-            space,
-            evaluate,
-            partial(_follow, space),
-            restarts=self.restarts,
-            rng=rng,
-            limit=limit,
-            starts=starts,
-            tell=tell,
-            pool=pool,
-            batch=batch,
-        )
+        minimize(loss_and_slopes, place, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(axes))
 
 
-def _follow(space: Space, axes: Coordinates, losses: Callable[[Points], Floats], place: Floats) -> None:
-    """Follow the slopes from a place until it comes to rest."""
-    from scipy.optimize import minimize
-
-    def loss_and_slopes(where: Floats) -> tuple[float, Floats]:
-        return _loss_and_slopes(where, axes, space, losses)
-
-    minimize(loss_and_slopes, place, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(axes))
-
-
-def _loss_and_slopes(
-    place: Floats, axes: Coordinates, space: Space, losses: Callable[[Points], Floats]
-) -> tuple[float, Floats]:
+def _loss_and_slopes(place: Floats, axes: Coordinates, space: Space, losses: Losses) -> tuple[float, Floats]:
     """Evaluate the nearest point and both neighbours on every axis; give loss and slopes at a place."""
     point = axes.nearest(place)
     below, above = _beside(point, axes, space)

@@ -7,19 +7,14 @@ shrunk to less than a step of the space, another starts elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from weft.search.coordinates import Coordinates, no_numbers
-from weft.search.descents import check_restarts, descended
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
-from weft.search.space import Floats, Points, Space
+from weft.search.coordinates import Coordinates
+from weft.search.descent import Descent, Losses
+from weft.search.space import Floats, Space
 
 __all__ = ["Simplex"]
 
@@ -28,60 +23,24 @@ _WIDTH = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simplex:
+class Simplex(Descent):
     """Goes downhill without slopes."""
 
     name: ClassVar[str] = "simplex"
     title: ClassVar[str] = "simplex method for numbers (Nelder and Mead 1965)"
 
-    restarts: int = 9
-    """How often another simplex starts after one has shrunk to nothing."""
+    def descend(self, space: Space, axes: Coordinates, losses: Losses, place: Floats) -> None:
+        """Let a simplex around a place move until it is smaller than a step of the space."""
+        from scipy.optimize import minimize
 
-    def __post_init__(self) -> None:
-        check_restarts(self.restarts)
-
-    def refuses(self, space: Space) -> str | None:
-        """Refuse values that are no numbers."""
-        return no_numbers(space)
-
-    def optimise(
-        self,
-        space: Space,
-        evaluate: Evaluate,
-        *,
-        rng: np.random.Generator,
-        limit: Limit = ENDLESS,
-        starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
-        batch: int | None = None,
-    ) -> Found:
-        """Shrink one simplex after the other, the first from the best start."""
-        return descended(
-            space,
-            evaluate,
-            partial(_shrink, 0.5 / max(1, int(space.sizes.max()))),
-            restarts=self.restarts,
-            rng=rng,
-            limit=limit,
-            starts=starts,
-            tell=tell,
-            pool=pool,
-            batch=batch,
+        finest = 0.5 / max(1, int(space.sizes.max()))
+        minimize(
+            lambda where: float(losses(axes.nearest(where)[None])[0]),
+            place,
+            method="Nelder-Mead",
+            bounds=[(0.0, 1.0)] * len(axes),
+            options={"initial_simplex": _simplex(place), "xatol": finest, "fatol": np.inf},
         )
-
-
-def _shrink(finest: float, axes: Coordinates, losses: Callable[[Points], Floats], place: Floats) -> None:
-    """Let a simplex around a place move downhill until it is smaller than a step of the space."""
-    from scipy.optimize import minimize
-
-    minimize(
-        lambda where: float(losses(axes.nearest(where)[None])[0]),
-        place,
-        method="Nelder-Mead",
-        bounds=[(0.0, 1.0)] * len(axes),
-        options={"initial_simplex": _simplex(place), "xatol": finest, "fatol": np.inf},
-    )
 
 
 def _simplex(place: Floats) -> Floats:

@@ -18,6 +18,7 @@ from weft.planners.exact.plan_model import PlanModel
 from weft.planners.exact.reading import hint, schedule_of
 from weft.planners.genomes import genome_of
 from weft.planners.planner import Budget, Plan, Progress
+from weft.planners.stretch import CLOSED
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 
@@ -34,8 +35,6 @@ _REST = 0.15
 """Share of the time that may be left unused: the solver ends early if it cannot foresee what comes next."""
 _EARLY = 0.5
 """Whoever ends before this share of the time was interrupted."""
-_CLOSED = 1e-9
-"""Share between plan and bound that is rounding."""
 
 
 class Attempt:
@@ -95,7 +94,7 @@ class Attempt:
         case = case_of(self.instance, all_ways=all_ways, known_s=known_s)
         grid = case.grid
         most = grid.begun(case.horizon_s) if grid.exact else grid.begun(case.horizon_s) + 1
-        least = grid.ended(self.bound_s) if grid.exact else grid.begun(self.bound_s * (1 - _CLOSED))
+        least = grid.ended(self.bound_s) if grid.exact else grid.begun(self.bound_s * (1 - CLOSED))
         return PlanModel(model, case, aim, least=min(least, most), most=most)
 
     def _effort(self) -> float | None:
@@ -147,19 +146,16 @@ class Attempt:
     def _tell(self) -> None:
         if self.budget.tell is None or self.best is None:
             return
+        bound_s = min(self.bound_s, self.best.makespan_s)
         self.budget.tell(
-            Progress(
-                by="cp-sat",
-                value=self.objective.value(self.best, self.instance),
-                makespan_s=self.best.makespan_s,
-                bound_s=min(self.bound_s, self.best.makespan_s),
-                steps=self.steps,
+            Progress.of(
+                self.best, self.instance, self.objective, by="cp-sat", steps=self.steps, bound_s=bound_s
             )
         )
 
     def _is_closed(self) -> bool:
         best = self.best
-        return best is not None and self.aim.is_makespan and best.makespan_s <= self.bound_s * (1 + _CLOSED)
+        return best is not None and self.aim.is_makespan and best.makespan_s <= self.bound_s * (1 + CLOSED)
 
     def _plan(self, *, cut: bool) -> Plan:
         assert self.best is not None

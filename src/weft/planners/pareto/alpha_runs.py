@@ -25,8 +25,8 @@ from weft.planners.pareto.fronts import Archive, entry_of
 from weft.planners.pareto.ladder import Climb, FrontProgress, Trial
 from weft.planners.pareto.trades import Trade
 from weft.planners.planner import Budget, Plan, Unsupported
-from weft.planners.portfolio.slices import Stretch
 from weft.planners.searches.moldable_genetic import MoldableGenetic
+from weft.planners.stretch import Stretch
 from weft.schedule.objective import Objective, objective_named
 from weft.search.pool import Pool
 

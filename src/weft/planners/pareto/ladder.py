@@ -31,8 +31,9 @@ from weft.planners.pareto.mixing import mixtures
 from weft.planners.pareto.trades import Trade
 from weft.planners.planner import Budget, Plan
 from weft.planners.portfolio.auto import Auto
-from weft.planners.portfolio.slices import Outcome, Slice, Stretch, improved
+from weft.planners.portfolio.slices import Outcome, Slice, improved
 from weft.planners.searches.seeding import seeds_of
+from weft.planners.stretch import Stretch
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 from weft.search.pool import Pool

@@ -12,11 +12,12 @@ from weft.planners import PLANNERS
 from weft.planners.bounding import bounds_of
 from weft.planners.planner import Budget, Plan, Planner
 from weft.planners.portfolio.incumbent import Incumbent
-from weft.planners.portfolio.slices import Stretch
 from weft.planners.problem import problem_of
-from weft.schedule.objective import OBJECTIVES, Objective
+from weft.planners.searches.seeding import objective_for
+from weft.planners.stretch import Stretch
+from weft.schedule.objective import Objective
 
-__all__ = ["LISTS", "first_plans", "half_of", "objective_for"]
+__all__ = ["LISTS", "first_plans", "half_of"]
 
 _ANY = 2**62
 LISTS: tuple[tuple[str, int], ...] = (
@@ -75,14 +76,6 @@ def first_plans(
             incumbent.raise_bound(bounds.best_s, bounds.argument)
     if incumbent.schedule is None and infeasible is not None:
         raise infeasible
-
-
-def objective_for(planner: Planner, instance: Instance, objective: Objective) -> Objective | None:
-    """Give what a planner is asked for: the objective, else a short plan to start from, else nothing."""
-    if planner.supports(instance, objective) is None:
-        return objective
-    makespan = OBJECTIVES["makespan"]
-    return makespan if planner.supports(instance, makespan) is None else None
 
 
 def _adds_something(name: str, instance: Instance, objective: Objective) -> bool:

@@ -9,14 +9,12 @@ from dataclasses import replace
 from weft.instance.instance import Instance
 from weft.planners.aims import Worth, aim_of, worth_of
 from weft.planners.planner import Plan, Progress
+from weft.planners.stretch import CLOSED
 from weft.schedule.costs import cheapest_cost
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 
-__all__ = ["CLOSED", "Incumbent"]
-
-CLOSED = 1e-9
-"""Share that is left between plan and bound by rounding alone."""
+__all__ = ["Incumbent"]
 
 
 class Incumbent:
@@ -115,12 +113,8 @@ class Incumbent:
             return
         schedule = self._found[1]
         self._tell(
-            Progress(
-                by=by,
-                value=self._objective.value(schedule, self._instance),
-                makespan_s=schedule.makespan_s,
-                bound_s=self.bound_s,
-                steps=self.steps,
+            Progress.of(
+                schedule, self._instance, self._objective, by=by, steps=self.steps, bound_s=self.bound_s
             )
         )
 

@@ -19,7 +19,8 @@ from weft.errors import WeftError
 from weft.instance.instance import Instance
 from weft.planners.planner import Budget
 from weft.planners.portfolio.incumbent import Incumbent
-from weft.planners.portfolio.slices import Outcome, Slice, Stretch, improved
+from weft.planners.portfolio.slices import Outcome, Slice, improved
+from weft.planners.stretch import Stretch
 from weft.schedule.objective import Objective
 from weft.search.pool import Pool
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,42 +9,15 @@ import numpy as np
 from weft.errors import InvalidInput
 from weft.instance.instance import Instance
 from weft.planners.naming import planner_named
-from weft.planners.planner import Budget, Improver, Plan, Progress
-from weft.planners.portfolio.incumbent import CLOSED
+from weft.planners.planner import Budget, Improver, Plan
+from weft.planners.stretch import Stretch
 from weft.schedule.objective import Objective
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Outcome", "Slice", "Stretch", "improved"]
+__all__ = ["Outcome", "Slice", "improved"]
 
 _MARGIN = 0.2
 """A planner whose clock stands above this share of its time was not ended by it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Stretch:
-    """A stretch of a clock, which ends early when a plan as short as the bound is found."""
-
-    left: Callable[[], float] | None
-    """The clock of the whole; None: there is none."""
-    until_s: float = 0.0
-    """What the whole shall have left at the end of the stretch."""
-    goal_s: float = 0.0
-    """No makespan is below it; 0: nothing is known, or something else counts."""
-    listener: Callable[[Progress], None] | None = None
-    reached: bool = False
-
-    def remaining_s(self) -> float:
-        """Give the seconds that are left."""
-        if self.reached:
-            return 0.0
-        return math.inf if self.left is None else self.left() - self.until_s
-
-    def hear(self, news: Progress) -> None:
-        """Notice when the goal is reached, and pass the news on."""
-        if self.goal_s > 0 and news.makespan_s <= max(self.goal_s, news.bound_s) * (1.0 + CLOSED):
-            self.reached = True
-        if self.listener is not None:
-            self.listener(news)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

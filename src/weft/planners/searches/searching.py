@@ -121,12 +121,5 @@ class _Teller:
             return
         self._value = standing.value
         schedule = self._encoding.schedule(standing.best)
-        hunt.budget.tell(
-            Progress(
-                by=hunt.by,
-                value=hunt.objective.value(schedule, hunt.instance),
-                makespan_s=schedule.makespan_s,
-                bound_s=0.0,
-                steps=self._steps + standing.visited,
-            )
-        )
+        steps = self._steps + standing.visited
+        hunt.budget.tell(Progress.of(schedule, hunt.instance, hunt.objective, by=hunt.by, steps=steps))

@@ -10,13 +10,13 @@ from weft.planners import PLANNERS
 from weft.planners.aims import worth_of
 from weft.planners.planner import Budget, Planner
 from weft.planners.problem import problem_of
-from weft.schedule.objective import Objective, objective_named
+from weft.schedule.objective import OBJECTIVES, Objective
 from weft.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Seeds", "seeds_of"]
+__all__ = ["Seeds", "objective_for", "seeds_of"]
 
 _FOR_ALL = ("heft", "cpop", "peft", "cheapest")
 _FOR_MOLDABLE = ("heft-moldable", "cpa", "local-optimum")
@@ -48,7 +48,7 @@ def seeds_of(instance: Instance, objective: Objective, budget: Budget, rng: np.r
         if found and not budget.allows(steps):
             break
         planner: Planner = PLANNERS.load(name)()
-        goal = _served(planner, instance, objective)
+        goal = objective_for(planner, instance, objective)
         if goal is not None:
             allowed = Budget(steps=None if budget.steps is None else budget.steps - steps, left=budget.left)
             plan = planner.plan(instance, objective=goal, budget=allowed, rng=rng)
@@ -59,9 +59,9 @@ def seeds_of(instance: Instance, objective: Objective, budget: Budget, rng: np.r
     return Seeds(tuple(sorted(found, key=lambda one: worth_of(instance, objective, one))), steps)
 
 
-def _served(planner: Planner, instance: Instance, objective: Objective) -> Objective | None:
-    """Give the objective if the planner serves it, else the makespan if it serves that."""
-    for goal in (objective, objective_named("makespan")):
-        if planner.supports(instance, goal) is None:
-            return goal
-    return None
+def objective_for(planner: Planner, instance: Instance, objective: Objective) -> Objective | None:
+    """Give what a planner is asked for: the objective, else a short plan to start from, else nothing."""
+    if planner.supports(instance, objective) is None:
+        return objective
+    makespan = OBJECTIVES["makespan"]
+    return makespan if planner.supports(instance, makespan) is None else None

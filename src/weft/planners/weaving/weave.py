@@ -26,8 +26,8 @@ from weft.instance.instance import Instance
 from weft.planners.aims import Aim, aim_of, worth_of
 from weft.planners.bounding import bounds_of
 from weft.planners.planner import Budget, Plan, Progress, Unsupported
-from weft.planners.portfolio.slices import Stretch
 from weft.planners.searches.seeding import seeds_of
+from weft.planners.stretch import Stretch
 from weft.planners.weaving.shared import search_shared
 from weft.planners.weaving.single import search_single
 from weft.planners.weaving.single_alike import are_alike, search_alike
@@ -165,7 +165,8 @@ def _searched(
                 ended = ended or found.cut
                 if worth_of(instance, objective, found.schedule) < worth_of(instance, objective, best):
                     best = found.schedule
-                    _tell(instance, objective, best, budget, steps)
+                    if budget.tell is not None:
+                        budget.tell(Progress.of(best, instance, objective, by=Weave.name, steps=steps))
             if best.makespan_s <= goal_s:
                 return Plan(schedule=best, steps=steps)
     except KeyboardInterrupt:
@@ -207,16 +208,3 @@ def _island(instance: Instance, objective: Objective, piece: _Piece) -> Plan:
         budget=Budget(steps=piece.steps, left=stretch.remaining_s, tell=stretch.hear),
         rng=piece.rng,
     )
-
-
-def _tell(instance: Instance, objective: Objective, found: Schedule, budget: Budget, steps: int) -> None:
-    if budget.tell is not None:
-        budget.tell(
-            Progress(
-                by=Weave.name,
-                value=objective.value(found, instance),
-                makespan_s=found.makespan_s,
-                bound_s=0.0,
-                steps=steps,
-            )
-        )
