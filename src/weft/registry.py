@@ -18,10 +18,14 @@ __all__ = ["Shelf"]
 class Shelf:
     """A named collection of dotted names; ``load`` imports one of them."""
 
-    def __init__(self, group: str, noun: str, entries: Mapping[str, str]) -> None:
+    def __init__(
+        self, group: str, noun: str, entries: Mapping[str, str], *, aliases: Mapping[str, str] | None = None
+    ) -> None:
         self.group = group
         self.noun = noun
         self._own = dict(entries)
+        self._aliases = dict(aliases or {})
+        """Other names under which entries are known, as in papers; they are found but not listed."""
         self._all: dict[str, str] | None = None
 
     def _entries(self) -> dict[str, str]:
@@ -42,13 +46,14 @@ class Shelf:
         yield from (name for name in self if name not in self._own)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._own or name in self._entries()
+        return name in self._own or name in self._aliases or name in self._entries()
 
     def load(self, name: str) -> Any:
         """Import and return what stands on the shelf under this name."""
-        target = self._own.get(name) or self._entries().get(name)
+        meant = self._aliases.get(name, name)
+        target = self._own.get(meant) or self._entries().get(meant)
         if target is None:
-            close = nearest(name, self)
+            close = nearest(name, (*self, *self._aliases))
             hint = f"did you mean {close!r}?" if close else f"known: {', '.join(self)}"
             raise InvalidInput(Problem(what=f"unknown {self.noun} {name!r}", advice=hint))
         module, _, attribute = target.partition(":")

@@ -15,6 +15,8 @@ import pytest
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
 from architecture.house import ROOT, environment
 from weft.formats.files import load_platform, load_workflow
+from weft.simulation.reading.files import load_scenario
+from weft.simulation.scenario import Scenario
 from weft.workflow.unfolding.unfold import unfold
 
 ALL_PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -43,6 +45,8 @@ def test_whole_files_in_it_are_valid(page: Path, tmp_path: Path) -> None:
             path.write_text(block.text, encoding="utf-8")
             if re.search(r"^machines:", block.text, re.MULTILINE):
                 assert load_platform(path).machines
+            elif not re.search(r"^tasks:", block.text, re.MULTILINE):
+                assert load_scenario(path) != Scenario(name=path.stem)
             else:
                 assert len(unfold(load_workflow(path))) > 0
 

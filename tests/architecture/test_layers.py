@@ -101,7 +101,7 @@ ALLOWED = {
     "policies/greedy.py": "import weft.policies.policy",
     "engine/good_engine.py": "import weft.policies.policy",
     "formats/yaml_tree.py": "import yaml",
-    "formats/dax.py": "import defusedxml.ElementTree",
+    "formats/xml_source.py": "import defusedxml.ElementTree",
     "planners/lists/heft.py": "import numpy",
 }
 

@@ -14,12 +14,17 @@ from weft.expressions.names import UNITS
 from weft.planners import PLANNERS
 from weft.planners.naming import options_of
 from weft.platform import machine_reading, reading
+from weft.policies import POLICIES
+from weft.registry import Shelf
+from weft.simulation.reading import keys as scenario_keys
 from weft.workflow.generators import GENERATORS
 from weft.workflow.reading import keys
 
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+SCENARIO = (ROOT / "docs" / "reference" / "scenario.md").read_text(encoding="utf-8")
 METHODS = (ROOT / "docs" / "reference" / "planners.md").read_text(encoding="utf-8")
+CHOICES = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
 
 TABLES = {
     f"{module.__name__}.{name}": getattr(module, name)
@@ -33,6 +38,12 @@ TABLES = {
 def test_every_key_is_in_the_reference(table: str) -> None:
     missing = [key for key in TABLES[table] if not re.search(rf"(?<!\w){re.escape(key)}(?!\w)", FORMAT)]
     assert missing == []
+
+
+@pytest.mark.parametrize("table", [name for name in scenario_keys.__all__ if name.endswith("_KEYS")])
+def test_every_key_of_a_scenario_is_in_its_reference(table: str) -> None:
+    written = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", SCENARIO))))
+    assert set(getattr(scenario_keys, table)) - written == set()
 
 
 def test_every_function_and_unit_is_in_the_reference() -> None:
@@ -59,9 +70,10 @@ def test_every_kind_of_workflow_is_in_the_reference() -> None:
     assert [kind for kind in GENERATORS if f"`{kind}`" not in USAGE] == []
 
 
-def test_every_planner_and_its_options_are_in_the_reference() -> None:
-    missing = [name for name in PLANNERS if f"`{name}`" not in METHODS]
-    for name in PLANNERS:
-        options = [option.name for option in options_of(PLANNERS.load(name))]
-        missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", METHODS)]
+@pytest.mark.parametrize(("shelf", "page"), [(PLANNERS, METHODS), (POLICIES, CHOICES)])
+def test_everything_on_a_shelf_and_its_options_are_in_the_reference(shelf: Shelf, page: str) -> None:
+    missing = [name for name in shelf if f"`{name}`" not in page]
+    for name in shelf:
+        options = [option.name for option in options_of(shelf.load(name))]
+        missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", page)]
     assert missing == []

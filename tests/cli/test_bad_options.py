@@ -31,7 +31,7 @@ USAGE = {
     ("plan", "-", "--on", "-"): ["standard input"],
     ("convert", "hello.yaml"): ["Missing argument 'OUT'"],
     ("check",): ["Missing argument"],
-    ("schema", "scenario"): ["'scenario'", "'workflow'", "'platform'"],
+    ("schema", "schedule"): ["'schedule'", "'workflow'", "'platform'", "'scenario'"],
     ("completion", "tcsh"): ["'tcsh'", "'bash'"],
 }
 

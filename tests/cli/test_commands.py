@@ -251,13 +251,14 @@ def test_formats_and_planners_list_the_shelves(folder: Path) -> None:
         assert all(row["title"] for row in rows)
 
 
-@pytest.mark.parametrize("kind", ["workflow", "platform"])
+@pytest.mark.parametrize("kind", ["workflow", "platform", "scenario"])
 def test_the_schema_accepts_what_weft_accepts(kind: str, folder: Path) -> None:
     import jsonschema
     import yaml
 
     schema = json.loads(weft("schema", kind, folder=folder).out)
-    name = {"workflow": "hello.yaml", "platform": "grid.yaml"}[kind]
+    (folder / "scenario.yaml").write_text("{weft: 1, loads: [{machine: fast, at: 5s}]}")
+    name = {"workflow": "hello.yaml", "platform": "grid.yaml", "scenario": "scenario.yaml"}[kind]
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(yaml.safe_load((folder / name).read_text()), schema)
 

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 import weft
+from weft.simulation.reading.checks import check_scenario
+from weft.simulation.reading.files import load_arriving, load_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLATFORMS = {"grid.yaml", "shares.yaml"}
 BROKEN = {"broken.yaml"}
-WORKFLOWS = sorted(path.name for path in EXAMPLES.glob("*.yaml") if path.name not in PLATFORMS | BROKEN)
+SCENARIOS = {"scenario.yaml"}
+WORKFLOWS = sorted(
+    path.name for path in EXAMPLES.glob("*.yaml") if path.name not in PLATFORMS | BROKEN | SCENARIOS
+)
 ON = {"pipeline.yaml": "shares.yaml"}
 """Workflows that are written for a platform of their own; the others run on the grid."""
 
@@ -29,6 +34,14 @@ def test_a_workflow_is_planned_and_its_schedule_verifies(name):
 @pytest.mark.parametrize("name", sorted(PLATFORMS))
 def test_a_platform_reads(name):
     assert weft.load_platform(EXAMPLES / name).machines
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_a_scenario_speaks_of_machines_and_tasks_that_exist(name):
+    scenario = load_scenario(EXAMPLES / name)
+    workflows = load_arriving(scenario)
+    check_scenario(scenario, weft.load_platform(EXAMPLES / "grid.yaml"), workflows)
+    assert workflows
 
 
 def test_the_broken_one_shows_all_its_mistakes_at_once():
@@ -59,5 +72,6 @@ def test_every_example_is_covered():
         *WORKFLOWS,
         *PLATFORMS,
         *BROKEN,
+        *SCENARIOS,
         "build_in_python.py",
     }

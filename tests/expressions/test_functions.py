@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
-from weft.expressions import ExpressionError, Value, evaluate, parse
+from weft.expressions import ExpressionError, Value, evaluate, evaluate_columns, parse, rename, unknown_names
 from weft.expressions.functions import FUNCTIONS
 
 
@@ -56,6 +57,13 @@ from weft.expressions.functions import FUNCTIONS
         ("matches(null, 'a')", False),
         ("str(null)", None),
         ("range(1, null)", None),
+        ("default(3, 4)", 3),
+        ("default(null, 4)", 4),
+        ("default(nobody, 'x')", "x"),
+        ("default(nobody.knows, null)", None),
+        ("default(table.x, 7)", 1),
+        ("default(default(nobody, null), 2) > 1", True),
+        ("default(false, true)", False),
     ],
 )
 def test_values(text: str, expected: Value) -> None:
@@ -95,6 +103,9 @@ def test_values(text: str, expected: Value) -> None:
         ("str([1])", 5, "is given a list of 1"),
         ("float(10**400)", 1, "too large"),
         ("lines('f')", 1, "only when the file exists"),
+        ("default(nobody + 1, 4)", 9, "unknown name 'nobody'"),
+        ("default(1, nobody)", 12, "unknown name 'nobody'"),
+        ("default(1)", 1, "takes 2 arguments"),
     ],
 )
 def test_errors(text: str, column: int, says: str) -> None:
@@ -125,3 +136,23 @@ def test_every_function_takes_an_unknown(name: str) -> None:
     function = FUNCTIONS[name]
     result = function(*[None] * function.needed)
     assert result is None or result is False or (isinstance(result, float) and math.isnan(result))
+
+
+def test_default_excuses_the_name_before_it_and_no_other() -> None:
+    asked = parse("default(mhz, base) > limit")
+    assert [error.message for error in unknown_names(asked, {"base"})] == ["unknown name 'limit'"]
+    renamed = rename(asked, {"mhz": "speed", "limit": "base"})
+    assert unknown_names(renamed, {"base"}) == []
+
+
+def test_default_over_columns_fills_in_row_by_row() -> None:
+    columns = {
+        "mhz": np.array([2400.0, np.nan, 500.0]),
+        "arch": np.array(["a", None, "b"], dtype=object),
+        "box": np.array([{"x": 1}, {}, {"x": 3}], dtype=object),
+    }
+    assert evaluate_columns(parse("default(mhz, 0)"), columns, 3).tolist() == [2400.0, 0.0, 500.0]
+    assert evaluate_columns(parse("default(arch, 'any')"), columns, 3).tolist() == ["a", "any", "b"]
+    assert evaluate_columns(parse("default(box.x, 2)"), columns, 3).tolist() == [1, 2, 3]
+    assert evaluate_columns(parse("default(nobody, 0) < 1"), columns, 3).tolist() == [True, True, True]
+    assert evaluate_columns(parse("default(nobody, null) != 'x'"), columns, 3).tolist() == [False] * 3

@@ -1,4 +1,4 @@
-"""Describe planners: their titles, and their options as the fields of their dataclasses say them."""
+"""Describe planners and policies: their titles, and their options as the fields of their dataclasses say them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import MISSING, asdict, dataclass
 from itertools import pairwise
 from typing import Any, get_args, get_type_hints
 
+from weft.naming import options_of
 from weft.planners import PLANNERS
-from weft.planners.naming import options_of
+from weft.registry import Shelf
 
 __all__ = ["Description", "Option", "describe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option of a planner, as it is written after its name: ``heft:NAME=VALUE``."""
+    """One option, as it is written after the name of what has it: ``heft:NAME=VALUE``."""
 
     name: str
     values: str
@@ -29,7 +30,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a user may want to know of a planner."""
+    """What a user may want to know of a planner or a policy."""
 
     name: str
     title: str
@@ -40,9 +41,9 @@ class Description:
         return asdict(self)
 
 
-def describe(name: str) -> Description:
-    """Describe the planner of a name."""
-    kind = PLANNERS.load(name)
+def describe(name: str, shelf: Shelf = PLANNERS) -> Description:
+    """Describe what stands on a shelf under a name."""
+    kind = shelf.load(name)
     fields = options_of(kind)
     types = get_type_hints(kind) if fields else {}
     meanings = _meanings(kind)
@@ -70,7 +71,14 @@ def _text(value: object) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Read the texts that stand below the fields of a class; Python keeps them only in the source."""
+    """Read the texts below the fields of a class and of those it extends; only the source keeps them."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        found |= _meanings_in(base)
+    return found
+
+
+def _meanings_in(kind: type) -> dict[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     except (OSError, TypeError):  # a class without a source file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -10,19 +11,25 @@ from weft.cli import options
 from weft.units import counted
 
 if TYPE_CHECKING:
+    from weft.formats.format import Source
     from weft.platform.platform import Platform
 
 __all__ = ["command"]
+
+_TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 
 
 @click.command("check")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=str), metavar="FILE...")
 @click.option(
-    "--on", "platform", metavar="PLATFORM", help="Check also that every task can run on this platform."
+    "--on",
+    "platform",
+    metavar="PLATFORM",
+    help="Check also that tasks can run on this platform, and that scenarios speak of its machines.",
 )
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
-    """Say everything that is wrong with workflow and platform files.
+    """Say everything that is wrong with workflow, platform and scenario files.
 
     Exit code 0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on,
     some task can run on no machine.
@@ -61,6 +68,8 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
         nodes = sum(machine.nodes for machine in found.machines)
         summary = f"a platform of {len(found.machines)} machines, {nodes} nodes; no problems"
         return {"file": name, "kind": "platform", "summary": summary}
+    if (scenario := _check_scenario(source, machines)) is not None:
+        return scenario
     reader = detect(source)
     graph = checked_graph(reader.read(source))
     summary = (
@@ -79,3 +88,27 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
         "edges": graph.edge_count,
         "summary": summary,
     }
+
+
+def _check_scenario(source: Source, machines: Platform | None) -> dict[str, object] | None:
+    """Check a scenario together with the workflows it names; None: the file is none."""
+    from weft.formats.native import WeftYaml
+    from weft.formats.yaml_document import parse_document
+    from weft.simulation.reading.checks import check_scenario, workflow_keys
+    from weft.simulation.reading.files import load_arriving
+    from weft.simulation.scenario_reading import describes_scenario, read_scenario
+
+    # Parsed only if need be: workflows may be large.
+    if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):
+        return None
+    document = parse_document(source.text(), source.name)
+    if not describes_scenario(document):
+        return None
+    scenario = read_scenario(document)
+    workflows = load_arriving(scenario)
+    arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
+    check_scenario(scenario, machines, workflows or None)
+    summary = (
+        f"a scenario of {counted(arrivals, 'arrival')} of {counted(len(workflows), 'workflow')}; no problems"
+    )
+    return {"file": source.name, "kind": "scenario", "summary": summary}

@@ -28,6 +28,7 @@ COMMANDS = {
     "pareto": "Show what time costs: plans of which none is both faster and cheaper than another.",
     "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
     "planners": "List the planners.",
+    "policies": "List the policies.",
     "reproduce": "Run the experiments of the papers again and set their figures beside ours.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",

@@ -8,13 +8,21 @@ __all__ = ["command"]
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["workflow", "platform"]))
+@click.argument("kind", type=click.Choice(["workflow", "platform", "scenario"]))
 def command(kind: str) -> None:
-    """Print the JSON Schema of workflow or platform files.
+    """Print the JSON Schema of workflow, platform or scenario files.
 
     In an editor with the YAML language server, put this above the file:
     # yaml-language-server: $schema=workflow.json
     """
+    if kind == "scenario":
+        # Made anew each time: formats, where the others are published, must not know of simulations.
+        import json
+
+        from weft.simulation.reading.schema import scenario_schema
+
+        click.echo(json.dumps(scenario_schema(), indent=2, ensure_ascii=False))
+        return
     from weft.formats.schema import schema_text
 
     click.echo(schema_text(kind), nl=False)

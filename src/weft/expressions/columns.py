@@ -133,8 +133,8 @@ class _Columns:
         match node:
             case Literal(value=value):
                 return value
-            case Name(name=name):
-                return self._name(name, rows)
+            case Name():
+                return self._name(node, rows)
             case Binary(operator=operator, left=left, right=right):
                 return _arithmetic(operator, self.value(left, rows), self.value(right, rows))
             case Comparison():
@@ -155,17 +155,20 @@ class _Columns:
             case Call():
                 return self._call(node, rows)
 
-    def _name(self, name: str, rows: Array) -> Column:
+    def _name(self, node: Name, rows: Array) -> Column:
+        name = node.name
         if name in self._columns:
             return self._column(name)[rows]
         first, *rest = name.split(".")
         if rest and first in self._columns:
-            return _by_rows(lambda value: self._below(name, value, rest), self._column(first)[rows])
+            return _by_rows(lambda value: self._below(node, value, rest), self._column(first)[rows])
         value = find(name, self._constants)
         if value is not MISSING:
             return plain(value)
         if name in BUILT_IN:
             return BUILT_IN[name]
+        if node.optional:
+            return None
         raise self._unknown(name)
 
     def _column(self, name: str) -> Array:
@@ -173,11 +176,13 @@ class _Columns:
             self._cache[name] = _loaded(self._columns[name], name, self._length)
         return self._cache[name]
 
-    def _below(self, name: str, value: Value, parts: list[str]) -> Value:
+    def _below(self, node: Name, value: Value, parts: list[str]) -> Value:
         found = walk_down(value, parts)
-        if found is MISSING:
-            raise self._unknown(name)
-        return plain(found)
+        if found is not MISSING:
+            return plain(found)
+        if node.optional:
+            return None
+        raise self._unknown(node.name)
 
     def _unknown(self, name: str) -> Refusal:
         return unknown_name(name, [*self._columns, *self._constants])

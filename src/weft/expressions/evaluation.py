@@ -88,8 +88,8 @@ class _Evaluation:
         match node:
             case Literal(value=value):
                 return value
-            case Name(name=name):
-                return look_up(name, self._context)
+            case Name(name=name, optional=optional):
+                return look_up(name, self._context, optional=optional)
             case Binary(operator=operator, left=left, right=right):
                 return arithmetic(operator, self.value(left), self.value(right))
             case Comparison():

@@ -67,10 +67,10 @@ _parse_cached = functools.lru_cache(maxsize=4096)(_parse)
 
 
 def unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
-    """List the names that are neither known (as a whole or by a dotted prefix) nor units, once each."""
+    """List the names that are neither known (as a whole or by a dotted prefix) nor units nor optional."""
     columns: dict[str, int] = {}
     for node in walk(expression.tree):
-        if isinstance(node, Name) and not _is_known(node.name, known):
+        if isinstance(node, Name) and not (node.optional or _is_known(node.name, known)):
             columns.setdefault(node.name, node.column)
     suggestions = [name for name in known if isinstance(name, str)] if isinstance(known, Iterable) else []
     return [

@@ -31,6 +31,7 @@ _LIST = frozenset({Kind.LIST})
 _NUMBERS = frozenset({Kind.NUMBER, Kind.LIST})
 _SIMPLE = frozenset({Kind.NUMBER, Kind.STRING, Kind.BOOLEAN})
 _SIZED = frozenset({Kind.LIST, Kind.STRING, Kind.MAPPING})
+_ANY = frozenset(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,8 @@ class Function:
     """The value when an argument is unknown."""
     deferred: bool = False
     """Has no value before the run has made the file it reads."""
+    lenient: bool = False
+    """Takes unknown values as they are; its first argument may be a name that nobody knows."""
 
     def accepted(self, position: int) -> frozenset[Kind]:
         """Tell which kinds the argument at this position may have."""
@@ -79,7 +82,7 @@ class Function:
         kinds = [kind_of(argument) for argument in arguments]
         for position, (argument, kind) in enumerate(zip(arguments, kinds, strict=True)):
             self.check_kind(position, kind, describe(argument))
-        if Kind.UNKNOWN in kinds:
+        if Kind.UNKNOWN in kinds and not self.lenient:
             return self.if_unknown
         try:
             return self.apply(*arguments)
@@ -194,6 +197,10 @@ def _of_list(choose: Callable[[list[bool]], bool]) -> Callable[[list[Any]], bool
     return lambda values: choose([truth(plain(value)) for value in values])
 
 
+def _default(value: Value, otherwise: Value) -> Value:
+    return otherwise if kind_of(value) is Kind.UNKNOWN else value
+
+
 def _deferred(*_arguments: Value) -> Value:
     raise Refusal("not known before the file exists")
 
@@ -252,6 +259,9 @@ _ALL = (
     _textual("upper", str.upper, 1, Kind.STRING),
     Function(
         name="range", accepts=(_NUMBER, _NUMBER), needed=2, gives=Kind.LIST, apply=_range, if_unknown=None
+    ),
+    Function(
+        name="default", accepts=(_ANY, _ANY), needed=2, gives=Kind.UNKNOWN, apply=_default, lenient=True
     ),
     Function(name="lines", accepts=(_STRING,), needed=1, gives=Kind.LIST, apply=_deferred, deferred=True),
 )

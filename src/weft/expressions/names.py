@@ -47,13 +47,15 @@ def walk_down(value: object, parts: Iterable[str]) -> object:
     return value
 
 
-def look_up(name: str, context: Mapping[str, Any]) -> Value:
-    """Give the value of a name, or refuse."""
+def look_up(name: str, context: Mapping[str, Any], *, optional: bool = False) -> Value:
+    """Give the value of a name, or refuse; an optional one that nobody knows is unknown."""
     value = find(name, context)
     if value is not MISSING:
         return plain(value)
     if name in BUILT_IN:
         return BUILT_IN[name]
+    if optional:
+        return None
     raise unknown_name(name, context)
 
 

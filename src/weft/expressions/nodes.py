@@ -40,6 +40,8 @@ class Name(_Placed):
     """A name, dotted or plain: ``conv.exit_code`` is one name."""
 
     name: str
+    optional: bool = field(default=False, compare=False, repr=False)
+    """Unknown, instead of an error, where nobody knows it: the first argument of ``default``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

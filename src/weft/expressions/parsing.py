@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from weft.errors import nearest, shorten
 from weft.expressions.failure import Refusal
@@ -223,7 +224,10 @@ class _Builder:
             FUNCTIONS[name].check_count(len(node.args))
         except Refusal as refusal:
             raise refusal.at(column) from None
-        return Call(function=name, arguments=self._all(node.args, depth), column=column)
+        arguments = self._all(node.args, depth)
+        if FUNCTIONS[name].lenient and isinstance(first := arguments[0], Name):
+            arguments = (replace(first, optional=True), *arguments[1:])
+        return Call(function=name, arguments=arguments, column=column)
 
     def _index(self, node: ast.Subscript, column: int, depth: int) -> Node:
         if isinstance(node.slice, ast.Slice | ast.Tuple):

@@ -18,11 +18,10 @@ class Complaints:
         self.source = source
         self.problems: list[Problem] = []
 
-    def add(
-        self, what: str, *, rule: str = "", advice: str = "", path: Path = (), line: int | None = None
-    ) -> None:
+    def add(self, what: str, *, rule: str = "", advice: str = "", path: Path = (), line: int | None = None,
+            column: int | None = None) -> None:  # fmt: skip
         """Note one problem; the last that is allowed raises."""
-        place = Place(file=self.source.name, line=line)
+        place = Place(file=self.source.name, line=line, column=column)
         self.problems.append(Problem(what=what, rule=rule, advice=advice, path=path, place=place))
         if len(self.problems) >= MAX_COMPLAINTS:
             self.finish()

@@ -11,17 +11,14 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
-from xml.sax import SAXException, SAXParseException
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-import defusedxml.sax
-from defusedxml.common import DefusedXmlException
-
 from weft.errors import InvalidInput, Problem, nearest, shorten
 from weft.formats.complaints import Complaints
-from weft.formats.format import Source, damaged
+from weft.formats.format import Source
 from weft.formats.trace import Trace, literal
+from weft.formats.xml_source import parse_xml
 from weft.workflow.records.job import Job
 from weft.workflow.records.workflow import Workflow
 
@@ -49,21 +46,8 @@ class Dax:
 
     def read(self, source: Source) -> Workflow:
         """Read a workflow. Raises InvalidInput."""
-        if not source.data.strip():
-            raise damaged(source, "the file is empty")
-        complaints = Complaints(source)
-        jobs = _Jobs(complaints)
-        try:
-            defusedxml.sax.parseString(source.data, jobs)
-        except DefusedXmlException as error:
-            what = f"the XML declares entities ({type(error).__name__})"
-            raise damaged(source, what, rule="entities are not read: they can be bombs") from None
-        except SAXParseException as error:
-            line, column = error.getLineNumber(), (error.getColumnNumber() or 0) + 1
-            what = f"not well-formed XML: {error.getMessage()}"
-            raise damaged(source, what, line=line, column=column) from None
-        except (SAXException, LookupError, ValueError) as error:
-            raise damaged(source, f"not XML: {shorten(str(error))}") from None
+        jobs = _Jobs(Complaints(source))
+        parse_xml(source, jobs)
         jobs.finish()
         return jobs.trace.workflow(source, name=jobs.title)
 

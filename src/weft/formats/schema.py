@@ -16,12 +16,12 @@ from weft.formats.platform_schema import platform_schema
 from weft.formats.schema_shapes import Shape
 from weft.formats.workflow_schema import workflow_schema
 
-__all__ = ["KINDS", "build_schema", "schema_text", "write_schemas"]
+__all__ = ["KINDS", "build_schema", "published", "schema_text", "write_schemas"]
 
 _BUILDERS: dict[str, Callable[[], Shape]] = {"workflow": workflow_schema, "platform": platform_schema}
 
 KINDS = tuple(_BUILDERS)
-"""The kinds of files that have a schema."""
+"""The kinds of files whose schemas are published here."""
 
 
 def schema_text(kind: str) -> str:
@@ -33,10 +33,15 @@ def schema_text(kind: str) -> str:
 def build_schema(kind: str) -> Shape:
     """Make the schema (draft 2020-12) of a kind of file from the reader's tables of keys."""
     _check(kind)
+    return published(kind, _BUILDERS[kind]())
+
+
+def published(kind: str, shape: Shape) -> Shape:
+    """Put over the description of a kind of file what makes it a schema of its own."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"weft {kind}, version 1",
-        **_BUILDERS[kind](),
+        **shape,
     }
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "NamedPair",
     "Platform",
     "Share",
+    "described_link",
     "inside_link",
     "link_between",
     "planned_machines",
@@ -76,19 +77,33 @@ def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
     two such pairs the one written first), then the pair of their sites, then the inside of a common site,
     then the default. Links are the same in both directions.
     """
+    found = described_link(platform, a, b)
+    return None if found is None else found[1]
+
+
+def described_link(
+    platform: Platform, a: Machine, b: Machine
+) -> tuple[int | str | frozenset[str], Link] | None:
+    """Give the link between two machines, as ``link_between`` does, and which of all links it is.
+
+    A link is known by its position among ``platform.links``, or by the site it is inside of, or, where the
+    default holds, by the two sites it joins.
+    """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
     if host_a == host_b:
         return None
     pairs = platform.pairs
     if pairs:
         if found := pairs.get(frozenset((host_a, host_b))):
-            return found[1]
+            return found
         mixed = (pairs.get(frozenset((host_a, site_b))), pairs.get(frozenset((site_a, host_b))))
         if written := [found for found in mixed if found is not None]:
-            return min(written, key=lambda found: found[0])[1]
+            return min(written, key=lambda found: found[0])
         if found := pairs.get(frozenset((site_a, site_b))):
-            return found[1]
-    return inside_link(platform, site_a) if site_a == site_b else platform.default_link
+            return found
+    if site_a == site_b:
+        return site_a, inside_link(platform, site_a)
+    return frozenset((site_a, site_b)), platform.default_link
 
 
 def inside_link(platform: Platform, site: str) -> Link:

@@ -1,0 +1,23 @@
+"""``weft policies``: what stands on the shelf, and the options of one policy."""
+
+from __future__ import annotations
+
+import click
+
+from weft.cli import options
+from weft.cli.listing import show_shelf
+
+__all__ = ["command"]
+
+
+@click.command("policies")
+@click.argument("name", required=False)
+@options.as_json
+def command(name: str | None, as_json: bool) -> None:
+    """List the policies, or the options of the policy NAME.
+
+    Options are written after the name: weft simulate ... --policy NAME:OPTION=VALUE:OPTION=VALUE
+    """
+    from weft.policies import POLICIES
+
+    show_shelf(POLICIES, name, as_json=as_json)

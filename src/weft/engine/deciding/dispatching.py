@@ -1,0 +1,122 @@
+"""Dispatching: the policy is asked, and what it decides is checked and becomes commands.
+
+The engine knows no concrete policy and trusts none: a decision that breaks a rule stops everything with an error
+that names the policy, the task and the machine.
+"""
+
+from __future__ import annotations
+
+from weft.engine.deciding.migrating import migrate, prepare_new
+from weft.engine.deciding.restarting import spared
+from weft.engine.deciding.staging import send_for_data
+from weft.engine.desk import Desk
+from weft.engine.messages import commands as cm
+from weft.engine.state.run import Run
+from weft.engine.state.states import TaskState
+from weft.engine.view import EngineView
+from weft.errors import WeftError
+from weft.policies.policy import Decision, Hold, Migrate, Place, Replan
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+__all__ = ["PolicyError", "dispatch"]
+
+
+class PolicyError(WeftError):
+    """A policy decided something that cannot be: a mistake in the policy, not in the user's files."""
+
+
+def dispatch(desk: Desk, view: EngineView) -> None:
+    """Ask the policy, and carry out what it decides, one decision after the other."""
+    desk.state.dirty = False
+    for decision in desk.policy.decide(view):
+        _carry_out(desk, decision)
+
+
+def _carry_out(desk: Desk, decision: Decision) -> None:
+    match decision:
+        case Place():
+            _place(desk, decision)
+        case Migrate():
+            attempt = desk.state.attempts.get(decision.attempt)
+            if attempt is None:
+                raise PolicyError(
+                    f"policy {desk.policy.name!r} migrates attempt {decision.attempt}, which is over"
+                )
+            migrate(desk, attempt, decision.machine, decision.count, decision.reason or desk.policy.name)
+        case Hold():
+            run = _run(desk, decision.run)
+            desk.emit(cm.Settle(run=run.index, task=decision.task, state="HELD", reason=decision.reason))
+        case Replan():
+            run = _run(desk, decision.run)
+            if not run.plan_wanted:
+                desk.emit(cm.Replan(run=run.index, version=run.version, reason=decision.reason))
+
+
+def _run(desk: Desk, index: int) -> Run:
+    if index not in desk.state.active:
+        raise PolicyError(f"policy {desk.policy.name!r} decides about run {index}, which is not active")
+    return desk.state.active[index]
+
+
+def _place(desk: Desk, place: Place) -> None:
+    run = _run(desk, place.run)
+    nodes = _checked_nodes(desk, run, place)
+    attempt = desk.state.next_attempt
+    left = run.left_behind.get(place.task) if run.left_behind else None
+    desk.emit(
+        cm.Assign(
+            attempt=attempt,
+            run=run.index,
+            task=place.task,
+            machine=place.machine,
+            nodes=nodes,
+            count=place.count,
+            reserve=not place.queue,
+            order=place.order,
+            replaces=left,
+            restart_from=spared(desk, run, place.task, place.count),
+            reason=place.reason,
+        )
+    )
+    known = run.known
+    begun = desk.state.attempts[attempt]
+    if left is not None:
+        prepare_new(desk, desk.state.attempts[left])
+        return
+    if known.moves_data or known.kind[place.task] != COMPUTE or known.stages or begun.restart_from:
+        send_for_data(desk, begun, first=True)
+
+
+def _checked_nodes(desk: Desk, run: Run, place: Place) -> int:
+    """Check a placement; give the nodes it takes."""
+    state, known, task = desk.state, run.known, place.task
+    if not 0 <= task < len(run):
+        raise PolicyError(f"policy {desk.policy.name!r} places task {task}: run {run.index} has no such task")
+    where = f"policy {desk.policy.name!r} places task {run.name(task)!r}"
+    if not 0 <= place.machine < len(state.machines):
+        raise PolicyError(f"{where} on machine {place.machine}: there is no such machine")
+    machine = state.machines[place.machine]
+    where += f" on machine {machine.name!r}"
+    if run.state[task] != TaskState.READY and task not in run.early:
+        raise PolicyError(f"{where}: the task is {TaskState(run.state[task]).name.lower()}, not ready")
+    if not machine.up:
+        raise PolicyError(f"{where}: the machine is down")
+    bound = run.binding.get(known.variable[task])
+    if bound is not None and bound != place.machine:
+        name = state.machines[bound].name
+        raise PolicyError(f"{where}: its abstract machine is bound to {name!r}")
+    if known.kind[task] != COMPUTE:
+        return 0
+    options = known.options(task)
+    nodes = options.nodes.get((place.machine, place.count))
+    if nodes is None:
+        allowed = options.counts.get(place.machine)
+        why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
+        raise PolicyError(f"{where} with {place.count} nodes: {why}")
+    demand = known.demand(task, place.machine, place.count) if known.demands else ()
+    if not place.queue and not state.machines.fits(place.machine, nodes, demand):
+        free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"
+        raise PolicyError(
+            f"{where}: the machine is busy ({free}); a policy that lets tasks wait says queue=True"
+        )
+    return nodes

@@ -1,0 +1,157 @@
+"""A machine's queue: who of those that wait there may start now (S2 section 5).
+
+``fifo`` never lets anybody overtake; ``first-fit`` lets the first go that fits; ``easy`` lets others overtake the
+head if that does not delay it; ``conservative`` if it delays nobody before them. Estimates decide what delays
+whom. Attempts whose data or predecessors are missing are not in the race, except under a plan, where their turn
+is respected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from weft.engine.desk import Desk
+from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.machines import MachineState
+from weft.engine.state.run import Run
+from weft.engine.state.states import FINAL, TaskState
+
+__all__ = ["next_to_start"]
+
+_ROUNDING = 1e-9
+"""Times that differ by less than this share are the same: sums of the same numbers in another order."""
+
+
+def next_to_start(desk: Desk, machine: MachineState, prepared: Callable[[Attempt], bool]) -> int | None:
+    """Give the attempt of a machine's queue that may start now; None: nobody may."""
+    attempts = desk.state.attempts
+    if not machine.has_room(1):
+        return None
+    racing = (attempts[number] for _, number in machine.queue if prepared(attempts[number]))
+    first = next(racing, None)
+    if first is None:
+        return None
+    rule = _by_plan if first.order is not None else _RULES[machine.queue_rule]
+    return rule(desk, machine, chain((first,), racing))
+
+
+def _fits(desk: Desk, machine: MachineState, attempt: Attempt) -> bool:
+    return desk.state.machines.fits(machine.index, attempt.nodes, attempt.demand)
+
+
+def _fifo(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
+    first = next(racing)
+    return first.number if _fits(desk, machine, first) else None
+
+
+def _first_fit(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
+    return next((attempt.number for attempt in racing if _fits(desk, machine, attempt)), None)
+
+
+def _backfill(desk: Desk, machine: MachineState, racing: Iterator[Attempt], *, everybody: bool) -> int | None:
+    """Start the head, or whoever fits without delaying the head (or everybody before)."""
+    now = desk.state.now
+    profile = _Profile(machine, now)
+    for position, attempt in enumerate(racing):
+        seconds = attempt.seconds / machine.speed_factor
+        start = profile.earliest(attempt.nodes, seconds)
+        if start <= now and _fits(desk, machine, attempt):
+            return attempt.number
+        if position == 0 or everybody:
+            profile.reserve(start, seconds, attempt.nodes)
+    return None
+
+
+def _easy(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
+    return _backfill(desk, machine, racing, everybody=False)
+
+
+def _conservative(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
+    return _backfill(desk, machine, racing, everybody=True)
+
+
+_RULES: dict[str, Callable[[Desk, MachineState, Iterator[Attempt]], int | None]] = {
+    "fifo": _fifo,
+    "first-fit": _first_fit,
+    "easy": _easy,
+    "conservative": _conservative,
+}
+
+
+class _Profile:
+    """Nodes taken over time, as expected: steps at which the number of free nodes changes."""
+
+    def __init__(self, machine: MachineState, now: float) -> None:
+        self.now = now
+        self.free = machine.free_nodes
+        self.changes: list[tuple[float, int]] = sorted(
+            (max(holder.expected_end_s, now), holder.nodes) for holder in machine.holders.values()
+        )
+
+    def earliest(self, nodes: int, seconds: float) -> float:
+        """Give the first time from which so many nodes are free for so long."""
+        starts = [self.now, *(at for at, _ in self.changes if at > self.now)]
+        return next(start for start in starts if self._least(start, start + seconds) >= nodes)
+
+    def _least(self, start: float, end: float) -> int:
+        """Give the smallest number of free nodes between two times."""
+        free = self.free + sum(change for at, change in self.changes if at <= start)
+        least = free
+        for at, change in self.changes:
+            if start < at < end - _ROUNDING * abs(end):
+                free += change
+                least = min(least, free)
+        return least
+
+    def reserve(self, start: float, seconds: float, nodes: int) -> None:
+        """Keep nodes for somebody."""
+        self.changes = sorted([*self.changes, (start, -nodes), (start + seconds, nodes)])
+
+
+def _by_plan(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
+    """Start in the order of the planned starts; before its turn only what holds nobody up.
+
+    A task that is late does not keep the machine idle: while whose turn it is cannot start, the next may, if it is
+    expected to end before the planned start of that task, or if that start has passed (never with ``strict_plan``).
+    """
+    now, strict = desk.state.now, desk.settings.strict_plan
+    for position, attempt in enumerate(racing):
+        run = desk.state.runs[attempt.run]
+        first = _turn(desk, run, machine.index)
+        if first is not None and first != attempt.task and not _ready_elsewhere(run, first, attempt):
+            if strict:
+                continue
+            line = run.plan.line[first] if run.plan is not None else None
+            ends = now + attempt.seconds / machine.speed_factor
+            if line is not None and line.start_s > now and ends > line.start_s * (1 + _ROUNDING):
+                continue
+        if _fits(desk, machine, attempt):
+            return attempt.number
+        if strict or position == 0:
+            return None
+    return None
+
+
+def _turn(desk: Desk, run: Run, machine: int) -> int | None:
+    """Give the task of a run whose turn it is on a machine: the first planned there that has not started."""
+    if run.plan is None:
+        return None
+
+    def started(task: int) -> bool:
+        state = run.state[task]
+        if state in FINAL or state in (TaskState.RUNNING, TaskState.SUBMITTED, TaskState.EPILOG):
+            return True
+        number = run.attempt_of.get(task)
+        # A task that went elsewhere has no turn here any more.
+        attempt = desk.state.attempts.get(number) if number is not None else None
+        return attempt is not None and (attempt.machine != machine or attempt.stage > Stage.ASSIGNED)
+
+    return run.plan.first(machine, started)
+
+
+def _ready_elsewhere(run: Run, first: int, attempt: Attempt) -> bool:
+    """Say whether the attempt was planned before the task whose turn it seems to be."""
+    assert run.plan is not None
+    mine = run.plan.line.get(attempt.task)
+    return mine is not None and (mine.start_s, attempt.task) < (run.plan.line[first].start_s, first)

@@ -1,0 +1,94 @@
+"""Staging: which data have to come to an attempt's machine, and when they are sent for.
+
+Data are sent for as soon as the task has a machine and the predecessor that made them has completed, so that a
+plan's transfers overlap with what still runs. A stage with nothing to do is no command (design section 4).
+"""
+
+from __future__ import annotations
+
+from weft.engine.desk import Desk
+from weft.engine.messages.commands import Parcel, StageIn
+from weft.engine.state.attempt import Attempt
+from weft.engine.state.run import Run
+from weft.engine.state.states import TaskState
+from weft.workflow.unfolding.task_graph import TRANSFER
+
+__all__ = ["send_for_data"]
+
+_GONE = (TaskState.COMPLETED,)
+
+
+def send_for_data(desk: Desk, attempt: Attempt, *, first: bool = False) -> None:
+    """Send for what an attempt needs, can have by now and was not sent for yet.
+
+    ``first``: also for what comes from outside the run, and for restart files.
+    """
+    run = desk.state.runs[attempt.run]
+    parcels = _parcels(run, attempt)
+    if first:
+        parcels += _from_outside(run, attempt)
+        parcels += _restart_files(run, attempt)
+    if parcels:
+        desk.emit(
+            StageIn(
+                attempt=attempt.number, part=attempt.parts, machine=attempt.machine, parcels=tuple(parcels)
+            )
+        )
+
+
+def _parcels(run: Run, attempt: Attempt) -> list[Parcel]:
+    known, instance, task = run.known, run.instance, attempt.task
+    if known.kind[task] == TRANSFER:
+        return _transfer(run, attempt)
+    if not known.moves_data:
+        return []
+    host = instance.network.host
+    found = []
+    for predecessor, edge in zip(known.before(task), known.edges_before(task), strict=True):
+        place = run.where[predecessor]
+        if place < 0 or run.state[predecessor] not in _GONE or predecessor in attempt.sent_for:
+            continue
+        size, files = float(known.graph.edge_bytes[edge]), float(known.graph.edge_files[edge])
+        fixed = float(known.graph.edge_seconds[edge])
+        if host[place] != host[attempt.machine] and (size or files or fixed):
+            found.append(Parcel(source=place, size_bytes=size, files=files, fixed_s=fixed, task=predecessor))
+    return found
+
+
+def _transfer(run: Run, attempt: Attempt) -> list[Parcel]:
+    """Give what an explicit transfer task moves."""
+    source = run.source_of(attempt.task)
+    host = run.instance.network.host
+    if source is None or attempt.parts or host[source] == host[attempt.machine]:
+        return []
+    size = float(run.known.graph.transfer_bytes[attempt.task])
+    return [Parcel(source=source, size_bytes=size, files=1.0)]
+
+
+def _from_outside(run: Run, attempt: Attempt) -> list[Parcel]:
+    """Give the files that no task makes: they come from where the user keeps them."""
+    description = run.known.graph.description(attempt.task)
+    found = []
+    for item in description.inputs:
+        if item.source is None:
+            continue
+        size = run.known.size_of(item, attempt.task)
+        if item.source is not None or size:
+            found.append(Parcel(source=-1, size_bytes=size, files=1.0, name=item.file, shared=item.shared))
+    return found
+
+
+def _restart_files(run: Run, attempt: Attempt) -> list[Parcel]:
+    """Give the restart files of an earlier attempt, if this one goes on from them and they lie elsewhere."""
+    kept = run.checkpoint.get(attempt.task)
+    if kept is None or not attempt.restart_from:
+        return []
+    _, place, _ = kept
+    host = run.instance.network.host
+    if host[place] == host[attempt.machine]:
+        return []
+    return [
+        Parcel(
+            source=place, size_bytes=run.known.restart_bytes(attempt.task), files=1.0, name="restart files"
+        )
+    ]

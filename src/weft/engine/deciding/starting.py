@@ -1,0 +1,89 @@
+"""Starting: which attempts that have their data and predecessors get the nodes of their machine now.
+
+An attempt that keeps its nodes starts as soon as it can. The others wait in the machine's queue, which lets them
+go by its rule: strictly in order, the first that fits, or with backfilling (S2 section 5; unified C11). Under a
+plan the order is that of the planned starts, and a task may go before its turn only if it does not hold up whose
+turn it is.
+"""
+
+from __future__ import annotations
+
+from weft.engine.deciding.queueing import next_to_start
+from weft.engine.deciding.restarting import spared
+from weft.engine.desk import Desk
+from weft.engine.messages.commands import Settle, Start
+from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.states import TaskState
+from weft.workflow.records.quantity import value_of
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+__all__ = ["start_what_can"]
+
+
+def start_what_can(desk: Desk) -> None:
+    """Start everything that can start after the last changes."""
+    state = desk.state
+    while state.arrived:
+        number = next(iter(state.arrived))
+        del state.arrived[number]
+        attempt = state.attempts.get(number)
+        if attempt is not None and prepared(desk, attempt):
+            _start(desk, attempt)
+    while state.touched:
+        machine = next(iter(state.touched))
+        del state.touched[machine]
+        _serve(desk, machine)
+
+
+def prepared(desk: Desk, attempt: Attempt) -> bool:
+    """Say whether nothing but nodes is missing."""
+    if attempt.stage != Stage.ASSIGNED or attempt.staging or attempt.cancelled:
+        return False
+    run = desk.state.runs[attempt.run]
+    if run.missing[attempt.task] or run.state[attempt.task] == TaskState.HELD:
+        return False
+    # A migration goes on only when the attempt before it is out of the way, and cleaned up after.
+    return attempt.replaces is None or attempt.replaces not in desk.state.attempts
+
+
+def _serve(desk: Desk, index: int) -> None:
+    """Let a machine's queue go on."""
+    machine = desk.state.machines[index]
+    while machine.queue and machine.up:
+        number = next_to_start(desk, machine, lambda attempt: prepared(desk, attempt))
+        if number is None:
+            return
+        _start(desk, desk.state.attempts[number])
+
+
+def _start(desk: Desk, attempt: Attempt) -> None:
+    run = desk.state.runs[attempt.run]
+    known, task = run.known, attempt.task
+    if known.kind[task] != COMPUTE:
+        # A transfer is done when its file is there.
+        desk.emit(Settle(run=run.index, task=task, state="COMPLETED"))
+        return
+    recovery = known.graph.description(task).recovery
+    failures = run.failures.get(task, {}) if run.failures else {}
+    limit = None
+    if recovery.time_limit is not None:
+        limit = value_of(recovery.time_limit, known.graph.context(task))
+        limit *= desk.settings.growth ** failures.get("timeout", 0)
+    memory = None
+    if known.demands and "memory" in known.graph.resource_names:
+        asked = known.demand(task, attempt.machine, attempt.count)[known.graph.resource_names.index("memory")]
+        memory = asked * desk.settings.growth ** failures.get("oom", 0) or None
+    desk.emit(
+        Start(
+            attempt=attempt.number,
+            run=run.index,
+            task=task,
+            machine=attempt.machine,
+            nodes=attempt.nodes,
+            count=attempt.count,
+            iteration=attempt.iteration,
+            restart_from=spared(desk, run, task, attempt.count),
+            time_limit_s=limit,
+            memory_bytes=memory,
+        )
+    )

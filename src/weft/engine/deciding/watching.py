@@ -1,0 +1,138 @@
+"""Watching: attempts that owe performance are asked for their progress, and judged (S1 section 9, S3 section 3).
+
+One timer serves all: when it fires, every running attempt with a contract is probed, and the answer is judged.
+What is learned of an attempt is also what is believed of its machine, for a while.
+"""
+
+from __future__ import annotations
+
+from weft.engine.contracts import Breach, Contract, Watched, breach, contract_of, ratio
+from weft.engine.deciding import leaving, replanning
+from weft.engine.desk import Desk
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.requirements import accepts, requirement_problem
+from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.states import TaskState
+
+__all__ = ["WATCH", "begin", "poll", "progressed", "requirements_changed", "suspended", "suspension_over"]
+
+WATCH = "watch"
+"""Name of the timer that asks for progress."""
+
+_SLOW, _USUAL = 0.9, 1.0
+"""A machine that is slower than this share of its speed is believed to be slow."""
+
+
+def begin(desk: Desk, attempt: Attempt) -> None:
+    """Begin to watch an attempt that has started, if it owes anything."""
+    if WATCH not in desk.state.timers and owed(desk, attempt) is not None:
+        desk.emit(cm.SetTimer(timer=WATCH, at_s=desk.state.now + desk.settings.poll_every_s))
+
+
+def owed(desk: Desk, attempt: Attempt) -> Contract | None:
+    """Give the contract of an attempt; None: it owes nothing."""
+    settings = desk.settings
+    recovery = desk.state.runs[attempt.run].known.graph.description(attempt.task).recovery
+    default = Contract(limit=settings.contract, iteration_limit_s=settings.iteration_limit_s)
+    contract = contract_of(recovery.contract, default)
+    return contract if contract.limit is not None or contract.iteration_limit_s is not None else None
+
+
+def poll(desk: Desk) -> None:
+    """Ask every running attempt that owes something; forget beliefs that are out of date."""
+    state, settings = desk.state, desk.settings
+    watched = [
+        attempt
+        for attempt in state.attempts.values()
+        if attempt.stage == Stage.RUNNING and not attempt.cancelled and owed(desk, attempt) is not None
+    ]
+    for attempt in watched:
+        desk.emit(cm.Probe(of="progress", attempt=attempt.number))
+    for index in sorted(state.machines.odd):
+        if state.now - state.machines[index].believed_at_s >= settings.belief_s:
+            desk.emit(cm.Note(kind="believed", machine=index, value=_USUAL, text="forgotten"))
+    if watched:
+        desk.emit(cm.SetTimer(timer=WATCH, at_s=state.now + settings.poll_every_s))
+
+
+def progressed(desk: Desk, event: ev.Progressed) -> None:
+    """Judge an attempt by its news."""
+    attempt = desk.state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
+        return
+    contract = owed(desk, attempt)
+    if contract is None:
+        return
+    watched = watched_of(attempt)
+    behind = ratio(watched, desk.state.now)
+    _believe(desk, attempt, behind)
+    if breach(watched, contract, desk.state.now) is Breach.PERFORMANCE:
+        desk.emit(
+            cm.Note(
+                kind="violation",
+                run=attempt.run,
+                task=attempt.task,
+                attempt=attempt.number,
+                machine=attempt.machine,
+                value=behind,
+            )
+        )
+        if not replanning.violated(desk, attempt):
+            leaving.leave(desk, attempt, "performance", behind=behind)
+
+
+def watched_of(attempt: Attempt) -> Watched:
+    """Give what is known of a running attempt."""
+    done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)
+    return Watched(
+        started_s=attempt.started_s,
+        predicted_s=attempt.seconds,
+        work=1.0 - attempt.restart_from,
+        done=done,
+        last_iteration_s=attempt.last_iteration_s,
+        waiting_since_s=attempt.suspended_since_s,
+    )
+
+
+def _believe(desk: Desk, attempt: Attempt, behind: float | None) -> None:
+    """Conclude from an attempt's progress how fast its machine is."""
+    if behind is None or attempt.work_done is None:
+        return
+    speed = 1.0 / (1.0 + behind) if behind > -1.0 else _USUAL
+    believed = speed if speed < _SLOW else _USUAL
+    machine = desk.state.machines[attempt.machine]
+    if abs(machine.speed_factor - believed) > 0.05 * machine.speed_factor:
+        desk.emit(cm.Note(kind="believed", machine=attempt.machine, attempt=attempt.number, value=believed))
+
+
+def suspended(desk: Desk, event: ev.Suspended) -> None:
+    """Give a suspended attempt some time before it leaves (S3: suspension timeout)."""
+    attempt = desk.state.attempts.get(event.attempt)
+    timeout_s = desk.settings.suspension_timeout_s
+    if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
+        desk.emit(cm.SetTimer(timer=f"suspended:{attempt.number}", at_s=desk.state.now + timeout_s))
+
+
+def suspension_over(desk: Desk, number: int) -> None:
+    """Let an attempt leave that is still suspended."""
+    attempt = desk.state.attempts.get(number)
+    if attempt is not None and attempt.suspended_since_s is not None and not attempt.cancelled:
+        leaving.leave(desk, attempt, "suspension")
+
+
+def requirements_changed(desk: Desk, event: ev.RequirementsChanged) -> None:
+    """Let an attempt leave a machine that no longer meets its demands (S3: self-migration)."""
+    attempt = desk.state.attempts.get(event.attempt)
+    if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
+        return
+    run = desk.state.runs[attempt.run]
+    if event.requirements is not None:
+        problem = requirement_problem(event.requirements, run)
+        if problem:
+            desk.emit(
+                cm.Note(kind="requirement", run=run.index, task=attempt.task, text=f"ignored: {problem}")
+            )
+    met = accepts(desk.state, run, attempt.task, attempt.machine)
+    if event.mandatory and not met and run.state[attempt.task] != TaskState.MIGRATING:
+        leaving.leave(desk, attempt, "self-migration")

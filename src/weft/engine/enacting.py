@@ -1,0 +1,304 @@
+"""Enacting: what a command changes in the state, at the moment it is decided or read from a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.engine.absorbing import note_arrival
+from weft.engine.messages import commands as cm
+from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.run import Run
+from weft.engine.state.state import State
+from weft.engine.state.states import ACTIVE, FINAL, TaskState
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+__all__ = ["enact"]
+
+
+def enact(state: State, command: cm.Command) -> None:
+    """Take a command's consequences in."""
+    _ENACT[type(command)](state, command)
+
+
+def _assign(state: State, command: cm.Assign) -> None:
+    run = state.runs[command.run]
+    known = run.known
+    task = command.task
+    seconds, demand = 0.0, ()
+    if known.kind[task] == COMPUTE:
+        seconds = known.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
+        demand = known.demand(task, command.machine, command.count) if known.demands else ()
+    attempt = Attempt.of(
+        command, iteration=run.loops.iteration(task), seconds=seconds, now=state.now, demand=demand
+    )
+    state.attempts[attempt.number] = attempt
+    state.next_attempt = attempt.number + 1
+    if command.replaces is not None:
+        state.attempts[command.replaces].replaced_by = attempt.number
+        run.migrations[task] = run.migrations.get(task, 0) + 1
+        run.left_behind.pop(task, None)
+    if task in run.attempt_of:
+        run.move(task, TaskState.MIGRATING)
+    else:
+        run.early.pop(task, None)
+        run.move(task, TaskState.SCHEDULED)
+    run.attempt_of[task] = attempt.number
+    run.version += 1
+    run.bind(task, command.machine)
+    if command.reserve:
+        state.machines.take(attempt)
+        attempt.expected_end_s = state.now + seconds / state.machines[command.machine].speed_factor
+    else:
+        state.machines[command.machine].enqueue(attempt)
+    note_arrival(state, attempt)
+
+
+def _stage_in(state: State, command: cm.StageIn) -> None:
+    attempt = state.attempts[command.attempt]
+    attempt.parts = max(attempt.parts, command.part + 1)
+    attempt.staging += 1
+    attempt.staged_in = True
+    attempt.sent_for.update(parcel.task for parcel in command.parcels if parcel.task >= 0)
+    run = state.runs[attempt.run]
+    if run.state[attempt.task] == TaskState.SCHEDULED:
+        run.move(attempt.task, TaskState.PROLOG)
+
+
+def _start(state: State, command: cm.Start) -> None:
+    attempt = state.attempts[command.attempt]
+    state.unqueue(attempt)
+    if not attempt.holds:
+        state.machines.take(attempt)
+    attempt.stage = Stage.SUBMITTED
+    if command.restart_from != attempt.restart_from:
+        known = state.runs[attempt.run].known
+        attempt.restart_from = attempt.checkpoint = command.restart_from
+        attempt.seconds = known.seconds(attempt.task, attempt.machine, attempt.count) * (
+            1.0 - command.restart_from
+        )
+    attempt.expected_end_s = state.now + attempt.seconds / state.machines[attempt.machine].speed_factor
+    state.runs[attempt.run].move(attempt.task, TaskState.SUBMITTED)
+
+
+def _cancel(state: State, command: cm.Cancel) -> None:
+    attempt = state.attempts.get(command.attempt)
+    if attempt is not None:
+        attempt.cancelled = command.reason or "cancelled"
+
+
+def _stage_out(state: State, command: cm.StageOut) -> None:
+    attempt = state.attempts[command.attempt]
+    attempt.stage = Stage.STAGING_OUT
+    state.runs[attempt.run].move(attempt.task, TaskState.EPILOG)
+
+
+def _clean_up(state: State, command: cm.CleanUp) -> None:
+    attempt = state.attempts.get(command.attempt)
+    if attempt is not None:
+        attempt.stage = Stage.CLEANING
+
+
+def _drop(state: State, command: cm.Drop) -> None:
+    attempt = state.attempts.get(command.attempt)
+    if attempt is None:
+        return
+    attempt.stage = Stage.OVER
+    successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+    state.close(attempt)
+    if successor is not None:
+        note_arrival(state, successor)
+
+
+def _return(state: State, command: cm.Return) -> None:
+    old = state.attempts[command.attempt]
+    new = state.attempts[old.replaced_by] if old.replaced_by is not None else None
+    run = state.runs[old.run]
+    old.replaced_by = None
+    if new is not None:
+        new.stage = Stage.OVER
+        state.close(new)
+        run.migrations[old.task] -= 1
+    run.attempt_of[old.task] = old.number
+    run.bind(old.task, old.machine)
+
+
+def _replan(state: State, command: cm.Replan) -> None:
+    state.runs[command.run].plan_wanted = True
+
+
+def _set_timer(state: State, command: cm.SetTimer) -> None:
+    state.timers[command.timer] = command.at_s
+
+
+def _discover(state: State, command: cm.Discover) -> None:  # noqa: ARG001
+    state.discovered_s = state.now
+
+
+def _fetch(state: State, command: cm.Fetch) -> None:
+    state.fetched_s[command.machine] = state.now
+
+
+def _probe(state: State, command: cm.Probe) -> None:
+    attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
+    if attempt is not None:
+        attempt.probed_s = state.now
+
+
+def _settle(state: State, command: cm.Settle) -> None:
+    run = state.runs[command.run]
+    task, wanted = command.task, TaskState[command.state]
+    attempt = state.attempts.get(run.attempt_of.get(task, -1))
+    if command.cause:
+        by_cause = run.failures.setdefault(task, {})
+        by_cause[command.cause] = by_cause.get(command.cause, 0) + 1
+        if attempt is not None:
+            run.avoid.setdefault(task, set()).add(attempt.machine)
+    if wanted == TaskState.COMPLETED:
+        _complete(state, run, task, attempt)
+    else:
+        _settle_otherwise(state, run, task, wanted, command)
+    if attempt is not None and wanted not in ACTIVE:
+        if command.keep:
+            del run.attempt_of[task]
+            run.left_behind[task] = attempt.number
+        else:
+            _part_with(state, attempt)
+    run.version += 1
+    state.dirty = True
+
+
+def _finish(state: State, command: cm.Finish) -> None:
+    run = state.runs[command.run]
+    run.ended_s, run.ending = state.now, command.outcome
+    state.active.pop(run.index, None)
+
+
+def _part_with(state: State, attempt: Attempt) -> None:
+    """Close an attempt, unless something is still to be cleaned up after it."""
+    if attempt.stage != Stage.CLEANING:
+        attempt.stage = Stage.OVER
+        state.close(attempt)
+    else:
+        state.runs[attempt.run].attempt_of.pop(attempt.task, None)
+
+
+def _complete(state: State, run: Run, task: int, attempt: Attempt | None) -> None:
+    if attempt is not None:
+        run.where[task] = attempt.machine
+    for remembered in (run.checkpoint, run.avoid, run.requirements):
+        remembered.pop(task, None)
+    run.move(task, TaskState.COMPLETED)
+    _release_after(state, run, task)
+
+
+def _release_after(state: State, run: Run, task: int) -> None:
+    """Count a task as done for its successors, but for those who wait until a loop is left."""
+    known, loops = run.known, run.loops
+    inside = task in loops.around
+    for successor in known.after(task):
+        if inside and loops.held_back_by(task, successor) is not None:
+            continue
+        _release(state, run, task, successor)
+    for changed in run.order.completed(task):
+        run.ready.changed(changed)
+
+
+def _release(state: State, run: Run, task: int, successor: int) -> None:
+    run.release(task, successor)
+    number = run.attempt_of.get(successor)
+    if number is not None and number in state.attempts:
+        note_arrival(state, state.attempts[number])
+
+
+def _settle_otherwise(state: State, run: Run, task: int, wanted: TaskState, command: cm.Settle) -> None:
+    if wanted in (TaskState.READY, TaskState.WAITING):
+        run.tries[task] = run.tries.get(task, 1) + (not command.again)
+        variable = run.known.variable[task]
+        if run.known.shared[variable] and command.cause:
+            run.unbind(variable)
+        run.make_ready_or_waiting(task)
+    else:
+        run.early.pop(task, None)
+        run.move(task, wanted)
+        if wanted == TaskState.FAILED:
+            run.failed += 1
+        if wanted == TaskState.SKIPPED or (wanted == TaskState.FAILED and command.again):
+            # A task that is left out, or whose failure does not matter, does not hold its successors up.
+            _release_after(state, run, task)
+
+
+def _repeat(state: State, command: cm.Repeat) -> None:
+    run = state.runs[command.run]
+    body = run.loops.bodies[command.body]
+    body.iteration = command.iteration
+    for inner in body.inner:
+        run.loops.bodies[inner].iteration = 1
+        run.loops.bodies[inner].left = False
+    inside = set(body.tasks)
+    for task in body.tasks:
+        run.missing[task] = sum(1 for predecessor in run.known.before(task) if predecessor in inside)
+        variable = run.known.variable[task]
+        if run.known.shared[variable]:
+            run.unbind(variable)
+        run.migrations.pop(task, None)
+        run.failures.pop(task, None)
+    for task in body.tasks:
+        run.make_ready_or_waiting(task)
+    run.version += 1
+    state.dirty = True
+
+
+def _leave(state: State, command: cm.Leave) -> None:
+    run = state.runs[command.run]
+    body = run.loops.bodies[command.body]
+    body.left = True
+    for task, successor in body.leaving:
+        if run.state[task] in FINAL:
+            _release(state, run, task, successor)
+    state.dirty = True
+
+
+def _note(state: State, command: cm.Note) -> None:
+    match command.kind:
+        case "stopping":
+            state.runs[command.run].stopping = command.text
+        case "believed" if command.value is not None:
+            state.machines.believe(command.machine, command.value, state.now)
+            state.dirty = True
+        case "down" | "up":
+            state.machines.set_up(command.machine, command.kind == "up")
+            state.dirty = True
+        case "violating":
+            state.attempts[command.attempt].violating = True
+        case "lost":
+            attempt = state.attempts[command.attempt]
+            attempt.stage = Stage.ENDED
+            state.machines.give_back(attempt)
+
+
+def _signal(state: State, command: cm.Signal) -> None:
+    """Change nothing: the attempt will tell what it made of it."""
+
+
+_ENACT: dict[type, Callable[[State, Any], None]] = {
+    cm.Assign: _assign,
+    cm.StageIn: _stage_in,
+    cm.Start: _start,
+    cm.Signal: _signal,
+    cm.Cancel: _cancel,
+    cm.StageOut: _stage_out,
+    cm.CleanUp: _clean_up,
+    cm.Drop: _drop,
+    cm.Return: _return,
+    cm.Probe: _probe,
+    cm.Discover: _discover,
+    cm.Fetch: _fetch,
+    cm.Replan: _replan,
+    cm.SetTimer: _set_timer,
+    cm.Settle: _settle,
+    cm.Repeat: _repeat,
+    cm.Leave: _leave,
+    cm.Finish: _finish,
+    cm.Note: _note,
+}

@@ -1,0 +1,87 @@
+"""The engine: events in, commands out; the time is an argument (design sections 4 and 6).
+
+``handle`` takes an event in, decides, and gives the commands; ``apply`` takes in what a journal says was decided.
+Both change the state by the same two functions, ``absorb`` and ``enact``, so a state rebuilt from a journal is the
+state that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.engine.absorbing import absorb
+from weft.engine.deciding import laddering, leaving, selecting
+from weft.engine.deciding.dispatching import dispatch
+from weft.engine.deciding.lifecycle import react, tidy
+from weft.engine.deciding.starting import start_what_can
+from weft.engine.desk import Desk
+from weft.engine.enacting import enact
+from weft.engine.messages.commands import Command, SetTimer
+from weft.engine.messages.events import Event, Submitted
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.engine.state.state import State
+from weft.engine.view import EngineView
+from weft.errors import WeftError
+from weft.instance.instance import Instance
+from weft.policies.policy import Policy
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """The deciding core. It holds the state of all runs."""
+
+    def __init__(
+        self, library: Library, instance: Instance, policy: Policy, settings: Settings | None = None
+    ) -> None:
+        """Begin with nothing submitted. ``instance``: any instance on the platform, for its machines."""
+        self.settings = settings or Settings()
+        self.policy = policy
+        self.state = State(library, instance, policy.order, planned=policy.needs_plan)
+        self._desk = Desk(self.state, policy, self.settings)
+        self._view = EngineView(self.state)
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take an event in and decide."""
+        if now < self.state.now:
+            raise WeftError(f"an event at {now} s after one at {self.state.now} s: time cannot go back")
+        absorb(self.state, event, now)
+        desk = self._desk
+        react(desk, event)
+        if isinstance(event, Submitted):
+            self._begin_timers()
+        self._settle_down()
+        return desk.taken()
+
+    def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:
+        """Take in an entry of a journal, without deciding."""
+        absorb(self.state, event, now)
+        for command in commands:
+            enact(self.state, command)
+        # What was left undone was left undone by the decision too.
+        self.state.dirty = False
+        self.state.touched.clear()
+        self.state.arrived.clear()
+
+    def _settle_down(self) -> None:
+        """Start, place and tidy up until nothing more follows."""
+        state, desk = self.state, self._desk
+        while True:
+            tidy(desk)
+            start_what_can(desk)
+            if not state.dirty:
+                return
+            dispatch(desk, self._view)
+            if not (state.dirty or state.arrived or state.touched):
+                return
+
+    def _begin_timers(self) -> None:
+        """Set the timers that run as long as anything does."""
+        state, settings, desk = self.state, self.settings, self._desk
+        if settings.better_every_s is not None and leaving.BETTER not in state.timers:
+            desk.emit(SetTimer(timer=leaving.BETTER, at_s=state.now + settings.better_every_s))
+        if settings.ladder_every_s is not None and laddering.LADDER not in state.timers:
+            desk.emit(SetTimer(timer=laddering.LADDER, at_s=state.now + settings.ladder_every_s))
+        if selecting.SELECT not in state.timers:
+            selecting.refresh(desk)

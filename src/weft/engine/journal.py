@@ -1,0 +1,130 @@
+"""The journal: what came in and what was decided, entry by entry (design section 6).
+
+An entry is (sequence, now, event, commands). Entries are plain data in JSON lines; a record's type stands beside
+its fields, and fields that have their default value are left out. Plans are kept once, by content hash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from typing import Any
+
+from weft.engine.messages import commands, events
+from weft.engine.messages.commands import Command, Parcel
+from weft.engine.messages.events import Event
+from weft.errors import InvalidInput, Problem
+
+__all__ = ["SCHEMA", "Entry", "decoded", "encoded"]
+
+SCHEMA = 1
+"""Version of the entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One step of the engine."""
+
+    sequence: int
+    now: float
+    event: Event
+    commands: tuple[Command, ...]
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {
+            "n": self.sequence,
+            "now": self.now,
+            "event": encoded(self.event),
+            "commands": [encoded(command) for command in self.commands],
+        }
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Entry:
+        """Read what ``as_record`` gives."""
+        try:
+            return cls(
+                sequence=int(record["n"]),
+                now=float(record["now"]),
+                event=decoded(record["event"]),
+                commands=tuple(decoded(command) for command in record["commands"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(Problem(what=f"an entry that cannot be read: {error!r}", rule="see SCHEMA")) from None
+
+
+def encoded(message: Event | Command) -> list[Any]:
+    """Give a message as [type, {field: value}] without the fields that have their default."""
+    kind = type(message)
+    found: dict[str, Any] = {}
+    for name, default in _defaults(kind):
+        value = getattr(message, name)
+        if value is not default and value != default:
+            found[name] = _plain(value)
+    return [kind.__name__, found]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Parcel):
+        return encoded(value)[1]  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value
+
+
+@functools.cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    found = []
+    for field in dataclasses.fields(kind):
+        default = field.default
+        if default is MISSING and field.default_factory is not MISSING:
+            default = field.default_factory()
+        found.append((field.name, default))
+    return tuple(found)
+
+
+def decoded(record: Sequence[Any]) -> Any:
+    """Read what ``encoded`` gives."""
+    name, fields = record
+    kind = _kinds().get(name)
+    if kind is None:
+        raise InvalidInput(Problem(what=f"a journal entry of unknown type {name!r}", advice="it was written by another version"))
+    shapes = _shapes(kind)
+    return kind(**{key: shapes[key](value) if key in shapes else value for key, value in fields.items()})
+
+
+@functools.cache
+def _kinds() -> dict[str, type]:
+    return {kind.__name__: kind for module in (events, commands) for kind in _records(module)}
+
+
+def _records(module: types.ModuleType) -> list[type]:
+    return [found for name in module.__all__ if dataclasses.is_dataclass(found := getattr(module, name)) and isinstance(found, type)]
+
+
+@functools.cache
+def _shapes(kind: type) -> dict[str, Any]:
+    """Give what turns lists of JSON back into the tuples of records."""
+    hints = typing.get_type_hints(kind)
+    found: dict[str, Any] = {}
+    for name, hint in hints.items():
+        if typing.get_origin(hint) is tuple:
+            parcels = typing.get_args(hint)[0] is Parcel
+            found[name] = _parcels if parcels else tuple
+        elif kind is events.TasksAdded and name == "lines":
+            found[name] = _line_tuples
+    return found
+
+
+def _parcels(values: list[dict[str, Any]]) -> tuple[Parcel, ...]:
+    return tuple(Parcel(**value) for value in values)
+
+
+def _line_tuples(values: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(lines) for key, lines in values.items()}

@@ -1,0 +1,1 @@
+"""What the engine hears and says, as plain records, and the journal that keeps them."""

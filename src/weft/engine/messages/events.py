@@ -1,0 +1,243 @@
+"""Events: what a world reports to the engine. Each is a plain record, so that a journal can hold it.
+
+A world reports facts and never decides. What it cannot know (an exit code that was never written, progress
+that nobody measures) is None. Tasks are named by (run, task index), attempts by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from weft.expressions import Value
+
+__all__ = [
+    "Answered",
+    "Asked",
+    "CleanedUp",
+    "Checkpointed",
+    "Discovered",
+    "Ended",
+    "Event",
+    "Fetched",
+    "MachineChanged",
+    "PlanReady",
+    "Progressed",
+    "RequirementsChanged",
+    "Resumed",
+    "StagedIn",
+    "StagedOut",
+    "Started",
+    "Submitted",
+    "Suspended",
+    "TasksAdded",
+    "TimerFired",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A workflow arrives: a new run begins."""
+
+    run: int
+    """Runs are numbered 0, 1, 2, ... in the order of arrival."""
+    workflow: str
+    """Key of the workflow in the engine's library."""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The program of an attempt has begun."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The program of an attempt is over, or its transfer is done."""
+
+    attempt: int
+    exit_code: int | None = 0
+    """None: it ended without leaving one (killed, cancelled, lost)."""
+    cause: str = ""
+    """One of ``workflow.records.recovery.CAUSES`` where it did not end by itself; "": judge by the exit code."""
+    result: Mapping[str, Value] = field(default_factory=dict)
+    """What it wrote to its result file."""
+    work_done: float | None = None
+    """The share of the whole task's work that is done; None: unknown (all of it after success)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedIn:
+    """A StageIn is done, or has failed."""
+
+    attempt: int
+    part: int
+    """The StageIn's number within the attempt."""
+    problem: str = ""
+    """Why it failed; "": it did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedOut:
+    """The outputs of an attempt are where they were asked for, or could not be brought there."""
+
+    attempt: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedUp:
+    """An attempt's directory on its machine is gone, or could not be removed."""
+
+    attempt: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """News of a running attempt: an answer to a probe, or a progress step it wrote."""
+
+    attempt: int
+    work_done: float | None = None
+    """The share of the whole task's work that is done, checkpoints of earlier attempts included."""
+    last_iteration_s: float | None = None
+    """What the application's last iteration took (S3's performance profile)."""
+    iterations: int | None = None
+    """How many it has done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointed:
+    """An attempt has written its restart files."""
+
+    attempt: int
+    work_done: float
+    """The share of the whole task's work from which a restart goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """The machine's own system has stopped an attempt for a while."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """The machine's own system lets an attempt go on."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementsChanged:
+    """A running application has rewritten what it demands of machines (S3 section 2); None: unchanged."""
+
+    attempt: int
+    requirements: str | None = None
+    rank: str | None = None
+    mandatory: bool = True
+    """Whether it must leave a machine that does not meet them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineChanged:
+    """A machine appears, goes, comes back, or works faster or slower than was believed; None: unchanged."""
+
+    machine: int
+    up: bool | None = None
+    speed_factor: float | None = None
+    """Its speed relative to what the platform says: 0.25 with three competing processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The answer to a probe of the polling ladder (S3 section 5); silence is an answer too."""
+
+    of: str
+    """``job`` (the job manager of an attempt), ``machine`` (the gatekeeper), ``access`` (authorisation)."""
+    alive: bool
+    attempt: int | None = None
+    machine: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """The answer to Discover: the machines that the information service lists."""
+
+    machines: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """The dynamic state of a machine, as asked for."""
+
+    machine: int
+    speed_factor: float
+    free_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReady:
+    """The answer to Replan. It carries what it was computed on; what started meanwhile is kept."""
+
+    plan: str
+    """Content hash of the plan, which is stored beside the journal; "": no plan could be made."""
+    run: int
+    version: int
+    """The run's version when the re-planning was asked for."""
+    steps: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A timer that was set is due."""
+
+    timer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksAdded:
+    """A file that a sweep is unfolded over exists now: the run's graph grows."""
+
+    run: int
+    lines: Mapping[str, tuple[str, ...]]
+    """Lines by file name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A user asks for something."""
+
+    what: str
+    """``cancel``, ``hold``, ``release``, ``migrate``, ``resume``."""
+    run: int
+    task: int | None = None
+    """None: the whole run."""
+    machine: int | None = None
+
+
+Event = (
+    Submitted
+    | Started
+    | Ended
+    | StagedIn
+    | StagedOut
+    | CleanedUp
+    | Progressed
+    | Checkpointed
+    | Suspended
+    | Resumed
+    | RequirementsChanged
+    | MachineChanged
+    | Answered
+    | Discovered
+    | Fetched
+    | PlanReady
+    | TimerFired
+    | TasksAdded
+    | Asked
+)

@@ -1,0 +1,1 @@
+"""What the engine knows: runs, tasks, attempts and machines."""

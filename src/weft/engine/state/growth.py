@@ -1,0 +1,86 @@
+"""A run whose graph grows: a sweep over the lines of a file is unfolded when the file exists.
+
+The workflow is unfolded again with the lines in place. Tasks are found again by name, with all that is known of
+them; everything else starts as waiting or ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.engine.state.loops import Body
+from weft.engine.state.run import Run
+from weft.engine.state.state import State
+from weft.engine.state.states import FINAL, TaskState
+from weft.workflow.growth import with_lines
+from weft.workflow.unfolding.unfold import unfold
+
+__all__ = ["grow"]
+
+_KEPT = ("tries", "failures", "migrations", "checkpoint", "outcome", "requirements", "attempt_of")
+"""What is kept by task and moves to the task's new index."""
+
+
+def grow(state: State, index: int, lines: Mapping[str, Sequence[str]]) -> None:
+    """Unfold what waited for some files, and go on with the larger graph."""
+    old = state.runs[index]
+    workflow = with_lines(old.known.graph.workflow, lines)
+    known = state.library.grown(old.known, unfold(workflow))
+    new = Run(index, known, state.order, owner=old.owner, now=old.arrival_s, planned=old.planned)
+    place = {name: task for task, name in enumerate(known.names)}
+    moved = {task: place[name] for task, name in enumerate(old.known.names) if name in place}
+    _carry_over(old, new, moved)
+    _count_missing(new)
+    for attempt in state.attempts.values():
+        if attempt.run == index:
+            attempt.task = moved[attempt.task]
+            attempt.sent_for = {moved[task] for task in attempt.sent_for}
+    state.runs[index] = state.active[index] = new
+
+
+def _carry_over(old: Run, new: Run, moved: Mapping[int, int]) -> None:
+    for name in _KEPT:
+        getattr(new, name).update(
+            {moved[task]: value for task, value in getattr(old, name).items() if task in moved}
+        )
+    for task, place in moved.items():
+        new.where[place] = old.where[task]
+        new.state[place] = old.state[task]
+    new.version, new.failed = old.version + 1, old.failed
+    new.stopping, new.plan_wanted = old.stopping, old.plan_wanted
+    names = {name: variable for variable, name in enumerate(new.known.graph.variables)}
+    for variable, machine in old.binding.items():
+        place = names.get(old.known.graph.variables[variable])
+        if place is not None:
+            new.binding[place] = machine
+    for body in new.loops.bodies:
+        before = next((other for other in old.loops.bodies if _same(old, other, new, body)), None)
+        if before is not None:
+            body.iteration, body.left = before.iteration, before.left
+
+
+def _same(old: Run, before: Body, new: Run, body: Body) -> bool:
+    return (
+        before.loop.name == body.loop.name
+        and old.known.names[before.lasts[0]] == new.known.names[body.lasts[0]]
+    )
+
+
+def _count_missing(run: Run) -> None:
+    """Count what every task still waits for, and sort the tasks without an attempt into ready and waiting."""
+    known, loops = run.known, run.loops
+    run.unfinished = sum(1 for state in run.state if state not in FINAL)
+    run.empty_ready()
+    for task in range(len(run)):
+        missing = 0
+        for predecessor in known.before(task):
+            held = loops.held_back_by(predecessor, task)
+            done = run.state[predecessor] in _RELEASED and (held is None or loops.bodies[held].left)
+            missing += not done
+        run.missing[task] = missing
+        if run.state[task] in (TaskState.WAITING, TaskState.READY):
+            run.state[task] = TaskState.WAITING
+            run.make_ready_or_waiting(task)
+
+
+_RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})

@@ -1,0 +1,244 @@
+"""What is known of a workflow before and while it runs: its instance in forms that are quick to read.
+
+A task graph keeps numpy columns, which are slow to read one number at a time; an engine does nothing else. The
+same columns are read here through memory views, and what all tasks of a group share is kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.planners.lists.ranks import mean_seconds, upward_ranks
+from weft.planners.naming import planner_named
+from weft.planners.planner import Budget
+from weft.platform.platform import Platform
+from weft.predictors.seconds import Classes, Related
+from weft.randomness import generator
+from weft.schedule.objective import objective_named
+from weft.workflow.records.data import Input
+from weft.workflow.records.quantity import value_of
+from weft.workflow.outcomes import outcome_codes
+from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
+
+__all__ = ["Known", "Library", "Options"]
+
+
+class Options:
+    """The modes that all tasks of a group share, by machine."""
+
+    __slots__ = ("_classes", "counts", "demand", "machines", "nodes")
+
+    def __init__(self, instance: Instance, group: int) -> None:
+        modes = instance.groups[group]
+        self.counts: dict[int, list[int]] = {}
+        """By machine: the node counts a task may have there, ascending."""
+        self.nodes: dict[tuple[int, int], int] = {}
+        """By machine and count: the nodes it takes."""
+        self.demand: dict[tuple[int, int], tuple[float, ...]] | None = None if modes.demand is None else {}
+        """By machine and count: the amounts it takes; None: the task's own, whatever the mode."""
+        rows = zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True)
+        for position, (machine, count, nodes) in enumerate(rows):
+            self.counts.setdefault(machine, []).append(count)
+            self.nodes[machine, count] = nodes
+            if self.demand is not None and modes.demand is not None:
+                self.demand[machine, count] = tuple(modes.demand[position].tolist())
+        self.machines = sorted(self.counts)
+        self._classes: list[tuple[int, list[int] | None]] | None = None
+
+    def classes(
+        self, of_machine: Sequence[int], members: Sequence[Sequence[int]]
+    ) -> list[tuple[int, list[int] | None]]:
+        """Sort the machines by class: the class, and which of its machines are possible; None: all are."""
+        if self._classes is None:
+            found: dict[int, list[int]] = {}
+            for machine in self.machines:
+                found.setdefault(of_machine[machine], []).append(machine)
+            self._classes = [
+                (alike, None if len(possible) == len(members[alike]) else possible)
+                for alike, possible in sorted(found.items())
+            ]
+        return self._classes
+
+
+class Known:
+    """One workflow on one platform, as the engine reads it."""
+
+    def __init__(self, key: str, instance: Instance) -> None:
+        graph = instance.graph
+        self.key = key
+        self.instance = instance
+        self.graph = graph
+        self.names = graph.names
+        self.kind = memoryview(np.ascontiguousarray(graph.kind))
+        self.group = memoryview(np.ascontiguousarray(instance.group))
+        self.variable = memoryview(np.ascontiguousarray(graph.variable))
+        self._after_pointer = memoryview(np.ascontiguousarray(graph.successor_pointer))
+        self._after = memoryview(np.ascontiguousarray(graph.successor))
+        self._after_edge = memoryview(np.ascontiguousarray(graph.successor_edge))
+        self._before_pointer = memoryview(np.ascontiguousarray(graph.predecessor_pointer))
+        self._before = memoryview(np.ascontiguousarray(graph.predecessor))
+        members = np.bincount(graph.variable, minlength=len(graph.variables))
+        members += np.bincount(graph.source_variable, minlength=len(graph.variables) + 1)[:-1]
+        self.shared = memoryview((members > 1).astype(np.uint8))
+        """Per binding variable: whether several tasks name it."""
+        self.moves_data = bool(
+            (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
+        )
+        self.stages = any(item.source is not None for task in graph.workflow.tasks for item in task.inputs)
+        """Whether some file comes from outside."""
+        self.demands = bool(graph.resource_names) and bool(
+            (graph.demand > 0).any() or len(graph.demand_by_count.rows)
+        )
+        self.uniform = isinstance(instance.seconds, Related | Classes)
+        """Whether machines of one description have the same seconds."""
+        self._options: dict[int, Options] = {}
+        self._outcomes: dict[str, frozenset[int]] = {}
+        self._members: dict[int, list[int]] | None = None
+        self._read_seconds()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _read_seconds(self) -> None:
+        seconds = self.instance.seconds
+        self._related: tuple[Any, ...] | None = None
+        if isinstance(seconds, Related):
+            self._related = (
+                memoryview(np.ascontiguousarray(seconds.work)),
+                memoryview(np.ascontiguousarray(seconds.service)),
+                seconds.rate.tolist(),
+                memoryview(np.ascontiguousarray(seconds.law)),
+                seconds.speedup.tolist(),
+            )
+
+    def seconds(self, task: int, machine: int, count: int) -> float:
+        """Estimate the seconds of one possible mode, at the speed the platform states."""
+        if self.kind[task] != COMPUTE:
+            return 0.0
+        if self._related is not None:
+            work, service, rate, law, gain = self._related
+            return float(work[task] / rate[service[task]][machine] / gain[law[task]][count])
+        return self.instance.seconds.at(task, machine, count)
+
+    def options(self, task: int) -> Options:
+        """Give the modes of a compute task."""
+        group = self.group[task]
+        found = self._options.get(group)
+        if found is None:
+            found = self._options[group] = Options(self.instance, group)
+        return found
+
+    def demand(self, task: int, machine: int, count: int) -> tuple[float, ...]:
+        """Give the amounts a mode takes, in the order of the graph's resource names."""
+        by_mode = self.options(task).demand
+        if by_mode is not None:
+            return by_mode[machine, count]
+        return tuple(self.graph.demand[task].tolist())
+
+    def after(self, task: int) -> list[int]:
+        """List the direct successors."""
+        found: list[int] = self._after[self._after_pointer[task] : self._after_pointer[task + 1]].tolist()
+        return found
+
+    def edges_after(self, task: int) -> list[int]:
+        """List the edges to the direct successors, in the same order."""
+        found: list[int] = self._after_edge[
+            self._after_pointer[task] : self._after_pointer[task + 1]
+        ].tolist()
+        return found
+
+    def before(self, task: int) -> list[int]:
+        """List the direct predecessors."""
+        found: list[int] = self._before[self._before_pointer[task] : self._before_pointer[task + 1]].tolist()
+        return found
+
+    def edge(self, task: int, successor: int) -> int:
+        """Give the number of the edge between two tasks."""
+        return self.edges_after(task)[self.after(task).index(successor)]
+
+    def size_of(self, item: Input, task: int) -> float:
+        """Give the bytes of a file from outside; 0 where nobody said."""
+        return 0.0 if item.size is None else float(value_of(item.size, self.graph.context(task)))
+
+    def brings_out(self, task: int) -> bool:
+        """Say whether some output of a task is brought to where the user wants it."""
+        return any(item.target is not None for item in self.graph.description(task).outputs)
+
+    def restart_bytes(self, task: int) -> float:
+        """Estimate the bytes of a task's restart files: those of its outputs, where nobody said."""
+        outputs = self.graph.description(task).outputs
+        context = self.graph.context(task)
+        return float(sum(value_of(item.size, context) for item in outputs if item.size is not None))
+
+    def edges_before(self, task: int) -> range:
+        """List the edges from the direct predecessors, in the same order."""
+        return range(self._before_pointer[task], self._before_pointer[task + 1])
+
+    def members_of(self, variable: int) -> list[int]:
+        """List the tasks that name a binding variable shared by several."""
+        if self._members is None:
+            self._members = {}
+            for task, name in enumerate(self.variable):
+                if self.shared[name]:
+                    self._members.setdefault(name, []).append(task)
+        return self._members.get(variable, [])
+
+    def outcomes(self, task: int) -> frozenset[int]:
+        """Give the exit codes of a task that are results, not failures; 0 always is."""
+        name = self.graph.description(task).name
+        found = self._outcomes.get(name)
+        if found is None:
+            codes = outcome_codes(self.graph.workflow, name)
+            # Who lists outcomes says which codes are good; 0 is one unless the list leaves it out on purpose.
+            found = self._outcomes[name] = frozenset(codes) | {0}
+        return found
+
+    @cached_property
+    def mean_seconds(self) -> Sequence[float]:
+        """Give the mean seconds of every task over the machines that can run it."""
+        return memoryview(np.ascontiguousarray(mean_seconds(self.instance)))
+
+    @cached_property
+    def ranks(self) -> Sequence[float]:
+        """Give the upward rank of every task."""
+        return memoryview(np.ascontiguousarray(upward_ranks(self.instance)))
+
+    @cached_property
+    def alone_s(self) -> float:
+        """Give the makespan of HEFT's plan on the empty platform (S5 section 3: mk)."""
+        planner, goal = planner_named("heft"), objective_named("makespan")
+        if planner.supports(self.instance, goal) is not None:
+            return float(max(self.ranks, default=0.0))
+        rng = generator(0, "alone")
+        return planner.plan(self.instance, objective=goal, budget=Budget(), rng=rng).schedule.makespan_s
+
+
+class Library:
+    """The workflows an engine may be given, by key."""
+
+    def __init__(
+        self,
+        instances: Mapping[str, Instance],
+        compile_: Callable[[TaskGraph, Platform], Instance] = compile_instance,
+    ) -> None:
+        self._compile = compile_
+        self._known = {key: Known(key, instance) for key, instance in instances.items()}
+
+    def __getitem__(self, key: str) -> Known:
+        return self._known[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def grown(self, known: Known, graph: TaskGraph) -> Known:
+        """Give what is known of a workflow whose graph has grown, on the same platform."""
+        return Known(known.key, self._compile(graph, known.instance.platform))

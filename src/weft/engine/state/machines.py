@@ -1,0 +1,200 @@
+"""The machines as the engine knows them: what is free, what waits, how fast they are believed to be."""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from weft.engine.state.attempt import Attempt
+from weft.instance.instance import Instance
+
+__all__ = ["MachineState", "Machines"]
+
+
+class MachineState:
+    """One machine."""
+
+    __slots__ = (
+        "alike",
+        "amounts",
+        "believed_at_s",
+        "free_nodes",
+        "holders",
+        "host",
+        "index",
+        "location",
+        "name",
+        "nodes",
+        "queue",
+        "queue_rule",
+        "speed_factor",
+        "unlimited",
+        "up",
+    )
+
+    def __init__(self, instance: Instance, index: int) -> None:
+        machine = instance.machines[index]
+        self.index = index
+        self.name = machine.name
+        self.nodes = machine.nodes
+        self.free_nodes = machine.nodes
+        """Not taken and not kept for anybody."""
+        self.unlimited = machine.occupancy == "unlimited"
+        self.queue_rule = machine.queue
+        self.amounts: dict[str, float] = dict(machine.amounts)
+        """What is left of its countable resources."""
+        self.up = True
+        self.speed_factor = 1.0
+        """Its believed speed relative to the platform's description."""
+        self.believed_at_s = 0.0
+        self.holders: dict[int, Attempt] = {}
+        """The attempts that take nodes, in the order in which they took them."""
+        self.queue: list[tuple[float, int]] = []
+        """(order, attempt number) of those that were sent here and take no nodes yet."""
+        self.location = int(instance.network.location[index])
+        self.host = int(instance.network.host[index])
+        self.alike = 0
+        """The number of its class: machines of one description and place in the network."""
+
+    def has_room(self, nodes: int) -> bool:
+        """Say whether so many nodes are free."""
+        return self.up and (self.unlimited or self.free_nodes >= nodes)
+
+    def enqueue(self, attempt: Attempt) -> None:
+        """Let an attempt wait for data and room."""
+        attempt.queued = True
+        insort(self.queue, attempt.turn)
+
+    def dequeue(self, attempt: Attempt) -> None:
+        """Take an attempt out of the queue: it starts, or is given up."""
+        attempt.queued = False
+        del self.queue[bisect_left(self.queue, attempt.turn)]
+
+
+class Machines:
+    """All machines, with an index of those that have free nodes."""
+
+    def __init__(self, instance: Instance, names: tuple[str, ...]) -> None:
+        self.resource_names = names
+        self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
+        self.classes: list[list[int]] = []
+        """Machines of each class, ascending."""
+        self._free: list[list[int]] = []
+        """Per class: a heap of machines with free nodes; what is out of date goes when it comes to the top."""
+        self._listed = bytearray(len(self.all))
+        self.odd: set[int] = set()
+        """Machines that are believed to be faster or slower than the platform says."""
+        self._free_count = 0
+        self._sort_into_classes(instance)
+        self.class_of = [machine.alike for machine in self.all]
+
+    def _sort_into_classes(self, instance: Instance) -> None:
+        numbers: dict[tuple[str, int], int] = {}
+        for state, machine in zip(self.all, instance.machines, strict=True):
+            # A share of a host stands apart: data on the same host need not move.
+            alone = machine.host is not None
+            text = repr(dataclasses.replace(machine, name=machine.name if alone else ""))
+            # A machine without a site is a site of its own, but all such sites may be linked alike.
+            state.alike = numbers.setdefault((text, state.location), len(numbers))
+            if state.alike == len(self.classes):
+                self.classes.append([])
+                self._free.append([])
+            self.classes[state.alike].append(state.index)
+            self._free[state.alike].append(state.index)
+            self._listed[state.index] = 1
+            self._free_count += 1
+
+    def __getitem__(self, index: int) -> MachineState:
+        return self.all[index]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def __iter__(self) -> Iterator[MachineState]:
+        return iter(self.all)
+
+    @property
+    def any_free(self) -> bool:
+        """Say whether some machine that is up has a free node."""
+        return self._free_count > 0
+
+    def first_free(self, alike: int) -> int | None:
+        """Give the first machine of a class that has a free node; None: there is none."""
+        heap = self._free[alike]
+        while heap:
+            state = self.all[heap[0]]
+            if state.up and (state.free_nodes > 0 or state.unlimited):
+                return state.index
+            self._listed[heappop(heap)] = 0
+        return None
+
+    def take(self, attempt: Attempt) -> None:
+        """Take an attempt's nodes and amounts."""
+        state = self.all[attempt.machine]
+        before = _is_free(state)
+        attempt.holds = True
+        state.holders[attempt.number] = attempt
+        state.free_nodes -= attempt.nodes
+        for name, amount in zip(self.resource_names, attempt.demand, strict=False):
+            if amount and name in state.amounts:
+                state.amounts[name] -= amount
+        if before and not _is_free(state):
+            self._free_count -= 1
+
+    def give_back(self, attempt: Attempt) -> None:
+        """Free what an attempt took."""
+        if not attempt.holds:
+            return
+        state = self.all[attempt.machine]
+        before = _is_free(state)
+        attempt.holds = False
+        del state.holders[attempt.number]
+        state.free_nodes += attempt.nodes
+        for name, amount in zip(self.resource_names, attempt.demand, strict=False):
+            if amount and name in state.amounts:
+                state.amounts[name] += amount
+        self._list(state, before)
+
+    def set_up(self, index: int, up: bool) -> None:
+        """Note that a machine went or came back."""
+        state = self.all[index]
+        before = _is_free(state)
+        state.up = up
+        if before and not _is_free(state):
+            self._free_count -= 1
+        else:
+            self._list(state, before)
+
+    def believe(self, index: int, speed_factor: float, now: float) -> None:
+        """Note how fast a machine is believed to be."""
+        state = self.all[index]
+        state.speed_factor, state.believed_at_s = speed_factor, now
+        if speed_factor == 1.0:
+            self.odd.discard(index)
+        else:
+            self.odd.add(index)
+
+    def fits(self, index: int, nodes: int, demand: tuple[float, ...]) -> bool:
+        """Say whether nodes and amounts are free right now."""
+        state = self.all[index]
+        if not state.has_room(nodes):
+            return False
+        for name, amount in zip(self.resource_names, demand, strict=False):
+            left = state.amounts.get(name)
+            # Rounding: what was taken and given back many times may miss the total by a hair.
+            if amount and left is not None and amount > left * (1 + 1e-9) + 1e-9:
+                return False
+        return True
+
+    def _list(self, state: MachineState, before: bool) -> None:
+        if not before and _is_free(state):
+            self._free_count += 1
+            if not self._listed[state.index]:
+                self._listed[state.index] = 1
+                heappush(self._free[state.alike], state.index)
+
+
+def _is_free(state: MachineState) -> bool:
+    return state.up and (state.free_nodes > 0 or state.unlimited)

@@ -1,0 +1,123 @@
+"""The plan a run follows: a schedule in which tasks are found by name, and the order of tasks on each machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from weft.engine.state.known import Known
+from weft.schedule.schedule import Schedule
+
+__all__ = ["Line", "RunPlan", "StoredPlan", "stored_plan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Where and when one task is planned."""
+
+    machine: int
+    count: int
+    start_s: float
+    finish_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPlan:
+    """A plan as it is kept beside a journal: lines by task name, times on the engine's clock."""
+
+    planner: str
+    lines: Mapping[str, Line]
+    steps: int = 0
+
+    @property
+    def finish_s(self) -> float:
+        """Give the promised end."""
+        return max((line.finish_s for line in self.lines.values()), default=0.0)
+
+    def as_record(self) -> dict[str, object]:
+        """Give it as plain data."""
+        rows = [
+            [name, line.machine, line.count, line.start_s, line.finish_s] for name, line in self.lines.items()
+        ]
+        return {"planner": self.planner, "steps": self.steps, "lines": rows}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, object]) -> StoredPlan:
+        """Read what ``as_record`` gives."""
+        rows = record["lines"]
+        assert isinstance(rows, list)
+        lines = {
+            name: Line(machine=machine, count=count, start_s=start, finish_s=finish)
+            for name, machine, count, start, finish in rows
+        }
+        return cls(planner=str(record["planner"]), lines=lines, steps=int(str(record["steps"])))
+
+    @property
+    def key(self) -> str:
+        """Give the content hash it is found by."""
+        text = json.dumps(self.as_record(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def stored_plan(
+    schedule: Schedule, known: Known, *, planner: str, steps: int, offset_s: float = 0.0
+) -> StoredPlan:
+    """Keep a schedule; ``offset_s`` is the engine's time at the schedule's zero."""
+    lines = {}
+    columns = (
+        schedule.machine.tolist(),
+        schedule.nodes.tolist(),
+        schedule.start_s.tolist(),
+        schedule.finish_s.tolist(),
+    )
+    index = {name: task for task, name in enumerate(known.names)}
+    for name, machine, nodes, start, finish in zip(schedule.tasks, *columns, strict=True):
+        lines[name] = Line(
+            machine=machine,
+            count=_count(known, index[name], machine, nodes),
+            start_s=start + offset_s,
+            finish_s=finish + offset_s,
+        )
+    return StoredPlan(planner=planner, lines=lines, steps=steps)
+
+
+def _count(known: Known, task: int, machine: int, nodes: int) -> int:
+    """Give the node count, as the user knows it, that takes so many nodes; 0 for what takes none."""
+    if known.group[task] < 0:
+        return 0
+    options = known.options(task)
+    allowed = options.counts.get(machine, [])
+    return next((count for count in allowed if options.nodes[machine, count] == nodes), nodes)
+
+
+class RunPlan:
+    """A plan that is being followed."""
+
+    def __init__(self, stored: StoredPlan, known: Known, key: str) -> None:
+        self.stored = stored
+        self.key = key
+        self.line: dict[int, Line] = {}
+        """By task."""
+        for task, name in enumerate(known.names):
+            line = stored.lines.get(name)
+            if line is not None:
+                self.line[task] = line
+        self._turn: dict[int, list[int]] = {}
+        """Per machine: its tasks by planned start; what has started is taken off from the front."""
+        self._next: dict[int, int] = {}
+        for task in sorted(self.line, key=lambda task: (self.line[task].start_s, task)):
+            if known.group[task] >= 0:
+                self._turn.setdefault(self.line[task].machine, []).append(task)
+
+    def first(self, machine: int, done: Callable[[int], bool]) -> int | None:
+        """Give the first task planned on a machine that has not started; ``done(task)`` says which have."""
+        turn = self._turn.get(machine)
+        if turn is None:
+            return None
+        position = self._next.get(machine, 0)
+        while position < len(turn) and done(turn[position]):
+            position += 1
+        self._next[machine] = position
+        return turn[position] if position < len(turn) else None

@@ -1,0 +1,90 @@
+"""The ready tasks of one run, in priority heaps by kind.
+
+Tasks of one kind can run in the same modes on the same machines: if the first of them cannot be placed, none can.
+So a policy looks at one task per kind, however many wait. Entries that are out of date (the task was placed, or
+its key has changed) are dropped when they come to the top: every operation costs O(log n), amortised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+
+__all__ = ["ReadyTasks"]
+
+_Kind = tuple[int, int]
+
+
+class ReadyTasks:
+    """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
+
+    __slots__ = ("_heaps", "_key_of", "_kind_of", "_keys")
+
+    def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
+        self._key_of = key_of
+        self._kind_of = kind_of
+        self._heaps: dict[_Kind, list[tuple[float, int]]] = {}
+        self._keys: dict[int, float] = {}
+        """The key of every ready task; an entry with another key is out of date."""
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, task: int) -> bool:
+        return task in self._keys
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([task for _, task in sorted((key, task) for task, key in self._keys.items())])
+
+    def add(self, task: int) -> None:
+        """Take in a task that has become ready."""
+        key = self._keys[task] = self._key_of(task)
+        kind = self._kind_of(task)
+        heap = self._heaps.get(kind)
+        if heap is None:
+            self._heaps[kind] = [(key, task)]
+        else:
+            heappush(heap, (key, task))
+
+    def add_all(self, tasks: list[int]) -> None:
+        """Take in many tasks at once, as at the start of a run: O(n)."""
+        touched: dict[int, list[tuple[float, int]]] = {}
+        for task in tasks:
+            key = self._keys[task] = self._key_of(task)
+            heap = self._heaps.setdefault(self._kind_of(task), [])
+            heap.append((key, task))
+            touched[id(heap)] = heap
+        for heap in touched.values():
+            heapify(heap)
+
+    def remove(self, task: int) -> None:
+        """Forget a task; its entry goes when it comes to the top."""
+        self._keys.pop(task, None)
+
+    def changed(self, task: int) -> None:
+        """Put a ready task in its new place: its key or its kind has changed."""
+        if task in self._keys:
+            self.add(task)
+
+    def heads(self) -> list[int]:
+        """Give the first task of each kind, best first."""
+        if len(self._heaps) == 1:
+            ((kind, heap),) = self._heaps.items()
+            self._clean(kind, heap)
+            return [heap[0][1]] if heap else []
+        found = []
+        for kind, heap in list(self._heaps.items()):
+            self._clean(kind, heap)
+            if heap:
+                found.append(heap[0])
+        found.sort()
+        return [task for _, task in found]
+
+    def _clean(self, kind: _Kind, heap: list[tuple[float, int]]) -> None:
+        keys = self._keys
+        while heap:
+            key, task = heap[0]
+            if keys.get(task) == key and self._kind_of(task) == kind:
+                return
+            heappop(heap)
+        del self._heaps[kind]

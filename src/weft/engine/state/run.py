@@ -1,0 +1,233 @@
+"""A run: one execution of one workflow, task by task.
+
+Per task there is a byte for its state and a number of missing predecessors; everything else is kept only for
+tasks that need it (live attempts, failures, conditions), so that a million waiting tasks cost little.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from weft.engine.state.known import Known
+from weft.engine.state.loops import Loops, loops_of
+from weft.engine.state.plans import RunPlan
+from weft.engine.state.ready import ReadyTasks
+from weft.engine.state.states import FINAL, STEPS, TaskState
+from weft.errors import WeftError
+from weft.expressions import Value
+from weft.policies.policy import Order
+from weft.workflow.unfolding.task_graph import VIRTUAL
+
+__all__ = ["IllegalStep", "Outcome", "Run"]
+
+_READY, _WAITING = TaskState.READY, TaskState.WAITING
+
+
+class IllegalStep(WeftError):
+    """A task was led from one state to another that the table of states does not allow: a bug of weft."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a task ended last: what conditions are judged by."""
+
+    exit_code: int | None
+    result: Mapping[str, Value] = field(default_factory=dict)
+
+
+class Run:
+    """The state of one run."""
+
+    def __init__(
+        self, index: int, known: Known, order: Order, *, owner: str, now: float, planned: bool
+    ) -> None:
+        self.index = index
+        self.known = known
+        self.instance = known.instance
+        self.owner = owner
+        self.arrival_s = now
+        self.ended_s: float | None = None
+        self.ending = ""
+        """How it ended; "": it has not."""
+        self.planned = planned
+        """Whether a plan is followed."""
+        self.version = 0
+        """Grows with everything that changes what remains to be done."""
+        self.order = order.of(known.instance)
+        self.ready = ReadyTasks(self.order.key, self.kind_of)
+        self.loops: Loops = loops_of(known)
+        self.state = bytearray(len(known))
+        self.missing = array("l", bytes(array("l").itemsize * len(known)))
+        """Per task: predecessors (edges) that were not released yet."""
+        self.where = array("l", [-1]) * len(known)
+        """Per task: the machine where it ran last; -1: nowhere yet."""
+        self.attempt_of: dict[int, int] = {}
+        """The live attempt of a task."""
+        self.tries: dict[int, int] = {}
+        """How often a task was tried, where more than once."""
+        self.failures: dict[int, dict[str, int]] = {}
+        """Failures by task and cause."""
+        self.migrations: dict[int, int] = {}
+        """How often a task was migrated."""
+        self.checkpoint: dict[int, tuple[float, int, int]] = {}
+        """Restart files of tasks: share of the work, machine where they lie, node count they were written with."""
+        self.outcome: dict[int, Outcome] = {}
+        """Outcomes of the tasks that conditions speak of."""
+        self.binding: dict[int, int] = {}
+        """Machines of the binding variables that several tasks name."""
+        self.left_behind: dict[int, int] = {}
+        """Tasks that had to leave and wait for a machine: the attempt whose files the next one takes over."""
+        self.requirements: dict[int, tuple[str | None, str | None]] = {}
+        """Requirement and rank that applications changed at run time."""
+        self.virtual: list[int] = []
+        """Virtual tasks that are ready: they complete at once."""
+        self.early: dict[int, None] = {}
+        """Waiting tasks of a planned run some of whose data could already move."""
+        self.plan: RunPlan | None = None
+        self.plan_wanted = False
+        """Whether a plan was asked for and has not come yet."""
+        self.spoken_of = _spoken_of(known)
+        self.unfinished = len(known)
+        self.failed = 0
+        self.stopping = ""
+        """Why nothing new is started; "": it is."""
+        self.avoid: dict[int, set[int]] = {}
+        """Machines on which a task has failed."""
+        self._unfinished_s: float | None = None
+        self._count_missing()
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    @property
+    def over(self) -> bool:
+        """Say whether nothing more will happen."""
+        return self.unfinished == 0 and not self.attempt_of
+
+    def _count_missing(self) -> None:
+        graph = self.known.graph
+        counts = graph.predecessor_pointer[1:] - graph.predecessor_pointer[:-1]
+        self.missing = array("l", counts.tolist())
+        ready = [task for task, count in enumerate(self.missing) if count == 0]
+        virtual = [task for task in ready if self.known.kind[task] == VIRTUAL]
+        for task in ready:
+            self.state[task] = _READY
+        self.virtual.extend(virtual)
+        self.ready.add_all([task for task in ready if self.known.kind[task] != VIRTUAL] if virtual else ready)
+
+    def empty_ready(self) -> None:
+        """Forget which tasks are ready; who calls it sorts them in again."""
+        self.ready = ReadyTasks(self.order.key, self.kind_of)
+        self.virtual.clear()
+
+    def name(self, task: int) -> str:
+        """Name a task, with its iteration if it is in a loop."""
+        name = self.known.names[task]
+        return f"{name}#{self.loops.iteration(task)}" if task in self.loops.around else name
+
+    def kind_of(self, task: int) -> tuple[int, int]:
+        """Give what tasks that can be placed alike have in common: mode group, and machine if bound."""
+        variable = self.known.variable[task]
+        machine = self.binding.get(variable, -1) if self.binding else -1
+        if task in self.requirements:
+            return -2 - task, machine
+        return self.known.group[task], machine
+
+    def move(self, task: int, state: TaskState) -> None:
+        """Lead a task to another state."""
+        before = self.state[task]
+        if before == state:
+            return
+        if state not in STEPS[TaskState(before)]:
+            raise IllegalStep(
+                f"task {self.name(task)} of run {self.index} cannot go from {TaskState(before).name} to {state.name}"
+            )
+        if before == _READY:
+            self.ready.remove(task)
+        self.state[task] = state
+        if (state in FINAL) != (before in FINAL):
+            self._count(task, -1 if state in FINAL else 1)
+        if state == _READY:
+            if self.known.kind[task] == VIRTUAL:
+                self.virtual.append(task)
+            else:
+                self.ready.add(task)
+
+    def _count(self, task: int, change: int) -> None:
+        self.unfinished += change
+        if self._unfinished_s is not None:
+            self._unfinished_s += change * self.known.mean_seconds[task]
+
+    @property
+    def unfinished_s(self) -> float:
+        """Give the mean seconds of all tasks that have not ended; summed up at the first call, then kept."""
+        if self._unfinished_s is None:
+            means = self.known.mean_seconds
+            self._unfinished_s = sum(
+                means[task] for task, state in enumerate(self.state) if state not in FINAL
+            )
+        return self._unfinished_s
+
+    def source_of(self, task: int) -> int | None:
+        """Give the machine a transfer takes its file from; None: not bound yet."""
+        return self.binding.get(int(self.known.graph.source_variable[task]))
+
+    def make_ready_or_waiting(self, task: int) -> None:
+        """Put a task back where it belongs without an attempt."""
+        self.move(task, _WAITING if self.missing[task] else _READY)
+
+    def release(self, task: int, successor: int) -> None:
+        """Count one predecessor of a task as done."""
+        self.missing[successor] -= 1
+        state = self.state[successor]
+        if state != _WAITING:
+            return
+        if self.missing[successor] == 0:
+            self.early.pop(successor, None)
+            self.move(successor, _READY)
+        elif self.planned:
+            self.early[successor] = None
+
+    def tasks_in(self, *states: TaskState) -> Iterator[int]:
+        """List the tasks in some states; O(tasks)."""
+        wanted = frozenset(states)
+        return (task for task, state in enumerate(self.state) if state in wanted)
+
+    def bind(self, task: int, machine: int) -> None:
+        """Note that a task goes to a machine: what shares its abstract machine goes there too."""
+        variable = self.known.variable[task]
+        if self.known.shared[variable] and self.binding.get(variable) != machine:
+            self.binding[variable] = machine
+            self._rebound(variable)
+
+    def unbind(self, variable: int) -> None:
+        """Let an abstract machine choose anew."""
+        if self.binding.pop(variable, None) is not None:
+            self._rebound(variable)
+
+    def _rebound(self, variable: int) -> None:
+        for task in self.members(variable):
+            self.ready.changed(task)
+
+    def members(self, variable: int) -> list[int]:
+        """List the tasks that name a shared abstract machine."""
+        return self.known.members_of(variable)
+
+
+def _spoken_of(known: Known) -> frozenset[str]:
+    """Name the tasks whose outcome some condition may ask for."""
+    workflow = known.graph.workflow
+    names = {loop.last for loop in workflow.loops}
+    if workflow.loops:
+        # `until` may speak of any task of the body.
+        names.update(
+            known.graph.description(int(task)).name for body in known.graph.loops for task in body.tasks
+        )
+    ended_by = {loop.name: loop.last for loop in workflow.loops}
+    for task in workflow.tasks:
+        for dependency in task.after:
+            if dependency.condition is not None:
+                names.add(ended_by.get(dependency.task, dependency.task))
+    return frozenset(names)

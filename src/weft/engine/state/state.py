@@ -1,0 +1,72 @@
+"""Everything the engine knows. It changes only by events that are absorbed and commands that are enacted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.engine.state.attempt import Attempt
+from weft.engine.state.known import Library
+from weft.engine.state.machines import Machines
+from weft.engine.state.plans import StoredPlan
+from weft.engine.state.run import Run
+from weft.instance.instance import Instance
+from weft.policies.policy import Order
+
+__all__ = ["State"]
+
+
+class State:
+    """All runs, machines and attempts at one moment."""
+
+    def __init__(self, library: Library, instance: Instance, order: Order, *, planned: bool) -> None:
+        self.library = library
+        self.order = order
+        self.planned = planned
+        """Whether runs follow plans."""
+        self.plans: dict[str, StoredPlan] = {}
+        """Plans by content hash, put here before the event that names them is handled."""
+        self.now = 0.0
+        self.machines = Machines(instance, instance.graph.resource_names)
+        self.runs: list[Run] = []
+        self.active: dict[int, Run] = {}
+        """Runs that are not over, by arrival."""
+        self.attempts: dict[int, Attempt] = {}
+        """Attempts that are not over."""
+        self.next_attempt = 0
+        self.timers: dict[str, float] = {}
+        self.dirty = False
+        """Whether something has changed that a policy may act on."""
+        self.touched: dict[int, None] = {}
+        """Machines where something that waits may be able to start."""
+        self.arrived: dict[int, None] = {}
+        """Attempts that keep their nodes and may be able to start."""
+        self.evaluated: dict[str, Sequence[object] | None] = {}
+        """Requirement and rank expressions by text, with their value for each machine; None: no sense in it."""
+        self.discovered_s: float | None = None
+        """When the information service was asked last."""
+        self.listed: frozenset[int] | None = None
+        """The machines it listed; None: it was never asked, all count."""
+        self.fetched_s: dict[int, float] = {}
+        """When each machine was asked for its state last."""
+        self.access: dict[int, bool] = {}
+        """What the authorisation probe of each machine said."""
+
+    def run_of(self, attempt: Attempt) -> Run:
+        """Give the run an attempt belongs to."""
+        return self.runs[attempt.run]
+
+    def close(self, attempt: Attempt) -> None:
+        """Forget an attempt that is over."""
+        self.machines.give_back(attempt)
+        self.unqueue(attempt)
+        self.attempts.pop(attempt.number, None)
+        run = self.runs[attempt.run]
+        if run.attempt_of.get(attempt.task) == attempt.number:
+            del run.attempt_of[attempt.task]
+        self.touched[attempt.machine] = None
+        self.dirty = True
+
+    def unqueue(self, attempt: Attempt) -> None:
+        """Take an attempt out of its machine's queue, if it waits there."""
+        if attempt.queued:
+            self.machines[attempt.machine].dequeue(attempt)

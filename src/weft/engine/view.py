@@ -1,0 +1,327 @@
+"""What policies see of the state (the contract is ``policies.policy.View``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from weft.engine.requirements import accepts, rank_of
+from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.machines import MachineState
+from weft.engine.state.plans import RunPlan
+from weft.engine.state.ready import ReadyTasks
+from weft.engine.state.run import Run
+from weft.engine.state.state import State
+from weft.engine.state.states import FINAL, TaskState
+from weft.instance.instance import Instance
+from weft.policies.policy import Mode
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+
+__all__ = ["EngineView", "SeenMachine", "SeenRun"]
+
+
+class SeenMachine:
+    """One machine, as policies see it."""
+
+    __slots__ = ("_machine", "_state", "index")
+
+    def __init__(self, machine: MachineState, state: State) -> None:
+        self.index = machine.index
+        self._machine = machine
+        self._state = state
+
+    @property
+    def up(self) -> bool:
+        """Say whether it works."""
+        return self._machine.up
+
+    @property
+    def nodes(self) -> int:
+        """Count its nodes."""
+        return self._machine.nodes
+
+    @property
+    def free_nodes(self) -> int:
+        """Count the nodes nobody has."""
+        return self._machine.nodes if self._machine.unlimited else self._machine.free_nodes
+
+    @property
+    def speed_factor(self) -> float:
+        """Give its believed speed relative to the platform's description."""
+        return self._machine.speed_factor
+
+    @property
+    def believed_at_s(self) -> float:
+        """Say when that was learned."""
+        return self._machine.believed_at_s
+
+    @property
+    def waiting(self) -> int:
+        """Count the attempts in its queue."""
+        return len(self._machine.queue)
+
+    def free_at_s(self, nodes: int) -> float:
+        """Estimate when so many nodes will be free."""
+        return free_at_s(self._state, self._machine, nodes)
+
+
+def free_at_s(state: State, machine: MachineState, nodes: int) -> float:
+    """Estimate when so many nodes will be free: who takes nodes ends as expected, who waits goes first."""
+    now = state.now
+    if machine.unlimited or (machine.free_nodes >= nodes and not machine.queue):
+        return now
+    ends = sorted((max(holder.expected_end_s, now), holder.nodes) for holder in machine.holders.values())
+    for _, number in machine.queue:
+        waiting = state.attempts[number]
+        start = _room_at(ends, machine.nodes, waiting.nodes, now)
+        ends.append((start + waiting.seconds / machine.speed_factor, waiting.nodes))
+        ends.sort()
+    return _room_at(ends, machine.nodes, nodes, now)
+
+
+def _room_at(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:
+    """Give the first time after which so many nodes stay free."""
+    free = capacity - sum(taken for _, taken in ends)
+    at = now
+    for end, taken in ends:
+        if free >= nodes:
+            break
+        free += taken
+        at = end
+    return at
+
+
+class SeenRun:
+    """One run, as policies see it."""
+
+    __slots__ = ("_run", "_state", "arrival_s", "index", "instance", "owner")
+
+    def __init__(self, run: Run, state: State) -> None:
+        self._run = run
+        self._state = state
+        self.index = run.index
+        self.arrival_s = run.arrival_s
+        self.owner = run.owner
+        self.instance: Instance = run.instance
+
+    @property
+    def ready(self) -> ReadyTasks:
+        """Give the ready tasks."""
+        return self._run.ready
+
+    @property
+    def alone_s(self) -> float:
+        """Give the estimated makespan alone on the empty platform."""
+        return self._run.known.alone_s
+
+    @property
+    def ranks(self) -> Sequence[float]:
+        """Give the upward rank of every task."""
+        return self._run.known.ranks
+
+    @property
+    def mean_seconds(self) -> Sequence[float]:
+        """Give the mean seconds of every task."""
+        return self._run.known.mean_seconds
+
+    @property
+    def remaining_s(self) -> float:
+        """Give the mean seconds of all unfinished tasks together; of running ones what is left."""
+        run, means, now = self._run, self._run.known.mean_seconds, self._state.now
+        total = run.unfinished_s
+        for task, number in run.attempt_of.items():
+            attempt = self._state.attempts[number]
+            if attempt.started_s is not None and run.state[task] not in FINAL:
+                seconds = attempt.seconds or 1.0
+                done = min(1.0, max(0.0, (now - attempt.started_s) / seconds))
+                total -= done * means[task]
+        return max(0.0, total)
+
+    @property
+    def plan(self) -> RunPlan | None:
+        """Give the plan that is followed."""
+        return self._run.plan
+
+    def state(self, task: int) -> str:
+        """Name the state of a task."""
+        return TaskState(self._run.state[task]).name
+
+    def unfinished(self) -> Sequence[int]:
+        """List the tasks that have not ended."""
+        return [task for task, state in enumerate(self._run.state) if state not in FINAL]
+
+    def plannable(self) -> Iterable[int]:
+        """List the tasks without an attempt that may already be sent to their planned machines."""
+        run = self._run
+        return [*run.ready, *run.early]
+
+    def bound(self, task: int) -> int | None:
+        """Give the machine its abstract machine is bound to."""
+        return self._run.binding.get(self._run.known.variable[task])
+
+    def where(self, task: int) -> int | None:
+        """Give the machine where a task's data are or will be."""
+        number = self._run.attempt_of.get(task)
+        if number is not None and number in self._state.attempts:
+            return self._state.attempts[number].machine
+        place = self._run.where[task]
+        return place if place >= 0 else None
+
+
+class EngineView:
+    """The state, as policies see it."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.machines: list[SeenMachine] = [SeenMachine(machine, state) for machine in state.machines]
+        self._seen: dict[int, SeenRun] = {}
+
+    @property
+    def now(self) -> float:
+        """Give the time."""
+        return self._state.now
+
+    @property
+    def runs(self) -> list[SeenRun]:
+        """List the active runs, by arrival."""
+        return [self.run(index) for index in self._state.active]
+
+    @property
+    def any_free(self) -> bool:
+        """Say whether some machine that is up has a free node."""
+        return self._state.machines.any_free
+
+    def run(self, index: int) -> SeenRun:
+        """Give an active run by its number."""
+        seen = self._seen.get(index)
+        run = self._state.runs[index]
+        if seen is None or seen._run is not run:
+            seen = self._seen[index] = SeenRun(run, self._state)
+        return seen
+
+    def attempts(self) -> Iterator[Attempt]:
+        """List the live attempts, by number."""
+        return (attempt for attempt in list(self._state.attempts.values()) if attempt.stage <= Stage.RUNNING)
+
+    def modes(self, run: SeenRun, task: int, *, free: bool = True) -> list[Mode]:
+        """List the ways to run a task, by machine, then count."""
+        inner = run._run
+        found: list[Mode] = []
+        if free and not self._state.machines.any_free and inner.known.kind[task] == COMPUTE:
+            return found
+        for machine in self._places(inner, task, free):
+            self._add_modes(found, inner, task, machine, free)
+        return found
+
+    def mode(self, run: SeenRun, task: int, machine: int, count: int) -> Mode | None:
+        """Give one way to run a task, free or not; None: impossible, or the machine is down."""
+        found: list[Mode] = []
+        inner = run._run
+        if machine in self._allowed(inner, task) and self._state.machines[machine].up:
+            self._add_modes(found, inner, task, machine, False)
+        return next((mode for mode in found if mode.count == count), None)
+
+    def rank(self, run: SeenRun, task: int, machine: int) -> float | None:
+        """Evaluate the task's own ranking expression for a machine."""
+        return rank_of(self._state, run._run, task, machine)
+
+    def _allowed(self, run: Run, task: int) -> Sequence[int]:
+        """List the machines a task may go to at all: candidates of its variable, where it is bound if it is."""
+        bound = run.binding.get(run.known.variable[task]) if run.binding else None
+        if run.known.kind[task] == COMPUTE:
+            machines: Sequence[int] = run.known.options(task).machines
+        else:
+            machines = run.instance.candidates_of(run.known.variable[task]).tolist()
+        if bound is not None:
+            return [bound] if bound in machines else []
+        return machines
+
+    def _places(self, run: Run, task: int, free: bool) -> list[int]:
+        """List the machines worth looking at: of machines that are alike the first free one, and where data lie."""
+        known, machines = run.known, self._state.machines
+        usual = (
+            free
+            and known.uniform
+            and known.kind[task] == COMPUTE
+            and run.binding.get(known.variable[task]) is None
+            and task not in run.requirements
+            and task not in run.avoid
+            and self._state.listed is None
+            and not self._state.access
+        )
+        if not usual or known.demands:
+            return self._filtered(run, task)
+        allowed = known.options(task).classes(machines.class_of, machines.classes)
+        found = []
+        for alike, members in allowed:
+            first = machines.first_free(alike)
+            if first is None:
+                continue
+            if members is None:
+                found.append(first)
+            else:
+                found.extend(member for member in members if machines[member].has_room(1))
+        if machines.odd:
+            found.extend(machine for machine in machines.odd if machine in known.options(task).counts)
+        if known.moves_data:
+            found.extend(self._holders_of_data(run, task))
+        return sorted(set(found)) if len(found) > 1 else found
+
+    def _holders_of_data(self, run: Run, task: int) -> Iterator[int]:
+        counts = run.known.options(task).counts
+        for predecessor in run.known.before(task):
+            place = run.where[predecessor]
+            if place in counts:
+                yield place
+
+    def _filtered(self, run: Run, task: int) -> list[int]:
+        """List the machines that are up, listed, accessible, wanted and not to be avoided."""
+        state = self._state
+        found = [
+            machine
+            for machine in self._allowed(run, task)
+            if state.machines[machine].up
+            and (state.listed is None or machine in state.listed)
+            and state.access.get(machine, True)
+            and accepts(state, run, task, machine)
+        ]
+        avoided = run.avoid.get(task)
+        if avoided:
+            # A machine where it failed is the last resort, not forbidden.
+            return [machine for machine in found if machine not in avoided] or found
+        return found
+
+    def _add_modes(self, found: list[Mode], run: Run, task: int, index: int, free: bool) -> None:
+        state, known = self._state, run.known
+        machine = state.machines[index]
+        ready_s = state.now + self.staging_s(run, task, index)
+        if known.kind[task] != COMPUTE:
+            found.append(Mode(index, 0, 0, 0.0, ready_s, ready_s))
+            return
+        options = known.options(task)
+        left = 1.0 - run.checkpoint[task][0] if task in run.checkpoint else 1.0
+        for count in options.counts[index]:
+            nodes = options.nodes[index, count]
+            if free and not (
+                state.machines.fits(index, nodes, known.demand(task, index, count))
+                if known.demands
+                else machine.has_room(nodes)
+            ):
+                continue
+            seconds = known.seconds(task, index, count) * left / machine.speed_factor
+            start = ready_s if free else max(ready_s, free_at_s(state, machine, nodes))
+            found.append(Mode(index, count, nodes, seconds, ready_s, start + seconds))
+
+    def staging_s(self, run: Run, task: int, machine: int) -> float:
+        """Estimate how long a task's data take to a machine, if they are sent for now."""
+        known = run.known
+        if known.kind[task] == TRANSFER:
+            source = run.source_of(task)
+            return 0.0 if source is None else run.instance.transfer_s(task, source, machine)
+        if not known.moves_data:
+            return 0.0
+        longest = 0.0
+        for predecessor, edge in zip(known.before(task), known.edges_before(task), strict=True):
+            place = run.where[predecessor]
+            if place >= 0 and place != machine:
+                longest = max(longest, run.instance.edge_s(edge, place, machine))
+        return longest

@@ -1,0 +1,252 @@
+"""DAGMan files over GridWay job templates: read only.
+
+``JOB A a.jt`` names a template beside the file, ``PARENT A B CHILD C`` makes edges; a file that one job
+writes and another reads is an edge, too. A job that is DONE, or NOOP, has nothing left to do. ``SCRIPT PRE``
+becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft runs a prolog
+where the job runs, and stages the script there. Statements about nested graphs, about exit codes and about
+limits would change what runs, and are refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from weft.documents import Document
+from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.formats.complaints import Complaints
+from weft.formats.files import open_source
+from weft.formats.format import Source, damaged
+from weft.formats.gridway_job import JobTemplate
+from weft.formats.gridway_template import parse_template
+from weft.formats.ordering import refuse_cycle
+from weft.formats.trace import literal
+from weft.workflow.records.data import Input
+from weft.workflow.records.dependency import Dependency
+from weft.workflow.records.job import Job
+from weft.workflow.records.task import Kind, Task
+from weft.workflow.records.workflow import Workflow
+
+__all__ = ["Dagman"]
+
+_JOB = re.compile(r"^[ \t]*JOB[ \t]+\S+[ \t]+\S+", re.MULTILINE | re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]{1,9}")
+_IGNORED = ("CONFIG", "DOT", "NODE_STATUS_FILE", "JOBSTATE_LOG")
+"""Settings of the program that runs the graph: they say nothing of the graph."""
+_REFUSED = {
+    "SUBDAG": "graphs inside graphs are not read",
+    "SPLICE": "graphs inside graphs are not read",
+    "INCLUDE": "other files are not read in",
+    "FINAL": "a job that runs whatever happened cannot be said",
+    "SERVICE": "a job that runs beside the others cannot be said",
+    "PROVISIONER": "a job that prepares all others cannot be said",
+    "ABORT-DAG-ON": "no exit code ends a whole workflow",
+    "VARS": "templates of GridWay have no variables of this kind",
+    "MAXJOBS": "no limit for a category of jobs can be said",
+    "CATEGORY": "no limit for a category of jobs can be said",
+    "PRIORITY": "planners order tasks by themselves",
+    "PRE_SKIP": "no exit code skips a job",
+}
+
+
+class Dagman:
+    """Graphs of GridWay jobs."""
+
+    name = "dagman"
+    title = "DAGMan graph of GridWay job templates"
+    extensions: tuple[str, ...] = (".dag",)
+    reads = True
+    writes = False
+
+    def recognises(self, source: Source) -> bool:
+        """Say whether a file is plain text with a line ``JOB NAME FILE``."""
+        head = source.head
+        return not head.lstrip().startswith(("<", "{")) and _JOB.search(head) is not None
+
+    def read(self, source: Source) -> Workflow:
+        """Read the graph and the templates it names. Raises InvalidInput."""
+        if not source.data.strip():
+            raise damaged(source, "the file is empty")
+        graph = _Graph(source)
+        graph.parse()
+        graph.complaints.finish()
+        tasks = graph.tasks()
+        graph.complaints.finish()
+        return Workflow(name=source.stem, tasks=tuple(tasks), document=Document(file=source.name))
+
+    def write(self, workflow: Workflow) -> str:
+        """Refuse: nobody asks for new ones."""
+        advice = "write weft or wfformat instead"
+        raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    """One job of the graph."""
+
+    name: str
+    file: str
+    line: int
+    idle: bool
+    """Done already, or nothing to do."""
+    parents: list[int] = field(default_factory=list)
+    retries: int | None = None
+    script: tuple[str, ...] = ()
+
+
+class _Graph:
+    """Takes in a file statement by statement."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.complaints = Complaints(source)
+        self.nodes: list[_Node] = []
+        self._index_of: dict[str, int] = {}
+        self._statements: list[tuple[int, str, list[str]]] = []
+
+    def parse(self) -> None:
+        """Read jobs first, then what is said of them: a statement may stand before its job."""
+        readers: Mapping[str, Callable[[list[str], int], None]] = {
+            "PARENT": self._parent,
+            "SCRIPT": self._script,
+            "RETRY": self._retry,
+        }
+        for number, line in enumerate(self.source.text().split("\n"), 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            keyword = words[0].upper()
+            if keyword == "JOB":
+                self._job(words[1:], number)
+            elif keyword in readers:
+                self._statements.append((number, keyword, words[1:]))
+            elif keyword not in _IGNORED:
+                self._refuse(keyword, number, ("JOB", *readers))
+        for number, keyword, words in self._statements:
+            readers[keyword](words, number)
+        if not self.nodes:
+            self.complaints.add("no jobs", rule="a graph has at least one line JOB NAME FILE")
+
+    def tasks(self) -> list[Task]:
+        """Make the tasks, with their templates read."""
+        names = [node.name for node in self.nodes]
+        refuse_cycle(self.source, names, [node.parents for node in self.nodes])
+        tasks = [self._task(node) for node in self.nodes]
+        found = [task for task in tasks if task is not None]
+        self._check_names(found)
+        return found
+
+    def _job(self, words: list[str], line: int) -> None:
+        if len(words) < 2:
+            self.complaints.add("JOB without a name or a file", rule="a job is JOB NAME FILE", line=line)
+            return
+        name, file, *rest = words
+        marks = [word.upper() for word in rest]
+        for mark in marks:
+            if mark not in ("DONE", "NOOP"):
+                rule = "behind the file of a job stand DONE or NOOP"
+                self.complaints.add(f"{shorten(repr(mark), 40)} in JOB {name}", rule=rule, line=line)
+        index = len(self.nodes)
+        if self._index_of.setdefault(name.upper(), index) != index:
+            self.complaints.add(f"job {shorten(name, 40)} again", rule="names of jobs are unique", line=line)
+            return
+        self.nodes.append(_Node(name=name, file=file, line=line, idle=bool(marks)))
+
+    def _refuse(self, keyword: str, line: int, known: Sequence[str]) -> None:
+        if keyword in _REFUSED:
+            self.complaints.add(f"a statement {keyword}", rule=_REFUSED[keyword], line=line)
+            return
+        close = nearest(keyword, known)
+        advice = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
+        self.complaints.add(f"unknown statement {shorten(repr(keyword), 40)}", advice=advice, line=line)
+
+    def _parent(self, words: list[str], line: int) -> None:
+        upper = [word.upper() for word in words]
+        cut = upper.index("CHILD") if "CHILD" in upper else len(words)
+        parents, children = words[:cut], words[cut + 1 :]
+        if not parents or not children:
+            rule = "an edge is PARENT NAME ... CHILD NAME ..."
+            self.complaints.add("PARENT without parents or children", rule=rule, line=line)
+        above = [self._find(name, line) for name in parents]
+        for child in (self._find(name, line) for name in children):
+            if child is not None:
+                child.parents += [self._index_of[node.name.upper()] for node in above if node is not None]
+
+    def _script(self, words: list[str], line: int) -> None:
+        kind = words[0].upper() if words else ""
+        if kind != "PRE" or len(words) < 3:
+            what = f"SCRIPT {shorten(' '.join(words), 40)}"
+            rule = "only SCRIPT PRE JOB PROGRAM is read: a POST script decides about a job's success"
+            self.complaints.add(what, rule=rule, advice="make it a job of its own", line=line)
+        elif (node := self._find(words[1], line)) is not None:
+            node.script = tuple(words[2:])
+
+    def _retry(self, words: list[str], line: int) -> None:
+        if len(words) != 2 or not _COUNT.fullmatch(words[1]):
+            what = f"RETRY {shorten(' '.join(words), 40)}"
+            self.complaints.add(what, rule="retries are RETRY JOB NUMBER", line=line)
+        elif (node := self._find(words[0], line)) is not None:
+            node.retries = int(words[1])
+
+    def _find(self, name: str, line: int) -> _Node | None:
+        index = self._index_of.get(name.upper())
+        if index is not None:
+            return self.nodes[index]
+        close = nearest(name, [node.name for node in self.nodes])
+        advice = f"did you mean {close!r}?" if close else "name a JOB of this file"
+        self.complaints.add(f"no job {shorten(name, 40)!r}", advice=advice, line=line)
+        return None
+
+    def _task(self, node: _Node) -> Task | None:
+        task = Task(name=node.name, kind=Kind.VIRTUAL) if node.idle else self._templated(node)
+        if task is None:
+            return None
+        after = tuple(Dependency(task=self.nodes[index].name) for index in dict.fromkeys(node.parents))
+        if node.retries is not None and not node.idle:
+            task = replace(task, recovery=replace(task.recovery, retries=node.retries))
+        return replace(_with_prolog(task, node) if node.script and not node.idle else task, after=after)
+
+    def _templated(self, node: _Node) -> Task | None:
+        """Read the template of a job; its problems are told with its own file and lines."""
+        try:
+            source = open_source(Path(self.source.name).parent / node.file)
+            complaints = Complaints(source)
+            template = JobTemplate(parse_template(source.text(), complaints), complaints)
+            task = template.task(node.name, as_parameter=False)
+            complaints.finish()
+        except InvalidInput as error:
+            for problem in error.problems:
+                if problem.place is not None:
+                    self.complaints.problems.append(problem)
+                else:
+                    what = f"{problem.what}, the template of job {shorten(node.name, 40)}"
+                    self.complaints.add(what, rule=problem.rule, advice=problem.advice, line=node.line)
+            return None
+        return task
+
+    def _check_names(self, tasks: Sequence[Task]) -> None:
+        """Refuse inputs that are renamed on their way from another job: tasks hand files on as they are."""
+        writers = {output.file: task for task in tasks for output in task.outputs}
+        for task in tasks:
+            for given in task.inputs:
+                writer = writers.get(given.source or "", task)
+                if writer is not task:
+                    what = f"{task.name} reads {given.source!r} of {writer.name} as {given.file!r}"
+                    rule = "a file that another job writes keeps its name"
+                    advice = "leave out the second name in INPUT_FILES"
+                    line = self.nodes[self._index_of[task.name.upper()]].line
+                    self.complaints.add(what, rule=rule, advice=advice, line=line)
+
+
+def _with_prolog(task: Task, node: _Node) -> Task:
+    """Put the script before the job, and stage it where the job runs."""
+    program, *arguments = (literal(word) for word in node.script)
+    staged = not program.startswith("/")
+    called = f"./{program}" if staged and "/" not in program else program
+    own = task.job.prolog if task.job is not None else None
+    prolog = " ".join([called, *arguments]) + (f" && {own}" if own else "")
+    known = {given.file for given in task.inputs}
+    more = (Input(file=program),) if staged and program not in known else ()
+    return replace(task, job=replace(task.job or Job(), prolog=prolog), inputs=(*task.inputs, *more))

@@ -1,0 +1,178 @@
+"""Foresight: when a run would end if from now on it had the whole platform to itself.
+
+The forward estimate that FOFT needs (S5 section 3: R. Bolze, F. Desprez, B. Isnard, Evaluation of Online
+Multi-Workflow Heuristics based on List-Scheduling Algorithms): what of the run has an attempt keeps its
+machine until that is expected to end; the other tasks are placed in the order of their upward ranks, each
+where it ends first, behind what was placed there before. No other run counts.
+
+Everything is reckoned in seconds from now, so that the answer for a run without attempts depends only on its
+instance, its unfinished tasks and what is believed of the machines: it is remembered until one of these
+changes, and runs of one workflow share it.
+
+Deviations, this being an estimate: of a machine's node counts the fastest is taken, amounts of resources do
+not count, an explicit transfer takes its mean time, and data of completed tasks begin to move now. Of
+machines that are alike only those are looked at that the run uses, those with its data and the first of the
+others. O(v (c + u) + e) for v unfinished tasks with e edges, c classes of machines, u machines the run uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+
+from weft.policies.outlook import Outlook, outlook_of
+from weft.policies.policy import RunningView, RunView, View
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+
+__all__ = ["Foresight"]
+
+_MOST = 10_000
+"""Answers that are remembered per instance."""
+
+
+class Foresight:
+    """Looks ahead at one moment; what is placed after it was made is not seen."""
+
+    def __init__(self, view: View) -> None:
+        self._now = view.now
+        self._beliefs = tuple(machine.speed_factor if machine.up else 0.0 for machine in view.machines)
+        self._attempts: dict[int, list[RunningView]] = {}
+        for attempt in view.attempts():
+            self._attempts.setdefault(attempt.run, []).append(attempt)
+
+    def left_s(self, run: RunView) -> float:
+        """Estimate the seconds until the run would end; infinite if what is up cannot run all of it."""
+        outlook = outlook_of(run.instance, self._beliefs)
+        unfinished = run.unfinished()
+        attempts = self._attempts.get(run.index)
+        if attempts or outlook.looks_back:
+            return _Course(outlook, run).through(unfinished, attempts or (), self._now)
+        key, remembered = tuple(unfinished), outlook.remembered
+        found = remembered.get(key)
+        if found is None:
+            if len(remembered) >= _MOST:
+                remembered.clear()
+            found = remembered[key] = _Course(outlook, run).through(unfinished, (), self._now)
+        return found
+
+
+class _Course:
+    """One look ahead: what the run has on which machine."""
+
+    def __init__(self, outlook: Outlook, run: RunView) -> None:
+        self._outlook = outlook
+        self._run = run
+        self._free: dict[int, list[tuple[float, int]]] = {}
+        """Per machine the run uses: (free from, so many nodes), ascending."""
+        self._used: dict[int, list[int]] = {}
+        """Per class: the machines the run uses."""
+        self._passed: dict[int, int] = {}
+        """Per class: how many of its machines, from the first on, are in use."""
+        self._end: dict[int, tuple[float, int | None]] = {}
+        """Per task: when it ends and where; None: it does not matter."""
+        self._bound: dict[int, int] = {}
+        """The abstract machines that were bound on the way."""
+
+    def through(self, unfinished: Sequence[int], attempts: Iterable[RunningView], now: float) -> float:
+        """Place all that is left; give when the last of it ends."""
+        for attempt in attempts:
+            left = max(0.0, attempt.expected_end_s - now)
+            self._take(attempt.machine, left, attempt.nodes)
+            self._end[attempt.task] = (left, attempt.machine)
+        for task in sorted(unfinished, key=self._outlook.position.__getitem__):
+            if task not in self._end:
+                self._place(task)
+        return max((self._end[task][0] for task in unfinished), default=0.0)
+
+    def _place(self, task: int) -> None:
+        outlook = self._outlook
+        ready = 0.0
+        for other in outlook.before[task]:
+            if other not in self._end:  # it has ended before now
+                self._end[other] = (0.0, self._run.where(other) if outlook.looks_back else None)
+            ready = max(ready, self._end[other][0])
+        kind = outlook.kind[task]
+        if kind != COMPUTE:
+            moving = self._run.mean_seconds[task] if kind == TRANSFER else 0.0
+            self._end[task] = (ready + moving, None)
+            return
+        finish, machine, nodes = min(self._ways(task, ready), default=(inf, None, 0))
+        if machine is not None:
+            self._take(machine, finish, nodes)
+            variable = outlook.variable[task]
+            if outlook.shared[variable]:
+                self._bound[variable] = machine
+        self._end[task] = (finish, machine)
+
+    def _ways(self, task: int, ready: float) -> Iterator[tuple[float, int, int]]:
+        """Give finish, machine and nodes of the ways that can be the best."""
+        outlook = self._outlook
+        only = self._only(task)
+        for number, seconds, nodes in outlook.choices(task):
+            if only is None:
+                machines = self._worth(number, task)
+            else:
+                machines = [only] if outlook.class_of[only] == number else []
+            for machine in machines:
+                start = self._arrival(task, machine) if outlook.moves_data else ready
+                if machine in self._free:
+                    start = max(start, self._free_from(machine, nodes))
+                yield start + seconds, machine, nodes
+
+    def _only(self, task: int) -> int | None:
+        if not self._outlook.looks_back:
+            return None
+        bound = self._bound.get(self._outlook.variable[task])
+        return self._run.bound(task) if bound is None else bound
+
+    def _worth(self, number: int, task: int) -> list[int]:
+        """List the machines of a class that can be the best for a task."""
+        outlook = self._outlook
+        found = list(self._used.get(number, ()))
+        members, passed = outlook.members[number], self._passed.get(number, 0)
+        while passed < len(members) and members[passed] in self._free:
+            passed += 1
+        self._passed[number] = passed
+        if passed < len(members):
+            found.append(members[passed])
+        if outlook.moves_data:
+            homes = (self._end[other][1] for other in outlook.before[task])
+            found += [home for home in homes if home is not None and outlook.class_of[home] == number]
+        return found
+
+    def _arrival(self, task: int, machine: int) -> float:
+        """Give when the data of all predecessors are on a machine."""
+        instance, arrival = self._run.instance, 0.0
+        first = self._outlook.first_edge[task]
+        for edge, other in enumerate(self._outlook.before[task], start=first):
+            end, home = self._end[other]
+            moving = 0.0 if home is None else instance.edge_s(edge, home, machine)
+            arrival = max(arrival, end + moving)
+        return arrival
+
+    def _free_from(self, machine: int, nodes: int) -> float:
+        missing = nodes
+        for free_from, some in self._free[machine]:
+            missing -= some
+            if missing <= 0:
+                return free_from
+        return 0.0
+
+    def _take(self, machine: int, until: float, nodes: int) -> None:
+        """Take the nodes that are free first; they are free again at the end."""
+        outlook = self._outlook
+        if outlook.unlimited[machine]:
+            return
+        free = self._free.get(machine)
+        if free is None:
+            free = [(0.0, outlook.capacity[machine])]
+            self._used.setdefault(outlook.class_of[machine], []).append(machine)
+        missing = nodes
+        left = [(until, nodes)]
+        for free_from, some in free:
+            taken = min(missing, some)
+            missing -= taken
+            if some > taken:
+                left.append((free_from, some - taken))
+        left.sort()
+        self._free[machine] = left

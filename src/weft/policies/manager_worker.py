@@ -1,0 +1,80 @@
+"""Manager and workers: an idle machine gets the first ready task it can run.
+
+M-S and pM-S of T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with
+Parameter Sweep Tasks on Global Grids (S4 sections 4 and 5). Machines are served in the order of their index.
+The first is the task of the lowest index; with priorities (``orders.py``) the one that finished tasks'
+children wait for most.
+
+Deviations: a task is ready when its predecessors have finished (printed: when none is unscheduled). Where
+layers do not own their machines, a machine takes the first of all tasks it can run; where several workflows
+run, that of the one that came first. ``fastest`` is the option the paper leaves open: the first task gets the
+idle machine that is fastest for it, not the one of the lowest index. A decision costs O(active workflows +
+kinds x classes of machines).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weft.policies.moving import moves
+from weft.policies.orders import ByIndex, ByPriority
+from weft.policies.policy import Mode, Order, Place, RunView, View
+from weft.policies.sizing import Sizing, sized
+
+__all__ = ["ManagerWorker", "PriorityManagerWorker"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerWorker:
+    """Gives tasks to idle machines by index."""
+
+    name: ClassVar[str] = "manager-worker"
+    title: ClassVar[str] = "an idle machine gets the first ready task it can run (Ma and Buyya, M-S)"
+    needs_plan: ClassVar[bool] = False
+    order: ClassVar[Order] = ByIndex()
+
+    fastest: bool = False
+    """Whether the first task gets the fastest idle machine instead of the one of the lowest index."""
+    sizing: Sizing = "fastest"
+    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
+
+    def decide(self, view: View) -> Iterator[Place]:
+        """Match machines and tasks while something is free."""
+        yield from moves(view)
+        while view.any_free:
+            found = self._first_task(view) if self.fastest else self._first_machine(view)
+            if found is None:
+                return
+            mode, run, task = found
+            reason = "first task the machine can run"
+            yield Place(run=run.index, task=task, machine=mode.machine, count=mode.count, reason=reason)
+
+    def _first_machine(self, view: View) -> tuple[Mode, RunView, int] | None:
+        """Find the first machine that can take a task now, and the first task for it."""
+        found = None
+        for run in view.runs:
+            for task in run.ready.heads():
+                modes = view.modes(run, task)
+                if modes and (found is None or modes[0].machine < found[0].machine):
+                    found = (sized(run, task, modes, self.sizing)[0], run, task)
+        return found
+
+    def _first_task(self, view: View) -> tuple[Mode, RunView, int] | None:
+        """Find the first task that some machine can take now, and the fastest machine for it."""
+        for run in view.runs:
+            for task in run.ready.heads():
+                modes = sized(run, task, view.modes(run, task), self.sizing)
+                if modes:
+                    return min(modes, key=lambda mode: mode.seconds), run, task
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityManagerWorker(ManagerWorker):
+    """Gives first what children wait for whose other parents have finished."""
+
+    name: ClassVar[str] = "priority-manager-worker"
+    title: ClassVar[str] = "manager and workers, what others wait for first (Ma and Buyya, pM-S)"
+    order: ClassVar[Order] = ByPriority()

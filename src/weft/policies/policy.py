@@ -1,0 +1,301 @@
+"""The contract of the shelf ``policies``: read it first.
+
+A policy decides during a run: which ready task goes to which machine, on how many nodes. It sees the view and
+nothing else: estimates, never durations; the time as a number, no clock. It keeps nothing between two calls
+that the view does not show, so that a journal replays to the same decisions.
+
+How policies combine (unified section 5): the order of the workflows (inter), the order of the ready tasks of
+one workflow (intra, ``order``), how many nodes a task gets (sizing) and where it goes (placement).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from weft.instance.instance import Instance
+
+__all__ = [
+    "Decision",
+    "Hold",
+    "LineView",
+    "MachineView",
+    "Migrate",
+    "Mode",
+    "Order",
+    "Place",
+    "PlanView",
+    "Policy",
+    "Ready",
+    "Replan",
+    "RunOrder",
+    "RunView",
+    "RunningView",
+    "View",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Send a task to a machine."""
+
+    run: int
+    task: int
+    machine: int
+    count: int = 1
+    """Node count, one of the task's allowed ones."""
+    queue: bool = False
+    """Whether it may wait there. Without it the machine must be free right now: placing a task on a busy
+    machine is a mistake of the policy."""
+    order: float | None = None
+    """Its place in the machine's queue, lower first; None: behind those who came before."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrate:
+    """Move a running attempt to another machine, or to another node count."""
+
+    attempt: int
+    machine: int
+    count: int = 1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Let a ready task wait until somebody releases it."""
+
+    run: int
+    task: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replan:
+    """Ask for a new plan of what remains of a run."""
+
+    run: int
+    reason: str = ""
+
+
+Decision = Place | Migrate | Hold | Replan
+
+
+@dataclass(slots=True)
+class Mode:
+    """One way to run a task now, as the view believes."""
+
+    machine: int
+    count: int
+    nodes: int
+    seconds: float
+    """Estimated, at the machine's believed speed."""
+    ready_s: float
+    """When its data can be there."""
+    finish_s: float
+    """Estimated: when data, nodes and seconds allow, if it is sent there now."""
+
+
+class RunOrder(Protocol):
+    """The order of one run's ready tasks."""
+
+    def key(self, task: int) -> float:
+        """Give the place of a task: lower first; ties go by task index."""
+        ...
+
+    def completed(self, task: int) -> Iterable[int]:
+        """Hear that a task has completed; give the tasks whose key has changed by it."""
+        ...
+
+
+class Order(Protocol):
+    """Orders the ready tasks inside a workflow."""
+
+    def of(self, instance: Instance) -> RunOrder:
+        """Begin with a new run."""
+        ...
+
+
+class Ready(Protocol):
+    """The ready tasks of one run, in heaps by kind: tasks of a kind can run in the same modes."""
+
+    def __len__(self) -> int:
+        """Count the ready tasks."""
+        ...
+
+    def heads(self) -> list[int]:
+        """Give the first task of each kind, best first. If it cannot be placed, nothing of its kind can."""
+        ...
+
+    def __iter__(self) -> Iterator[int]:
+        """Give all ready tasks, best first; costs a sort."""
+        ...
+
+
+class LineView(Protocol):
+    """Where and when a task is planned."""
+
+    machine: int
+    count: int
+    start_s: float
+    finish_s: float
+
+
+class PlanView(Protocol):
+    """The plan a run follows."""
+
+    line: Mapping[int, LineView]
+    """By task; a task that is not planned has none."""
+
+
+class RunView(Protocol):
+    """What a policy may know of one active run."""
+
+    index: int
+    arrival_s: float
+    owner: str
+    instance: Instance
+    ready: Ready
+
+    @property
+    def alone_s(self) -> float:
+        """Give the estimated makespan alone on the empty platform (HEFT at submission)."""
+        ...
+
+    @property
+    def ranks(self) -> Sequence[float]:
+        """Give the upward rank of every task, over mean seconds and mean transfers."""
+        ...
+
+    @property
+    def mean_seconds(self) -> Sequence[float]:
+        """Give the mean seconds of every task over the machines that can run it."""
+        ...
+
+    @property
+    def remaining_s(self) -> float:
+        """Give the mean seconds of all unfinished tasks together; of running ones what is left."""
+        ...
+
+    @property
+    def plan(self) -> PlanView | None:
+        """Give the plan that is followed; None: there is none."""
+        ...
+
+    def state(self, task: int) -> str:
+        """Name the state of a task (``engine.state.states``)."""
+        ...
+
+    def unfinished(self) -> Sequence[int]:
+        """List the tasks that have not ended, in topological order."""
+        ...
+
+    def plannable(self) -> Iterable[int]:
+        """List the tasks without an attempt that a plan may already send to its machine.
+
+        Such a task is ready, or some predecessor with data for it has completed, so that they can move.
+        """
+        ...
+
+    def bound(self, task: int) -> int | None:
+        """Give the machine its abstract machine is bound to; None: it is free to choose."""
+        ...
+
+    def where(self, task: int) -> int | None:
+        """Give the machine where a completed or running task's data are or will be."""
+        ...
+
+
+class MachineView(Protocol):
+    """What a policy may know of one machine."""
+
+    index: int
+    up: bool
+    nodes: int
+    free_nodes: int
+    """Not taken and not kept for anybody."""
+    speed_factor: float
+    """Believed speed relative to the platform's description."""
+    believed_at_s: float
+    """When that was learned."""
+    waiting: int
+    """Attempts in its queue."""
+
+    def free_at_s(self, nodes: int) -> float:
+        """Estimate when so many nodes will be free, counting what waits there first come first served."""
+        ...
+
+
+class RunningView(Protocol):
+    """What a policy may know of an attempt."""
+
+    number: int
+    run: int
+    task: int
+    machine: int
+    nodes: int
+    count: int
+    started_s: float | None
+    """When its program began; None: not yet."""
+    expected_end_s: float
+    """Estimated."""
+    work_done: float | None
+    """The share of the task's work known to be done."""
+    ratio: float | None
+    """How far it is behind its contract (0: on time, 1: twice as long); None: not judged."""
+
+
+class View(Protocol):
+    """What a policy sees. It is live: after each decision it shows what is left."""
+
+    now: float
+    runs: Sequence[RunView]
+    """Active runs, by arrival."""
+    machines: Sequence[MachineView]
+
+    @property
+    def any_free(self) -> bool:
+        """Say whether some machine that is up has a free node."""
+        ...
+
+    def run(self, index: int) -> RunView:
+        """Give an active run by its number."""
+        ...
+
+    def attempts(self) -> Iterable[RunningView]:
+        """List the live attempts, by number."""
+        ...
+
+    def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
+        """List the ways to run a task, by machine, then count.
+
+        ``free``: only where it could start right now. Of machines that are alike for the task (same times,
+        same place in the network, none of its data) only the first free one is listed.
+        """
+        ...
+
+    def mode(self, run: RunView, task: int, machine: int, count: int) -> Mode | None:
+        """Give one way to run a task, free or not; None: impossible, or the machine is down."""
+        ...
+
+    def rank(self, run: RunView, task: int, machine: int) -> float | None:
+        """Evaluate the task's own ranking expression for a machine (higher is better); None: it has none."""
+        ...
+
+
+class Policy(Protocol):
+    """Decides during a run."""
+
+    name: str
+    title: str
+    """One line for lists, with the paper."""
+    order: Order
+    """Intra-workflow order; the engine keeps ready heaps by it."""
+    needs_plan: bool
+    """Whether the engine must ask for a plan at submission."""
+
+    def decide(self, view: View) -> Iterable[Decision]:
+        """Decide what to do now. Written as a generator, each decision takes effect before the next."""
+        ...

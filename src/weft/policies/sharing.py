@@ -1,0 +1,132 @@
+"""Sharing: many workflows of many users on one platform, online.
+
+The heuristics of R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on
+List-Scheduling Algorithms (S5 sections 2 and 3): rounds over free machines (``rounds.py``), each with its own
+priority between workflows (``inter.py``), the upward rank inside a workflow and the earliest finish for the
+machine. ``basic`` is what happens without them: every workflow is handled alone and its tasks wait in the
+queues of the machines.
+
+Deviations: said in ``rounds.py`` and ``inter.py``. Moldable tasks are sized as ``sizing`` says; the paper has
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weft.policies.inter import PRIORITIES, Inter
+from weft.policies.moving import moves
+from weft.policies.orders import ORDERS, Intra
+from weft.policies.placement import Placing
+from weft.policies.policy import Order, Place, View
+from weft.policies.rounds import ROUNDS, Rounds, first_ready
+from weft.policies.sizing import Sizing
+
+__all__ = ["Aging", "AgingE", "Basic", "Fcfs", "Foft", "GHeft", "Srpt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sharing:
+    """What the heuristics have in common."""
+
+    needs_plan: ClassVar[bool] = False
+
+    intra: Intra = "rank"
+    """The order inside a workflow: highest upward rank (the paper), task index, or pM-S priority."""
+    sizing: Sizing = "fastest"
+    """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
+
+    @property
+    def order(self) -> Order:
+        """Give the order inside a workflow."""
+        return ORDERS[self.intra]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InRounds(_Sharing):
+    """Hands out free machines in rounds."""
+
+    inter: ClassVar[Inter]
+    rounds: ClassVar[Rounds]
+
+    def decide(self, view: View) -> Iterator[Place]:
+        """Go through the rounds while something is free."""
+        yield from moves(view)
+        if view.any_free:
+            yield from ROUNDS[self.rounds](view, PRIORITIES[self.inter], Placing(sizing=self.sizing))
+
+
+class GHeft(_InRounds):
+    """The longest way to the end first, whoever's it is; starves the ends while new workflows arrive."""
+
+    name = "g-heft"
+    title = "highest rank of all ready tasks first (Bolze et al., G-HEFT)"
+    inter = "g-heft"
+    rounds = "tasks"
+
+
+class Aging(_InRounds):
+    """G-HEFT in which a workflow's tasks gain weight with its age."""
+
+    name = "aging"
+    title = "rank grows with the workflow's age (Bolze et al., AGING G-HEFT)"
+    inter = "aging"
+    rounds = "tasks"
+
+
+class AgingE(_InRounds):
+    """G-HEFT in which the age counts exponentially."""
+
+    name = "aging-e"
+    title = "rank grows exponentially with the workflow's age (Bolze et al., AGING e G-HEFT)"
+    inter = "aging-e"
+    rounds = "tasks"
+
+
+class Fcfs(_InRounds):
+    """First come, first served."""
+
+    name = "fcfs"
+    title = "workflows first come, first served (Bolze et al., FCFS)"
+    inter = "fcfs"
+    rounds = "workflows"
+
+
+class Srpt(_InRounds):
+    """Shortest remaining processing time first: the best mean slowdown, at the cost of long workflows."""
+
+    name = "srpt"
+    title = "the workflow with the least work left first (Bolze et al., SRPT)"
+    inter = "srpt"
+    rounds = "workflows"
+
+
+class Foft(_InRounds):
+    """Fairness on finish times: the workflow first that is delayed most."""
+
+    name = "foft"
+    title = "the most delayed workflow first (Bolze et al., FOFT)"
+    inter = "foft"
+    rounds = "workflows"
+
+
+class Basic(_Sharing):
+    """Every workflow alone: a ready task goes at once where it ends first, and waits there in the queue."""
+
+    name = "basic"
+    title = "each workflow alone, tasks wait in the machines' queues (Bolze et al., BASIC)"
+
+    def decide(self, view: View) -> Iterator[Place]:
+        """Send every ready task away; one that no machine can take stays."""
+        yield from moves(view)
+        placing = Placing(sizing=self.sizing, queue=True)
+        for run in list(view.runs):
+            refused: set[int] = set()
+            while (task := first_ready(run, refused)) is not None:
+                place = placing.place(view, run, task)
+                if place is None:
+                    refused.add(task)
+                else:
+                    yield place

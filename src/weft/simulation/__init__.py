@@ -1,0 +1,1 @@
+"""The simulated world: what really happens (scenario, truth, disturbances, network) under a virtual clock."""

@@ -1,0 +1,163 @@
+"""DAGMan files over GridWay templates: the published graphs, scripts and retries, and what is refused."""
+
+import shutil
+
+import pytest
+
+from edges_of import edges_of
+from weft.errors import InvalidInput
+from weft.formats.dagman import Dagman
+from weft.formats.files import load_workflow, read_workflow_file
+from weft.formats.format import Source
+from weft.workflow.records.data import Input
+from weft.workflow.records.task import Kind
+from weft.workflow.unfolding.unfold import unfold
+
+ECHO = "EXECUTABLE = /bin/echo\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.jt").write_text(ECHO)
+    return tmp_path
+
+
+def read(folder, text):
+    path = folder / "graph.dag"
+    path.write_text(text)
+    return read_workflow_file(path)
+
+
+def refusals(folder, text):
+    with pytest.raises(InvalidInput) as caught:
+        read(folder, text)
+    return caught.value.problems
+
+
+@pytest.fixture
+def published(bench_data, tmp_path):
+    """Put the published templates beside their graphs under the names that those use."""
+
+    def place(graph, prefix):
+        source = bench_data / "gridway-examples"
+        for path in source.glob(f"{prefix}_?.jt"):
+            shutil.copy(path, tmp_path / path.name.removeprefix(f"{prefix}_"))
+        return shutil.copy(source / graph, tmp_path)
+
+    return place
+
+
+def test_the_published_diamond(published):
+    graph = unfold(load_workflow(published("workflow.dag", "workflow")))
+    edges = {(source, target) for source, target, *_ in edges_of(graph)}
+    assert edges == {("A", "B"), ("A", "C"), ("B", "D"), ("C", "D")}
+    last = graph.workflow.tasks[-1]
+    assert last.job.command == "./sum out.B out.C"
+    assert last.inputs == (Input(file="sum"), Input(file="out.B"), Input(file="out.C"))
+
+
+def test_the_published_graph_with_jobs_that_are_done(published):
+    workflow = load_workflow(published("complex.dag", "dagman"))
+    tasks = {task.name: task for task in workflow.tasks}
+    assert "".join(tasks) == "ABCDEFGHIJK"
+    assert "".join(name for name, task in tasks.items() if task.kind is Kind.VIRTUAL) == "ABCD"
+    assert [dependency.task for dependency in tasks["J"].after] == ["F", "K", "I"]
+    assert tasks["E"].job.prolog == "./pre.sh"
+    assert tasks["E"].inputs == (Input(file="pre.sh"),)
+    assert tasks["K"].job.command == "/bin/echo I am the output of job K"
+
+
+def test_published_graphs_without_their_templates_name_every_missing_one(bench_data):
+    path = bench_data / "gridway-examples" / "workflow.dag"
+    with pytest.raises(InvalidInput) as caught:
+        read_workflow_file(path)
+    assert [problem.place.line for problem in caught.value.problems] == [3, 4, 5, 6]
+    assert "the template of job A" in str(caught.value)
+
+
+def test_names_are_found_in_any_case_and_before_they_are_listed(folder):
+    workflow = read(folder, "parent x child Y\nretry Y 2\nJob X a.jt\nJOB Y b.jt noop\nCONFIG x\n")
+    first, second = workflow.tasks
+    assert [dependency.task for dependency in second.after] == ["X"]
+    assert (first.kind, second.kind) == (Kind.COMPUTE, Kind.VIRTUAL)
+    assert first.recovery.retries is None
+
+
+def test_retries_and_scripts_join_what_the_template_says(folder):
+    (folder / "a.jt").write_text(ECHO + "PRE_WRAPPER = /opt/own\nNUMBER_OF_RETRIES = 9\nINPUT_FILES = s.sh\n")
+    (task,) = read(folder, "JOB X a.jt\nRETRY X 2\nSCRIPT PRE X s.sh {1} two\n").tasks
+    assert task.recovery.retries == 2
+    assert task.job.prolog == "./s.sh {{1}} two && /opt/own"
+    assert task.inputs == (Input(file="s.sh"),)
+
+
+def test_an_array_in_a_graph_has_its_own_size(folder):
+    (folder / "a.jt").write_text(ECHO + "TOTAL_TASKS = 3\nARGUMENTS = ${TASK_ID} ${TOTAL_TASKS}\n")
+    (folder / "b.jt").write_text(ECHO + "ARGUMENTS = ${TASK_ID} ${TOTAL_TASKS}\n")
+    workflow = read(folder, "JOB X a.jt\nJOB Y b.jt\nPARENT X CHILD Y\n")
+    assert workflow.params == {}
+    assert list(unfold(workflow).names) == ["X[0]", "X[1]", "X[2]", "Y"]
+    assert [task.job.command for task in workflow.tasks] == ["/bin/echo {task_id} 3", "/bin/echo 0 1"]
+
+
+def test_job_numbers_keep_the_files_of_a_graph_apart(folder):
+    (folder / "a.jt").write_text(ECHO + "STDOUT_FILE = out.${JOB_ID}\n")
+    workflow = load_workflow_of(folder, "JOB X a.jt\nJOB Y a.jt\n")
+    assert [task.outputs[0].file for task in workflow.tasks] == ["out.X", "out.Y"]
+
+
+def load_workflow_of(folder, text):
+    (folder / "graph.dag").write_text(text)
+    return load_workflow(folder / "graph.dag")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("JOB X a.jt\nJOB x b.jt", 2, "job x again"),
+        ("JOB X", 1, "a job is JOB NAME FILE"),
+        ("JOB X a.jt DIR there", 1, "'DIR' in JOB X"),
+        ("JOB X a.jt\nPARENT X CHILD", 2, "PARENT without parents or children"),
+        ("JOB first a.jt\nPARENT first CHILD frist", 2, "no job 'frist'; did you mean 'first'?"),
+        ("JOB X a.jt\nSCRIPT POST X p.sh", 2, "make it a job of its own"),
+        ("JOB X a.jt\nRETRY X 3 UNLESS-EXIT 2", 2, "RETRY JOB NUMBER"),
+        ("JOB X a.jt\nSUBDAG EXTERNAL Y y.dag", 2, "a statement SUBDAG"),
+        ("JOB X a.jt\nPARNT X CHILD X", 2, "did you mean PARENT?"),
+        ("JOB X d.jt", 1, "no file"),
+        ("JOB X .", 1, "is a folder"),
+        ("# nothing", None, "no jobs"),
+    ],
+)
+def test_wrong_graphs_are_refused_with_the_line(folder, text, line, words):
+    with pytest.raises(InvalidInput) as caught:
+        Dagman().read(Source(name=str(folder / "graph.dag"), data=text.encode()))
+    (problem, *_) = caught.value.problems
+    assert problem.place.line == line
+    assert words in str(problem)
+
+
+def test_a_cycle_is_shown(folder):
+    text = "JOB X a.jt\nJOB Y b.jt\nPARENT X CHILD Y\nPARENT Y CHILD X\n"
+    assert "wait for each other: Y -> X -> Y" in str(refusals(folder, text)[0])
+
+
+def test_a_wrong_template_is_told_with_its_own_lines(folder):
+    (folder / "b.jt").write_text(ECHO + "COLOUR = red\nRANK = )\n")
+    problems = refusals(folder, "JOB X a.jt\nJOB Y b.jt\n")
+    places = [(problem.place.file, problem.place.line) for problem in problems]
+    assert places == [(str(folder / "b.jt"), 2), (str(folder / "b.jt"), 3)]
+
+
+def test_an_input_that_is_renamed_between_jobs_is_refused(folder):
+    (folder / "a.jt").write_text(ECHO + "OUTPUT_FILES = raw result\n")
+    (folder / "b.jt").write_text(ECHO + "INPUT_FILES = result\n")
+    (folder / "c.jt").write_text(ECHO + "INPUT_FILES = result mine\n")
+    assert unfold(read(folder, "JOB X a.jt\nJOB Y b.jt\n")).edge_count == 1
+    (problem,) = refusals(folder, "JOB X a.jt\nJOB Y c.jt\n")
+    assert "Y reads 'result' of X as 'mine'" in problem.what
+
+
+def test_a_graph_cannot_be_written(folder):
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        Dagman().write(read(folder, "JOB X a.jt\n"))

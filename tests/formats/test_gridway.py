@@ -1,0 +1,269 @@
+"""GridWay job templates: every keyword has its place, the published templates are read, mistakes are named."""
+
+import pytest
+from hypothesis import given, settings
+
+from damage import damaged, reads_or_refuses
+from weft.errors import InvalidInput
+from weft.expressions import parse
+from weft.formats.files import detect
+from weft.formats.format import Source
+from weft.formats.gridway import GridWay
+from weft.instance import compile_instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.workflow.checks import check
+from weft.workflow.records.data import Input, Output
+from weft.workflow.records.job import Job
+from weft.workflow.records.recovery import Checkpoint, Recovery
+from weft.workflow.templates import fill
+from weft.workflow.unfolding.unfold import unfold
+
+WHOLE = b"""
+# A template with every keyword.
+NAME = search
+EXECUTABLE = bin.${GW_ARCH}
+ARGUMENTS = -n $GW_TASK_ID ${HOME}/x '{a}' ${GW_RESTARTED}
+ENVIRONMENT = MODE="fast, safe", DIR /tmp , HOST=${HOSTNAME}
+INPUT_FILES = seq.${TASK_ID} seq, http://host/db/pdb.gz [shared compressed size=12.2MB], /etc/hosts, plain
+OUTPUT_FILES = best best.$ARCH.${TASK_ID}, log.$GW_TASK_ID, /var/log/x, far gsiftp://host/tmp/${MODE}
+STDIN_FILE = file:///home/me/in.txt
+STDOUT_FILE = out.${JOB_ID}
+STDERR_FILE = /tmp/err
+RESTART_FILES = state, state.${TASK_ID}
+CHECKPOINT_INTERVAL = 60
+CHECKPOINT_URL = gsiftp://store/dir
+REQUIREMENTS = CPU_MHZ > 1000
+RANK = CPU_MHZ
+RESCHEDULING_INTERVAL = 30
+RESCHEDULING_THRESHOLD = 300
+SUSPENSION_TIMEOUT = 600.5
+CPULOAD_THRESHOLD = 50
+MONITOR = watch.sh
+PERFORMANCE_PROFILE = profile.txt
+PROFILE_THRESHOLD = 8
+RESCHEDULE_ON_FAILURE = yes
+NUMBER_OF_RETRIES = 3
+WRAPPER = tools/wrap.sh
+PRE_WRAPPER = /opt/prepare
+PRE_WRAPPER_ARGUMENTS = --quick ${ARCH}
+TYPE = "mpi"
+NP = 4
+DEADLINE = 2:00
+TOTAL_TASKS = 3
+"""
+
+
+def read(data, name="job.jt"):
+    return GridWay().read(Source(name=name, data=data))
+
+
+def job(text):
+    return read(b"EXECUTABLE = /bin/x\n" + text.encode()).tasks[0]
+
+
+def refusal(data):
+    with pytest.raises(InvalidInput) as caught:
+        read(data)
+    return caught.value.problems[0]
+
+
+def test_every_keyword_has_its_place():
+    workflow = read(WHOLE)
+    (task,) = workflow.tasks
+    check(workflow)
+    assert (workflow.name, workflow.params, task.name) == ("job", {"total_tasks": 3}, "search")
+    assert task.job == Job(
+        command='env HOST="{machine.name}" ./bin.{machine.arch} '
+        "-n {task_id} ${HOME}/x '{{a}}' ${WEFT_RESTART:-0} "
+        "&& mv best best.{machine.arch}.{task_id} && mv far far.{task_id}",
+        env={"MODE": "fast, safe", "DIR": "/tmp"},
+        stdin="in.txt",
+        stdout="out.search.{task_id}",
+        stderr="err.{task_id}",
+        prolog="/opt/prepare --quick {machine.arch}",
+        wrapper="tools/wrap.sh",
+        evaluator="./watch.sh",
+    )
+    assert task.inputs == (
+        Input(file="bin.{machine.arch}"),
+        Input(file="seq", source="seq.{task_id}"),
+        Input(file="pdb.gz", source="http://host/db/pdb.gz", shared=True, compressed=True, size=12.2e6),
+        Input(file="plain"),
+        Input(file="in.txt", source="file:///home/me/in.txt"),
+        Input(file="tools/wrap.sh"),
+        Input(file="watch.sh"),
+    )
+    assert task.outputs == (
+        Output(file="best.{machine.arch}.{task_id}"),
+        Output(file="log.{task_id}"),
+        Output(file="far.{task_id}", target="gsiftp://host/tmp/fast, safe"),
+        Output(file="out.search.{task_id}"),
+        Output(file="err.{task_id}", target="/tmp/err"),
+    )
+    assert task.recovery == Recovery(
+        checkpoint=Checkpoint(files=("state", "state.{task_id}"), every=60),
+        progress="profile.txt",
+        retries=3,
+        on_failure="reschedule",
+    )
+    assert task.requirements == parse("default(CPU_MHZ, 0) > 1000")
+    assert task.rank == parse("default(CPU_MHZ, 0)")
+    assert task.nodes == (4,)
+    assert task.attributes == {
+        "RESCHEDULING_INTERVAL": 30,
+        "RESCHEDULING_THRESHOLD": 300,
+        "SUSPENSION_TIMEOUT": 600.5,
+        "CPULOAD_THRESHOLD": 50,
+        "PROFILE_THRESHOLD": 8,
+        "CHECKPOINT_URL": "gsiftp://store/dir",
+        "DEADLINE": "2:00",
+        "files_on_machine": ["/etc/hosts", "/var/log/x"],
+    }
+
+
+def test_one_template_gives_another_program_on_another_architecture():
+    """A3.8: the variable is filled in for the machine that was chosen."""
+    (task,) = read(b"EXECUTABLE = bin.${GW_ARCH}\n").tasks
+    filled = [fill(task.job.command, {"machine.arch": arch}, quote=True) for arch in ("alpha", "i686")]
+    assert filled == ["./bin.alpha", "./bin.i686"]
+    assert [fill(given.file, {"machine.arch": "alpha"}) for given in task.inputs] == ["bin.alpha"]
+
+
+def test_an_array_job_is_a_sweep_from_0():
+    template = b"EXECUTABLE = /bin/x\nARGUMENTS = ${TASK_ID} ${TOTAL_TASKS}\nSTDOUT_FILE = o.${TASK_ID}\n"
+    assert list(unfold(read(template)).names) == ["job[0]"]
+    graph = unfold(read(template + b"TOTAL_TASKS = 3\n"))
+    assert list(graph.names) == ["job[0]", "job[1]", "job[2]"]
+    assert read(template).tasks[0].job.command == "/bin/x {task_id} {total_tasks}"
+
+
+def test_a_template_without_the_variables_is_one_task():
+    task = job("STDOUT_FILE = o.${JOB_ID}.${ARRAY_ID}")
+    assert task.sweep is None
+    assert task.job.stdout == "o.job.job"
+
+
+def test_a_renamed_output_is_moved_by_the_job_itself():
+    task = job("ARGUMENTS = 3\nOUTPUT_FILES = res res.${JOB_ID}, same same, raw /tmp/raw")
+    assert task.job.command == "/bin/x 3 && mv res res.job"
+    assert task.outputs == (
+        Output(file="res.job"),
+        Output(file="same"),
+        Output(file="raw", target="/tmp/raw"),
+    )
+
+
+def test_a_shared_file_is_one_input_of_all_tasks():
+    """A3.7 rests on it: the array job names one file, flagged as shared."""
+    task = job("INPUT_FILES = pdb [shared], seq.${TASK_ID}\nTOTAL_TASKS = 5")
+    assert task.inputs == (Input(file="pdb", shared=True), Input(file="seq.{task_id}"))
+
+
+def test_without_restart_files_there_is_no_checkpoint():
+    """A3.9 rests on it: a job without restart files starts over."""
+    assert job("CHECKPOINT_INTERVAL = 60").recovery.checkpoint is None
+    assert job("RESTART_FILES = a").recovery.checkpoint == Checkpoint(files=("a",), every=300)
+    assert job("RESTART_FILES = a\nCHECKPOINT_INTERVAL = 0").recovery.checkpoint == Checkpoint(files=("a",))
+
+
+@pytest.mark.parametrize(("word", "rule"), [("no", "stop"), ("YES", "reschedule")])
+def test_what_follows_the_last_retry(word, rule):
+    assert job(f"RESCHEDULE_ON_FAILURE = {word}").recovery.on_failure == rule
+
+
+def test_the_own_wrapper_of_gridway_is_not_kept():
+    assert job("WRAPPER = libexec/gw_wrapper.sh").job.wrapper is None
+
+
+def test_np_counts_for_mpi_only():
+    assert job("NP = 4").nodes == (1,)
+    assert job("TYPE = mpi\nNP = 4").nodes == (4,)
+
+
+def test_requirements_choose_machines_that_state_enough():
+    workflow = read(b'EXECUTABLE = /bin/x\nREQUIREMENTS = CPU_MHZ > 1000 & LRMS_TYPE != "fork"\n')
+    machines = (
+        Machine(name="slow", attributes={"CPU_MHZ": 500, "LRMS_TYPE": "pbs"}),
+        Machine(name="fit", attributes={"CPU_MHZ": 2400, "LRMS_TYPE": "pbs"}),
+        Machine(name="silent", attributes={"CPU_MHZ": 2400}),
+    )
+    made = compile_instance(unfold(workflow), Platform(name="p", machines=machines))
+    assert [machines[index].name for index in made.candidates_of(0)] == ["fit"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("ARGUMENT = 1", 2, "unknown keyword ARGUMENT; did you mean ARGUMENTS?"),
+        ("just words", 2, "KEYWORD = value"),
+        ("RANK = 1\nRANK = 2", 3, "RANK again"),
+        ("\n\nRANK = CPU_MHZ +", 4, "the end is not expected in RANK"),
+        ("NUMBER_OF_RETRIES = many", 2, "must be a whole number, at least 0"),
+        ("TOTAL_TASKS = 0", 2, "at least 1"),
+        ("SUSPENSION_TIMEOUT = -1", 2, "must be a number, at least 0"),
+        ("RESCHEDULE_ON_FAILURE = maybe", 2, "must be yes or no"),
+        ("TYPE = multiple", 2, "a job is single or mpi"),
+        ("JOB_DEPENDENCIES = 3 4", 2, "list the templates in a DAGMan file"),
+        ("RESTART_FILES = gsiftp://h/f", 2, "under CHECKPOINT_URL"),
+        ("INPUT_FILES = a b c", 2, "an entry is one name or two"),
+        ("INPUT_FILES = /a b", 2, "write file:///a b"),
+        ("INPUT_FILES = http://host/", 2, "names no file"),
+        ("INPUT_FILES = a [public]", 2, "flags are shared, compressed, size=BYTES"),
+        ("INPUT_FILES = a [size=big]", 2, "a number of bytes"),
+        ("OUTPUT_FILES = /a b", 2, "is not moved"),
+        ("OUTPUT_FILES = http://h/a", 2, "write NAME URL"),
+        ("STDOUT_FILE = o.${TASKID}", 2, "did you mean ${TASK_ID}?"),
+        ("STDOUT_FILE = o.${RESTARTED}", 2, "no variable ${RESTARTED}"),
+        ("ARGUMENTS = ${PARAM}", 2, "use ${TASK_ID}"),
+        ("ENVIRONMENT = 1A=2", 2, "NAME=value"),
+    ],
+)
+def test_wrong_templates_are_refused_with_the_line(text, line, words):
+    problem = refusal(b"EXECUTABLE = x\n" + text.encode())
+    assert problem.place.line == line
+    assert words in str(problem)
+
+
+@pytest.mark.parametrize("data", [b"", b"RANK = 1", b"EXECUTABLE ="])
+def test_a_template_without_a_program_is_refused(data):
+    assert refusal(data).place.file == "job.jt"
+
+
+def test_all_problems_are_told_at_once():
+    with pytest.raises(InvalidInput) as caught:
+        read(b"EXECUTABLE = x\nNP = 0\nTYPE = mpi\nRANK = )\nCOLOUR = red\n")
+    assert [problem.place.line for problem in caught.value.problems] == [5, 2, 4]
+
+
+def test_a_template_cannot_be_written():
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        GridWay().write(read(WHOLE))
+
+
+@settings(max_examples=80, deadline=None)
+@given(damaged([WHOLE]))
+def test_a_damaged_template_reads_or_is_refused(data):
+    assert reads_or_refuses(read, data)
+
+
+def test_published_templates_are_read(bench_data):
+    refused = {}
+    templates = sorted((bench_data / "gridway-examples").glob("*.jt"))
+    for path in templates:
+        source = Source(name=path.name, data=path.read_bytes())
+        assert detect(source).name == "gridway"
+        try:
+            check(GridWay().read(source))
+        except InvalidInput as error:
+            refused[path.name] = str(error)
+    assert len(templates) == 33
+    assert refused.keys() == {"test_checkpoint_gsiftp.jt"}
+    assert "restart files are the job's own" in refused["test_checkpoint_gsiftp.jt"]
+
+
+def test_published_requirement_of_an_mpi_job(bench_data):
+    path = bench_data / "gridway-examples" / "mpi.jt"
+    (task,) = read(path.read_bytes()).tasks
+    assert task.requirements == parse('default(LRMS_TYPE, null) != "Fork" and matches(name, "*.lrz.de")')
+    assert task.rank == parse("default(CPU_MHZ, 0) + default(QUEUE_FREENODECOUNT, nodes)")

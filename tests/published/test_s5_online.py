@@ -1,0 +1,87 @@
+"""S5: the applications alone (A5.1), the scenario of the fixture (A5.2) and without contention (A5.7)."""
+
+from __future__ import annotations
+
+import json
+from statistics import fmean, pstdev
+
+import pytest
+
+from planning_examples import instance
+from policies.small_world import run_all
+
+POLICIES = {
+    "BASIC": "basic",
+    "GHEFT": "g-heft",
+    "AGING": "aging",
+    "AGINGE": "aging-e",
+    "FCFS": "fcfs",
+    "SRPT": "srpt",
+    "FOFT": "foft",
+}
+
+
+@pytest.fixture(scope="module")
+def figures(spec_data):
+    return json.loads((spec_data / "s5_expected.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def arrivals(figures):
+    return [(float(time), name) for time, name in map(sorted_pair, figures["scenario_seed0"])]
+
+
+def sorted_pair(pair):
+    """Give the time before the name."""
+    return sorted(pair, key=lambda value: isinstance(value, str))
+
+
+def applications(figures, servers):
+    """Compile the three applications for so many identical servers."""
+    made = {}
+    for name, app in figures["apps"].items():
+        before = [[] for _ in app["w"]]
+        for task, following in app["succ"].items():
+            for other in following:
+                before[other].append(f"t{int(task):02}")
+        tasks = {
+            f"t{task:02}": {"seconds": seconds, "after": before[task]} for task, seconds in enumerate(app["w"])
+        }
+        made[name] = instance(tasks, f"identical:{servers}")
+    return made
+
+
+@pytest.mark.parametrize("policy", POLICIES.values())
+def test_a5_1_the_applications_alone(figures, policy):
+    found = {
+        name: run_all({name: made}, [(0.0, name)], policy).end_s
+        for name, made in applications(figures, 4).items()
+    }
+    assert found == {name: pytest.approx(app["alone_4"]) for name, app in figures["apps"].items()}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a5_2_the_scenario(figures, arrivals, name):
+    expected = figures["expected_no_overhead"][name]
+    world = run_all(applications(figures, 4), arrivals, POLICIES[name])
+    assert sum(map(len, world.lines.values())) == 928
+    slowdown = [
+        (world.ended_s(run) - time) / figures["apps"][kind]["alone_4"]
+        for run, (time, kind) in enumerate(arrivals)
+    ]
+    assert world.end_s == pytest.approx(expected["experiment_end"], rel=0.005)
+    assert fmean(slowdown) == pytest.approx(expected["mean_slowdown"], rel=0.05)
+    # Not asked for, but as near: how far workflows are apart, and who is worst off.
+    assert pstdev(slowdown) == pytest.approx(expected["pstdev"], rel=0.05)
+    assert max(slowdown) == pytest.approx(expected["max"], rel=0.05)
+    for kind, mean in expected["per_app"].items():
+        of = [value for value, (_, other) in zip(slowdown, arrivals, strict=True) if other == kind]
+        assert fmean(of) == pytest.approx(mean, rel=0.05)
+
+
+@pytest.mark.parametrize("policy", POLICIES.values())
+def test_a5_7_without_contention_they_are_all_the_same(figures, arrivals, policy):
+    world = run_all(applications(figures, 600), arrivals, policy)
+    assert world.end_s == pytest.approx(1896.0)
+    flow = sum(world.ended_s(run) - time for run, (time, _) in enumerate(arrivals))
+    assert flow == pytest.approx(6715.0, abs=0.05)
