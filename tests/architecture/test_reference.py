@@ -42,7 +42,8 @@ def test_every_key_is_in_the_reference(table: str) -> None:
 
 @pytest.mark.parametrize("table", [name for name in scenario_keys.__all__ if name.endswith("_KEYS")])
 def test_every_key_of_a_scenario_is_in_its_reference(table: str) -> None:
-    written = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", SCENARIO))))
+    page = "".join(SCENARIO.split("```")[::2])  # an example explains nothing
+    written = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", page))))
     assert set(getattr(scenario_keys, table)) - written == set()
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 import pytest
 
 from masters import run_masters
-from policies.small_world import run_all
+from policy_runs import run_all
 from published.test_s4_static import compiled, random_vector, reference_example
 from weft.randomness import generator
 from weft.workflow.generators.sample_graphs import SampleGraph

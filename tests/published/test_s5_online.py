@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 import pytest
 
 from planning_examples import instance
-from policies.small_world import run_all
+from policy_runs import run_all
 
 POLICIES = {
     "BASIC": "basic",
@@ -45,7 +45,8 @@ def applications(figures, servers):
             for other in following:
                 before[other].append(f"t{int(task):02}")
         tasks = {
-            f"t{task:02}": {"seconds": seconds, "after": before[task]} for task, seconds in enumerate(app["w"])
+            f"t{task:02}": {"seconds": seconds, "after": before[task]}
+            for task, seconds in enumerate(app["w"])
         }
         made[name] = instance(tasks, f"identical:{servers}")
     return made

@@ -66,6 +66,8 @@ NAMES = {
     "exit_codes: {cov: 1}": "exit_codes.cov: no task 'cov'; did you mean 'conv'?",
     "results: {cov: {x: 1}}": "results.cov: no task 'cov'",
     "durations: {tasks: {'conv[1]': {bias: 2}}}": "durations.tasks.conv[1]: no task 'conv[1]'",
+    "profiles: {cov: 3}": "profiles.cov: no task 'cov'; did you mean 'conv'?",
+    "denied: x9": "denied: no machine 'x9'; known: m1, m2, m3",
     "iterations: {scv: 3}": "iterations.scv: no loop 'scv'; did you mean 'scf'?",
     "lines: {part: 3}": "lines.part: no file of a growing sweep 'part'; did you mean 'parts'?",
 }

@@ -68,6 +68,9 @@ FULL = """\
     lines: {parts: 12}
     network: shared
     overhead_per_task: 250ms
+    stage_latency: 19s
+    profiles: {a: 100}
+    denied: ["m{1..2}", "b*"]
     replanning: {seconds_per_point: 7ms}
     """
 
@@ -127,6 +130,9 @@ ALL = Scenario(
     lines={"parts": 12},
     network="shared",
     overhead_per_task_s=0.25,
+    stage_latency_s=19.0,
+    profiles={"a": 100},
+    denied=("m1", "m2", "b*"),
     replanning_s_per_point=0.007,
 )
 
@@ -240,6 +246,8 @@ ENTRIES = {
     "results: {a: [{x: [1]}]}": "results are flat",
     "iterations: {scf: 0}": "at least 1",
     "lines: {parts: -1}": "at least 0",
+    "profiles: {a: 0}": "at least 1",
+    "denied: [[m]]": "must be text",
     "overhead_per_task: [1]": "must be a time",
     "replanning: {second_per_point: 1}": "did you mean 'seconds_per_point'?",
 }

@@ -46,7 +46,7 @@ def _started(state: State, event: ev.Started) -> None:
 
 
 def _leads(state: State, attempt: Attempt) -> bool:
-    """Say whether an attempt is the one its task's state speaks of (not the one a migration leaves behind)."""
+    """Say whether an attempt is the one its task's state speaks of, not one that is left behind."""
     return state.runs[attempt.run].attempt_of.get(attempt.task) == attempt.number
 
 

@@ -25,7 +25,8 @@ def _assign(state: State, command: cm.Assign) -> None:
     run = state.runs[command.run]
     known = run.known
     task = command.task
-    seconds, demand = 0.0, ()
+    seconds = 0.0
+    demand: tuple[float, ...] = ()
     if known.kind[task] == COMPUTE:
         seconds = known.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
         demand = known.demand(task, command.machine, command.count) if known.demands else ()
@@ -199,13 +200,13 @@ def _release_after(state: State, run: Run, task: int) -> None:
     for successor in known.after(task):
         if inside and loops.held_back_by(task, successor) is not None:
             continue
-        _release(state, run, task, successor)
+        _release(state, run, successor)
     for changed in run.order.completed(task):
         run.ready.changed(changed)
 
 
-def _release(state: State, run: Run, task: int, successor: int) -> None:
-    run.release(task, successor)
+def _release(state: State, run: Run, successor: int) -> None:
+    run.release(successor)
     number = run.attempt_of.get(successor)
     if number is not None and number in state.attempts:
         note_arrival(state, state.attempts[number])
@@ -255,7 +256,7 @@ def _leave(state: State, command: cm.Leave) -> None:
     body.left = True
     for task, successor in body.leaving:
         if run.state[task] in FINAL:
-            _release(state, run, task, successor)
+            _release(state, run, successor)
     state.dirty = True
 
 

@@ -1,8 +1,8 @@
 """The engine: events in, commands out; the time is an argument (design sections 4 and 6).
 
-``handle`` takes an event in, decides, and gives the commands; ``apply`` takes in what a journal says was decided.
-Both change the state by the same two functions, ``absorb`` and ``enact``, so a state rebuilt from a journal is the
-state that wrote it.
+``handle`` takes an event in, decides, and gives the commands; ``apply`` takes in what a journal says was
+decided. Both change the state by the same two functions, ``absorb`` and ``enact``, so a state rebuilt from a
+journal is the state that wrote it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Engine:
             if not state.dirty:
                 return
             dispatch(desk, self._view)
-            if not (state.dirty or state.arrived or state.touched):
+            if not state.unsettled:
                 return
 
     def _begin_timers(self) -> None:

@@ -1,7 +1,8 @@
 """The journal: what came in and what was decided, entry by entry (design section 6).
 
-An entry is (sequence, now, event, commands). Entries are plain data in JSON lines; a record's type stands beside
-its fields, and fields that have their default value are left out. Plans are kept once, by content hash.
+An entry is (sequence, now, event, commands). Entries are plain data in JSON lines; a record's type stands
+beside its fields, and fields that have their default value are left out. Plans are kept once, by content
+hash.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any
 
@@ -54,14 +55,16 @@ class Entry:
                 commands=tuple(decoded(command) for command in record["commands"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(Problem(what=f"an entry that cannot be read: {error!r}", rule="see SCHEMA")) from None
+            raise InvalidInput(
+                Problem(what=f"an entry that cannot be read: {error!r}", rule="see SCHEMA")
+            ) from None
 
 
 def encoded(message: Event | Command) -> list[Any]:
     """Give a message as [type, {field: value}] without the fields that have their default."""
     kind = type(message)
     found: dict[str, Any] = {}
-    for name, default in _defaults(kind):
+    for name, default in _defaults(typing.cast("Hashable", kind)):
         value = getattr(message, name)
         if value is not default and value != default:
             found[name] = _plain(value)
@@ -79,9 +82,9 @@ def _plain(value: Any) -> Any:
 
 
 @functools.cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+def _defaults(kind: Hashable) -> tuple[tuple[str, Any], ...]:
     found = []
-    for field in dataclasses.fields(kind):
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         default = field.default
         if default is MISSING and field.default_factory is not MISSING:
             default = field.default_factory()
@@ -94,7 +97,11 @@ def decoded(record: Sequence[Any]) -> Any:
     name, fields = record
     kind = _kinds().get(name)
     if kind is None:
-        raise InvalidInput(Problem(what=f"a journal entry of unknown type {name!r}", advice="it was written by another version"))
+        raise InvalidInput(
+            Problem(
+                what=f"a journal entry of unknown type {name!r}", advice="it was written by another version"
+            )
+        )
     shapes = _shapes(kind)
     return kind(**{key: shapes[key](value) if key in shapes else value for key, value in fields.items()})
 
@@ -105,7 +112,11 @@ def _kinds() -> dict[str, type]:
 
 
 def _records(module: types.ModuleType) -> list[type]:
-    return [found for name in module.__all__ if dataclasses.is_dataclass(found := getattr(module, name)) and isinstance(found, type)]
+    return [
+        found
+        for name in module.__all__
+        if dataclasses.is_dataclass(found := getattr(module, name)) and isinstance(found, type)
+    ]
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """What remains of a run, as an instance that planners read, and the plan that comes back.
 
-Before anything has started, that is the whole workflow. Later it is S1's static graph (spec s1 section 10): tasks
-that have ended or run properly are left out, their machines are pinned, and what they hold is busy.
+Before anything has started, that is the whole workflow. Later it is S1's static graph (spec s1 section 10):
+tasks that have ended or run properly are left out, their machines are pinned, and what they hold is busy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["plan_remaining"]
 
 
-def plan_remaining(state: State, index: int, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
+def plan_remaining(
+    state: State, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
+) -> StoredPlan:
     """Plan what remains of a run."""
     run = state.runs[index]
     goal = objective_named("makespan")

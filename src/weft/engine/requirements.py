@@ -1,8 +1,8 @@
 """Requirements and ranks while a run is under way (S3 section 2).
 
 What the workflow states is part of the instance: machines that fail it are no candidates. Here are the
-expressions an application changed while it ran, and the ranks. A text from a running application is parsed and
-evaluated, never executed; what cannot be read counts as unchanged.
+expressions an application changed while it ran, and the ranks. A text from a running application is parsed
+and evaluated, never executed; what cannot be read counts as unchanged.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ DEFAULT_RETRIES: Mapping[str, int] = {
     "contract": 10,
     "cancelled": 0,
 }
-"""How often a task is tried again, by cause, where neither the task nor the run says anything. What is not the
-program's fault is forgiven more often."""
+"""How often a task is tried again, by cause, where neither the task nor the run says anything. What is not
+the program's fault is forgiven more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +71,15 @@ class Settings:
     ladder_every_s: float | None = None
     """How often job managers are probed (S3 section 5); None: worlds report failures by themselves."""
     discover_every_s: float | None = None
-    """How long a list of machines from the information service is believed; None: the platform is the list."""
+    """How long a list of machines from the information service is believed; None: the platform is the
+    list."""
     fetch_every_s: float | None = None
     """How long a machine's dynamic state is believed; None: worlds report changes by themselves."""
     authorise: bool = False
     """Whether access to a machine is probed before it is used."""
     bound_ancestors: str = "lost"
-    """Which completed tasks of a re-bound abstract machine run again: ``always`` (S1), ``lost``: only those whose
-    outputs can no longer be had."""
+    """Which completed tasks of a re-bound abstract machine run again: ``always`` (S1), ``lost``: only those
+    whose outputs can no longer be had."""
     retries: int | None = None
     """For every cause without its own number; None: DEFAULT_RETRIES."""
     retries_by_cause: Mapping[str, int] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import FINAL, TaskState
 from weft.instance.instance import Instance
-from weft.policies.policy import Mode
+from weft.policies.policy import MachineView, Mode, RunView
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
 __all__ = ["EngineView", "SeenMachine", "SeenRun"]
@@ -103,6 +103,10 @@ class SeenRun:
         self.owner = run.owner
         self.instance: Instance = run.instance
 
+    def shows(self, run: Run) -> bool:
+        """Say whether this is what is seen of a run (a run that grew is another one)."""
+        return self._run is run
+
     @property
     def ready(self) -> ReadyTasks:
         """Give the ready tasks."""
@@ -172,7 +176,7 @@ class EngineView:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.machines: list[SeenMachine] = [SeenMachine(machine, state) for machine in state.machines]
+        self.machines: Sequence[MachineView] = [SeenMachine(machine, state) for machine in state.machines]
         self._seen: dict[int, SeenRun] = {}
 
     @property
@@ -181,7 +185,7 @@ class EngineView:
         return self._state.now
 
     @property
-    def runs(self) -> list[SeenRun]:
+    def runs(self) -> Sequence[RunView]:
         """List the active runs, by arrival."""
         return [self.run(index) for index in self._state.active]
 
@@ -194,7 +198,7 @@ class EngineView:
         """Give an active run by its number."""
         seen = self._seen.get(index)
         run = self._state.runs[index]
-        if seen is None or seen._run is not run:
+        if seen is None or not seen.shows(run):
             seen = self._seen[index] = SeenRun(run, self._state)
         return seen
 
@@ -202,9 +206,9 @@ class EngineView:
         """List the live attempts, by number."""
         return (attempt for attempt in list(self._state.attempts.values()) if attempt.stage <= Stage.RUNNING)
 
-    def modes(self, run: SeenRun, task: int, *, free: bool = True) -> list[Mode]:
+    def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
         """List the ways to run a task, by machine, then count."""
-        inner = run._run
+        inner = self._state.runs[run.index]
         found: list[Mode] = []
         if free and not self._state.machines.any_free and inner.known.kind[task] == COMPUTE:
             return found
@@ -212,20 +216,20 @@ class EngineView:
             self._add_modes(found, inner, task, machine, free)
         return found
 
-    def mode(self, run: SeenRun, task: int, machine: int, count: int) -> Mode | None:
+    def mode(self, run: RunView, task: int, machine: int, count: int) -> Mode | None:
         """Give one way to run a task, free or not; None: impossible, or the machine is down."""
         found: list[Mode] = []
-        inner = run._run
+        inner = self._state.runs[run.index]
         if machine in self._allowed(inner, task) and self._state.machines[machine].up:
             self._add_modes(found, inner, task, machine, False)
         return next((mode for mode in found if mode.count == count), None)
 
-    def rank(self, run: SeenRun, task: int, machine: int) -> float | None:
+    def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Evaluate the task's own ranking expression for a machine."""
-        return rank_of(self._state, run._run, task, machine)
+        return rank_of(self._state, self._state.runs[run.index], task, machine)
 
     def _allowed(self, run: Run, task: int) -> Sequence[int]:
-        """List the machines a task may go to at all: candidates of its variable, where it is bound if it is."""
+        """List the machines a task may go to at all: its candidates, or where it is bound."""
         bound = run.binding.get(run.known.variable[task]) if run.binding else None
         if run.known.kind[task] == COMPUTE:
             machines: Sequence[int] = run.known.options(task).machines
@@ -236,7 +240,7 @@ class EngineView:
         return machines
 
     def _places(self, run: Run, task: int, free: bool) -> list[int]:
-        """List the machines worth looking at: of machines that are alike the first free one, and where data lie."""
+        """List the machines worth looking at: the first free one of each class, and where data lie."""
         known, machines = run.known, self._state.machines
         usual = (
             free

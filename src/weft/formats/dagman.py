@@ -2,9 +2,9 @@
 
 ``JOB A a.jt`` names a template beside the file, ``PARENT A B CHILD C`` makes edges; a file that one job
 writes and another reads is an edge, too. A job that is DONE, or NOOP, has nothing left to do. ``SCRIPT PRE``
-becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft runs a prolog
-where the job runs, and stages the script there. Statements about nested graphs, about exit codes and about
-limits would change what runs, and are refused by name.
+becomes the job's prolog, ``RETRY`` its retries. DAGMan runs scripts on the submitting host; weft runs a
+prolog where the job runs, and stages the script there. Statements about nested graphs, about exit codes and
+about limits would change what runs, and are refused by name.
 """
 
 from __future__ import annotations

@@ -137,17 +137,34 @@ class Ready(Protocol):
 class LineView(Protocol):
     """Where and when a task is planned."""
 
-    machine: int
-    count: int
-    start_s: float
-    finish_s: float
+    @property
+    def machine(self) -> int:
+        """Give the machine."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Give the node count, as the user knows it."""
+        ...
+
+    @property
+    def start_s(self) -> float:
+        """Give the planned start."""
+        ...
+
+    @property
+    def finish_s(self) -> float:
+        """Give the planned end."""
+        ...
 
 
 class PlanView(Protocol):
     """The plan a run follows."""
 
-    line: Mapping[int, LineView]
-    """By task; a task that is not planned has none."""
+    @property
+    def line(self) -> Mapping[int, LineView]:
+        """Give the lines by task; a task that is not planned has none."""
+        ...
 
 
 class RunView(Protocol):
@@ -157,7 +174,11 @@ class RunView(Protocol):
     arrival_s: float
     owner: str
     instance: Instance
-    ready: Ready
+
+    @property
+    def ready(self) -> Ready:
+        """Give the ready tasks."""
+        ...
 
     @property
     def alone_s(self) -> float:
@@ -212,16 +233,36 @@ class MachineView(Protocol):
     """What a policy may know of one machine."""
 
     index: int
-    up: bool
-    nodes: int
-    free_nodes: int
-    """Not taken and not kept for anybody."""
-    speed_factor: float
-    """Believed speed relative to the platform's description."""
-    believed_at_s: float
-    """When that was learned."""
-    waiting: int
-    """Attempts in its queue."""
+
+    @property
+    def up(self) -> bool:
+        """Say whether it works."""
+        ...
+
+    @property
+    def nodes(self) -> int:
+        """Count its nodes."""
+        ...
+
+    @property
+    def free_nodes(self) -> int:
+        """Count the nodes that are not taken and not kept for anybody."""
+        ...
+
+    @property
+    def speed_factor(self) -> float:
+        """Give its believed speed relative to the platform's description."""
+        ...
+
+    @property
+    def believed_at_s(self) -> float:
+        """Say when that was learned."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Count the attempts in its queue."""
+        ...
 
     def free_at_s(self, nodes: int) -> float:
         """Estimate when so many nodes will be free, counting what waits there first come first served."""
@@ -250,10 +291,17 @@ class RunningView(Protocol):
 class View(Protocol):
     """What a policy sees. It is live: after each decision it shows what is left."""
 
-    now: float
-    runs: Sequence[RunView]
-    """Active runs, by arrival."""
     machines: Sequence[MachineView]
+
+    @property
+    def now(self) -> float:
+        """Give the time."""
+        ...
+
+    @property
+    def runs(self) -> Sequence[RunView]:
+        """List the active runs, by arrival."""
+        ...
 
     @property
     def any_free(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from weft.engine.state.known import Known
 from weft.expressions import Value
@@ -14,6 +15,8 @@ __all__ = ["Endings"]
 
 _CAUSES = {"oom": "oom", "preempted": "preempted", "staging": "staging", "no-exit-code": ""}
 """The words a scenario may use instead of an exit code, with the cause that is reported."""
+
+Found = TypeVar("Found")
 
 _Ending = tuple[int | None, str, Mapping[str, Value], Mapping[str, tuple[str, ...]]]
 
@@ -29,7 +32,9 @@ class Endings:
         """How often each task that the scenario speaks of has ended by itself."""
         self._files: dict[str, list[str]] = {}
         for file in growing_files(workflow):
-            writer = next((task.name for task in workflow.tasks if any(out.file == file for out in task.outputs)), None)
+            writer = next(
+                (task.name for task in workflow.tasks if any(out.file == file for out in task.outputs)), None
+            )
             if writer is not None:
                 self._files.setdefault(writer, []).append(file)
         self._plain = not (self._loops or self._files or scenario.exit_codes or scenario.results)
@@ -60,6 +65,6 @@ class Endings:
         return tuple(str(line) for line in range(1, number + 1))
 
 
-def _nth(values, times):  # type: ignore[no-untyped-def]
+def _nth(values: Sequence[Found] | None, times: int) -> Found | None:
     """Give the value of the n-th end; the last one holds from then on; None: nothing is stated."""
     return None if not values else values[min(times, len(values) - 1)]

@@ -28,7 +28,7 @@ from weft.platform.platform import Platform, described_link
 __all__ = ["Flows", "Transfers", "Unshared"]
 
 
-Value = TypeVar("Value")
+_Value = TypeVar("_Value")
 
 
 class Transfers(Protocol):
@@ -290,7 +290,7 @@ class _Links:
         return self._known[pair]
 
 
-def _note(known: dict[int, Value], flow: int, value: Value) -> None:
+def _note(known: dict[int, _Value], flow: int, value: _Value) -> None:
     if flow in known:
         raise ValueError(f"transfer {flow} is under way already")
     known[flow] = value

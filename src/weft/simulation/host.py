@@ -25,8 +25,8 @@ class Program:
     began_s: float
     clock_s: float
     """The host's clock when it began."""
-    ends_by: str = ""
-    """What ends it instead of its last line: a cause of failure; "": nothing."""
+    limit_s: float | None = None
+    """Seconds after which it is ended; None: no limit."""
     version: int = 0
     """Grows with every change of its expected end: ends that were expected before are void."""
     suspended_s: float | None = None
@@ -41,10 +41,8 @@ class Program:
 
     def done(self, clock_s: float) -> float:
         """Give the share of the whole task's work that is done."""
-        if self.suspended_s is not None:
-            passed = self.work_s - self.suspended_s
-        else:
-            passed = clock_s - self.clock_s
+        left = self.end_clock_s - clock_s if self.suspended_s is None else self.suspended_s
+        passed = self.work_s - left
         share = min(1.0, passed / self.work_s) if self.work_s > 0 else 1.0
         return self.restart_from + (1.0 - self.restart_from) * max(0.0, share)
 

@@ -1,7 +1,8 @@
 """How often a loop really runs: the exit code its last task must have, so that the condition says so.
 
-A scenario states the number of iterations; a workflow states a condition on exit codes. The world tries the exit
-codes the workflow speaks of, and takes one for which the condition holds in the last iteration and none before.
+A scenario states the number of iterations; a workflow states a condition on exit codes. The world tries the
+exit codes the workflow speaks of, and takes one for which the condition holds in the last iteration and none
+before.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ __all__ = ["exit_codes_of_loops"]
 _OTHERS = (0, 1, 2)
 
 
-def exit_codes_of_loops(workflow: Workflow, scenario: Scenario, params: Mapping[str, object]) -> dict[str, tuple[Loop, int, int, int]]:
+def exit_codes_of_loops(
+    workflow: Workflow, scenario: Scenario, params: Mapping[str, object]
+) -> dict[str, tuple[Loop, int, int, int]]:
     """Give by last task: the loop, its true iterations, and the exit codes before and at the end.
 
-    A loop whose condition does not depend on the exit code of its last task is not among them: its truth is in
-    the results the scenario states.
+    A loop whose condition does not depend on the exit code of its last task is not among them: its truth is
+    in the results the scenario states.
     """
     found = {}
     for loop in workflow.loops:

@@ -56,7 +56,7 @@ End = int | str
 Result = Mapping[str, str | float | bool | None]
 """What a task writes into its result file."""
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Scenario:
     network: str = NETWORKS[0]
     overhead_per_task_s: float = 0.0
     stage_latency_s: float = 0.0
-    """What every stage (prolog, start, epilog) takes besides moving data; cancelling and cleaning up half of it."""
+    """What every stage (prolog, start, epilog) takes besides moving data; cancelling, cleaning up: half."""
     profiles: Mapping[str, int] = field(default_factory=dict)
     """By task: how many iterations its application has and reports (S3's performance profile)."""
     denied: tuple[str, ...] = ()
@@ -250,7 +250,7 @@ def means_task(name: str, label: str) -> bool:
     return label == name or label.partition("[")[0] == name
 
 
-def of_task(values: Mapping[str, Found], label: str) -> Found | None:
+def of_task(values: Mapping[str, _Found], label: str) -> _Found | None:
     """Give the value that holds for a subtask: under its own name, else under that of its task."""
     own = values.get(label)
     return own if own is not None else values.get(label.partition("[")[0])

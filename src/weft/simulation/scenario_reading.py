@@ -20,12 +20,12 @@ from weft.simulation.reading.behaving import (
 )
 from weft.simulation.reading.disturbing import read_failure, read_load, read_perturbation, read_silence
 from weft.simulation.reading.keys import SCENARIO_KEYS, VERSION
-from weft.simulation.reading.values import read_entry, read_seconds
+from weft.simulation.reading.values import read_entry, read_patterns, read_seconds
 from weft.simulation.scenario import NETWORKS, Arrival, Durations, Scenario, Series, Trace
 
 __all__ = ["describes_scenario", "read_scenario"]
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 def describes_scenario(document: Document) -> bool:
@@ -48,10 +48,10 @@ def read_scenario(document: Document) -> Scenario:
     def at(key: str) -> Node:
         return entries.get(key, absent)
 
-    def each(key: str, read: Callable[[Reader, Node], Item]) -> tuple[Item, ...]:
+    def each(key: str, read: Callable[[Reader, Node], _Item]) -> tuple[_Item, ...]:
         return tuple(read(reader, item) for item in reader.listing(at(key)))
 
-    def given(key: str, read: Callable[[Reader, Node], Item], default: Item) -> Item:
+    def given(key: str, read: Callable[[Reader, Node], _Item], default: _Item) -> _Item:
         return read(reader, entries[key]) if key in entries else default
 
     if "description" in entries:
@@ -74,6 +74,9 @@ def read_scenario(document: Document) -> Scenario:
         lines=read_counts(reader, entries["lines"], least=0) if "lines" in entries else {},
         network=given("network", _network, NETWORKS[0]),
         overhead_per_task_s=read_seconds(reader, entries.get("overhead_per_task"), 0.0),
+        stage_latency_s=read_seconds(reader, entries.get("stage_latency"), 0.0),
+        profiles=read_counts(reader, entries["profiles"], least=1) if "profiles" in entries else {},
+        denied=given("denied", read_patterns, ()),
         replanning_s_per_point=given("replanning", read_replanning, 0.0),
         document=document,
     )

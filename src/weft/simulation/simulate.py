@@ -36,8 +36,13 @@ class Simulation:
     """What a planner that searches may spend."""
     seed: int = 0
 
-    def run(self, *, record: Callable[[Entry], None] | None = None, check: Callable[[Engine], None] | None = None,
-            stop: Callable[[Engine], bool] | None = None) -> Engine:
+    def run(
+        self,
+        *,
+        record: Callable[[Entry], None] | None = None,
+        check: Callable[[Engine], None] | None = None,
+        stop: Callable[[Engine], bool] | None = None,
+    ) -> Engine:
         """Simulate to the end; ``record`` hears of every entry, ``check`` looks at the engine after each."""
         first = self.library[self.arrivals[0].workflow]
         engine = Engine(self.library, first.instance, self.policy, self.settings)
@@ -88,10 +93,10 @@ class _Planning:
         rng = generator(simulation.seed, "planner", str(command.run), str(self._asked))
         self._asked += 1
         try:
-            stored = plan_remaining(state, command.run, planner_named(name), steps=simulation.plan_steps, rng=rng)
+            stored = plan_remaining(
+                state, command.run, planner_named(name), steps=simulation.plan_steps, rng=rng
+            )
         except Infeasible as error:
             return "", 0, str(error)
         state.plans[stored.key] = stored
         return stored.key, stored.steps, ""
-
-

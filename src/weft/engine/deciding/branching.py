@@ -1,7 +1,8 @@
-"""Branches and loops: what a task's outcome decides about what follows it (S1 sections 2 and 10, S3 section 6).
+"""Branches and loops: what a task's outcome decides about what follows it (S1 sections 2 and 10, S3 section
+6).
 
-A condition on a dependency that is false leaves the task out, and with it what only it leads to: a task all of
-whose predecessors were left out. A loop's condition is judged when its last task has ended.
+A condition on a dependency that is false leaves the task out, and with it what only it leads to: a task all
+of whose predecessors were left out. A loop's condition is judged when its last task has ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dispatching: the policy is asked, and what it decides is checked and becomes commands.
 
-The engine knows no concrete policy and trusts none: a decision that breaks a rule stops everything with an error
-that names the policy, the task and the machine.
+The engine knows no concrete policy and trusts none: a decision that breaks a rule stops everything with an
+error that names the policy, the task and the machine.
 """
 
 from __future__ import annotations

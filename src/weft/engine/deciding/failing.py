@@ -1,7 +1,8 @@
-"""Failures: cause by cause, what is tried again, where, and what happens when nothing more is tried (S3 section 5).
+"""Failures: cause by cause, what is tried again, where, and what happens when nothing more is tried (S3
+section 5).
 
-The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the run, or
-go on with what does not depend on it.
+The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the
+run, or go on with what does not depend on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The polling ladder: job manager, gatekeeper, unreachable (S3 section 5).
 
 Each running attempt's job manager is probed at an interval. If it is silent, its machine is. If the machine
-answers, watching goes on as if nothing had happened; if it is silent too, the machine or the network has failed,
-and what ran there goes on elsewhere from its last restart files.
+answers, watching goes on as if nothing had happened; if it is silent too, the machine or the network has
+failed, and what ran there goes on elsewhere from its last restart files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Leaving: whether and where to an attempt moves, for each of the five reasons of S3 section 1.
 
 By default an attempt leaves a slow machine only if the time left here exceeds the time left there, moving
-included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the best
-machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits without nodes,
-keeping its restart files (S3 section 4).
+included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the
+best machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits
+without nodes, keeping its restart files (S3 section 4).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def leave(desk: Desk, attempt: Attempt, reason: str, *, behind: float | None = N
 
 
 def _gain(desk: Desk, run: Run, task: int) -> float:
-    """Give the share of the time left that a migration must save: it grows, so that nothing bounces for ever."""
+    """Give the share of the time left that a migration must save; it grows: nothing bounces for ever."""
     settings = desk.settings
     return min(0.95, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
 
@@ -69,7 +69,7 @@ def _stay(desk: Desk, attempt: Attempt, reason: str, text: str) -> None:
 def time_left_s(desk: Desk, attempt: Attempt, behind: float | None = None) -> float:
     """Estimate how long an attempt still takes where it is, at the pace it has shown."""
     now = desk.state.now
-    pace = 1.0 + (attempt.ratio if behind is None else behind) if (behind or attempt.ratio) else 1.0
+    pace = 1.0 + ((attempt.ratio if behind is None else behind) or 0.0)
     if attempt.started_s is None:
         return max(0.0, attempt.expected_end_s - now)
     whole = 1.0 - attempt.restart_from
@@ -137,7 +137,7 @@ def _any_count(run: Run, task: int) -> bool:
 
 
 def look_for_better(desk: Desk) -> None:
-    """Let running attempts move to machines that are better by the wanted share (S3: opportunistic migration)."""
+    """Let running attempts move to better machines (S3: opportunistic migration)."""
     every_s = desk.settings.better_every_s
     if every_s is None:
         return

@@ -1,9 +1,9 @@
 """A machine's queue: who of those that wait there may start now (S2 section 5).
 
-``fifo`` never lets anybody overtake; ``first-fit`` lets the first go that fits; ``easy`` lets others overtake the
-head if that does not delay it; ``conservative`` if it delays nobody before them. Estimates decide what delays
-whom. Attempts whose data or predecessors are missing are not in the race, except under a plan, where their turn
-is respected.
+``fifo`` never lets anybody overtake; ``first-fit`` lets the first go that fits; ``easy`` lets others overtake
+the head if that does not delay it; ``conservative`` if it delays nobody before them. Estimates decide what
+delays whom. Attempts whose data or predecessors are missing are not in the race, except under a plan, where
+their turn is respected.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ class _Profile:
 def _by_plan(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
     """Start in the order of the planned starts; before its turn only what holds nobody up.
 
-    A task that is late does not keep the machine idle: while whose turn it is cannot start, the next may, if it is
-    expected to end before the planned start of that task, or if that start has passed (never with ``strict_plan``).
+    A task that is late does not keep the machine idle: while whose turn it is cannot start, the next may, if
+    it is expected to end before the planned start of that task, or if that start has passed (never with
+    ``strict_plan``).
     """
     now, strict = desk.state.now, desk.settings.strict_plan
     for position, attempt in enumerate(racing):

@@ -1,7 +1,7 @@
 """The selection pipeline of S3 section 3: discover, filter, authorise, fetch, rank.
 
-The list of machines and the state of each machine are asked for at their own intervals, and believed meanwhile:
-two caches, independent of each other. A machine to which access is refused is used no more.
+The list of machines and the state of each machine are asked for at their own intervals, and believed
+meanwhile: two caches, independent of each other. A machine to which access is refused is used no more.
 """
 
 from __future__ import annotations

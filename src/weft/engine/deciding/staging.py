@@ -1,7 +1,7 @@
 """Staging: which data have to come to an attempt's machine, and when they are sent for.
 
-Data are sent for as soon as the task has a machine and the predecessor that made them has completed, so that a
-plan's transfers overlap with what still runs. A stage with nothing to do is no command (design section 4).
+Data are sent for as soon as the task has a machine and the predecessor that made them has completed, so that
+a plan's transfers overlap with what still runs. A stage with nothing to do is no command (design section 4).
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ def _from_outside(run: Run, attempt: Attempt) -> list[Parcel]:
         if item.source is None:
             continue
         size = run.known.size_of(item, attempt.task)
-        if item.source is not None or size:
-            found.append(Parcel(source=-1, size_bytes=size, files=1.0, name=item.file, shared=item.shared))
+        found.append(Parcel(source=-1, size_bytes=size, files=1.0, name=item.file, shared=item.shared))
     return found
 
 

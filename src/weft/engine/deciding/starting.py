@@ -1,9 +1,9 @@
 """Starting: which attempts that have their data and predecessors get the nodes of their machine now.
 
-An attempt that keeps its nodes starts as soon as it can. The others wait in the machine's queue, which lets them
-go by its rule: strictly in order, the first that fits, or with backfilling (S2 section 5; unified C11). Under a
-plan the order is that of the planned starts, and a task may go before its turn only if it does not hold up whose
-turn it is.
+An attempt that keeps its nodes starts as soon as it can. The others wait in the machine's queue, which lets
+them go by its rule: strictly in order, the first that fits, or with backfilling (S2 section 5; unified C11).
+Under a plan the order is that of the planned starts, and a task may go before its turn only if it does not
+hold up whose turn it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Watching: attempts that owe performance are asked for their progress, and judged (S1 section 9, S3 section 3).
+"""Watching: attempts that owe performance are asked for their progress, and judged (S1 section 9, S3 section
+3).
 
-One timer serves all: when it fires, every running attempt with a contract is probed, and the answer is judged.
-What is learned of an attempt is also what is believed of its machine, for a while.
+One timer serves all: when it fires, every running attempt with a contract is probed, and the answer is
+judged. What is learned of an attempt is also what is believed of its machine, for a while.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Commands: what the engine tells a world to do. Each is a plain record, so that a journal can hold it.
 
 Every command is idempotent: it names the attempt and the stage, and a world that gets it twice does it once.
-``Assign``, ``Drop``, ``Return``, ``Settle``, ``Repeat``, ``Leave``, ``Finish`` and ``Note`` ask nothing of a world: they record what was decided, so that the state can be
-rebuilt from a journal without deciding again.
+``Assign``, ``Drop``, ``Return``, ``Settle``, ``Repeat``, ``Leave``, ``Finish`` and ``Note`` ask nothing of a
+world: they record what was decided, so that the state can be rebuilt from a journal without deciding again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Assign:
     machine: int
     nodes: int
     count: int
-    """The node count as the user knows it (``nodes`` are those taken: on hosts whose nodes are cores, more)."""
+    """The node count as the user knows it (``nodes`` are those taken: on hosts whose nodes are cores,
+    more)."""
     reserve: bool = True
     """Whether its nodes are kept for it from now on; else it waits in the machine's queue."""
     order: float | None = None

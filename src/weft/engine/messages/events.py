@@ -14,8 +14,8 @@ from weft.expressions import Value
 __all__ = [
     "Answered",
     "Asked",
-    "CleanedUp",
     "Checkpointed",
+    "CleanedUp",
     "Discovered",
     "Ended",
     "Event",
@@ -61,7 +61,8 @@ class Ended:
     exit_code: int | None = 0
     """None: it ended without leaving one (killed, cancelled, lost)."""
     cause: str = ""
-    """One of ``workflow.records.recovery.CAUSES`` where it did not end by itself; "": judge by the exit code."""
+    """One of ``workflow.records.recovery.CAUSES`` where it did not end by itself; "": judge by the exit
+    code."""
     result: Mapping[str, Value] = field(default_factory=dict)
     """What it wrote to its result file."""
     work_done: float | None = None

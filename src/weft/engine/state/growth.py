@@ -1,7 +1,7 @@
 """A run whose graph grows: a sweep over the lines of a file is unfolded when the file exists.
 
-The workflow is unfolded again with the lines in place. Tasks are found again by name, with all that is known of
-them; everything else starts as waiting or ready.
+The workflow is unfolded again with the lines in place. Tasks are found again by name, with all that is known
+of them; everything else starts as waiting or ready.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def _carry_over(old: Run, new: Run, moved: Mapping[int, int]) -> None:
     new.stopping, new.plan_wanted = old.stopping, old.plan_wanted
     names = {name: variable for variable, name in enumerate(new.known.graph.variables)}
     for variable, machine in old.binding.items():
-        place = names.get(old.known.graph.variables[variable])
-        if place is not None:
-            new.binding[place] = machine
+        found = names.get(old.known.graph.variables[variable])
+        if found is not None:
+            new.binding[found] = machine
     for body in new.loops.bodies:
         before = next((other for other in old.loops.bodies if _same(old, other, new, body)), None)
         if before is not None:

@@ -1,7 +1,7 @@
 """What is known of a workflow before and while it runs: its instance in forms that are quick to read.
 
-A task graph keeps numpy columns, which are slow to read one number at a time; an engine does nothing else. The
-same columns are read here through memory views, and what all tasks of a group share is kept once.
+A task graph keeps numpy columns, which are slow to read one number at a time; an engine does nothing else.
+The same columns are read here through memory views, and what all tasks of a group share is kept once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
@@ -21,12 +22,17 @@ from weft.platform.platform import Platform
 from weft.predictors.seconds import Classes, Related
 from weft.randomness import generator
 from weft.schedule.objective import objective_named
+from weft.workflow.outcomes import outcome_codes
 from weft.workflow.records.data import Input
 from weft.workflow.records.quantity import value_of
-from weft.workflow.outcomes import outcome_codes
 from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
 
 __all__ = ["Known", "Library", "Options"]
+
+
+def _quick(column: NDArray[Any]) -> memoryview[Any]:
+    """Give a column whose numbers are quick to read one at a time."""
+    return memoryview(np.ascontiguousarray(column))  # type: ignore[arg-type]  # arrays are buffers since Python 3
 
 
 class Options:
@@ -75,17 +81,17 @@ class Known:
         self.instance = instance
         self.graph = graph
         self.names = graph.names
-        self.kind = memoryview(np.ascontiguousarray(graph.kind))
-        self.group = memoryview(np.ascontiguousarray(instance.group))
-        self.variable = memoryview(np.ascontiguousarray(graph.variable))
-        self._after_pointer = memoryview(np.ascontiguousarray(graph.successor_pointer))
-        self._after = memoryview(np.ascontiguousarray(graph.successor))
-        self._after_edge = memoryview(np.ascontiguousarray(graph.successor_edge))
-        self._before_pointer = memoryview(np.ascontiguousarray(graph.predecessor_pointer))
-        self._before = memoryview(np.ascontiguousarray(graph.predecessor))
+        self.kind = _quick(graph.kind)
+        self.group = _quick(instance.group)
+        self.variable = _quick(graph.variable)
+        self._after_pointer = _quick(graph.successor_pointer)
+        self._after = _quick(graph.successor)
+        self._after_edge = _quick(graph.successor_edge)
+        self._before_pointer = _quick(graph.predecessor_pointer)
+        self._before = _quick(graph.predecessor)
         members = np.bincount(graph.variable, minlength=len(graph.variables))
         members += np.bincount(graph.source_variable, minlength=len(graph.variables) + 1)[:-1]
-        self.shared = memoryview((members > 1).astype(np.uint8))
+        self.shared = _quick((members > 1).astype(np.uint8))
         """Per binding variable: whether several tasks name it."""
         self.moves_data = bool(
             (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
@@ -110,10 +116,10 @@ class Known:
         self._related: tuple[Any, ...] | None = None
         if isinstance(seconds, Related):
             self._related = (
-                memoryview(np.ascontiguousarray(seconds.work)),
-                memoryview(np.ascontiguousarray(seconds.service)),
+                _quick(seconds.work),
+                _quick(seconds.service),
                 seconds.rate.tolist(),
-                memoryview(np.ascontiguousarray(seconds.law)),
+                _quick(seconds.law),
                 seconds.speedup.tolist(),
             )
 
@@ -202,12 +208,12 @@ class Known:
     @cached_property
     def mean_seconds(self) -> Sequence[float]:
         """Give the mean seconds of every task over the machines that can run it."""
-        return memoryview(np.ascontiguousarray(mean_seconds(self.instance)))
+        return _quick(mean_seconds(self.instance))
 
     @cached_property
     def ranks(self) -> Sequence[float]:
         """Give the upward rank of every task."""
-        return memoryview(np.ascontiguousarray(upward_ranks(self.instance)))
+        return _quick(upward_ranks(self.instance))
 
     @cached_property
     def alone_s(self) -> float:

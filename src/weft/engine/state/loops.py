@@ -1,8 +1,8 @@
 """The loops of a run: which tasks repeat together, and which edges wait until a loop is left.
 
 A loop whose first and last task have the same sweep runs per point: each point has a body of its own. Bodies
-that share a task are one. Since every task of a body comes before its last task, an iteration is over when the
-last task has ended: two iterations of one loop are never under way at the same time.
+that share a task are one. Since every task of a body comes before its last task, an iteration is over when
+the last task has ended: two iterations of one loop are never under way at the same time.
 """
 
 from __future__ import annotations

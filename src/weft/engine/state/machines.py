@@ -82,7 +82,8 @@ class Machines:
         self.classes: list[list[int]] = []
         """Machines of each class, ascending."""
         self._free: list[list[int]] = []
-        """Per class: a heap of machines with free nodes; what is out of date goes when it comes to the top."""
+        """Per class: a heap of machines with free nodes; what is out of date goes when it comes to the
+        top."""
         self._listed = bytearray(len(self.all))
         self.odd: set[int] = set()
         """Machines that are believed to be faster or slower than the platform says."""

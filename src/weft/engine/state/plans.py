@@ -1,4 +1,4 @@
-"""The plan a run follows: a schedule in which tasks are found by name, and the order of tasks on each machine."""
+"""The plan a run follows: lines by task, and the order of tasks on each machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The ready tasks of one run, in priority heaps by kind.
 
-Tasks of one kind can run in the same modes on the same machines: if the first of them cannot be placed, none can.
-So a policy looks at one task per kind, however many wait. Entries that are out of date (the task was placed, or
-its key has changed) are dropped when they come to the top: every operation costs O(log n), amortised.
+Tasks of one kind can run in the same modes on the same machines: if the first of them cannot be placed, none
+can. So a policy looks at one task per kind, however many wait. Entries that are out of date (the task was
+placed, or its key has changed) are dropped when they come to the top: every operation costs O(log n),
+amortised.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _Kind = tuple[int, int]
 class ReadyTasks:
     """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
 
-    __slots__ = ("_heaps", "_key_of", "_kind_of", "_keys")
+    __slots__ = ("_heaps", "_key_of", "_keys", "_kind_of")
 
     def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
         self._key_of = key_of

@@ -72,7 +72,8 @@ class Run:
         self.migrations: dict[int, int] = {}
         """How often a task was migrated."""
         self.checkpoint: dict[int, tuple[float, int, int]] = {}
-        """Restart files of tasks: share of the work, machine where they lie, node count they were written with."""
+        """Restart files of tasks: share of the work, machine where they lie, node count they were written
+        with."""
         self.outcome: dict[int, Outcome] = {}
         """Outcomes of the tasks that conditions speak of."""
         self.binding: dict[int, int] = {}
@@ -142,7 +143,8 @@ class Run:
             return
         if state not in STEPS[TaskState(before)]:
             raise IllegalStep(
-                f"task {self.name(task)} of run {self.index} cannot go from {TaskState(before).name} to {state.name}"
+                f"task {self.name(task)} of run {self.index} cannot go from {TaskState(before).name} "
+                f"to {state.name}"
             )
         if before == _READY:
             self.ready.remove(task)
@@ -178,7 +180,7 @@ class Run:
         """Put a task back where it belongs without an attempt."""
         self.move(task, _WAITING if self.missing[task] else _READY)
 
-    def release(self, task: int, successor: int) -> None:
+    def release(self, successor: int) -> None:
         """Count one predecessor of a task as done."""
         self.missing[successor] -= 1
         state = self.state[successor]

@@ -41,7 +41,8 @@ class State:
         self.arrived: dict[int, None] = {}
         """Attempts that keep their nodes and may be able to start."""
         self.evaluated: dict[str, Sequence[object] | None] = {}
-        """Requirement and rank expressions by text, with their value for each machine; None: no sense in it."""
+        """Requirement and rank expressions by text, with their value for each machine; None: no sense in
+        it."""
         self.discovered_s: float | None = None
         """When the information service was asked last."""
         self.listed: frozenset[int] | None = None
@@ -50,6 +51,11 @@ class State:
         """When each machine was asked for its state last."""
         self.access: dict[int, bool] = {}
         """What the authorisation probe of each machine said."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Say whether something may follow from the last changes."""
+        return self.dirty or bool(self.arrived) or bool(self.touched)
 
     def run_of(self, attempt: Attempt) -> Run:
         """Give the run an attempt belongs to."""

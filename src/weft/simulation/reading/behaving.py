@@ -39,7 +39,7 @@ __all__ = [
     "read_suspension",
 ]
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 _MOST_CODE = 255
 
@@ -132,9 +132,9 @@ def _result(reader: Reader, node: Node) -> Result | None:
 
 
 def _lists(
-    reader: Reader, node: Node, read: Callable[[Reader, Node], Item | None], wanted: str
-) -> dict[str, tuple[Item, ...]]:
-    found: dict[str, tuple[Item, ...]] = {}
+    reader: Reader, node: Node, read: Callable[[Reader, Node], _Item | None], wanted: str
+) -> dict[str, tuple[_Item, ...]]:
+    found: dict[str, tuple[_Item, ...]] = {}
     for name, entry in reader.mapping(node).items():
         items = reader.listing(entry)
         if not items:

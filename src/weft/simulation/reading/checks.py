@@ -76,6 +76,10 @@ def _unknown_machines(scenario: Scenario, names: list[str]) -> Iterator[Problem]
                         "machine", pattern, names, (section, index, _written(scenario, section, index))
                     )
 
+    for pattern in scenario.denied:
+        if not positions_matching((pattern,), names):
+            yield _missing("machine", pattern, names, ("denied",))
+
 
 def _written(scenario: Scenario, section: str, index: int) -> str:
     """Say under which of its two keys an entry names machines."""
@@ -136,6 +140,7 @@ def _unknown_tasks(scenario: Scenario, names: _Names) -> Iterator[Problem]:
     for path, tasks in (
         (("exit_codes",), scenario.exit_codes),
         (("results",), scenario.results),
+        (("profiles",), scenario.profiles),
         (("durations", "tasks"), scenario.durations.tasks),
     ):
         for task in tasks:

@@ -42,6 +42,9 @@ SCENARIO_KEYS = {
     "lines": "by file: how many lines a growing sweep finds in it",
     "network": f"whether transfers share the bandwidth of links: {', '.join(NETWORKS)}",
     "overhead_per_task": "seconds that every attempt takes besides its work (0)",
+    "stage_latency": "seconds every stage takes besides moving data; cancelling and cleaning up half (0)",
+    "profiles": "by task: how many iterations its application has and reports",
+    "denied": "machines to which access is refused: names, wildcards, ranges",
     "replanning": "what a re-plan costs",
 }
 

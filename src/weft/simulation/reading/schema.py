@@ -53,6 +53,9 @@ def scenario_schema() -> Shape:
         "lines": mapping({"type": "integer", "minimum": 0}),
         "network": choice(NETWORKS),
         "overhead_per_task": QUANTITY,
+        "stage_latency": QUANTITY,
+        "profiles": mapping(_AT_LEAST_1),
+        "denied": listing(TEXT),
         "replanning": _entry(keys.REPLANNING_KEYS, {"seconds_per_point": QUANTITY}),
     }
     return published("scenario", _entry(keys.SCENARIO_KEYS, shapes, ("weft",)))

@@ -16,13 +16,14 @@ __all__ = [
     "read_entry",
     "read_machines",
     "read_number",
+    "read_patterns",
     "read_seconds",
     "read_seconds_span",
     "read_span",
     "refuse_together",
 ]
 
-Parse = Callable[[str], float | None]
+_Parse = Callable[[str], float | None]
 
 
 def read_entry(
@@ -70,7 +71,7 @@ def read_number(reader: Reader, node: Node | None, default: float, *, least: flo
 
 
 def _quantity(
-    reader: Reader, node: Node, parse: Parse | None, wanted: str, least: float, above: bool
+    reader: Reader, node: Node, parse: _Parse | None, wanted: str, least: float, above: bool
 ) -> float | None:
     found: float | None = None
     if isinstance(node.value, str) and parse is not None:
@@ -110,7 +111,9 @@ def _number(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _span(reader: Reader, node: Node | None, parse: Parse, wanted: str, least: float, default: float) -> Span:
+def _span(
+    reader: Reader, node: Node | None, parse: _Parse, wanted: str, least: float, default: float
+) -> Span:
     if node is None:
         return Span(low=default, high=default)
     halves = split_range(node.value) if isinstance(node.value, str) else None
@@ -140,11 +143,16 @@ def read_machines(
             advice = "add `machine: NAME`, or `machines:` with names or wildcards"
             reader.complain(node, "an entry without machines", advice=advice)
         return ()
+    if isinstance(at.value, list) and not at.value:
+        reader.complain(at, "no machine is named", advice='name one, or write "*" for all')
+    return read_patterns(reader, at)
+
+
+def read_patterns(reader: Reader, node: Node) -> tuple[str, ...]:
+    """Read names and wildcards of machines, ranges written out."""
     names: list[str] = []
-    for item in reader.listing(at):
+    for item in reader.listing(node):
         text = reader.text(item)
         expanded = None if text is None else reader.guard(item, functools.partial(expand_braces, text))
         names += expanded or []
-    if not names and isinstance(at.value, list) and not at.value:
-        reader.complain(at, "no machine is named", advice='name one, or write "*" for all')
     return tuple(names)

@@ -1,0 +1,74 @@
+"""The machines: what is free is what nobody takes, and never less than nothing (I2)."""
+
+from __future__ import annotations
+
+import math
+
+from weft.engine.invariants.broken import demand, story_of_attempt
+from weft.engine.state.attempt import Stage
+from weft.engine.state.machines import MachineState
+from weft.engine.state.state import State
+from weft.instance.instance import Instance
+
+__all__ = ["check_machines"]
+
+_HOLDING = (Stage.ASSIGNED, Stage.SUBMITTED, Stage.RUNNING)
+"""Who has ended has given its nodes back."""
+
+
+def check_machines(state: State, instance: Instance) -> None:
+    """Check what every machine gives and who waits there; O(machines + attempts)."""
+    holders: dict[int, set[int]] = {machine.index: set() for machine in state.machines}
+    queued: dict[int, list[tuple[float, int]]] = {machine.index: [] for machine in state.machines}
+    for attempt in state.attempts.values():
+        told = story_of_attempt(state, attempt)
+        if attempt.holds:
+            holders[attempt.machine].add(attempt.number)
+            demand(attempt.stage in _HOLDING, "nodes are given back at the end", told)
+        if attempt.queued:
+            queued[attempt.machine].append(attempt.turn)
+            demand(attempt.stage == Stage.ASSIGNED, "who has begun does not wait", told)
+            demand(not attempt.holds, "who waits for nodes takes none", told)
+        if attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
+            demand(attempt.holds, "who runs takes nodes", told)
+        if attempt.stage in _HOLDING:
+            demand(attempt.holds or attempt.queued, "an attempt waits for nodes or takes them", told)
+            demand(state.machines[attempt.machine].up, "nothing is on a machine that is down", told)
+    free = 0
+    for machine in state.machines:
+        _check_room(state, machine, instance)
+        where = f"machine {machine.name!r} at {state.now} s"
+        demand(
+            set(machine.holders) == holders[machine.index],
+            f"nodes are taken by {sorted(holders[machine.index])}, but {sorted(machine.holders)} are noted",
+            where,
+        )
+        demand(
+            machine.queue == sorted(queued[machine.index]),
+            f"{sorted(queued[machine.index])} wait, but the queue is {machine.queue}",
+            where,
+        )
+        free += machine.up and (machine.unlimited or machine.free_nodes > 0)
+    demand(state.machines.any_free == (free > 0), f"{free} machines have free nodes", f"at {state.now} s")
+
+
+def _check_room(state: State, machine: MachineState, instance: Instance) -> None:
+    where = f"machine {machine.name!r} at {state.now} s"
+    taken = sum(holder.nodes for holder in machine.holders.values())
+    demand(
+        machine.free_nodes == machine.nodes - taken,
+        f"{taken} of {machine.nodes} nodes are taken, but {machine.free_nodes} are free",
+        where,
+    )
+    demand(machine.unlimited or machine.free_nodes >= 0, f"{machine.free_nodes} nodes are free", where)
+    if machine.unlimited:
+        return
+    for column, name in enumerate(state.machines.resource_names):
+        if name not in machine.amounts:
+            continue
+        total = float(dict(instance.machines[machine.index].amounts)[name])
+        held = math.fsum(holder.demand[column] for holder in machine.holders.values() if holder.demand)
+        slack = 1e-6 * max(1.0, total)
+        left = machine.amounts[name]
+        demand(abs(total - held - left) <= slack, f"{left} of {total} {name} left beside {held}", where)
+        demand(left >= -slack, f"{left} of {total} {name} left", where)

@@ -1,0 +1,286 @@
+"""Programs on hosts: they begin, write restart files, change their minds, end, and are ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.state.known import Known
+from weft.simulation.agenda import Agenda
+from weft.simulation.endings import Endings
+from weft.simulation.host import Host, Program
+from weft.simulation.scenario import RequirementChange, Scenario, means_task
+from weft.simulation.truth import Truth
+from weft.workflow.records.quantity import value_of
+from weft.workflow.records.task import Task
+
+__all__ = ["Computing"]
+
+_ROUNDING = 1e-9
+
+
+class Computing:
+    """All programs that run."""
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        scenario: Scenario,
+        hosts: list[Host],
+        known_of: Callable[[int], Known],
+        seed: int,
+    ) -> None:
+        self._agenda = agenda
+        self._scenario = scenario
+        self._hosts = hosts
+        self._known_of = known_of
+        self._seed = seed
+        self._latency_s = scenario.stage_latency_s
+        self._truths: dict[int, Truth] = {}
+        self._endings: dict[int, Endings] = {}
+        self.programs: dict[int, Program] = {}
+        """By attempt: programs that were told to start and have not ended."""
+        for suspension in scenario.suspensions:
+            agenda.put(suspension.at_s, partial(self._suspend, suspension.task, suspension.lasting_s))
+        for cancellation in scenario.cancellations:
+            agenda.put(cancellation.at_s, partial(self._preempt, cancellation.task))
+
+    def _description(self, program: Program) -> Task:
+        return self._known_of(program.run).graph.description(program.task)
+
+    def start(self, command: cm.Start, host: Host) -> None:
+        """Begin a program, after the latency of the stage."""
+        if command.attempt in self.programs:
+            return
+        work_s = self._work_s(command)
+        program = Program(
+            command.attempt,
+            command.run,
+            command.task,
+            host.index,
+            command.iteration,
+            work_s,
+            command.restart_from,
+            self._agenda.now,
+            0.0,
+            checkpoint=command.restart_from,
+        )
+        program.limit_s = command.time_limit_s
+        self.programs[command.attempt] = program
+        if self._latency_s:
+            self._agenda.put(self._agenda.now + self._latency_s, partial(self._begin, program))
+        elif (event := self._begin(program)) is not None:
+            self._agenda.report(event)
+
+    def _work_s(self, command: cm.Start) -> float:
+        """Give the seconds a program takes undisturbed, from where it restarts."""
+        known = self._known_of(command.run)
+        truth = self._truths.get(command.run)
+        if truth is None:
+            durations = self._scenario.durations
+            truth = Truth(durations, known.names, seed=self._seed, run=command.run)
+            self._truths[command.run] = truth
+        estimate_s = known.seconds(command.task, command.machine, command.count)
+        whole_s = truth.seconds(command.task, estimate_s, command.iteration)
+        return whole_s * (1.0 - command.restart_from) + self._scenario.overhead_per_task_s
+
+    def _runs(self, program: Program) -> bool:
+        return self.programs.get(program.attempt) is program
+
+    def _begin(self, program: Program) -> ev.Event | None:
+        host = self._hosts[program.host]
+        if not self._runs(program) or not host.up:
+            return None
+        now = self._agenda.now
+        program.began_s = now
+        program.clock_s = host.speed.clock_s(now)
+        host.programs[program.attempt] = program
+        self.expect_end(host, program)
+        if program.limit_s is not None:
+            self._agenda.put(now + program.limit_s, partial(self._cut, program, "timeout"))
+        self._expect_news(host, program)
+        return ev.Started(attempt=program.attempt)
+
+    def expect_end(self, host: Host, program: Program) -> None:
+        """Put the end of a program where the host's present speed leads it."""
+        program.version += 1
+        end_s = max(self._agenda.now, host.speed.time_of(program.end_clock_s))
+        self._agenda.put(end_s, partial(self._end, program, program.version))
+
+    def _expect_news(self, host: Host, program: Program) -> None:
+        """Put what a program will do before its end: restart files, changed requirements."""
+        checkpoint = self._description(program).recovery.checkpoint
+        if checkpoint is not None and checkpoint.every is not None:
+            context = self._known_of(program.run).graph.context(program.task)
+            every_s = float(value_of(checkpoint.every, context))
+            self._agenda.put(self._agenda.now + every_s, partial(self._checkpoint, program, every_s))
+        for change in self._scenario.requirements:
+            name = self._known_of(program.run).names[program.task]
+            if means_task(change.task, name) and change.after >= program.restart_from:
+                self._agenda.put(
+                    self._time_of_share(host, program, change.after), partial(self._change, program, change)
+                )
+
+    def _time_of_share(self, host: Host, program: Program, share: float) -> float:
+        """Give the time at which a share of the whole task's work will be done."""
+        left = 1.0 - program.restart_from
+        part = (share - program.restart_from) / left if left > 0 else 0.0
+        return max(self._agenda.now, host.speed.time_of(program.clock_s + part * program.work_s))
+
+    def _change(self, program: Program, change: RequirementChange) -> ev.Event | None:
+        if not self._runs(program):
+            return None
+        host = self._hosts[program.host]
+        if self.done(program) + _ROUNDING < change.after:
+            if program.suspended_s is None:
+                # The host became slower on the way: look again when it should have got there.
+                self._agenda.put(
+                    self._time_of_share(host, program, change.after), partial(self._change, program, change)
+                )
+            return None
+        program.checkpoint = max(program.checkpoint, change.after)
+        self._agenda.report(
+            ev.RequirementsChanged(
+                attempt=program.attempt,
+                requirements=None if change.requirements is None else str(change.requirements),
+                rank=None if change.rank is None else str(change.rank),
+            )
+        )
+        return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
+
+    def _checkpoint(self, program: Program, every_s: float) -> ev.Event | None:
+        if not self._runs(program):
+            return None
+        self._agenda.put(self._agenda.now + every_s, partial(self._checkpoint, program, every_s))
+        if program.suspended_s is not None:
+            return None
+        program.checkpoint = self.done(program)
+        return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
+
+    def done(self, program: Program) -> float:
+        """Give the share of the whole task's work that is done."""
+        host = self._hosts[program.host]
+        if program.attempt not in host.programs:
+            return program.restart_from
+        return program.done(host.speed.clock_s(self._agenda.now))
+
+    def _end(self, program: Program, version: int) -> ev.Event | None:
+        if program.version != version or not self._runs(program):
+            return None
+        self._forget(program)
+        known = self._known_of(program.run)
+        endings = self._endings.get(program.run)
+        if endings is None:
+            endings = self._endings[program.run] = Endings(known, self._scenario)
+        exit_code, cause, result, lines = endings.of(known, program.task, program.iteration)
+        ended = ev.Ended(
+            attempt=program.attempt, exit_code=exit_code, cause=cause, result=result, work_done=1.0
+        )
+        if not lines:
+            return ended
+        self._agenda.report(ended)
+        return ev.TasksAdded(run=program.run, lines=lines)
+
+    def _forget(self, program: Program) -> None:
+        self.programs.pop(program.attempt, None)
+        self._hosts[program.host].programs.pop(program.attempt, None)
+
+    def _cut(self, program: Program, cause: str) -> ev.Event | None:
+        return self._stop(program, cause) if self._runs(program) else None
+
+    def _stop(self, program: Program, cause: str) -> ev.Event:
+        done = self.done(program)
+        self._forget(program)
+        return ev.Ended(attempt=program.attempt, exit_code=None, cause=cause, work_done=done)
+
+    def cancel(self, attempt: int) -> None:
+        """End an attempt because the engine says so; it takes half the latency of a stage."""
+        self._agenda.put(self._agenda.now + self._latency_s / 2.0, partial(self._cancelled, attempt))
+
+    def _cancelled(self, attempt: int) -> ev.Event | None:
+        program = self.programs.get(attempt)
+        if program is None:
+            return ev.Ended(attempt=attempt, exit_code=None, cause="cancelled")
+        checkpoint = self._description(program).recovery.checkpoint
+        if checkpoint is None or checkpoint.every is not None:
+            return self._stop(program, "cancelled")
+        # Restart files without an interval are written when the program is told to end.
+        done = self.done(program)
+        self._agenda.report(self._stop(program, "cancelled"))
+        return ev.Checkpointed(attempt=attempt, work_done=done)
+
+    def lose(self, host: Host) -> None:
+        """Let everything on a host be gone, without a word."""
+        for program in [program for program in self.programs.values() if program.host == host.index]:
+            self._forget(program)
+
+    def speed_changed(self, host: Host) -> None:
+        """Move the ends of a host's programs."""
+        host.changed(self._agenda.now)
+        for program in host.programs.values():
+            if program.suspended_s is None:
+                self.expect_end(host, program)
+
+    def _of_task(self, name: str) -> list[Program]:
+        return [
+            program
+            for program in self.programs.values()
+            if program.attempt in self._hosts[program.host].programs
+            and means_task(name, self._known_of(program.run).names[program.task])
+        ]
+
+    def _suspend(self, name: str, lasting_s: float) -> None:
+        for program in self._of_task(name):
+            if program.suspended_s is not None:
+                continue
+            clock_s = self._hosts[program.host].speed.clock_s(self._agenda.now)
+            program.suspended_s = program.end_clock_s - clock_s
+            program.version += 1
+            self._agenda.report(ev.Suspended(attempt=program.attempt))
+            if math.isfinite(lasting_s):
+                self._agenda.put(self._agenda.now + lasting_s, partial(self._resume, program))
+
+    def _resume(self, program: Program) -> ev.Event | None:
+        if not self._runs(program) or program.suspended_s is None:
+            return None
+        host = self._hosts[program.host]
+        program.clock_s = host.speed.clock_s(self._agenda.now) + program.suspended_s - program.work_s
+        program.suspended_s = None
+        self.expect_end(host, program)
+        return ev.Resumed(attempt=program.attempt)
+
+    def _preempt(self, name: str) -> None:
+        for program in self._of_task(name):
+            self._agenda.report(self._stop(program, "preempted"))
+
+    def report_progress(self, attempt: int) -> None:
+        """Answer a question about a program: how far it is, and what its last iteration took."""
+        program = self.programs.get(attempt)
+        if program is None or not self._hosts[program.host].answers("job-manager"):
+            return
+        description = self._description(program)
+        done = self.done(program)
+        tells = description.recovery.progress is not None or description.recovery.checkpoint is not None
+        iterations = self._scenario.profiles.get(description.name)
+        number = math.floor(done * iterations + _ROUNDING) if iterations else None
+        last_s = (
+            self._last_iteration_s(program, number, iterations) if iterations and number is not None else None
+        )
+        self._agenda.report(
+            ev.Progressed(
+                attempt=attempt, work_done=done if tells else None, last_iteration_s=last_s, iterations=number
+            )
+        )
+
+    def _last_iteration_s(self, program: Program, number: int, iterations: int) -> float | None:
+        """Give what the last whole iteration of a program took; None: there was none since it began."""
+        host = self._hosts[program.host]
+        left, first = 1.0 - program.restart_from, program.restart_from * iterations
+        if number - 1 < first - _ROUNDING or left <= 0:
+            return None
+        each_s = program.work_s / (left * iterations)
+        end_clock_s = program.clock_s + (number - first) * each_s
+        return host.time_at(end_clock_s) - host.time_at(end_clock_s - each_s)

@@ -1,0 +1,93 @@
+"""Data on the way: what StageIn asks for moves over the network, or from where the user keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.instance.instance import Instance
+from weft.simulation.agenda import Agenda
+from weft.simulation.flows import Flows, Transfers, Unshared
+from weft.simulation.host import Host
+from weft.simulation.scenario import Scenario
+
+__all__ = ["Staging"]
+
+
+@dataclass(slots=True)
+class _Stage:
+    """What is on the way for one StageIn."""
+
+    attempt: int
+    part: int
+    flows: set[int] = field(default_factory=set)
+    not_before_s: float = 0.0
+
+
+class Staging:
+    """All data under way."""
+
+    def __init__(self, agenda: Agenda, scenario: Scenario, instance: Instance) -> None:
+        self._agenda = agenda
+        self._latency_s = scenario.stage_latency_s
+        kind = Flows if scenario.network == "shared" else Unshared
+        self._transfers: Transfers = kind(instance.platform, instance.machines)
+        self._default_link = instance.platform.default_link
+        self._flows: dict[int, _Stage] = {}
+        self._stages: dict[tuple[int, int], _Stage] = {}
+        self._numbers = count()
+
+    def next_s(self) -> float:
+        """Give a time before which nothing arrives."""
+        return self._transfers.next_end()
+
+    def stage_in(self, command: cm.StageIn, host: Host) -> None:
+        """Send for data."""
+        if (command.attempt, command.part) in self._stages:
+            return
+        stage = self._stages[command.attempt, command.part] = _Stage(command.attempt, command.part)
+        now = latest = self._agenda.now
+        for parcel in command.parcels:
+            if parcel.shared and parcel.name in host.cache:
+                latest = max(latest, host.cache[parcel.name])
+            elif parcel.source < 0:
+                link = self._default_link
+                arrives = now + link.latency_s * parcel.files + parcel.size_bytes / link.bandwidth_Bps
+                latest = max(latest, arrives)
+                if parcel.shared:
+                    host.cache[parcel.name] = arrives
+            else:
+                flow = next(self._numbers)
+                stage.flows.add(flow)
+                self._flows[flow] = stage
+                self._transfers.start(
+                    flow, parcel.source, command.machine, parcel.size_bytes, parcel.files, parcel.fixed_s, now
+                )
+        stage.not_before_s = latest
+        if not stage.flows:
+            self._agenda.put(latest + self._latency_s, partial(self._staged, stage))
+
+    def arrive(self) -> None:
+        """Let the data arrive that arrive now; the latency of a stage begins when its data are there."""
+        now = self._agenda.now
+        for flow in self._transfers.ended(now):
+            stage = self._flows.pop(flow)
+            stage.flows.discard(flow)
+            if not stage.flows:
+                self._agenda.put(max(now, stage.not_before_s) + self._latency_s, partial(self._staged, stage))
+
+    def _staged(self, stage: _Stage) -> ev.Event | None:
+        if self._stages.get((stage.attempt, stage.part)) is not stage:
+            return None
+        del self._stages[stage.attempt, stage.part]
+        return ev.StagedIn(attempt=stage.attempt, part=stage.part)
+
+    def give_up(self, attempt: int) -> None:
+        """Forget what is on the way for an attempt."""
+        for key in [key for key in self._stages if key[0] == attempt]:
+            for flow in sorted(self._stages.pop(key).flows):
+                self._transfers.cancel(flow, self._agenda.now)
+                del self._flows[flow]

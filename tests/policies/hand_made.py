@@ -1,0 +1,59 @@
+"""A view made by hand, for what can be tested without an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+from weft.planners.lists.ranks import mean_seconds, upward_ranks
+from weft.policies.policy import Mode
+
+__all__ = ["HandMade", "attempt", "mode", "run_of"]
+
+
+@dataclass
+class HandMade:
+    """The part of a view that priorities look at."""
+
+    machines: list
+    now: float = 0.0
+    live: list = field(default_factory=list)
+
+    def attempts(self):
+        return iter(self.live)
+
+    @classmethod
+    def of(cls, instance, *, now=0.0, live=(), factors=None):
+        """Show all machines of an instance; a factor of 0 means that one is down."""
+        factors = factors or [1.0] * len(instance.machines)
+        machines = [SimpleNamespace(up=factor > 0, speed_factor=factor or 1.0) for factor in factors]
+        return cls(machines, now, list(live))
+
+
+def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0, bound=None, plan=None):
+    """Give a run of which some tasks have ended, on machines that ``where`` gives by task."""
+    means = mean_seconds(instance).tolist()
+    left = [task for task in range(len(instance)) if task not in set(done)]
+    return SimpleNamespace(
+        index=index,
+        arrival_s=arrival_s,
+        instance=instance,
+        alone_s=alone_s,
+        ranks=upward_ranks(instance).tolist(),
+        mean_seconds=means,
+        remaining_s=sum(means[task] for task in left),
+        unfinished=lambda: left,
+        where=(where or {}).get,
+        bound=(bound or {}).get,
+        plan=plan,
+    )
+
+
+def attempt(task, machine, expected_end_s, *, run=0, nodes=1):
+    """Give a live attempt."""
+    return SimpleNamespace(run=run, task=task, machine=machine, nodes=nodes, expected_end_s=expected_end_s)
+
+
+def mode(machine, count, seconds, finish_s=None, ready_s=0.0):
+    """Give a mode that takes as many nodes as it counts."""
+    return Mode(machine, count, count, seconds, ready_s, seconds if finish_s is None else finish_s)

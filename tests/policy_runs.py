@@ -1,0 +1,80 @@
+"""What tests of policies share: simulated runs without surprises, and what became of every task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import AS_BELIEVED, Arrival
+from weft.simulation.simulate import Simulation
+
+__all__ = ["Line", "Ran", "run_all"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One task that ran."""
+
+    machine: int
+    nodes: int
+    start_s: float
+    finish_s: float
+
+
+@dataclass
+class Ran:
+    """What a simulation did; of a task that ran several times the last."""
+
+    engine: object = None
+    lines: dict[int, dict[str, Line]] = field(default_factory=dict)
+    """By run and task name."""
+    order: list[tuple[int, str]] = field(default_factory=list)
+    """Runs and tasks in the order in which they were started."""
+    decisions: list[cm.Assign] = field(default_factory=list)
+    started: dict[int, tuple[cm.Start, float]] = field(default_factory=dict)
+
+    def record(self, entry, names_of):
+        """Take in an entry of the journal."""
+        for command in entry.commands:
+            if isinstance(command, cm.Start):
+                self.started[command.attempt] = (command, entry.now)
+                self.order.append((command.run, names_of(command.run)[command.task]))
+            elif isinstance(command, cm.Assign):
+                self.decisions.append(command)
+        if isinstance(entry.event, ev.Ended) and entry.event.attempt in self.started:
+            command, start_s = self.started.pop(entry.event.attempt)
+            line = Line(command.machine, command.nodes, start_s, entry.now)
+            self.lines.setdefault(command.run, {})[names_of(command.run)[command.task]] = line
+
+    @property
+    def end_s(self):
+        """Give when the last task of all ended."""
+        return max(self.ended_s(run) for run in self.lines)
+
+    def ended_s(self, run):
+        """Give when the last task of a run ended."""
+        return max(line.finish_s for line in self.lines[run].values())
+
+    def endings(self):
+        """Say how the runs ended, in their order."""
+        return [run.ending for run in self.engine.state.runs]
+
+
+def run_all(instances, arrivals, policy, scenario=AS_BELIEVED, settings=None, **options):
+    """Simulate workflows, given by key and as (arrival, key), under a policy or the name of one."""
+    names = {key: made.graph.names for key, made in instances.items()}
+    simulation = Simulation(
+        library=Library(dict(instances)),
+        arrivals=[Arrival(workflow=key, at_s=float(time)) for time, key in arrivals],
+        policy=policy_named(policy) if isinstance(policy, str) else policy,
+        settings=settings or Settings(),
+        scenario=scenario,
+        **options,
+    )
+    ran = Ran()
+    ran.engine = simulation.run(record=lambda entry: ran.record(entry, lambda run: names[arrivals[run][1]]))
+    return ran
