@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 
+import pytest
+
+from weft.errors import InvalidInput
 from weft.registry import Shelf
 
 OWN = {"late": "package:Late", "early": "package:Early"}
@@ -28,3 +31,12 @@ def test_others_come_after_our_own_and_each_name_once(monkeypatch):
     shelf = Shelf("weft.things", "thing", OWN)
     assert list(shelf.own_first()) == ["late", "early", "apple", "zoo"]
     assert list(shelf) == ["apple", "early", "late", "zoo"]
+
+
+def test_other_names_are_found_but_not_listed():
+    shelf = Shelf("weft.things", "thing", {"counter": "collections:Counter"}, aliases={"c-t": "counter"})
+    assert shelf.load("c-t") is shelf.load("counter")
+    assert "c-t" in shelf
+    assert list(shelf) == ["counter"]
+    with pytest.raises(InvalidInput, match="did you mean 'c-t'"):
+        shelf.load("c-tt")

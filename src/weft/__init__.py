@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from weft.api.generating import generate
     from weft.api.pareto import pareto
     from weft.api.planning import PlannedWorkflow, plan
+    from weft.api.runs.simulated import SimulatedRuns
+    from weft.api.simulating import simulate
     from weft.errors import Infeasible, InvalidInput, Problem, WeftError
     from weft.formats.files import load_platform, load_workflow, save_workflow
     from weft.workflow.builder import Builder
@@ -32,6 +34,7 @@ __all__ = [
     "InvalidInput",
     "PlannedWorkflow",
     "Problem",
+    "SimulatedRuns",
     "WeftError",
     "__version__",
     "check",
@@ -42,6 +45,7 @@ __all__ = [
     "pareto",
     "plan",
     "save_workflow",
+    "simulate",
     "unfold",
 ]
 
@@ -54,6 +58,7 @@ _HOMES = {
     "InvalidInput": "weft.errors",
     "PlannedWorkflow": "weft.api.planning",
     "Problem": "weft.errors",
+    "SimulatedRuns": "weft.api.runs.simulated",
     "WeftError": "weft.errors",
     "check": "weft.workflow.checks",
     "compare": "weft.api.comparing",
@@ -63,6 +68,7 @@ _HOMES = {
     "pareto": "weft.api.pareto",
     "plan": "weft.api.planning",
     "save_workflow": "weft.formats.files",
+    "simulate": "weft.api.simulating",
     "unfold": "weft.workflow.unfolding.unfold",
 }
 

@@ -17,6 +17,7 @@ from weft.cli.main import weft as group
 from weft.formats import FORMATS
 from weft.planners import PLANNERS
 from weft.planners.naming import options_of
+from weft.policies import POLICIES
 from weft.schedule.objective import OBJECTIVES
 
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
@@ -242,8 +243,8 @@ def test_convert_as_json(folder: Path) -> None:
     assert (record["in"], record["out"], record["format"]) == ("hello.yaml", "out.json", "wfformat")
 
 
-def test_formats_and_planners_list_the_shelves(folder: Path) -> None:
-    for command, shelf in (("formats", FORMATS), ("planners", PLANNERS)):
+def test_formats_planners_and_policies_list_the_shelves(folder: Path) -> None:
+    for command, shelf in (("formats", FORMATS), ("planners", PLANNERS), ("policies", POLICIES)):
         lines = weft(command, folder=folder).out.splitlines()
         assert [line.split()[0] for line in lines] == list(shelf)
         rows = json.loads(weft(command, "--json", folder=folder).out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.window_twin import acyclic, initial_back_edges, window_sets
+from window_twin import acyclic, initial_back_edges, window_sets
 from weft.engine.window.components import components
 from weft.engine.window.graph import graph_of, initial_dag
 from weft.engine.window.situation import Situation, Standing

@@ -38,10 +38,10 @@ def twin_left_s(made, view, run, live):
                 moving = 0.0 if home is None else made.edge_s(int(edge), home, machine)
                 arrival = max(arrival, ends.get(other, 0.0) + moving)
             free = sorted(nodes[machine])
-            start = arrival if made.unlimited[machine] else max(arrival, free[int(modes.nodes[best]) - 1])
+            free_from = 0.0 if made.unlimited[machine] else free[int(modes.nodes[best]) - 1]
             seconds = float(modes.seconds[best]) / view.machines[machine].speed_factor
-            found.append((start + seconds, machine, int(modes.nodes[best])))
-        finish, machine, taken = min(found)
+            found.append((max(arrival, free_from) + seconds, free_from, machine, int(modes.nodes[best])))
+        finish, _, machine, taken = min(found)
         if not made.unlimited[machine]:
             nodes[machine] = sorted(nodes[machine])[taken:] + [finish] * taken
         ends[task], homes[task] = finish, machine

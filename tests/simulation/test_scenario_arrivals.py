@@ -11,8 +11,8 @@ import pytest
 from weft.documents import Document, from_python
 from weft.randomness import generator
 from weft.simulation.arrivals import arrivals_of
+from weft.simulation.reading.scenario_reader import read_scenario
 from weft.simulation.scenario import Arrival, Scenario, Series, Trace
-from weft.simulation.scenario_reading import read_scenario
 
 MIX = {"GEE": 10, "MAXDo": 25, "PipeAlign": 16}
 

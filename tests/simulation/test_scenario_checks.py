@@ -12,7 +12,7 @@ from weft.formats.files import load_platform
 from weft.formats.yaml_document import parse_document
 from weft.simulation.reading.checks import check_scenario
 from weft.simulation.reading.files import load_arriving, load_scenario
-from weft.simulation.scenario_reading import read_scenario
+from weft.simulation.reading.scenario_reader import read_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -15,6 +15,7 @@ from weft.formats.yaml_document import parse_document
 from weft.simulation.reading import keys
 from weft.simulation.reading.arriving import MOST_ARRIVALS
 from weft.simulation.reading.files import load_scenario
+from weft.simulation.reading.scenario_reader import describes_scenario, read_scenario
 from weft.simulation.reading.schema import scenario_schema
 from weft.simulation.scenario import (
     AS_BELIEVED,
@@ -35,7 +36,6 @@ from weft.simulation.scenario import (
     of_task,
     positions_matching,
 )
-from weft.simulation.scenario_reading import describes_scenario, read_scenario
 
 SCHEMA = jsonschema.Draft202012Validator(scenario_schema())
 

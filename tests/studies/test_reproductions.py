@@ -16,6 +16,8 @@ DEMANDED = {
     "s1-tuning": {"A1.3", "A1.4", "A1.5", "A1.6", "A1.7", "A1.8"},
     "s2-local": {"A2.2", "A2.3"},
     "s2-alpha": {"A2.4", "A2.5", "A2.6", "A2.9"},
+    "s3-degradation": {"A3.1", "A3.3"},
+    "s3-requirements": {"A3.2"},
 }
 
 

@@ -96,7 +96,7 @@ def _check_scenario(source: Source, machines: Platform | None) -> dict[str, obje
     from weft.formats.yaml_document import parse_document
     from weft.simulation.reading.checks import check_scenario, workflow_keys
     from weft.simulation.reading.files import load_arriving
-    from weft.simulation.scenario_reading import describes_scenario, read_scenario
+    from weft.simulation.reading.scenario_reader import describes_scenario, read_scenario
 
     # Parsed only if need be: workflows may be large.
     if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):

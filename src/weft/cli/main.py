@@ -23,15 +23,18 @@ COMMANDS = {
     "compare": "Plan workflows with several planners and set the results side by side.",
     "completion": "Print the completion script for a shell.",
     "convert": "Read a workflow in one format and write it in another.",
+    "explain": "Say why a task of a run is where it is, at any time of its journal.",
     "formats": "List the file formats.",
     "generate": "Make a random workflow of a kind, and the platform it is meant for.",
     "pareto": "Show what time costs: plans of which none is both faster and cheaper than another.",
     "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
     "planners": "List the planners.",
     "policies": "List the policies.",
+    "replay": "Decide a journal again and compare the commands.",
     "reproduce": "Run the experiments of the papers again and set their figures beside ours.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",
+    "simulate": "Show how runs go under a policy when machines slow down, fail and are shared.",
 }
 """Every command with its one line of help; the rest of it stands in ``weft/cli/NAME.py``."""
 

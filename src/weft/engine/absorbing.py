@@ -31,6 +31,8 @@ def _submitted(state: State, event: ev.Submitted) -> None:
     run = Run(event.run, known, state.order, owner=event.owner, now=state.now, planned=state.planned)
     state.runs.append(run)
     state.active[run.index] = run
+    state.roster += 1
+    state.to_tidy[run.index] = None
     state.dirty = True
 
 
@@ -58,12 +60,13 @@ def _ended(state: State, event: ev.Ended) -> None:
     attempt.ended_s = state.now
     if event.work_done is not None:
         attempt.work_done = event.work_done
-    state.unqueue(attempt)
+    if attempt.queued:
+        state.unqueue(attempt)
     state.machines.give_back(attempt)
-    state.touched[attempt.machine] = None
+    state.touch(attempt.machine)
     state.dirty = True
     run = state.runs[attempt.run]
-    if run.known.graph.description(attempt.task).name in run.spoken_of:
+    if run.spoken_of and run.known.description(attempt.task).name in run.spoken_of:
         run.outcome[attempt.task] = Outcome(exit_code=event.exit_code, result=event.result)
 
 
@@ -110,6 +113,8 @@ def _progressed(state: State, event: ev.Progressed) -> None:
         attempt.work_done = event.work_done
     if event.last_iteration_s is not None:
         attempt.last_iteration_s = event.last_iteration_s
+    if event.all_iterations is not None:
+        attempt.all_iterations = event.all_iterations
     attempt.reported_s = state.now
 
 
@@ -156,6 +161,7 @@ def _requirements_changed(state: State, event: ev.RequirementsChanged) -> None:
 def _machine_changed(state: State, event: ev.MachineChanged) -> None:
     if event.up is not None:
         state.machines.set_up(event.machine, event.up)
+        state.cached.pop(state.machines[event.machine].host, None)
     if event.speed_factor is not None:
         state.machines.believe(event.machine, event.speed_factor, state.now)
     state.touched[event.machine] = None
@@ -175,6 +181,7 @@ def _discovered(state: State, event: ev.Discovered) -> None:
 
 def _fetched(state: State, event: ev.Fetched) -> None:
     state.machines.believe(event.machine, event.speed_factor, state.now)
+    state.fetched_s[event.machine] = state.now
     state.dirty = True
 
 
@@ -182,16 +189,19 @@ def _plan_ready(state: State, event: ev.PlanReady) -> None:
     run = state.runs[event.run]
     run.plan_wanted = False
     if event.plan:
-        run.plan = RunPlan(state.plans[event.plan], run.known, event.plan)
+        run.plan = RunPlan(state.plans[event.plan], run.known, event.plan, run.loops.iteration)
     state.dirty = True
 
 
 def _timer_fired(state: State, event: ev.TimerFired) -> None:
     state.timers.pop(event.timer, None)
+    # Who has not answered in time is waited for no longer: what is placed may change.
+    state.dirty = state.dirty or event.timer == "select"
 
 
 def _tasks_added(state: State, event: ev.TasksAdded) -> None:
     grow(state, event.run, event.lines)
+    state.to_tidy[event.run] = None
     state.dirty = True
 
 

@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from weft.units import parse_seconds
 from weft.workflow.records import recovery
 
 __all__ = [
@@ -116,11 +117,29 @@ NO_CONTRACT = Contract(limit=None)
 """Owes nothing."""
 
 
-def contract_of(facet: recovery.Contract | None, default: Contract = NO_CONTRACT) -> Contract:
-    """Make the contract of a task from what its description says; the run's default says the rest."""
+def contract_of(
+    facet: recovery.Contract | None, default: Contract = NO_CONTRACT, *, evaluator: str | None = None
+) -> Contract:
+    """Make the contract of a task from what its description says; the run's default says the rest.
+
+    ``evaluator`` is S3's own module of a job: ``none``, a factor (``0.5``), or the seconds an iteration may take
+    (``8s``). Anything else is a program that a world runs.
+    """
+    if evaluator is not None:
+        default = _evaluated(evaluator.strip(), default)
     if facet is None:
         return default
     return replace(default, limit=facet.factor, grace_s=facet.grace_s)
+
+
+def _evaluated(text: str, default: Contract) -> Contract:
+    if text == "none":
+        return NO_CONTRACT
+    try:
+        return replace(default, limit=float(text))
+    except ValueError:
+        iteration_s = parse_seconds(text)
+    return default if iteration_s is None else replace(default, iteration_limit_s=iteration_s)
 
 
 def ratio(watched: Watched, now_s: float) -> float | None:

@@ -7,13 +7,21 @@ from typing import Any
 
 from weft.engine.absorbing import note_arrival
 from weft.engine.messages import commands as cm
-from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.attempt import Attempt, Demand, Stage
+from weft.engine.state.plans import RunPlan
+from weft.engine.state.reopening import reopen
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
-from weft.engine.state.states import ACTIVE, FINAL, TaskState
+from weft.engine.state.states import ACTIVE, FINAL, STATES, TaskState
 from weft.workflow.unfolding.task_graph import COMPUTE
 
 __all__ = ["enact"]
+
+_NOT_OF_THE_MACHINE = ("oom", "timeout", "cancelled")
+"""Causes of failure that say nothing against the machine."""
+
+_CODES = {"lost": "failure"}
+"""Causes of failure whose name as the reason of a migration is another one."""
 
 
 def enact(state: State, command: cm.Command) -> None:
@@ -26,19 +34,20 @@ def _assign(state: State, command: cm.Assign) -> None:
     known = run.known
     task = command.task
     seconds = 0.0
-    demand: tuple[float, ...] = ()
+    demand: Demand = ()
     if known.kind[task] == COMPUTE:
         seconds = known.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
-        demand = known.demand(task, command.machine, command.count) if known.demands else ()
-    attempt = Attempt.of(
-        command, iteration=run.loops.iteration(task), seconds=seconds, now=state.now, demand=demand
-    )
+        demand = run.demand(task, command.machine, command.count)
+    iteration = run.loops.iteration(task) if run.loops.around else 1
+    attempt = Attempt.of(command, iteration, seconds, state.now, demand)
     state.attempts[attempt.number] = attempt
     state.next_attempt = attempt.number + 1
     if command.replaces is not None:
         state.attempts[command.replaces].replaced_by = attempt.number
         run.migrations[task] = run.migrations.get(task, 0) + 1
         run.left_behind.pop(task, None)
+        if command.reason == "performance":
+            _count_failure(run, task, "contract")
     if task in run.attempt_of:
         run.move(task, TaskState.MIGRATING)
     else:
@@ -46,7 +55,8 @@ def _assign(state: State, command: cm.Assign) -> None:
         run.move(task, TaskState.SCHEDULED)
     run.attempt_of[task] = attempt.number
     run.version += 1
-    run.bind(task, command.machine)
+    if known.shared[known.variable[task]]:
+        run.bind(task, command.machine)
     if command.reserve:
         state.machines.take(attempt)
         attempt.expected_end_s = state.now + seconds / state.machines[command.machine].speed_factor
@@ -60,7 +70,10 @@ def _stage_in(state: State, command: cm.StageIn) -> None:
     attempt.parts = max(attempt.parts, command.part + 1)
     attempt.staging += 1
     attempt.staged_in = True
-    attempt.sent_for.update(parcel.task for parcel in command.parcels if parcel.task >= 0)
+    shared = [parcel.name for parcel in command.parcels if parcel.shared]
+    if shared:
+        state.cached.setdefault(state.machines[command.machine].host, set()).update(shared)
+    attempt.sent_for |= {parcel.task for parcel in command.parcels if parcel.task >= 0}
     run = state.runs[attempt.run]
     if run.state[attempt.task] == TaskState.SCHEDULED:
         run.move(attempt.task, TaskState.PROLOG)
@@ -68,7 +81,8 @@ def _stage_in(state: State, command: cm.StageIn) -> None:
 
 def _start(state: State, command: cm.Start) -> None:
     attempt = state.attempts[command.attempt]
-    state.unqueue(attempt)
+    if attempt.queued:
+        state.unqueue(attempt)
     if not attempt.holds:
         state.machines.take(attempt)
     attempt.stage = Stage.SUBMITTED
@@ -79,13 +93,20 @@ def _start(state: State, command: cm.Start) -> None:
             1.0 - command.restart_from
         )
     attempt.expected_end_s = state.now + attempt.seconds / state.machines[attempt.machine].speed_factor
-    state.runs[attempt.run].move(attempt.task, TaskState.SUBMITTED)
+    if state.settings.begins_at_once:
+        attempt.stage = Stage.RUNNING
+        attempt.started_s = state.now
+        state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
+    else:
+        state.runs[attempt.run].move(attempt.task, TaskState.SUBMITTED)
 
 
 def _cancel(state: State, command: cm.Cancel) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is not None:
         attempt.cancelled = command.reason or "cancelled"
+    if state.unknown:
+        state.unknown.get(command.machine, {}).pop(command.attempt, None)
 
 
 def _stage_out(state: State, command: cm.StageOut) -> None:
@@ -96,14 +117,23 @@ def _stage_out(state: State, command: cm.StageOut) -> None:
 
 def _clean_up(state: State, command: cm.CleanUp) -> None:
     attempt = state.attempts.get(command.attempt)
-    if attempt is not None:
-        attempt.stage = Stage.CLEANING
+    if attempt is None:
+        return
+    attempt.stage = Stage.CLEANING
+    run = state.runs[attempt.run]
+    _forget_left_behind(run, attempt)
+    kept = run.checkpoint.get(attempt.task)
+    successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+    if kept is not None and successor is not None and kept[1] == attempt.machine:
+        # The restart files have moved with the task.
+        run.checkpoint[attempt.task] = (kept[0], successor.machine, kept[2])
 
 
 def _drop(state: State, command: cm.Drop) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is None:
         return
+    _forget_left_behind(state.runs[attempt.run], attempt)
     attempt.stage = Stage.OVER
     successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
     state.close(attempt)
@@ -122,10 +152,22 @@ def _return(state: State, command: cm.Return) -> None:
         run.migrations[old.task] -= 1
     run.attempt_of[old.task] = old.number
     run.bind(old.task, old.machine)
+    if old.live:
+        run.move(old.task, _state_of(old))
+
+
+def _state_of(attempt: Attempt) -> TaskState:
+    """Give the state of a task whose attempt is live."""
+    if attempt.suspended_since_s is not None:
+        return TaskState.SUSPENDED
+    if attempt.stage == Stage.ASSIGNED:
+        return TaskState.PROLOG if attempt.staging else TaskState.SCHEDULED
+    return TaskState.RUNNING if attempt.stage == Stage.RUNNING else TaskState.SUBMITTED
 
 
 def _replan(state: State, command: cm.Replan) -> None:
-    state.runs[command.run].plan_wanted = True
+    run = state.runs[command.run]
+    run.plan_wanted, run.plan_asked_s = True, state.now
 
 
 def _set_timer(state: State, command: cm.SetTimer) -> None:
@@ -137,10 +179,12 @@ def _discover(state: State, command: cm.Discover) -> None:  # noqa: ARG001
 
 
 def _fetch(state: State, command: cm.Fetch) -> None:
-    state.fetched_s[command.machine] = state.now
+    state.fetch_asked_s[command.machine] = state.now
 
 
 def _probe(state: State, command: cm.Probe) -> None:
+    if command.of == "access" and command.machine is not None:
+        state.access_asked_s[command.machine] = state.now
     attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
     if attempt is not None:
         attempt.probed_s = state.now
@@ -148,31 +192,74 @@ def _probe(state: State, command: cm.Probe) -> None:
 
 def _settle(state: State, command: cm.Settle) -> None:
     run = state.runs[command.run]
-    task, wanted = command.task, TaskState[command.state]
+    task, wanted = command.task, STATES[command.state]
     attempt = state.attempts.get(run.attempt_of.get(task, -1))
     if command.cause:
-        by_cause = run.failures.setdefault(task, {})
-        by_cause[command.cause] = by_cause.get(command.cause, 0) + 1
-        if attempt is not None:
+        _count_failure(run, task, command.cause)
+        if attempt is not None and command.cause not in _NOT_OF_THE_MACHINE:
             run.avoid.setdefault(task, set()).add(attempt.machine)
+        if command.growth is not None:
+            run.grown.setdefault(task, {})[command.cause] = command.growth
+    if run.ending and wanted not in FINAL:
+        _wake(state, run)
     if wanted == TaskState.COMPLETED:
         _complete(state, run, task, attempt)
     else:
         _settle_otherwise(state, run, task, wanted, command)
     if attempt is not None and wanted not in ACTIVE:
         if command.keep:
-            del run.attempt_of[task]
-            run.left_behind[task] = attempt.number
+            _leave_behind(state, run, attempt, _CODES.get(command.cause, command.cause))
         else:
             _part_with(state, attempt)
+            _take_back(state, run, attempt)
     run.version += 1
     state.dirty = True
+    if run.virtual or not (run.attempt_of or len(run.ready)):
+        state.to_tidy[run.index] = None
+
+
+def _count_failure(run: Run, task: int, cause: str) -> None:
+    by_cause = run.failures.setdefault(task, {})
+    by_cause[cause] = by_cause.get(cause, 0) + 1
+
+
+def _wake(state: State, run: Run) -> None:
+    """Let a run that was over go on: the user resumes what was stopped."""
+    run.ending, run.ended_s, run.stopping = "", None, ""
+    state.active = dict(sorted([*state.active.items(), (run.index, run)]))
+    state.roster += 1
+
+
+def _leave_behind(state: State, run: Run, attempt: Attempt, reason: str) -> None:
+    """Keep what an attempt left on its machine for the next one."""
+    attempt.left_for = reason or attempt.cancelled
+    del run.attempt_of[attempt.task]
+    run.left_behind[attempt.task] = attempt.number
+    attempt.stage = Stage.ENDED
+    state.unqueue(attempt)
+    state.machines.give_back(attempt)
+    state.touched[attempt.machine] = None
+
+
+def _take_back(state: State, run: Run, attempt: Attempt) -> None:
+    """If an attempt ends that was to take over from another, what that one left is kept for the next."""
+    old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    if old is not None and old.replaced_by == attempt.number and old.stage == Stage.ENDED:
+        old.replaced_by = None
+        old.left_for = old.left_for or old.cancelled
+        run.left_behind[attempt.task] = old.number
+
+
+def _forget_left_behind(run: Run, attempt: Attempt) -> None:
+    if run.left_behind.get(attempt.task) == attempt.number:
+        del run.left_behind[attempt.task]
 
 
 def _finish(state: State, command: cm.Finish) -> None:
     run = state.runs[command.run]
     run.ended_s, run.ending = state.now, command.outcome
     state.active.pop(run.index, None)
+    state.roster += 1
 
 
 def _part_with(state: State, attempt: Attempt) -> None:
@@ -187,8 +274,9 @@ def _part_with(state: State, attempt: Attempt) -> None:
 def _complete(state: State, run: Run, task: int, attempt: Attempt | None) -> None:
     if attempt is not None:
         run.where[task] = attempt.machine
-    for remembered in (run.checkpoint, run.avoid, run.requirements):
-        remembered.pop(task, None)
+    for remembered in (run.checkpoint, run.avoid, run.requirements, run.grown, run.requeued):
+        if remembered:
+            remembered.pop(task, None)
     run.move(task, TaskState.COMPLETED)
     _release_after(state, run, task)
 
@@ -198,27 +286,21 @@ def _release_after(state: State, run: Run, task: int) -> None:
     known, loops = run.known, run.loops
     inside = task in loops.around
     for successor in known.after(task):
-        if inside and loops.held_back_by(task, successor) is not None:
-            continue
-        _release(state, run, successor)
+        if not (inside and loops.held_back_by(task, successor) is not None):
+            _release(state, run, successor)
     for changed in run.order.completed(task):
         run.ready.changed(changed)
 
 
 def _release(state: State, run: Run, successor: int) -> None:
-    run.release(successor)
-    number = run.attempt_of.get(successor)
-    if number is not None and number in state.attempts:
+    if run.release(successor) and (number := run.attempt_of.get(successor)) in state.attempts:
         note_arrival(state, state.attempts[number])
 
 
 def _settle_otherwise(state: State, run: Run, task: int, wanted: TaskState, command: cm.Settle) -> None:
     if wanted in (TaskState.READY, TaskState.WAITING):
         run.tries[task] = run.tries.get(task, 1) + (not command.again)
-        variable = run.known.variable[task]
-        if run.known.shared[variable] and command.cause:
-            run.unbind(variable)
-        run.make_ready_or_waiting(task)
+        reopen(state, run, task, failed=bool(command.cause))
     else:
         run.early.pop(task, None)
         run.move(task, wanted)
@@ -246,7 +328,11 @@ def _repeat(state: State, command: cm.Repeat) -> None:
         run.failures.pop(task, None)
     for task in body.tasks:
         run.make_ready_or_waiting(task)
+    if run.plan is not None:
+        # The lines of this iteration count from now on.
+        run.plan = RunPlan(run.plan.stored, run.known, run.plan.key, run.loops.iteration)
     run.version += 1
+    state.to_tidy[run.index] = None
     state.dirty = True
 
 
@@ -257,6 +343,7 @@ def _leave(state: State, command: cm.Leave) -> None:
     for task, successor in body.leaving:
         if run.state[task] in FINAL:
             _release(state, run, successor)
+    state.to_tidy[run.index] = None
     state.dirty = True
 
 
@@ -270,8 +357,16 @@ def _note(state: State, command: cm.Note) -> None:
         case "down" | "up":
             state.machines.set_up(command.machine, command.kind == "up")
             state.dirty = True
-        case "violating":
-            state.attempts[command.attempt].violating = True
+        case "unknown":
+            state.unknown.setdefault(command.machine, {})[command.attempt] = None
+        case "requeued":
+            run = state.runs[command.run]
+            run.requeued[command.task] = int(command.value or 0.0)
+        case "violating" | "recovered":
+            state.attempts[command.attempt].violating = command.kind == "violating"
+        case "rebound":
+            run = state.runs[command.run]
+            run.unbind(run.known.variable[command.task])
         case "lost":
             attempt = state.attempts[command.attempt]
             attempt.stage = Stage.ENDED

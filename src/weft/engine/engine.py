@@ -17,7 +17,7 @@ from weft.engine.deciding.starting import start_what_can
 from weft.engine.desk import Desk
 from weft.engine.enacting import enact
 from weft.engine.messages.commands import Command, SetTimer
-from weft.engine.messages.events import Event, Submitted
+from weft.engine.messages.events import Asked, Event, Submitted
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
 from weft.engine.state.state import State
@@ -27,6 +27,9 @@ from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 
 __all__ = ["Engine"]
+
+_MAY_BEGIN = (Submitted, Asked)
+"""Events after which there may be something to do where there was nothing."""
 
 
 class Engine:
@@ -38,7 +41,13 @@ class Engine:
         """Begin with nothing submitted. ``instance``: any instance on the platform, for its machines."""
         self.settings = settings or Settings()
         self.policy = policy
-        self.state = State(library, instance, policy.order, planned=policy.needs_plan)
+        self.state = State(
+            library,
+            instance,
+            policy.order,
+            planned=policy.needs_plan,
+            settings=self.settings,
+        )
         self._desk = Desk(self.state, policy, self.settings)
         self._view = EngineView(self.state)
 
@@ -49,7 +58,7 @@ class Engine:
         absorb(self.state, event, now)
         desk = self._desk
         react(desk, event)
-        if isinstance(event, Submitted):
+        if type(event) in _MAY_BEGIN:
             self._begin_timers()
         self._settle_down()
         return desk.taken()
@@ -61,6 +70,7 @@ class Engine:
             enact(self.state, command)
         # What was left undone was left undone by the decision too.
         self.state.dirty = False
+        self.state.to_tidy.clear()
         self.state.touched.clear()
         self.state.arrived.clear()
 
@@ -68,8 +78,10 @@ class Engine:
         """Start, place and tidy up until nothing more follows."""
         state, desk = self.state, self._desk
         while True:
-            tidy(desk)
-            start_what_can(desk)
+            if state.to_tidy:
+                tidy(desk)
+            if state.arrived or state.touched:
+                start_what_can(desk)
             if not state.dirty:
                 return
             dispatch(desk, self._view)
@@ -79,9 +91,10 @@ class Engine:
     def _begin_timers(self) -> None:
         """Set the timers that run as long as anything does."""
         state, settings, desk = self.state, self.settings, self._desk
+        if not state.active:
+            return
         if settings.better_every_s is not None and leaving.BETTER not in state.timers:
             desk.emit(SetTimer(timer=leaving.BETTER, at_s=state.now + settings.better_every_s))
         if settings.ladder_every_s is not None and laddering.LADDER not in state.timers:
             desk.emit(SetTimer(timer=laddering.LADDER, at_s=state.now + settings.ladder_every_s))
-        if selecting.SELECT not in state.timers:
-            selecting.refresh(desk)
+        selecting.refresh(desk)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Hashable, Mapping, Sequence
@@ -24,6 +25,9 @@ __all__ = ["SCHEMA", "Entry", "decoded", "encoded"]
 
 SCHEMA = 1
 """Version of the entries."""
+
+_FLOAT = "float"
+"""Beside this word stand numbers that are none or without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,8 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_FLOAT: str(value)}  # JSON has no word for it
     return value
 
 
@@ -103,7 +109,12 @@ def decoded(record: Sequence[Any]) -> Any:
             )
         )
     shapes = _shapes(kind)
-    return kind(**{key: shapes[key](value) if key in shapes else value for key, value in fields.items()})
+    return kind(**{key: shapes.get(key, _number)(value) for key, value in fields.items()})
+
+
+def _number(value: Any) -> Any:
+    """Read a number that JSON has no word for."""
+    return float(value[_FLOAT]) if isinstance(value, dict) else value
 
 
 @functools.cache
@@ -130,11 +141,17 @@ def _shapes(kind: type) -> dict[str, Any]:
             found[name] = _parcels if parcels else tuple
         elif kind is events.TasksAdded and name == "lines":
             found[name] = _line_tuples
+        elif kind is events.Ended and name == "result":
+            found[name] = _results
     return found
 
 
 def _parcels(values: list[dict[str, Any]]) -> tuple[Parcel, ...]:
-    return tuple(Parcel(**value) for value in values)
+    return tuple(Parcel(**{key: _number(item) for key, item in value.items()}) for value in values)
+
+
+def _results(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _number(item) for key, item in values.items()}
 
 
 def _line_tuples(values: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -45,6 +45,8 @@ class Replanning:
 class Settings:
     """What the engine does about slowness, failure and change."""
 
+    begins_at_once: bool = False
+    """Whether the world begins a program the moment it is told to, and so never reports that it did."""
     contract: float | None = None
     """Contract factor of tasks that state none; None: they owe nothing."""
     iteration_limit_s: float | None = None
@@ -68,6 +70,8 @@ class Settings:
     """How often running tasks look for a better machine (S3's rescheduling interval); None: never."""
     suspension_timeout_s: float | None = 600.0
     """How long a remote system may suspend an attempt before it migrates; None: for ever."""
+    waiting_timeout_s: float | None = None
+    """How long a remote system's queue may keep an attempt from starting before it migrates; None: for ever."""
     ladder_every_s: float | None = None
     """How often job managers are probed (S3 section 5); None: worlds report failures by themselves."""
     discover_every_s: float | None = None
@@ -111,12 +115,15 @@ PRESETS: Mapping[str, Settings] = {
         replanning=Replanning(planner="genetic", violators=0.0, every_s=0.0),
     ),
     "s3": Settings(
+        contract=1.0,
         poll_every_s=10.0,
         migrate="always",
         gain=0.2,
         gain_growth=1.0,
         better_every_s=30.0,
-        ladder_every_s=10.0,
+        suspension_timeout_s=600.0,
+        waiting_timeout_s=600.0,
+        ladder_every_s=30.0,
         discover_every_s=300.0,
         fetch_every_s=30.0,
         authorise=True,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from weft.engine.outside import outside_s
 from weft.engine.requirements import accepts, rank_of
+from weft.engine.restarts import spared
 from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plans import RunPlan
 from weft.engine.state.ready import ReadyTasks
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import FINAL, TaskState
+from weft.engine.usability import is_selective, is_usable
 from weft.instance.instance import Instance
 from weft.policies.policy import MachineView, Mode, RunView
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["EngineView", "SeenMachine", "SeenRun"]
+__all__ = ["EngineView", "SeenMachine", "SeenRun", "free_at_s"]
 
 
 class SeenMachine:
@@ -178,6 +182,9 @@ class EngineView:
         self._state = state
         self.machines: Sequence[MachineView] = [SeenMachine(machine, state) for machine in state.machines]
         self._seen: dict[int, SeenRun] = {}
+        self._runs: list[RunView] = []
+        self._roster = -1
+        self._selective = is_selective(state)
 
     @property
     def now(self) -> float:
@@ -187,7 +194,10 @@ class EngineView:
     @property
     def runs(self) -> Sequence[RunView]:
         """List the active runs, by arrival."""
-        return [self.run(index) for index in self._state.active]
+        if self._roster != self._state.roster:
+            self._roster = self._state.roster
+            self._runs = [self.run(index) for index in self._state.active]
+        return self._runs
 
     @property
     def any_free(self) -> bool:
@@ -209,18 +219,41 @@ class EngineView:
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
         """List the ways to run a task, by machine, then count."""
         inner = self._state.runs[run.index]
+        known = inner.known
         found: list[Mode] = []
-        if free and not self._state.machines.any_free and inner.known.kind[task] == COMPUTE:
+        if (
+            free
+            and known.plain
+            and not (self._selective or self._state.machines.odd or inner.is_special(task))
+        ):
+            self._add_plain_modes(found, known, task)
+            return found
+        if free and not self._state.machines.any_free and known.kind[task] == COMPUTE:
             return found
         for machine in self._places(inner, task, free):
             self._add_modes(found, inner, task, machine, free)
         return found
 
+    def _add_plain_modes(self, found: list[Mode], known: Known, task: int) -> None:
+        """List the modes of a task without data and demands on the first free machine of each class."""
+        machines, now = self._state.machines, self._state.now
+        options = known.options(task)
+        for alike, members in options.classes(machines.class_of, machines.classes):
+            index = machines.first_free(alike) if members is None else machines.first_of(members)
+            if index is None:
+                continue
+            room = machines.all[index].free_nodes
+            for count in options.counts[index]:
+                nodes = options.nodes[index, count]
+                if nodes <= room or machines.all[index].unlimited:
+                    seconds = known.seconds(task, index, count)
+                    found.append(Mode(index, count, nodes, seconds, now, now + seconds))
+
     def mode(self, run: RunView, task: int, machine: int, count: int) -> Mode | None:
         """Give one way to run a task, free or not; None: impossible, or the machine is down."""
         found: list[Mode] = []
         inner = self._state.runs[run.index]
-        if machine in self._allowed(inner, task) and self._state.machines[machine].up:
+        if machine in self._allowed(inner, task) and is_usable(self._state, machine):
             self._add_modes(found, inner, task, machine, False)
         return next((mode for mode in found if mode.count == count), None)
 
@@ -242,17 +275,8 @@ class EngineView:
     def _places(self, run: Run, task: int, free: bool) -> list[int]:
         """List the machines worth looking at: the first free one of each class, and where data lie."""
         known, machines = run.known, self._state.machines
-        usual = (
-            free
-            and known.uniform
-            and known.kind[task] == COMPUTE
-            and run.binding.get(known.variable[task]) is None
-            and task not in run.requirements
-            and task not in run.avoid
-            and self._state.listed is None
-            and not self._state.access
-        )
-        if not usual or known.demands:
+        special = self._selective or not free or known.demands or not known.uniform
+        if special or run.is_special(task) or known.kind[task] != COMPUTE:
             return self._filtered(run, task)
         allowed = known.options(task).classes(machines.class_of, machines.classes)
         found = []
@@ -260,10 +284,12 @@ class EngineView:
             first = machines.first_free(alike)
             if first is None:
                 continue
-            if members is None:
+            if members is None and machines[first].nodes == 1:
                 found.append(first)
             else:
-                found.extend(member for member in members if machines[member].has_room(1))
+                # The first free one may have fewer free nodes than the task needs.
+                possible = machines.classes[alike] if members is None else members
+                found.extend(member for member in possible if machines[member].has_room(1))
         if machines.odd:
             found.extend(machine for machine in machines.odd if machine in known.options(task).counts)
         if known.moves_data:
@@ -283,10 +309,7 @@ class EngineView:
         found = [
             machine
             for machine in self._allowed(run, task)
-            if state.machines[machine].up
-            and (state.listed is None or machine in state.listed)
-            and state.access.get(machine, True)
-            and accepts(state, run, task, machine)
+            if is_usable(state, machine) and accepts(state, run, task, machine)
         ]
         avoided = run.avoid.get(task)
         if avoided:
@@ -302,15 +325,15 @@ class EngineView:
             found.append(Mode(index, 0, 0, 0.0, ready_s, ready_s))
             return
         options = known.options(task)
-        left = 1.0 - run.checkpoint[task][0] if task in run.checkpoint else 1.0
         for count in options.counts[index]:
             nodes = options.nodes[index, count]
             if free and not (
-                state.machines.fits(index, nodes, known.demand(task, index, count))
+                state.machines.fits(index, nodes, run.demand(task, index, count))
                 if known.demands
                 else machine.has_room(nodes)
             ):
                 continue
+            left = 1.0 - spared(state, run, task, count) if run.checkpoint else 1.0
             seconds = known.seconds(task, index, count) * left / machine.speed_factor
             start = ready_s if free else max(ready_s, free_at_s(state, machine, nodes))
             found.append(Mode(index, count, nodes, seconds, ready_s, start + seconds))
@@ -321,9 +344,9 @@ class EngineView:
         if known.kind[task] == TRANSFER:
             source = run.source_of(task)
             return 0.0 if source is None else run.instance.transfer_s(task, source, machine)
+        longest = outside_s(self._state, run, task, machine) if known.stages else 0.0
         if not known.moves_data:
-            return 0.0
-        longest = 0.0
+            return longest
         for predecessor, edge in zip(known.before(task), known.edges_before(task), strict=True):
             place = run.where[predecessor]
             if place >= 0 and place != machine:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from weft.errors import InvalidInput, Problem, shorten
+from weft.formats.collection import collection_paused
 from weft.formats.complaints import Complaints
 from weft.formats.diet_dag import read_dag
 from weft.formats.diet_workflow import read_functional
@@ -40,6 +41,10 @@ class Diet:
 
     def read(self, source: Source) -> Workflow:
         """Read a workflow. Raises InvalidInput."""
+        with collection_paused():
+            return self._read(source)
+
+    def _read(self, source: Source) -> Workflow:
         root = read_elements(source)
         complaints = Complaints(source)
         if root.name == "dag":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,10 @@ from weft.predictors.seconds import Seconds
 from weft.units import format_bytes
 from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = ["Candidates", "find_candidates"]
+if TYPE_CHECKING:
+    from weft.instance.instance import Instance
+
+__all__ = ["Candidates", "conditions_of", "find_candidates"]
 
 _Mask = NDArray[np.bool_]
 _Filter = tuple[str, _Mask]
@@ -55,6 +59,14 @@ def find_candidates(
             masks.append(judge.accepted(task))
         of_task[task] = index
     return _intersect(graph, judge, masks, of_task)
+
+
+def conditions_of(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
+    """List what a compute task demands of machines, each as a text and as whether each machine meets it."""
+    graph = instance.graph
+    shapes = np.zeros(len(graph), dtype=np.int64)  # only `signature` would read them
+    judge = _Judge(graph, instance.machines, instance.seconds, shapes, instance.amounts)
+    return [(text, passed.tolist()) for text, passed in judge.filters(task)]
 
 
 def _intersect(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[int]) -> Candidates:

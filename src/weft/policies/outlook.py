@@ -57,6 +57,8 @@ class Outlook:
         """Whether it matters where tasks were that have ended."""
         self.unlimited: list[bool] = instance.unlimited.tolist()
         self.capacity: list[int] = instance.capacity.tolist()
+        self.plain = not (self.looks_back or any(self.unlimited)) and set(self.capacity) == {1}
+        """Whether all that matters of a machine is its class and when it is free."""
         self.class_of: list[int] = []
         """Per machine; -1: it is down."""
         self.members: list[list[int]] = []

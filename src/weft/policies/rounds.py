@@ -61,6 +61,8 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
 def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iterator[Place]:
     """Give every run one task per round."""
     asking = [run for run in view.runs if len(run.ready)]
+    if not asking:
+        return
     refused: dict[int, set[int]] = {run.index: set() for run in asking}
     urgency: dict[int, float] = {}
     while len(asking) > 1:

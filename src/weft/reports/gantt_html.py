@@ -26,17 +26,18 @@ class HtmlGantt:
     title = "Gantt chart as a self-contained page"
     extension = ".html"
 
-    def render(self, view: PlanView) -> str:
-        """Write the page."""
+    def render(self, view: PlanView, *, style: str = "", more: str = "") -> str:
+        """Write the page; ``more`` is HTML to stand below the chart, with ``style`` of its own."""
         packed, data = packed_plan(view)
         parts = {
             "TITLE": escape(view.title),
-            "STYLE": STYLE,
+            "STYLE": STYLE + style,
             "FACTS": _facts(view),
             "SUMMARY": escape(_summary(view)),
             "TABLE": _table(view),
             "PACKED": packed,
             "DATA": data,
+            "MORE": more,
             "SCRIPT": SCRIPT,
         }
         # Joined piece by piece, so that a name that looks like a placeholder is never taken for one.

@@ -54,6 +54,7 @@ kind to highlight it.
 </table>
 </details>
 </main>
+@@MORE@@
 <script type="application/json" id="plan" data-packed="@@PACKED@@">@@DATA@@</script>
 <script>
 @@SCRIPT@@

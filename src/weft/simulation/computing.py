@@ -12,7 +12,7 @@ from weft.engine.state.known import Known
 from weft.simulation.agenda import Agenda
 from weft.simulation.endings import Endings
 from weft.simulation.host import Host, Program
-from weft.simulation.scenario import RequirementChange, Scenario, means_task
+from weft.simulation.scenario import RequirementChange, Scenario, means_task, of_task
 from weft.simulation.truth import Truth
 from weft.workflow.records.quantity import value_of
 from weft.workflow.records.task import Task
@@ -32,15 +32,23 @@ class Computing:
         hosts: list[Host],
         known_of: Callable[[int], Known],
         seed: int,
+        *,
+        told: bool = True,
     ) -> None:
+        """Begin. ``told``: ends are told even by hosts that do not answer when they are asked."""
         self._agenda = agenda
         self._scenario = scenario
         self._hosts = hosts
         self._known_of = known_of
         self._seed = seed
+        self._told = told
         self._latency_s = scenario.stage_latency_s
         self._truths: dict[int, Truth] = {}
         self._endings: dict[int, Endings] = {}
+        self._unheard: dict[int, tuple[int, list[ev.Event]]] = {}
+        """By attempt: its host, and the news of its end that nobody has heard."""
+        self._reattached: set[int] = set()
+        """Attempts that have a job manager of their own after the first one fell silent."""
         self.programs: dict[int, Program] = {}
         """By attempt: programs that were told to start and have not ended."""
         for suspension in scenario.suspensions:
@@ -48,12 +56,23 @@ class Computing:
         for cancellation in scenario.cancellations:
             agenda.put(cancellation.at_s, partial(self._preempt, cancellation.task))
 
+    @property
+    def at_work(self) -> bool:
+        """Say whether some program makes headway, or will begin to."""
+        for program in self.programs.values():
+            if program.suspended_s is None and self._hosts[program.host].up:
+                return True
+        return False
+
     def _description(self, program: Program) -> Task:
-        return self._known_of(program.run).graph.description(program.task)
+        return self._known_of(program.run).description(program.task)
 
     def start(self, command: cm.Start, host: Host) -> None:
         """Begin a program, after the latency of the stage."""
         if command.attempt in self.programs:
+            return
+        if not host.up:
+            self._agenda.report(ev.Ended(attempt=command.attempt, exit_code=None, cause="lost"))
             return
         work_s = self._work_s(command)
         program = Program(
@@ -72,8 +91,8 @@ class Computing:
         self.programs[command.attempt] = program
         if self._latency_s:
             self._agenda.put(self._agenda.now + self._latency_s, partial(self._begin, program))
-        elif (event := self._begin(program)) is not None:
-            self._agenda.report(event)
+        else:
+            self._begin(program)
 
     def _work_s(self, command: cm.Start) -> float:
         """Give the seconds a program takes undisturbed, from where it restarts."""
@@ -83,8 +102,9 @@ class Computing:
             durations = self._scenario.durations
             truth = Truth(durations, known.names, seed=self._seed, run=command.run)
             self._truths[command.run] = truth
-        estimate_s = known.seconds(command.task, command.machine, command.count)
-        whole_s = truth.seconds(command.task, estimate_s, command.iteration)
+        whole_s = known.seconds(command.task, command.machine, command.count)
+        if not truth.exact:
+            whole_s = truth.seconds(command.task, whole_s, command.iteration)
         return whole_s * (1.0 - command.restart_from) + self._scenario.overhead_per_task_s
 
     def _runs(self, program: Program) -> bool:
@@ -112,14 +132,16 @@ class Computing:
 
     def _expect_news(self, host: Host, program: Program) -> None:
         """Put what a program will do before its end: restart files, changed requirements."""
-        checkpoint = self._description(program).recovery.checkpoint
+        known = self._known_of(program.run)
+        checkpoint = known.description(program.task).recovery.checkpoint
         if checkpoint is not None and checkpoint.every is not None:
             context = self._known_of(program.run).graph.context(program.task)
             every_s = float(value_of(checkpoint.every, context))
             self._agenda.put(self._agenda.now + every_s, partial(self._checkpoint, program, every_s))
         for change in self._scenario.requirements:
             name = self._known_of(program.run).names[program.task]
-            if means_task(change.task, name) and change.after >= program.restart_from:
+            ahead = change.after > program.restart_from or not program.restart_from
+            if ahead and means_task(change.task, name):
                 self._agenda.put(
                     self._time_of_share(host, program, change.after), partial(self._change, program, change)
                 )
@@ -140,15 +162,19 @@ class Computing:
                 self._agenda.put(
                     self._time_of_share(host, program, change.after), partial(self._change, program, change)
                 )
+            else:
+                program.put_off.append(change)
             return None
-        program.checkpoint = max(program.checkpoint, change.after)
-        self._agenda.report(
-            ev.RequirementsChanged(
-                attempt=program.attempt,
-                requirements=None if change.requirements is None else str(change.requirements),
-                rank=None if change.rank is None else str(change.rank),
-            )
+        changed = ev.RequirementsChanged(
+            attempt=program.attempt,
+            requirements=None if change.requirements is None else str(change.requirements),
+            rank=None if change.rank is None else str(change.rank),
         )
+        if self._description(program).recovery.checkpoint is None:
+            return changed
+        # A program that may have to leave writes its restart files first.
+        program.checkpoint = max(program.checkpoint, change.after)
+        self._agenda.report(changed)
         return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
 
     def _checkpoint(self, program: Program, every_s: float) -> ev.Event | None:
@@ -158,6 +184,8 @@ class Computing:
         if program.suspended_s is not None:
             return None
         program.checkpoint = self.done(program)
+        if not self._is_heard(program):
+            return None
         return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
 
     def done(self, program: Program) -> float:
@@ -179,10 +207,46 @@ class Computing:
         ended = ev.Ended(
             attempt=program.attempt, exit_code=exit_code, cause=cause, result=result, work_done=1.0
         )
-        if not lines:
-            return ended
-        self._agenda.report(ended)
-        return ev.TasksAdded(run=program.run, lines=lines)
+        news: list[ev.Event] = [ended]
+        if lines:
+            news.insert(0, ev.TasksAdded(run=program.run, lines=lines))
+        if not self._is_heard(program):
+            self._unheard[program.attempt] = (program.host, news)
+            return None
+        for event in news[1:]:
+            self._agenda.report(event)
+        return news[0]
+
+    def _is_heard(self, program: Program) -> bool:
+        """Say whether what a program tells arrives."""
+        host = self._hosts[program.host]
+        return self._told or self.answers(program.attempt, host)
+
+    def answers(self, attempt: int, host: Host) -> bool:
+        """Say whether a job manager watches an attempt and answers."""
+        return host.answers("job-manager") or (attempt in self._reattached and host.answers("gatekeeper"))
+
+    def knows(self, attempt: int) -> bool:
+        """Say whether the job of an attempt is there, or has left news."""
+        return attempt in self.programs or attempt in self._unheard
+
+    def reattach(self, attempt: int) -> None:
+        """Let a new job manager watch an attempt: it tells what nobody has heard, or that the job is gone."""
+        if attempt in self._unheard:
+            self._tell(attempt)
+        elif attempt in self.programs:
+            self._reattached.add(attempt)
+        else:
+            self._agenda.report(ev.Ended(attempt=attempt, exit_code=None, cause="lost"))
+
+    def heard_again(self, host: Host) -> None:
+        """Let a host that answers again tell what nobody has heard."""
+        for attempt in [attempt for attempt, (at, _) in self._unheard.items() if at == host.index]:
+            self._tell(attempt)
+
+    def _tell(self, attempt: int) -> None:
+        for event in self._unheard.pop(attempt)[1]:
+            self._agenda.report(event)
 
     def _forget(self, program: Program) -> None:
         self.programs.pop(program.attempt, None)
@@ -201,14 +265,19 @@ class Computing:
         self._agenda.put(self._agenda.now + self._latency_s / 2.0, partial(self._cancelled, attempt))
 
     def _cancelled(self, attempt: int) -> ev.Event | None:
+        self._unheard.pop(attempt, None)
         program = self.programs.get(attempt)
         if program is None:
             return ev.Ended(attempt=attempt, exit_code=None, cause="cancelled")
         checkpoint = self._description(program).recovery.checkpoint
         if checkpoint is None or checkpoint.every is not None:
             return self._stop(program, "cancelled")
-        # Restart files without an interval are written when the program is told to end.
+        # Restart files without an interval are written when the program is told to end; an application with
+        # iterations keeps whole ones.
         done = self.done(program)
+        iterations = self._iterations(program)
+        if iterations:
+            done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
         self._agenda.report(self._stop(program, "cancelled"))
         return ev.Checkpointed(attempt=attempt, work_done=done)
 
@@ -216,6 +285,8 @@ class Computing:
         """Let everything on a host be gone, without a word."""
         for program in [program for program in self.programs.values() if program.host == host.index]:
             self._forget(program)
+        for attempt in [attempt for attempt, (at, _) in self._unheard.items() if at == host.index]:
+            del self._unheard[attempt]
 
     def speed_changed(self, host: Host) -> None:
         """Move the ends of a host's programs."""
@@ -250,6 +321,11 @@ class Computing:
         program.clock_s = host.speed.clock_s(self._agenda.now) + program.suspended_s - program.work_s
         program.suspended_s = None
         self.expect_end(host, program)
+        for change in program.put_off:
+            self._agenda.put(
+                self._time_of_share(host, program, change.after), partial(self._change, program, change)
+            )
+        program.put_off.clear()
         return ev.Resumed(attempt=program.attempt)
 
     def _preempt(self, name: str) -> None:
@@ -259,21 +335,29 @@ class Computing:
     def report_progress(self, attempt: int) -> None:
         """Answer a question about a program: how far it is, and what its last iteration took."""
         program = self.programs.get(attempt)
-        if program is None or not self._hosts[program.host].answers("job-manager"):
+        if program is None or not self.answers(attempt, self._hosts[program.host]):
             return
         description = self._description(program)
         done = self.done(program)
         tells = description.recovery.progress is not None or description.recovery.checkpoint is not None
-        iterations = self._scenario.profiles.get(description.name)
+        iterations = self._iterations(program)
         number = math.floor(done * iterations + _ROUNDING) if iterations else None
         last_s = (
             self._last_iteration_s(program, number, iterations) if iterations and number is not None else None
         )
         self._agenda.report(
             ev.Progressed(
-                attempt=attempt, work_done=done if tells else None, last_iteration_s=last_s, iterations=number
+                attempt=attempt,
+                work_done=done if tells else None,
+                last_iteration_s=last_s,
+                iterations=number,
+                all_iterations=iterations,
             )
         )
+
+    def _iterations(self, program: Program) -> int | None:
+        """Give how many iterations the application of a program has; None: it has no profile."""
+        return of_task(self._scenario.profiles, self._known_of(program.run).names[program.task])
 
     def _last_iteration_s(self, program: Program, number: int, iterations: int) -> float | None:
         """Give what the last whole iteration of a program took; None: there was none since it began."""

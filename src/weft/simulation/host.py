@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from weft.simulation.scenario import RequirementChange
 from weft.simulation.speed import Speed
 
 __all__ = ["Host", "Program"]
@@ -33,6 +34,8 @@ class Program:
     """The work it had left when it was suspended; None: it is not."""
     checkpoint: float = 0.0
     """The share of the task's work that its last restart files keep."""
+    put_off: list[RequirementChange] = field(default_factory=list)
+    """Changes of its requirements that were due while it was suspended."""
 
     @property
     def end_clock_s(self) -> float:

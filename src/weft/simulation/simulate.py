@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.engine.engine import Engine
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
-from weft.engine.remaining import plan_remaining
+from weft.engine.messages.events import (
+    Answered,
+    Discovered,
+    Fetched,
+    MachineChanged,
+    PlanReady,
+    Progressed,
+    Submitted,
+    TimerFired,
+)
+from weft.engine.remaining.planning import plan_remaining
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
 from weft.errors import Infeasible
@@ -19,6 +29,12 @@ from weft.simulation.scenario import AS_BELIEVED, Arrival, Scenario
 from weft.simulation.world import World
 
 __all__ = ["Simulation"]
+
+_PATIENCE, _REPLAN_COUNTS = 10_000, 200
+"""Idle events after which nothing is expected any more, and how many of them a re-planning counts for."""
+
+_IDLE = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, cm.Note)
+"""Commands that do nothing to a task."""
 
 
 @dataclass(slots=True)
@@ -35,6 +51,11 @@ class Simulation:
     plan_steps: int = 200
     """What a planner that searches may spend."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Agree on what this world does: programs begin at once where stages have no latency."""
+        at_once = self.scenario.stage_latency_s == 0
+        self.settings = replace(self.settings, begins_at_once=at_once)
 
     def run(
         self,
@@ -59,6 +80,7 @@ class Simulation:
             world.submit(arrival.at_s, number, arrival.workflow, arrival.owner or "")
         waiting = len(self.arrivals)
         sequence = 0
+        patience = _Patience(world)
         while (found := world.next_event()) is not None:
             now, event = found
             commands = engine.handle(event, now)
@@ -68,13 +90,39 @@ class Simulation:
             world.carry_out(commands)
             if check is not None:
                 check(engine)
-            if type(event).__name__ == "Submitted":
+            if type(event) is Submitted:
                 waiting -= 1
             if not waiting and not engine.state.active:
                 break
             if stop is not None and stop(engine):
                 break
+            if not waiting and type(event) in _IDLE_EVENTS and patience.ends_with(commands):
+                break
         return engine
+
+
+_IDLE_EVENTS = (TimerFired, Answered, Discovered, Fetched, PlanReady, MachineChanged, Progressed)
+
+
+class _Patience:
+    """Sees that nothing will ever happen again although timers go on: a run that waits for a lost machine.
+
+    It ends after many events in a row about which nothing was done while nothing computed and nothing moved. A
+    repair may still come: so the number is large. A re-planning counts for many, for it takes time.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._left = _PATIENCE
+
+    def ends_with(self, commands: Sequence[cm.Command]) -> bool:
+        """Say whether it has come to an end."""
+        if (commands and type(commands[0]) not in _IDLE) or self._world.at_work:
+            self._left = _PATIENCE
+        else:
+            planned = any(isinstance(command, cm.Replan) for command in commands)
+            self._left -= _REPLAN_COUNTS if planned else 1
+        return self._left <= 0
 
 
 class _Planning:

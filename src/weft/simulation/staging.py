@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -23,6 +24,8 @@ class _Stage:
 
     attempt: int
     part: int
+    host: Host
+    moved_bytes: float = 0.0
     flows: set[int] = field(default_factory=set)
     not_before_s: float = 0.0
 
@@ -40,26 +43,39 @@ class Staging:
         self._stages: dict[tuple[int, int], _Stage] = {}
         self._numbers = count()
 
+    @property
+    def at_work(self) -> bool:
+        """Say whether data are on the way."""
+        return bool(self._stages)
+
+    @property
+    def busy(self) -> bool:
+        """Say whether data are under way."""
+        return bool(self._flows)
+
     def next_s(self) -> float:
         """Give a time before which nothing arrives."""
-        return self._transfers.next_end()
+        return self._transfers.next_end() if self._flows else math.inf
 
     def stage_in(self, command: cm.StageIn, host: Host) -> None:
         """Send for data."""
         if (command.attempt, command.part) in self._stages:
             return
-        stage = self._stages[command.attempt, command.part] = _Stage(command.attempt, command.part)
-        now = latest = self._agenda.now
+        stage = self._stages[command.attempt, command.part] = _Stage(command.attempt, command.part, host)
+        now = latest = outside_s = self._agenda.now
         for parcel in command.parcels:
             if parcel.shared and parcel.name in host.cache:
                 latest = max(latest, host.cache[parcel.name])
             elif parcel.source < 0:
+                # What the user keeps comes over the user's own link, one file after the other.
                 link = self._default_link
-                arrives = now + link.latency_s * parcel.files + parcel.size_bytes / link.bandwidth_Bps
-                latest = max(latest, arrives)
+                outside_s += link.latency_s * parcel.files + parcel.size_bytes / link.bandwidth_Bps
+                latest = max(latest, outside_s)
+                stage.moved_bytes += parcel.size_bytes
                 if parcel.shared:
-                    host.cache[parcel.name] = arrives
+                    host.cache[parcel.name] = outside_s
             else:
+                stage.moved_bytes += parcel.size_bytes
                 flow = next(self._numbers)
                 stage.flows.add(flow)
                 self._flows[flow] = stage
@@ -83,7 +99,10 @@ class Staging:
         if self._stages.get((stage.attempt, stage.part)) is not stage:
             return None
         del self._stages[stage.attempt, stage.part]
-        return ev.StagedIn(attempt=stage.attempt, part=stage.part)
+        problem = "" if stage.host.up else "the machine does not answer"
+        return ev.StagedIn(
+            attempt=stage.attempt, part=stage.part, problem=problem, moved_bytes=stage.moved_bytes
+        )
 
     def give_up(self, attempt: int) -> None:
         """Forget what is on the way for an attempt."""

@@ -33,6 +33,8 @@ class Truth:
         self._blocks: dict[tuple[int, int], list[float]] = {}
         self._laws: dict[str, tuple[float, float]] = {}
         self._common = _law(durations)
+        self.exact = not durations.tasks and self._common == (1.0, 0.0)
+        """Whether every estimate is true."""
 
     def seconds(self, task: int, estimate_s: float, iteration: int = 0) -> float:
         """Give the true seconds of a task for which somewhere ``estimate_s`` are expected."""

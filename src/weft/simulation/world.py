@@ -27,6 +27,9 @@ __all__ = ["Replanner", "World"]
 Replanner = Callable[[cm.Replan], tuple[str, int, str]]
 """Plans what remains of a run: gives the plan's key, the points it visited, and a problem."""
 
+_UNHEARD = 10_000
+"""Disturbances in a row, with nothing else to come, after which nothing is expected any more."""
+
 
 class World:
     """Machines, networks and programs that behave as a scenario says."""
@@ -58,7 +61,9 @@ class World:
         self._denied = frozenset(positions_matching(scenario.denied, names))
         self._agenda = Agenda()
         self._staging = Staging(self._agenda, scenario, instance)
-        self._computing = Computing(self._agenda, scenario, self._hosts, known_of, seed)
+        self._computing = Computing(
+            self._agenda, scenario, self._hosts, known_of, seed, told=reports_machines
+        )
         self._timers: dict[str, float] = {}
         self._actions: dict[type, Callable[[Any], None]] = {
             cm.StageIn: self._stage_in,
@@ -85,11 +90,19 @@ class World:
         self._agenda.report(ev.Submitted(run=run, workflow=workflow, owner=owner), at_s)
 
     def next_event(self) -> tuple[float, ev.Event] | None:
-        """Let things happen until there is something to report; None: nothing will ever happen again."""
+        """Let things happen until there is something to report; None: nothing will ever happen again.
+
+        Disturbances alone keep nothing alive: many of them in a row of which there is nothing to report, while
+        nothing else is to come, are taken for a stream without end.
+        """
         agenda = self._agenda
+        unheard = 0
         while True:
             queued, moving = agenda.next_s(), self._staging.next_s()
             disturbed = self._next.at_s if self._next is not None else math.inf
+            unheard += queued == moving == math.inf
+            if unheard > _UNHEARD:
+                return None
             if disturbed <= queued and disturbed <= moving and disturbed < math.inf:
                 agenda.now = max(agenda.now, disturbed)
                 self._disturb()
@@ -102,6 +115,11 @@ class World:
                     return agenda.now, event
             else:
                 return None
+
+    @property
+    def at_work(self) -> bool:
+        """Say whether a program computes or data move."""
+        return self._staging.at_work or self._computing.at_work
 
     def carry_out(self, commands: Sequence[cm.Command]) -> None:
         """Do what the engine says."""
@@ -138,17 +156,20 @@ class World:
     def _probe(self, command: cm.Probe) -> None:
         if command.of == "progress" and command.attempt is not None:
             self._computing.report_progress(command.attempt)
+        elif command.of == "reattach" and command.attempt is not None:
+            self._computing.reattach(command.attempt)
         elif command.machine is not None:
-            alive = self._answer(command.of, command.machine)
+            alive = self._answer(command)
             self._agenda.report(
                 ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )
 
-    def _answer(self, of: str, machine: int) -> bool:
-        host = self._host(machine)
-        if of == "access":
-            return host.answers("gatekeeper") and machine not in self._denied
-        return host.answers("gatekeeper" if of == "machine" else "job-manager")
+    def _answer(self, command: cm.Probe) -> bool:
+        assert command.machine is not None
+        host = self._host(command.machine)
+        if command.of == "job" and command.attempt is not None:
+            return self._computing.knows(command.attempt) and self._computing.answers(command.attempt, host)
+        return host.answers("gatekeeper") and not (command.of == "access" and command.machine in self._denied)
 
     def _discover(self, command: cm.Discover) -> None:  # noqa: ARG002 -- it says nothing more
         machines = range(len(self._host_of))
@@ -199,6 +220,8 @@ class World:
                 self._repair(host)
             case What.JOB_MANAGER_SILENT | What.JOB_MANAGER_BACK:
                 host.silent["job-manager"] += 1 if item.what is What.JOB_MANAGER_SILENT else -1
+                if host.answers("job-manager"):
+                    self._computing.heard_again(host)
             case What.GATEKEEPER_SILENT | What.GATEKEEPER_BACK:
                 host.silent["gatekeeper"] += 1 if item.what is What.GATEKEEPER_SILENT else -1
         if item.what in _CHANGES_SPEED:

@@ -13,6 +13,8 @@ REPRODUCTIONS = Shelf(
         "s1-tuning": "weft.studies.dynamic_grid.tuning:Tuning",
         "s2-local": "weft.studies.moldable.local:Local",
         "s2-alpha": "weft.studies.moldable.alpha:Alpha",
+        "s3-degradation": "weft.studies.adaptive_jobs.degradation:Degradation",
+        "s3-requirements": "weft.studies.adaptive_jobs.requirements_change:RequirementsChange",
     },
 )
 """To add a reproduction: one file, one line here."""

@@ -14,7 +14,7 @@ from weft.workflow.records.recovery import RESERVED_CODES
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.unfolding.parameters import evaluate_params
 
-__all__ = ["outcome_codes"]
+__all__ = ["outcome_codes", "outcomes_of"]
 
 _OWN = "exit_code"
 
@@ -26,6 +26,23 @@ def outcome_codes(workflow: Workflow, task_name: str) -> tuple[int, ...]:
     for condition, name in _conditions(workflow, task_name):
         codes.update(_compared(condition, name, params))
     return tuple(sorted(codes.difference(RESERVED_CODES)))
+
+
+def outcomes_of(workflow: Workflow) -> dict[str, tuple[int, ...]]:
+    """List the outcome codes of every task that has some, in one pass over the workflow."""
+    spoken = {task.name for task in workflow.tasks if task.outcomes}
+    ended_by = {loop.name: loop.last for loop in workflow.loops}
+    for task in workflow.tasks:
+        spoken.update(
+            ended_by.get(dependency.task, dependency.task)
+            for dependency in task.after
+            if dependency.condition is not None
+        )
+    for loop in workflow.loops:
+        spoken.add(loop.last)
+        if loop.until is not None:
+            spoken.update(name.rpartition(".")[0] for name in loop.until.names if name.endswith(f".{_OWN}"))
+    return {name: codes for name in sorted(spoken) if (codes := outcome_codes(workflow, name))}
 
 
 def _conditions(workflow: Workflow, task_name: str) -> Iterator[tuple[Expression, str]]:

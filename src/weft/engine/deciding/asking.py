@@ -31,6 +31,8 @@ def timer_fired(desk: Desk, event: ev.TimerFired) -> None:
             selecting.refresh(desk)
         case "suspended":
             watching.suspension_over(desk, int(argument))
+        case "waiting":
+            watching.waiting_over(desk, int(argument))
 
 
 def asked(desk: Desk, event: ev.Asked) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.engine.deciding.failing import stop_run
+from weft.engine.deciding.replanning import iteration_began
 from weft.engine.desk import Desk
 from weft.engine.messages.commands import Leave, Note, Repeat, Settle
 from weft.engine.state.loops import Body
@@ -112,6 +113,7 @@ def _left(desk: Desk, run: Run, body: Body, task: int) -> bool:
         stop_run(desk, run, reason)
         return False
     desk.emit(Repeat(run=run.index, body=body.index, iteration=body.iteration + 1))
+    iteration_began(desk, run)
     return False
 
 

@@ -7,12 +7,13 @@ error that names the policy, the task and the machine.
 from __future__ import annotations
 
 from weft.engine.deciding.migrating import migrate, prepare_new
-from weft.engine.deciding.restarting import spared
 from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
+from weft.engine.restarts import spared
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
+from weft.engine.usability import is_selective, is_settling, obstacle
 from weft.engine.view import EngineView
 from weft.errors import WeftError
 from weft.policies.policy import Decision, Hold, Migrate, Place, Replan
@@ -28,6 +29,8 @@ class PolicyError(WeftError):
 def dispatch(desk: Desk, view: EngineView) -> None:
     """Ask the policy, and carry out what it decides, one decision after the other."""
     desk.state.dirty = False
+    if is_selective(desk.state) and is_settling(desk.state):
+        return
     for decision in desk.policy.decide(view):
         _carry_out(desk, decision)
 
@@ -74,8 +77,8 @@ def _place(desk: Desk, place: Place) -> None:
             reserve=not place.queue,
             order=place.order,
             replaces=left,
-            restart_from=spared(desk, run, place.task, place.count),
-            reason=place.reason,
+            restart_from=spared(desk.state, run, place.task, place.count),
+            reason=place.reason if left is None else desk.state.attempts[left].left_for or place.reason,
         )
     )
     known = run.known
@@ -92,19 +95,16 @@ def _checked_nodes(desk: Desk, run: Run, place: Place) -> int:
     state, known, task = desk.state, run.known, place.task
     if not 0 <= task < len(run):
         raise PolicyError(f"policy {desk.policy.name!r} places task {task}: run {run.index} has no such task")
-    where = f"policy {desk.policy.name!r} places task {run.name(task)!r}"
     if not 0 <= place.machine < len(state.machines):
-        raise PolicyError(f"{where} on machine {place.machine}: there is no such machine")
-    machine = state.machines[place.machine]
-    where += f" on machine {machine.name!r}"
+        raise _mistake(desk, run, place, "there is no such machine")
     if run.state[task] != TaskState.READY and task not in run.early:
-        raise PolicyError(f"{where}: the task is {TaskState(run.state[task]).name.lower()}, not ready")
-    if not machine.up:
-        raise PolicyError(f"{where}: the machine is down")
-    bound = run.binding.get(known.variable[task])
+        raise _mistake(desk, run, place, f"the task is {TaskState(run.state[task]).name.lower()}, not ready")
+    if why := obstacle(state, place.machine):
+        raise _mistake(desk, run, place, why)
+    bound = run.binding.get(known.variable[task]) if run.binding else None
     if bound is not None and bound != place.machine:
         name = state.machines[bound].name
-        raise PolicyError(f"{where}: its abstract machine is bound to {name!r}")
+        raise _mistake(desk, run, place, f"its abstract machine is bound to {name!r}")
     if known.kind[task] != COMPUTE:
         return 0
     options = known.options(task)
@@ -112,11 +112,20 @@ def _checked_nodes(desk: Desk, run: Run, place: Place) -> int:
     if nodes is None:
         allowed = options.counts.get(place.machine)
         why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
-        raise PolicyError(f"{where} with {place.count} nodes: {why}")
+        raise _mistake(desk, run, place, f"it asks for {place.count} nodes; {why}")
     demand = known.demand(task, place.machine, place.count) if known.demands else ()
     if not place.queue and not state.machines.fits(place.machine, nodes, demand):
+        machine = state.machines[place.machine]
         free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"
-        raise PolicyError(
-            f"{where}: the machine is busy ({free}); a policy that lets tasks wait says queue=True"
-        )
+        why = f"the machine is busy ({free}); a policy that lets tasks wait says queue=True"
+        raise _mistake(desk, run, place, why)
     return nodes
+
+
+def _mistake(desk: Desk, run: Run, place: Place, why: str) -> PolicyError:
+    """Say what is wrong with a placement, naming the policy, the task and the machine."""
+    machines = desk.state.machines
+    known = 0 <= place.machine < len(machines)
+    machine = repr(machines[place.machine].name) if known else str(place.machine)
+    task = run.name(place.task)
+    return PolicyError(f"policy {desk.policy.name!r} places task {task!r} on machine {machine}: {why}")

@@ -1,8 +1,9 @@
-"""Failures: cause by cause, what is tried again, where, and what happens when nothing more is tried (S3
-section 5).
+"""Failures: cause by cause, what is tried again, where, and what happens when nothing more is tried (S3 section 5).
 
-The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the
-run, or go on with what does not depend on it.
+The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the run, or
+go on with what does not depend on it. A machine on which a task has failed is its last resort, unless it ran out
+of memory or time: then it gets more of either. A task that its machine or the remote side has thrown out (lost,
+preempted) leaves files behind, and goes on from them as in a migration.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
 from weft.engine.state.states import FINAL, TaskState
 
-__all__ = ["cause_of", "fail", "stop_run"]
+__all__ = ["asks_to_run_again", "cause_of", "fail", "give_up_attempt", "retries_of", "run_again", "stop_run"]
 
 _AGAIN, _REQUEUE = 85, 99
 """Exit codes by which a task asks to be run again: from its checkpoint, or from wherever it can."""
+
+_MOST_REQUEUES = 100
+"""How often in a row a task may ask to be run again without having got any further."""
+
+_THROWN_OUT = ("lost", "preempted")
+"""Causes after which a task goes on elsewhere from what it left."""
 
 
 def cause_of(run: Run, attempt: Attempt, event: Ended) -> str:
@@ -27,7 +34,8 @@ def cause_of(run: Run, attempt: Attempt, event: Ended) -> str:
     if event.exit_code is None:
         # S3 section 5: without an exit code it ended before its time.
         return "error"
-    return "" if event.exit_code in run.known.outcomes(attempt.task) else "error"
+    good = event.exit_code == 0 or event.exit_code in run.known.outcomes(attempt.task)
+    return "" if good else "error"
 
 
 def asks_to_run_again(event: Ended) -> bool:
@@ -35,36 +43,75 @@ def asks_to_run_again(event: Ended) -> bool:
     return not event.cause and event.exit_code in (_AGAIN, _REQUEUE)
 
 
+def run_again(desk: Desk, run: Run, attempt: Attempt, reason: str) -> None:
+    """Let a task run again that asks for it, unless it gets no further."""
+    task = attempt.task
+    further = attempt.checkpoint > attempt.restart_from
+    times = 0 if further else run.requeued.get(task, 0) + 1
+    if times > _MOST_REQUEUES:
+        fail(desk, run, task, "error", f"{reason}, for the {times}th time without getting any further")
+        return
+    if times != run.requeued.get(task, 0):
+        desk.emit(Note(kind="requeued", run=run.index, task=task, attempt=attempt.number, value=float(times)))
+    state = "WAITING" if run.missing[task] else "READY"
+    desk.emit(Settle(run=run.index, task=task, state=state, reason=reason, again=True))
+
+
 def fail(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
     """Decide what becomes of a task that has failed: it is tried again, or the ladder goes on."""
-    allowed = _retries(desk, run, task, cause)
+    allowed = retries_of(desk, run, task, cause)
     before = run.failures.get(task, {}).get(cause, 0)
     if run.stopping:
         _for_good(desk, run, task, cause, reason)
-    elif before < allowed:
-        desk.emit(_again(run, task, cause, f"{reason}; retry {before + 1} of {allowed}"))
-    else:
+        return
+    growth = _growth(desk, run, task, cause)
+    if before >= allowed:
         _give_up(desk, run, task, cause, f"{reason}; no retry left ({allowed} for {cause})")
+    elif growth is not None and growth <= run.grown.get(task, {}).get(cause, 1.0):
+        _give_up(desk, run, task, cause, f"{reason}; no machine has more memory for it")
+    else:
+        desk.emit(_again(desk, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth))
 
 
-def _retries(desk: Desk, run: Run, task: int, cause: str) -> int:
-    recovery = run.known.graph.description(task).recovery
+def retries_of(desk: Desk, run: Run, task: int, cause: str) -> int:
+    """Give how often a failure of a cause is forgiven."""
+    recovery = run.known.description(task).recovery
     if cause in recovery.retries_by_cause:
         return recovery.retries_by_cause[cause]
     return desk.settings.retries_of(cause) if recovery.retries is None else recovery.retries
 
 
-def _again(run: Run, task: int, cause: str, reason: str) -> Settle:
+def _growth(desk: Desk, run: Run, task: int, cause: str) -> float | None:
+    """Give what memory or time limit is to be multiplied with after running out of it; None: nothing is."""
+    wanted = run.grown.get(task, {}).get(cause, 1.0) * desk.settings.growth
+    if cause == "timeout":
+        return wanted
+    if cause != "oom" or not run.known.demands:
+        return None
+    options = run.known.options(task)
+    largest = 0.0
+    for machine, count in options.nodes:
+        asked = dict(run.known.demand(task, machine, count)).get("memory")
+        if asked is None:
+            return None
+        total = run.instance.machines[machine].memory
+        largest = max(largest, wanted if total is None else min(wanted, total / asked))
+    return largest
+
+
+def _again(desk: Desk, run: Run, task: int, cause: str, reason: str, growth: float | None = None) -> Settle:
     state = "WAITING" if run.missing[task] else "READY"
-    return Settle(run=run.index, task=task, state=state, cause=cause, reason=reason)
+    attempt = desk.state.attempts.get(run.attempt_of.get(task, -1))
+    keep = cause in _THROWN_OUT and attempt is not None and attempt.started_s is not None
+    return Settle(run=run.index, task=task, state=state, cause=cause, reason=reason, keep=keep, growth=growth)
 
 
 def _give_up(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
-    wish = run.known.graph.description(task).recovery.on_failure or desk.settings.on_failure
+    wish = run.known.description(task).recovery.on_failure or desk.settings.on_failure
     if wish == "hold":
         desk.emit(Settle(run=run.index, task=task, state="STOPPED", cause=cause, reason=reason))
-    elif wish == "reschedule" and _somewhere_else(desk, run, task):
-        desk.emit(_again(run, task, cause, f"{reason}; tried on another machine"))
+    elif wish == "reschedule" and _somewhere_else(desk, run, task, cause):
+        desk.emit(_again(desk, run, task, cause, f"{reason}; tried on another machine"))
     elif wish == "continue":
         _for_good(desk, run, task, cause, reason)
     else:
@@ -72,9 +119,13 @@ def _give_up(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
         stop_run(desk, run, f"{run.name(task)} failed: {reason}")
 
 
-def _somewhere_else(desk: Desk, run: Run, task: int) -> bool:
+def _somewhere_else(desk: Desk, run: Run, task: int, cause: str) -> bool:
     """Say whether some machine is up on which the task has not failed yet."""
     if run.known.group[task] < 0:
+        return False
+    beyond = run.failures.get(task, {}).get(cause, 0) - retries_of(desk, run, task, cause)
+    if beyond >= len(run.known.options(task).machines):
+        # Causes that say nothing against a machine leave it open where it failed; once per machine is enough.
         return False
     failed = set(run.avoid.get(task, ()))
     number = run.attempt_of.get(task)

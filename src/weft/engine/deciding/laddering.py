@@ -1,23 +1,26 @@
 """The polling ladder: job manager, gatekeeper, unreachable (S3 section 5).
 
-Each running attempt's job manager is probed at an interval. If it is silent, its machine is. If the machine
-answers, watching goes on as if nothing had happened; if it is silent too, the machine or the network has
-failed, and what ran there goes on elsewhere from its last restart files.
+Each running attempt's job manager is probed at an interval. If it is silent, its machine's gatekeeper is asked. If
+that answers, a new job manager watches the job, which was never stopped. If it is silent too, the machine or the
+network has failed: nobody knows what became of the jobs there, and they go on elsewhere from their last restart
+files. Should the machine answer again, the old jobs are ended: only one attempt of a task may go on.
 """
 
 from __future__ import annotations
 
 from weft.engine.deciding.failing import fail
-from weft.engine.deciding.migrating import prepare_new
+from weft.engine.deciding.migrating import prepare_new, target_lost
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
-from weft.engine.state.attempt import Stage
+from weft.engine.state.attempt import Attempt, Stage
 
-__all__ = ["LADDER", "answered", "climb", "machine_lost"]
+__all__ = ["LADDER", "answered", "climb", "doubt", "machine_back", "machine_lost"]
 
 LADDER = "ladder"
 """Name of the timer that probes."""
+
+_ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 
 
 def climb(desk: Desk) -> None:
@@ -27,7 +30,7 @@ def climb(desk: Desk) -> None:
         return
     state = desk.state
     for attempt in list(state.attempts.values()):
-        if attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
+        if attempt.stage in _ON_THE_MACHINE:
             desk.emit(cm.Probe(of="job", attempt=attempt.number, machine=attempt.machine))
     for machine in state.machines:
         if not machine.up:
@@ -36,42 +39,71 @@ def climb(desk: Desk) -> None:
         desk.emit(cm.SetTimer(timer=LADDER, at_s=state.now + every_s))
 
 
+def doubt(desk: Desk, attempt: Attempt, cause: str) -> None:
+    """Ask after a machine that could not be reached when something was to be done there."""
+    if (
+        cause == "lost"
+        and desk.settings.ladder_every_s is not None
+        and desk.state.machines[attempt.machine].up
+    ):
+        desk.emit(cm.Probe(of="machine", machine=attempt.machine))
+
+
 def answered(desk: Desk, event: ev.Answered) -> None:
     """Climb on: silence of a job manager asks the machine, silence of a machine means that it is lost."""
-    state = desk.state
-    if event.of == "job" and not event.alive:
-        attempt = state.attempts.get(event.attempt) if event.attempt is not None else None
-        if attempt is not None:
+    attempt = desk.state.attempts.get(event.attempt) if event.attempt is not None else None
+    if attempt is not None and attempt.stage not in _ON_THE_MACHINE:
+        attempt = None  # it has ended meanwhile
+    if event.of == "job":
+        if not event.alive and attempt is not None:
             desk.emit(cm.Probe(of="machine", attempt=attempt.number, machine=attempt.machine))
     elif event.of == "machine" and event.machine is not None:
-        machine = state.machines[event.machine]
-        if event.alive and not machine.up:
-            desk.emit(cm.Note(kind="up", machine=machine.index, text="it answers again"))
-        elif event.alive and event.attempt is not None:
-            desk.emit(cm.Note(kind="reattached", attempt=event.attempt, machine=machine.index))
-        elif not event.alive and machine.up:
-            desk.emit(
-                cm.Note(kind="down", machine=machine.index, text="neither job manager nor gatekeeper answers")
-            )
-            machine_lost(desk, machine.index)
+        if not event.alive:
+            _silent(desk, event.machine)
+        elif not desk.state.machines[event.machine].up:
+            desk.emit(cm.Note(kind="up", machine=event.machine, text="it answers again"))
+            machine_back(desk, event.machine)
+        elif attempt is not None:
+            desk.emit(cm.Note(kind="reattached", attempt=attempt.number, machine=event.machine))
+            desk.emit(cm.Probe(of="reattach", attempt=attempt.number, machine=event.machine))
+
+
+def _silent(desk: Desk, machine: int) -> None:
+    if not desk.state.machines[machine].up:
+        return
+    desk.emit(cm.Note(kind="down", machine=machine, text="neither job manager nor gatekeeper answers"))
+    for attempt in list(desk.state.attempts.values()):
+        if attempt.machine == machine and attempt.stage in _ON_THE_MACHINE:
+            desk.emit(cm.Note(kind="unknown", attempt=attempt.number, machine=machine))
+    machine_lost(desk, machine)
+
+
+def machine_back(desk: Desk, machine: int) -> None:
+    """End what may still run on a machine that had been given up."""
+    for number in list(desk.state.unknown.get(machine, ())):
+        desk.emit(cm.Cancel(attempt=number, machine=machine, reason="given up"))
 
 
 def machine_lost(desk: Desk, machine: int) -> None:
     """Let what was on a lost machine go on elsewhere."""
     state = desk.state
     for attempt in list(state.attempts.values()):
-        if attempt.machine != machine or attempt.number not in state.attempts:
-            continue
-        run = state.runs[attempt.run]
-        if attempt.replaced_by is not None:
-            # It was leaving anyway; nothing can be cleaned up there any more.
-            if attempt.stage < Stage.ENDED:
-                desk.emit(cm.Note(kind="lost", attempt=attempt.number, machine=machine))
-                prepare_new(desk, attempt)
-            elif attempt.stage == Stage.CLEANING:
-                desk.emit(cm.Drop(attempt=attempt.number))
-        elif attempt.stage < Stage.CLEANING:
-            old = attempt.replaces
-            fail(desk, run, attempt.task, "lost", f"{state.machines[machine].name} is lost")
-            if old is not None and old in state.attempts:
-                desk.emit(cm.Drop(attempt=old))
+        if attempt.machine == machine and attempt.number in state.attempts:
+            _lose(desk, attempt)
+
+
+def _lose(desk: Desk, attempt: Attempt) -> None:
+    state = desk.state
+    run = state.runs[attempt.run]
+    if run.attempt_of.get(attempt.task) == attempt.number:
+        old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+        if old is not None and old.stage != Stage.CLEANING:
+            target_lost(desk, run, attempt, old)
+        else:
+            fail(desk, run, attempt.task, "lost", f"{state.machines[attempt.machine].name} is lost")
+    elif attempt.stage == Stage.CLEANING:
+        desk.emit(cm.Drop(attempt=attempt.number))
+    elif attempt.live:
+        # It was leaving anyway; nothing can be cancelled or cleaned up there any more.
+        desk.emit(cm.Note(kind="lost", attempt=attempt.number, machine=attempt.machine))
+        prepare_new(desk, attempt)

@@ -1,61 +1,76 @@
 """Leaving: whether and where to an attempt moves, for each of the five reasons of S3 section 1.
 
 By default an attempt leaves a slow machine only if the time left here exceeds the time left there, moving
-included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the
-best machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits
-without nodes, keeping its restart files (S3 section 4).
+included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the best
+machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits without nodes,
+keeping its restart files (S3 section 4).
+
+The time left there counts what the restart files spare on that node count: a moldable task whose files say
+``nodes: any`` goes on with whatever is best there, another one keeps its count or begins at zero, whichever is
+sooner.
 """
 
 from __future__ import annotations
 
+from weft.engine.deciding.failing import retries_of
 from weft.engine.deciding.migrating import migrate
-from weft.engine.deciding.restarting import spared
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
+from weft.engine.restarts import done_by_now, spared_if_ended
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
 from weft.engine.view import EngineView
 from weft.policies.policy import Mode
 
-__all__ = ["BETTER", "MUST", "leave", "look_for_better", "time_left_s"]
+__all__ = ["BETTER", "MUST", "leave", "look_for_better", "pays", "time_left_s"]
 
 BETTER = "better"
 """Name of the timer that looks for better machines."""
 
-MUST = frozenset({"self-migration", "suspension", "user"})
-"""Reasons for which an attempt leaves even if no machine is free for it."""
+MUST = frozenset({"self-migration", "suspension", "waiting", "user"})
+"""Reasons for which an attempt leaves even if no machine is free for it. The others are ``performance`` and
+``better-machine``; ``failure`` and ``preempted`` are not decided here (``failing``)."""
+
+_MOST_GAIN = 0.95
 
 
 def leave(desk: Desk, attempt: Attempt, reason: str, *, behind: float | None = None) -> None:
     """Let an attempt leave its machine for a reason, if there is somewhere to go and it pays or must be."""
-    if desk.settings.migrate == "never" and reason not in MUST:
-        return
     run = desk.state.runs[attempt.run]
-    target = _best(desk, run, attempt)
-    if target is None:
-        if reason in MUST:
+    must = reason in MUST
+    if not must and desk.settings.migrate == "never":
+        return
+    allowed = retries_of(desk, run, attempt.task, "contract")
+    if reason == "performance" and run.failures.get(attempt.task, {}).get("contract", 0) >= allowed:
+        _stay(desk, attempt, reason, f"it has moved {allowed} times for that")
+        return
+    found = _best(desk, run, attempt)
+    if found is None:
+        if must:
             desk.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
         else:
             _stay(desk, attempt, reason, "no other machine is free")
         return
-    if reason not in MUST and desk.settings.migrate == "pays":
-        here, there = time_left_s(desk, attempt, behind), _time_there_s(desk, run, attempt, target)
-        wanted = _gain(desk, run, attempt.task)
-        if there >= (1.0 - wanted) * here:
-            _stay(
-                desk,
-                attempt,
-                reason,
-                f"{here:.6g} s left here, {there:.6g} s there: less than {wanted:.0%} saved",
-            )
-            return
-    migrate(desk, attempt, target.machine, target.count, reason)
+    target, there_s = found
+    if must or desk.settings.migrate == "always" or pays(desk, attempt, reason, there_s, behind=behind):
+        migrate(desk, attempt, target.machine, target.count, reason)
+
+
+def pays(desk: Desk, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None) -> bool:
+    """Say whether going on elsewhere saves the wanted share of the time left; if not, note why it stays."""
+    here_s = time_left_s(desk, attempt, behind)
+    wanted = _gain(desk, desk.state.runs[attempt.run], attempt.task)
+    if there_s < (1.0 - wanted) * here_s:
+        return True
+    text = f"{here_s:.6g} s left here, {there_s:.6g} s there: less than {wanted:.0%} saved"
+    _stay(desk, attempt, reason, text)
+    return False
 
 
 def _gain(desk: Desk, run: Run, task: int) -> float:
-    """Give the share of the time left that a migration must save; it grows: nothing bounces for ever."""
+    """Give the share of the time left that a migration must save: it grows, so that nothing bounces for ever."""
     settings = desk.settings
-    return min(0.95, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
+    return min(_MOST_GAIN, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
 
 
 def _stay(desk: Desk, attempt: Attempt, reason: str, text: str) -> None:
@@ -67,92 +82,68 @@ def _stay(desk: Desk, attempt: Attempt, reason: str, text: str) -> None:
 
 
 def time_left_s(desk: Desk, attempt: Attempt, behind: float | None = None) -> float:
-    """Estimate how long an attempt still takes where it is, at the pace it has shown."""
-    now = desk.state.now
-    pace = 1.0 + ((attempt.ratio if behind is None else behind) or 0.0)
-    if attempt.started_s is None:
-        return max(0.0, attempt.expected_end_s - now)
+    """Estimate how long an attempt still takes where it is, at the pace it has shown or its machine has."""
+    state = desk.state
+    pace = 1.0 / state.machines[attempt.machine].speed_factor
+    if behind is not None:
+        pace = max(pace, 1.0 + behind)
     whole = 1.0 - attempt.restart_from
-    if attempt.work_done is None or whole <= 0:
-        elapsed = now - attempt.started_s
-        return (
-            max(attempt.seconds - elapsed, 0.0)
-            if pace <= 1.0
-            else max(pace * attempt.seconds - elapsed, attempt.seconds)
-        )
-    left = max(0.0, 1.0 - attempt.work_done) / whole
-    speed = desk.state.machines[attempt.machine].speed_factor
-    return left * attempt.seconds * max(pace, 1.0 / speed if speed > 0 else pace)
+    if attempt.started_s is None or whole <= 0.0:
+        return attempt.seconds * pace
+    if attempt.work_done is None and behind is not None and behind > 0.0:
+        # Nothing but its lateness is known: it will take at least as long again as it was expected to take.
+        return max(pace * attempt.seconds - (state.now - attempt.started_s), attempt.seconds)
+    return (1.0 - done_by_now(state, attempt)) / whole * attempt.seconds * pace
+
+
+def _best(desk: Desk, run: Run, attempt: Attempt) -> tuple[Mode, float] | None:
+    """Give the best way to go on elsewhere, by the task's own rank, else the soonest, and the time it takes."""
+    view = EngineView(desk.state)
+    seen = view.run(run.index)
+    variable = run.known.variable[attempt.task]
+    bound = run.binding.pop(variable, None)  # a migration re-binds the abstract machine
+    modes = view.modes(seen, attempt.task, free=True)
+    if bound is not None:
+        run.binding[variable] = bound
+    best: tuple[float, float, int, int] | None = None
+    chosen = None
+    for mode in modes:
+        if mode.machine == attempt.machine:
+            continue
+        rank = view.rank(seen, attempt.task, mode.machine)
+        there_s = _time_there_s(desk, run, attempt, mode)
+        key = (-rank if rank is not None else 0.0, there_s, mode.machine, mode.count)
+        if best is None or key < best:
+            best, chosen = key, (mode, there_s)
+    return chosen
 
 
 def _time_there_s(desk: Desk, run: Run, attempt: Attempt, mode: Mode) -> float:
     """Estimate how long an attempt would take elsewhere: moving, restarting, and what is not spared."""
-    now = desk.state.now
-    left = 1.0 - spared(desk, run, attempt.task, mode.count)
-    seconds = run.known.seconds(attempt.task, mode.machine, mode.count) * left
-    speed = desk.state.machines[mode.machine].speed_factor
-    return (
-        (mode.ready_s - now)
-        + _restart_files_s(run, attempt, mode)
-        + desk.settings.restart_cost_s
-        + seconds / speed
+    state, task = desk.state, attempt.task
+    share = spared_if_ended(state, run, attempt, mode.count)
+    seconds = run.known.seconds(task, mode.machine, mode.count) * (1.0 - share)
+    kept = run.checkpoint.get(task)
+    source = attempt.machine if kept is None else kept[1]
+    files_s = (
+        run.instance.link_s(source, mode.machine, run.known.restart_bytes(task), 1.0, 0.0) if share else 0.0
     )
-
-
-def _restart_files_s(run: Run, attempt: Attempt, mode: Mode) -> float:
-    kept = run.checkpoint.get(attempt.task)
-    if kept is None:
-        return 0.0
-    return run.instance.link_s(kept[1], mode.machine, run.known.restart_bytes(attempt.task), 1.0, 0.0)
-
-
-def _best(desk: Desk, run: Run, attempt: Attempt) -> Mode | None:
-    """Give the best way to go on elsewhere: by the task's own rank, else by the earliest finish."""
-    view = EngineView(desk.state)
-    seen = view.run(run.index)
-    bound = run.binding.pop(
-        run.known.variable[attempt.task], None
-    )  # a migration re-binds the abstract machine
-    modes = view.modes(seen, attempt.task, free=True)
-    if bound is not None:
-        run.binding[run.known.variable[attempt.task]] = bound
-    keeps_count = not _any_count(run, attempt.task)
-    best: tuple[float, float, int, int] | None = None
-    chosen = None
-    for mode in modes:
-        if mode.machine == attempt.machine or (
-            keeps_count and mode.count != attempt.count and attempt.checkpoint
-        ):
-            continue
-        rank = view.rank(seen, attempt.task, mode.machine)
-        key = (-rank if rank is not None else 0.0, mode.finish_s, mode.machine, mode.count)
-        if best is None or key < best:
-            best, chosen = key, mode
-    return chosen
-
-
-def _any_count(run: Run, task: int) -> bool:
-    checkpoint = run.known.graph.description(task).recovery.checkpoint
-    return checkpoint is None or checkpoint.nodes == "any"
+    moving_s = mode.ready_s - state.now + files_s + desk.settings.restart_cost_s
+    return moving_s + seconds / state.machines[mode.machine].speed_factor
 
 
 def look_for_better(desk: Desk) -> None:
-    """Let running attempts move to better machines (S3: opportunistic migration)."""
-    every_s = desk.settings.better_every_s
+    """Let running attempts move to machines that are better by the wanted share (S3: opportunistic migration)."""
+    state, every_s = desk.state, desk.settings.better_every_s
     if every_s is None:
         return
-    running = [
-        attempt
-        for attempt in list(desk.state.attempts.values())
-        if attempt.stage == Stage.RUNNING and not attempt.cancelled and attempt.replaced_by is None
-    ]
-    for attempt in running:
-        run = desk.state.runs[attempt.run]
-        target = _best(desk, run, attempt)
-        if target is None:
+    for attempt in list(state.attempts.values()):
+        if attempt.stage != Stage.RUNNING or attempt.cancelled or desk.settings.migrate == "never":
             continue
-        here, there = time_left_s(desk, attempt), _time_there_s(desk, run, attempt, target)
-        if here > 0 and (here - there) / here > _gain(desk, run, attempt.task):
-            migrate(desk, attempt, target.machine, target.count, "better-machine")
-    if desk.state.active:
-        desk.emit(cm.SetTimer(timer=BETTER, at_s=desk.state.now + every_s))
+        run = state.runs[attempt.run]
+        found = _best(desk, run, attempt)
+        here = time_left_s(desk, attempt)
+        if found is not None and here > 0.0 and (here - found[1]) / here > _gain(desk, run, attempt.task):
+            migrate(desk, attempt, found[0].machine, found[0].count, "better-machine")
+    if state.active:
+        desk.emit(cm.SetTimer(timer=BETTER, at_s=state.now + every_s))

@@ -2,20 +2,32 @@
 
 1. The attempt that runs is cancelled. 2. The new machine is prepared, restart files included. 3. What the old
 attempt left is cleaned up, without bringing outputs anywhere. 4. The new attempt starts. The nodes on the new
-machine are kept from the moment of the decision (S3 gap G6), so that nobody else takes them.
+machine are kept from the moment of the decision (S3 gap G6), so that nobody else takes them. A clean-up that
+fails holds nothing up (G8); a machine that is down is not cleaned up.
+
+A task that leaves and has nowhere to go, or whose new machine is lost on the way, waits without nodes: what it
+left stays where it is (``run.left_behind``), and steps 2 to 4 follow when a machine is found for it.
 """
 
 from __future__ import annotations
 
-from weft.engine.deciding.restarting import spared
 from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
+from weft.engine.restarts import spared
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
 
-__all__ = ["clean_up_or_drop", "migrate", "prepare_new"]
+__all__ = [
+    "clean_up_or_drop",
+    "clear_up",
+    "is_prepared",
+    "migrate",
+    "prepare_new",
+    "settle_cancelled",
+    "target_lost",
+]
 
 
 def migrate(desk: Desk, attempt: Attempt, machine: int, count: int, reason: str) -> None:
@@ -24,11 +36,10 @@ def migrate(desk: Desk, attempt: Attempt, machine: int, count: int, reason: str)
     run = state.runs[attempt.run]
     task = attempt.task
     nodes = run.known.options(task).nodes[machine, count]
-    demand = run.known.demand(task, machine, count) if run.known.demands else ()
-    reserve = machine != attempt.machine and state.machines.fits(machine, nodes, demand)
-    running = attempt.stage != Stage.ASSIGNED or attempt.staging > 0
+    fits = state.machines.fits(machine, nodes, run.demand(task, machine, count))
     new = state.next_attempt
-    if running and not attempt.cancelled:
+    begun = attempt.stage != Stage.ASSIGNED or attempt.staged_in
+    if begun:
         desk.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
     desk.emit(
         cm.Assign(
@@ -38,16 +49,17 @@ def migrate(desk: Desk, attempt: Attempt, machine: int, count: int, reason: str)
             machine=machine,
             nodes=nodes,
             count=count,
-            reserve=reserve,
+            reserve=machine != attempt.machine and fits,
             order=attempt.order,
             replaces=attempt.number,
-            restart_from=spared(desk, run, task, count),
+            restart_from=spared(state, run, task, count),
             reason=reason,
         )
     )
     _rebind(desk, run, attempt, machine)
-    if not running:
-        prepare_new(desk, attempt)
+    if not begun:
+        desk.emit(cm.Drop(attempt=attempt.number))
+        send_for_data(desk, state.attempts[new], first=True)
 
 
 def _rebind(desk: Desk, run: Run, attempt: Attempt, machine: int) -> None:
@@ -77,20 +89,67 @@ def prepare_new(desk: Desk, old: Attempt) -> None:
     """Step 2: the old attempt is out of the way; prepare the machine of the new one."""
     new = desk.state.attempts.get(old.replaced_by) if old.replaced_by is not None else None
     if new is None:
-        desk.emit(cm.Drop(attempt=old.number))
-        return
-    send_for_data(desk, new, first=True)
-    if not new.staging:
-        clean_up_or_drop(desk, new)
+        _part_from(desk, old)
+    elif not is_prepared(desk, new):
+        send_for_data(desk, new, first=True)
+        if not new.staging:
+            clean_up_or_drop(desk, new)
+
+
+def is_prepared(desk: Desk, new: Attempt) -> bool:
+    """Say whether an attempt's data were sent for, or it need not wait for another to be out of the way."""
+    old = desk.state.attempts.get(new.replaces) if new.replaces is not None else None
+    return old is None or old.stage == Stage.CLEANING or new.parts > 0
 
 
 def clean_up_or_drop(desk: Desk, new: Attempt) -> None:
     """Step 3: the new machine is prepared; clean up after the old attempt, if there is anything and a way."""
     old = desk.state.attempts.get(new.replaces) if new.replaces is not None else None
-    if old is None or old.stage == Stage.CLEANING:
-        return
+    if old is not None and old.stage == Stage.ENDED:
+        _part_from(desk, old)
+
+
+def _part_from(desk: Desk, old: Attempt) -> None:
     left_something = old.started_s is not None or old.staged_in
     if left_something and desk.state.machines[old.machine].up:
         desk.emit(cm.CleanUp(attempt=old.number, machine=old.machine))
     else:
         desk.emit(cm.Drop(attempt=old.number))
+
+
+def settle_cancelled(desk: Desk, run: Run, attempt: Attempt) -> None:
+    """Settle a task whose attempt we have ended and which nobody takes over from yet."""
+    task = attempt.task
+    if run.stopping:
+        desk.emit(cm.Settle(run=run.index, task=task, state="CANCELLED", reason=run.stopping))
+    elif attempt.cancelled == "held":
+        desk.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+    else:
+        state = "WAITING" if run.missing[task] else "READY"
+        keep = attempt.started_s is not None
+        reason = attempt.cancelled
+        desk.emit(cm.Settle(run=run.index, task=task, state=state, reason=reason, again=True, keep=keep))
+
+
+def target_lost(desk: Desk, run: Run, new: Attempt, old: Attempt) -> None:
+    """Give a migration up whose new machine is lost: the task waits for another, what it left is kept."""
+    name = desk.state.machines[new.machine].name
+    desk.emit(
+        cm.Note(
+            kind="target-lost",
+            run=run.index,
+            task=new.task,
+            attempt=old.number,
+            machine=new.machine,
+            text=f"{name} was lost before the task got there",
+        )
+    )
+    desk.emit(cm.Return(attempt=old.number))
+    if old.stage == Stage.ENDED:
+        settle_cancelled(desk, run, old)
+
+
+def clear_up(desk: Desk, run: Run) -> None:
+    """Clean up what tasks left behind that nobody will take over any more."""
+    for number in list(run.left_behind.values()):
+        _part_from(desk, desk.state.attempts[number])

@@ -1,44 +1,64 @@
-"""Re-planning: when what remains of a run is planned again, and what adopting a plan means (S1 section 8).
+"""Re-planning: when what remains of a run is planned again (S1 section 8; unified section 5, step 7).
 
 Planning takes time, so it is a command that an event answers; execution goes on under the old plan meanwhile.
-What has started when the new plan comes is kept (stale-plan reconciliation).
+What comes of the new plan is in ``adopting``.
 """
 
 from __future__ import annotations
 
-from weft.engine.deciding.migrating import migrate
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.remaining.standings import violators
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
-from weft.engine.state.states import TaskState
 
-__all__ = ["REPLAN", "adopted", "begin", "iteration_began", "machines_changed", "replan_timer", "violated"]
+__all__ = [
+    "REPLAN",
+    "ask",
+    "go_on",
+    "grown",
+    "iteration_began",
+    "machines_changed",
+    "replan_timer",
+    "violated",
+]
 
 REPLAN = "replan"
 """Prefix of the timers that ask for a new plan, one per run."""
 
 
-def begin(desk: Desk, run: Run) -> None:
-    """Set the timer of a run that is re-planned at intervals."""
-    rule = desk.settings.replanning
-    if rule is not None and rule.every_s and run.planned:
-        desk.emit(cm.SetTimer(timer=f"{REPLAN}:{run.index}", at_s=desk.state.now + rule.every_s))
-
-
 def ask(desk: Desk, run: Run, reason: str) -> None:
     """Ask for a new plan, unless one is on the way."""
-    if run.planned and not run.plan_wanted and run.index in desk.state.active:
+    if run.planned and not run.plan_wanted and run.index in desk.state.active and not run.stopping:
         desk.emit(cm.Replan(run=run.index, version=run.version, reason=reason))
 
 
+def go_on(desk: Desk, run: Run) -> None:
+    """See to it that a run that is re-planned at intervals is planned again, as long as something of it is alive.
+
+    With the interval 0 a plan follows the other as soon as it is there (S1's maximal frequency); where planning
+    takes no time, at the interval of the polls.
+    """
+    rule, state = desk.settings.replanning, desk.state
+    if rule is None or rule.every_s is None or not run.planned or run.plan_wanted:
+        return
+    timer = f"{REPLAN}:{run.index}"
+    if timer in state.timers or run.index not in state.active or not run.attempt_of:
+        return
+    wait_s = rule.every_s
+    if wait_s == 0.0 and state.now <= run.plan_asked_s:
+        wait_s = desk.settings.poll_every_s
+    desk.emit(cm.SetTimer(timer=timer, at_s=state.now + wait_s))
+
+
 def replan_timer(desk: Desk, index: int) -> None:
-    """Plan again because it is time."""
+    """Plan again because it is time, or because enough tasks are too slow."""
     run = desk.state.active.get(index)
-    if run is not None:
-        ask(desk, run, "interval")
-        begin(desk, run)
+    if run is None or not run.attempt_of:
+        return
+    slow = len(violators(desk.state, run))
+    ask(desk, run, f"{slow} running tasks violate their contracts" if slow else "interval")
 
 
 def machines_changed(desk: Desk, event: ev.MachineChanged) -> None:
@@ -56,53 +76,29 @@ def iteration_began(desk: Desk, run: Run) -> None:
         ask(desk, run, "next iteration")
 
 
+def grown(desk: Desk, event: ev.TasksAdded) -> None:
+    """Plan again because there are tasks that no plan knows."""
+    run = desk.state.active.get(event.run)
+    if run is not None:
+        ask(desk, run, "tasks were added")
+
+
 def violated(desk: Desk, attempt: Attempt) -> bool:
-    """Say whether a violation is answered by a new plan; ask for one if enough attempts violate."""
+    """Say whether a violation is answered by a new plan; ask for one if enough attempts violate.
+
+    The plan is asked for by a timer that is due now: the news of others that came at the same time are heard
+    before, and one plan serves all.
+    """
     rule = desk.settings.replanning
-    if rule is None or rule.violators is None:
-        return False
     run = desk.state.runs[attempt.run]
-    if not run.planned:
+    if rule is None or rule.violators is None or not run.planned:
         return False
-    desk.emit(cm.Note(kind="violating", run=run.index, task=attempt.task, attempt=attempt.number))
-    running = [
-        number for number in run.attempt_of.values() if desk.state.attempts[number].stage == Stage.RUNNING
-    ]
-    slow = [number for number in running if desk.state.attempts[number].violating]
-    if len(slow) >= rule.violators * len(running):
-        ask(desk, run, f"{len(slow)} of {len(running)} running tasks violate their contracts")
+    if not attempt.violating:
+        desk.emit(cm.Note(kind="violating", run=run.index, task=attempt.task, attempt=attempt.number))
+    running = sum(
+        1 for number in run.attempt_of.values() if desk.state.attempts[number].stage == Stage.RUNNING
+    )
+    slow = len(violators(desk.state, run))
+    if slow and slow >= rule.violators * running and not run.plan_wanted:
+        desk.emit(cm.SetTimer(timer=f"{REPLAN}:{run.index}", at_s=desk.state.now))
     return True
-
-
-def adopted(desk: Desk, event: ev.PlanReady) -> None:
-    """Adopt a new plan: what has not started goes where it says; what runs too slowly is moved there."""
-    run = desk.state.runs[event.run]
-    if not event.plan or run.plan is None:
-        desk.emit(cm.Note(kind="refused", run=run.index, text=event.problem or "no plan"))
-        return
-    desk.emit(cm.Note(kind="adopted", run=run.index, value=run.plan.stored.finish_s, text=event.plan))
-    for task, number in sorted(run.attempt_of.items()):
-        attempt = desk.state.attempts[number]
-        line = run.plan.line.get(task)
-        if (
-            line is None
-            or attempt.cancelled
-            or attempt.replaced_by is not None
-            or attempt.replaces is not None
-        ):
-            continue
-        same = (line.machine, line.count) == (attempt.machine, attempt.count)
-        if attempt.stage == Stage.ASSIGNED and attempt.queued and not attempt.staging and not same:
-            state = "WAITING" if run.missing[task] else "READY"
-            desk.emit(cm.Settle(run=run.index, task=task, state=state, reason="the new plan", again=True))
-        elif attempt.violating and line.machine != attempt.machine and run.state[task] == TaskState.RUNNING:
-            _move(desk, run, attempt, line.machine, line.count)
-    rule = desk.settings.replanning
-    if rule is not None and rule.every_s == 0.0 and run.index in desk.state.active:
-        at_s = desk.state.now + desk.settings.poll_every_s
-        desk.emit(cm.SetTimer(timer=f"{REPLAN}:{run.index}", at_s=at_s))
-
-
-def _move(desk: Desk, run: Run, attempt: Attempt, machine: int, count: int) -> None:
-    if desk.state.machines[machine].up and (machine, count) in run.known.options(attempt.task).nodes:
-        migrate(desk, attempt, machine, count, "performance")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from weft.engine.desk import Desk
 from weft.engine.messages.commands import Parcel, StageIn
+from weft.engine.outside import outside_files
+from weft.engine.restarts import spared
 from weft.engine.state.attempt import Attempt
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
@@ -27,7 +29,7 @@ def send_for_data(desk: Desk, attempt: Attempt, *, first: bool = False) -> None:
     parcels = _parcels(run, attempt)
     if first:
         parcels += _from_outside(run, attempt)
-        parcels += _restart_files(run, attempt)
+        parcels += _restart_files(desk, run, attempt)
     if parcels:
         desk.emit(
             StageIn(
@@ -67,27 +69,23 @@ def _transfer(run: Run, attempt: Attempt) -> list[Parcel]:
 
 def _from_outside(run: Run, attempt: Attempt) -> list[Parcel]:
     """Give the files that no task makes: they come from where the user keeps them."""
-    description = run.known.graph.description(attempt.task)
-    found = []
-    for item in description.inputs:
-        if item.source is None:
-            continue
-        size = run.known.size_of(item, attempt.task)
-        found.append(Parcel(source=-1, size_bytes=size, files=1.0, name=item.file, shared=item.shared))
-    return found
-
-
-def _restart_files(run: Run, attempt: Attempt) -> list[Parcel]:
-    """Give the restart files of an earlier attempt, if this one goes on from them and they lie elsewhere."""
-    kept = run.checkpoint.get(attempt.task)
-    if kept is None or not attempt.restart_from:
-        return []
-    _, place, _ = kept
-    host = run.instance.network.host
-    if host[place] == host[attempt.machine]:
-        return []
     return [
-        Parcel(
-            source=place, size_bytes=run.known.restart_bytes(attempt.task), files=1.0, name="restart files"
-        )
+        Parcel(source=-1, size_bytes=file.size_bytes, files=1.0, name=file.source, shared=file.shared)
+        for file in outside_files(run, attempt.task, attempt.machine)
     ]
+
+
+def _restart_files(desk: Desk, run: Run, attempt: Attempt) -> list[Parcel]:
+    """Give the restart files of an earlier attempt, if this one goes on from them and they lie elsewhere.
+
+    If the machine where they were written is gone, they come from where we keep the last ones.
+    """
+    if not spared(desk.state, run, attempt.task, attempt.count):
+        return []
+    _, place, _ = run.checkpoint[attempt.task]
+    host = run.instance.network.host
+    there = desk.state.machines[place].up
+    if there and host[place] == host[attempt.machine]:
+        return []
+    size = run.known.restart_bytes(attempt.task)
+    return [Parcel(source=place if there else -1, size_bytes=size, files=1.0, name="restart files")]

@@ -8,10 +8,11 @@ hold up whose turn it is.
 
 from __future__ import annotations
 
+from weft.engine.deciding import replanning, watching
 from weft.engine.deciding.queueing import next_to_start
-from weft.engine.deciding.restarting import spared
 from weft.engine.desk import Desk
 from weft.engine.messages.commands import Settle, Start
+from weft.engine.restarts import spared
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.states import TaskState
 from weft.workflow.records.quantity import value_of
@@ -37,7 +38,12 @@ def start_what_can(desk: Desk) -> None:
 
 def prepared(desk: Desk, attempt: Attempt) -> bool:
     """Say whether nothing but nodes is missing."""
-    if attempt.stage != Stage.ASSIGNED or attempt.staging or attempt.cancelled:
+    if (
+        attempt.stage != Stage.ASSIGNED
+        or attempt.staging
+        or attempt.cancelled
+        or attempt.replaced_by is not None
+    ):
         return False
     run = desk.state.runs[attempt.run]
     if run.missing[attempt.task] or run.state[attempt.task] == TaskState.HELD:
@@ -63,16 +69,12 @@ def _start(desk: Desk, attempt: Attempt) -> None:
         # A transfer is done when its file is there.
         desk.emit(Settle(run=run.index, task=task, state="COMPLETED"))
         return
-    recovery = known.graph.description(task).recovery
-    failures = run.failures.get(task, {}) if run.failures else {}
+    recovery = known.description(task).recovery
     limit = None
     if recovery.time_limit is not None:
         limit = value_of(recovery.time_limit, known.graph.context(task))
-        limit *= desk.settings.growth ** failures.get("timeout", 0)
-    memory = None
-    if known.demands and "memory" in known.graph.resource_names:
-        asked = known.demand(task, attempt.machine, attempt.count)[known.graph.resource_names.index("memory")]
-        memory = asked * desk.settings.growth ** failures.get("oom", 0) or None
+        limit *= run.grown.get(task, {}).get("timeout", 1.0)
+    memory = next((amount for name, amount in attempt.demand if name == "memory"), None)
     desk.emit(
         Start(
             attempt=attempt.number,
@@ -82,8 +84,12 @@ def _start(desk: Desk, attempt: Attempt) -> None:
             nodes=attempt.nodes,
             count=attempt.count,
             iteration=attempt.iteration,
-            restart_from=spared(desk, run, task, attempt.count),
+            restart_from=spared(desk.state, run, task, attempt.count),
             time_limit_s=limit,
             memory_bytes=memory,
         )
     )
+    if desk.settings.begins_at_once:
+        watching.begin(desk, attempt)
+        replanning.go_on(desk, run)
+    watching.submitted(desk, attempt)

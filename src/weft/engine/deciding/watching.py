@@ -16,7 +16,19 @@ from weft.engine.requirements import accepts, requirement_problem
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.states import TaskState
 
-__all__ = ["WATCH", "begin", "poll", "progressed", "requirements_changed", "suspended", "suspension_over"]
+__all__ = [
+    "WATCH",
+    "begin",
+    "owed",
+    "poll",
+    "progressed",
+    "requirements_changed",
+    "submitted",
+    "suspended",
+    "suspension_over",
+    "waiting_over",
+    "watched_of",
+]
 
 WATCH = "watch"
 """Name of the timer that asks for progress."""
@@ -33,10 +45,13 @@ def begin(desk: Desk, attempt: Attempt) -> None:
 
 def owed(desk: Desk, attempt: Attempt) -> Contract | None:
     """Give the contract of an attempt; None: it owes nothing."""
-    settings = desk.settings
-    recovery = desk.state.runs[attempt.run].known.graph.description(attempt.task).recovery
+    settings, known = desk.settings, desk.state.runs[attempt.run].known
+    if settings.contract is None and settings.iteration_limit_s is None and not known.owes:
+        return None
+    recovery = known.description(attempt.task).recovery
     default = Contract(limit=settings.contract, iteration_limit_s=settings.iteration_limit_s)
-    contract = contract_of(recovery.contract, default)
+    job = known.description(attempt.task).job
+    contract = contract_of(recovery.contract, default, evaluator=None if job is None else job.evaluator)
     return contract if contract.limit is not None or contract.iteration_limit_s is not None else None
 
 
@@ -81,6 +96,12 @@ def progressed(desk: Desk, event: ev.Progressed) -> None:
         )
         if not replanning.violated(desk, attempt):
             leaving.leave(desk, attempt, "performance", behind=behind)
+    elif attempt.violating:
+        desk.emit(
+            cm.Note(
+                kind="recovered", run=attempt.run, task=attempt.task, attempt=attempt.number, value=behind
+            )
+        )
 
 
 def watched_of(attempt: Attempt) -> Watched:
@@ -92,8 +113,17 @@ def watched_of(attempt: Attempt) -> Watched:
         work=1.0 - attempt.restart_from,
         done=done,
         last_iteration_s=attempt.last_iteration_s,
+        expected_iteration_s=_expected_iteration_s(attempt),
         waiting_since_s=attempt.suspended_since_s,
     )
+
+
+def _expected_iteration_s(attempt: Attempt) -> float | None:
+    """Give what an iteration should take here; None: nobody knows how many there are."""
+    left = 1.0 - attempt.restart_from
+    if not attempt.all_iterations or left <= 0.0:
+        return None
+    return attempt.seconds / (left * attempt.all_iterations)
 
 
 def _believe(desk: Desk, attempt: Attempt, behind: float | None) -> None:
@@ -113,6 +143,20 @@ def suspended(desk: Desk, event: ev.Suspended) -> None:
     timeout_s = desk.settings.suspension_timeout_s
     if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
         desk.emit(cm.SetTimer(timer=f"suspended:{attempt.number}", at_s=desk.state.now + timeout_s))
+
+
+def submitted(desk: Desk, attempt: Attempt) -> None:
+    """Give a machine's own queue some time to start an attempt (S3: the same timeout holds for both)."""
+    timeout_s = desk.settings.waiting_timeout_s
+    if timeout_s is not None:
+        desk.emit(cm.SetTimer(timer=f"waiting:{attempt.number}", at_s=desk.state.now + timeout_s))
+
+
+def waiting_over(desk: Desk, number: int) -> None:
+    """Let an attempt leave that the machine has still not started."""
+    attempt = desk.state.attempts.get(number)
+    if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
+        leaving.leave(desk, attempt, "waiting")
 
 
 def suspension_over(desk: Desk, number: int) -> None:

@@ -63,11 +63,10 @@ def _check_room(state: State, machine: MachineState, instance: Instance) -> None
     demand(machine.unlimited or machine.free_nodes >= 0, f"{machine.free_nodes} nodes are free", where)
     if machine.unlimited:
         return
-    for column, name in enumerate(state.machines.resource_names):
-        if name not in machine.amounts:
-            continue
-        total = float(dict(instance.machines[machine.index].amounts)[name])
-        held = math.fsum(holder.demand[column] for holder in machine.holders.values() if holder.demand)
+    for name, total in instance.machines[machine.index].amounts.items():
+        held = math.fsum(
+            amount for holder in machine.holders.values() for of, amount in holder.demand if of == name
+        )
         slack = 1e-6 * max(1.0, total)
         left = machine.amounts[name]
         demand(abs(total - held - left) <= slack, f"{left} of {total} {name} left beside {held}", where)

@@ -122,7 +122,8 @@ def _check_counts(state: State, run: Run) -> None:
     )
     over = run.ending != ""
     demand((run.index in state.active) != over, "a run is active until it is over", where)
-    demand(not over or not (run.attempt_of or unfinished), "a run that is over has nothing left", where)
+    left = unfinished > 0 and run.ending != "stopped"
+    demand(not over or not (run.attempt_of or left), "a run that is over has nothing left", where)
     demand(over == (run.ended_s is not None), "a run that is over says since when", where)
 
 
@@ -130,7 +131,9 @@ def _check_bindings(state: State, run: Run) -> None:
     """What shares an abstract machine and has not begun goes to one host (I3)."""
     for task, number in run.attempt_of.items():
         attempt, variable = state.attempts[number], run.known.variable[task]
-        if not run.known.shared[variable] or attempt.cancelled or attempt.stage != Stage.ASSIGNED:
+        begun = attempt.stage != Stage.ASSIGNED or attempt.replaces is not None
+        if not run.known.shared[variable] or attempt.cancelled or begun:
+            # What has begun stays where it is, or goes where it is moved, when the others are bound anew.
             continue
         bound = run.binding.get(variable)
         demand(

@@ -7,7 +7,7 @@ world: they record what was decided, so that the state can be rebuilt from a jou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from weft.engine.messages.message import message
 
 __all__ = [
     "Assign",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Assign:
     """A new attempt of a task is bound to a machine."""
 
@@ -58,7 +58,7 @@ class Assign:
     """Who decided and why, in a few words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Parcel:
     """Data that have to come to an attempt's machine."""
 
@@ -75,7 +75,7 @@ class Parcel:
     """Kept in the machine's cache for all attempts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StageIn:
     """Bring data to an attempt's machine (prolog)."""
 
@@ -85,7 +85,7 @@ class StageIn:
     parcels: tuple[Parcel, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Start:
     """Run the program of an attempt (wrapper)."""
 
@@ -101,7 +101,7 @@ class Start:
     memory_bytes: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Signal:
     """Send a signal to the program of an attempt: ``checkpoint``, ``suspend``, ``resume``."""
 
@@ -109,7 +109,7 @@ class Signal:
     what: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Cancel:
     """End an attempt, whatever stage it is in. The world answers with Ended, cause cancelled."""
 
@@ -118,7 +118,7 @@ class Cancel:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StageOut:
     """Bring an attempt's outputs to where the user wants them (epilog)."""
 
@@ -126,7 +126,7 @@ class StageOut:
     machine: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CleanUp:
     """Remove what an attempt left on its machine; no output is brought anywhere."""
 
@@ -134,14 +134,14 @@ class CleanUp:
     machine: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Drop:
     """An attempt that another has taken over from is over, and left nothing to clean up."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Return:
     """A migration is off: the task belongs to its old attempt again, the new one is given up."""
 
@@ -149,28 +149,32 @@ class Return:
     """The old one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Probe:
-    """Ask about an attempt (``progress``, ``job``) or a machine (``machine``, ``access``)."""
+    """Ask about an attempt (``progress``, ``job``) or a machine (``machine``, ``access``).
+
+    ``reattach``: watch an attempt's job anew because its job manager is gone (S3 section 5). If the job is gone
+    too, the world answers with Ended.
+    """
 
     of: str
     attempt: int | None = None
     machine: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Discover:
     """Ask the information service which machines there are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Fetch:
     """Ask a machine for its dynamic state."""
 
     machine: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Replan:
     """Plan what remains of a run again. The world answers with PlanReady when it is done."""
 
@@ -180,7 +184,7 @@ class Replan:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SetTimer:
     """Send TimerFired at a time; a timer of the same name is replaced."""
 
@@ -188,7 +192,7 @@ class SetTimer:
     at_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Settle:
     """What became of a task: its new state where no other command says so."""
 
@@ -202,9 +206,11 @@ class Settle:
     """Whether it runs again because of a loop's next iteration or a lost output, not a failure."""
     keep: bool = False
     """Whether what its attempt left on the machine stays until the next one is prepared."""
+    growth: float | None = None
+    """After running out of memory or time: what either is multiplied with from now on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Repeat:
     """A loop's body begins its next iteration."""
 
@@ -214,7 +220,7 @@ class Repeat:
     iteration: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Leave:
     """A loop is left: what waits for it goes on."""
 
@@ -223,7 +229,7 @@ class Leave:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Finish:
     """A run is over."""
 
@@ -233,7 +239,7 @@ class Finish:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Note:
     """What was decided and why, for readers of the journal."""
 

@@ -7,8 +7,9 @@ that nobody measures) is None. Tasks are named by (run, task index), attempts by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from weft.engine.messages.message import message
 from weft.expressions import Value
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Submitted:
     """A workflow arrives: a new run begins."""
 
@@ -46,14 +47,14 @@ class Submitted:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Started:
     """The program of an attempt has begun."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Ended:
     """The program of an attempt is over, or its transfer is done."""
 
@@ -69,7 +70,7 @@ class Ended:
     """The share of the whole task's work that is done; None: unknown (all of it after success)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StagedIn:
     """A StageIn is done, or has failed."""
 
@@ -78,9 +79,11 @@ class StagedIn:
     """The StageIn's number within the attempt."""
     problem: str = ""
     """Why it failed; "": it did not."""
+    moved_bytes: float | None = None
+    """What was really moved: less than was asked for if shared files were there; None: unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StagedOut:
     """The outputs of an attempt are where they were asked for, or could not be brought there."""
 
@@ -88,7 +91,7 @@ class StagedOut:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CleanedUp:
     """An attempt's directory on its machine is gone, or could not be removed."""
 
@@ -96,7 +99,7 @@ class CleanedUp:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Progressed:
     """News of a running attempt: an answer to a probe, or a progress step it wrote."""
 
@@ -107,9 +110,11 @@ class Progressed:
     """What the application's last iteration took (S3's performance profile)."""
     iterations: int | None = None
     """How many it has done."""
+    all_iterations: int | None = None
+    """How many it has in all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Checkpointed:
     """An attempt has written its restart files."""
 
@@ -118,21 +123,21 @@ class Checkpointed:
     """The share of the whole task's work from which a restart goes on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Suspended:
     """The machine's own system has stopped an attempt for a while."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Resumed:
     """The machine's own system lets an attempt go on."""
 
     attempt: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequirementsChanged:
     """A running application has rewritten what it demands of machines (S3 section 2); None: unchanged."""
 
@@ -143,7 +148,7 @@ class RequirementsChanged:
     """Whether it must leave a machine that does not meet them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MachineChanged:
     """A machine appears, goes, comes back, or works faster or slower than was believed; None: unchanged."""
 
@@ -153,7 +158,7 @@ class MachineChanged:
     """Its speed relative to what the platform says: 0.25 with three competing processes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Answered:
     """The answer to a probe of the polling ladder (S3 section 5); silence is an answer too."""
 
@@ -164,14 +169,14 @@ class Answered:
     machine: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Discovered:
     """The answer to Discover: the machines that the information service lists."""
 
     machines: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Fetched:
     """The dynamic state of a machine, as asked for."""
 
@@ -180,7 +185,7 @@ class Fetched:
     free_nodes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PlanReady:
     """The answer to Replan. It carries what it was computed on; what started meanwhile is kept."""
 
@@ -193,14 +198,14 @@ class PlanReady:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TimerFired:
     """A timer that was set is due."""
 
     timer: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TasksAdded:
     """A file that a sweep is unfolded over exists now: the run's graph grows."""
 
@@ -209,7 +214,7 @@ class TasksAdded:
     """Lines by file name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Asked:
     """A user asks for something."""
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from weft.engine.messages.commands import Assign
 
-__all__ = ["Attempt", "Stage"]
+__all__ = ["Attempt", "Demand", "Stage"]
+
+Demand = tuple[tuple[str, float], ...]
+"""Countable resources by name, with amounts: workflows do not name the same ones in the same order."""
 
 
 class Stage(enum.IntEnum):
@@ -48,7 +51,7 @@ class Attempt:
     seconds: float
     """Estimated, of what is left to do, at the speed the platform states."""
     assigned_s: float
-    demand: tuple[float, ...] = ()
+    demand: Demand = ()
     stage: Stage = Stage.ASSIGNED
     holds: bool = False
     """Whether nodes of the machine are taken by it."""
@@ -58,7 +61,7 @@ class Attempt:
     """How often data were sent for."""
     staging: int = 0
     """How many of these are still on the way."""
-    sent_for: set[int] = field(default_factory=set)
+    sent_for: frozenset[int] = frozenset()
     """The predecessors whose data were sent for."""
     staged_in: bool = False
     """Whether anything was brought for it: there is something to clean up."""
@@ -69,6 +72,8 @@ class Attempt:
     checkpoint: float = 0.0
     """The share of the work that its last restart files spare a successor."""
     last_iteration_s: float | None = None
+    all_iterations: int | None = None
+    """How many iterations its application has in all, if it says so."""
     reported_s: float | None = None
     """When it was last heard of."""
     probed_s: float | None = None
@@ -79,13 +84,13 @@ class Attempt:
     """Whether it was found to break its contract."""
     cancelled: str = ""
     """Why it is being ended by us; "": it is not."""
+    left_for: str = ""
+    """Why its task left it and waits for another machine: a code; "": it does not."""
     replaced_by: int | None = None
     reason: str = ""
 
     @classmethod
-    def of(
-        cls, command: Assign, *, iteration: int, seconds: float, now: float, demand: tuple[float, ...]
-    ) -> Attempt:
+    def of(cls, command: Assign, iteration: int, seconds: float, now: float, demand: Demand) -> Attempt:
         """Begin what an assignment says."""
         return cls(
             command.attempt,

@@ -7,6 +7,7 @@ still to be looked at within one event. O(size of the state).
 from __future__ import annotations
 
 import dataclasses
+from copy import deepcopy
 from typing import Any
 
 from weft.engine.state.attempt import Attempt
@@ -25,6 +26,8 @@ _BY_TASK = (
     "outcome",
     "binding",
     "left_behind",
+    "grown",
+    "requeued",
     "requirements",
 )
 _PLAIN = (
@@ -51,9 +54,13 @@ def digest(state: State) -> dict[str, Any]:
         "machines": [_machine(machine) for machine in state.machines],
         "attempts": {number: _attempt(attempt) for number, attempt in sorted(state.attempts.items())},
         "next_attempt": state.next_attempt,
+        "cached": {host: sorted(files) for host, files in sorted(state.cached.items())},
+        "unknown": {machine: list(attempts) for machine, attempts in sorted(state.unknown.items())},
         "timers": dict(sorted(state.timers.items())),
         "discovered_s": state.discovered_s,
         "listed": None if state.listed is None else sorted(state.listed),
+        "access_asked_s": dict(sorted(state.access_asked_s.items())),
+        "fetch_asked_s": dict(sorted(state.fetch_asked_s.items())),
         "fetched_s": dict(sorted(state.fetched_s.items())),
         "access": dict(sorted(state.access.items())),
     }
@@ -61,7 +68,7 @@ def digest(state: State) -> dict[str, Any]:
 
 def _run(run: Run) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(run, name) for name in _PLAIN}
-    found.update({name: dict(sorted(getattr(run, name).items())) for name in _BY_TASK})
+    found.update({name: deepcopy(dict(sorted(getattr(run, name).items()))) for name in _BY_TASK})
     found["avoid"] = {task: sorted(machines) for task, machines in sorted(run.avoid.items())}
     found["state"] = list(run.state)
     found["missing"] = run.missing.tolist()

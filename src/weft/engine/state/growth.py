@@ -1,7 +1,8 @@
 """A run whose graph grows: a sweep over the lines of a file is unfolded when the file exists.
 
 The workflow is unfolded again with the lines in place. Tasks are found again by name, with all that is known
-of them; everything else starts as waiting or ready.
+of them; everything else starts as waiting or ready. A file without lines unfolds nothing: what was to be done
+with them is left out, which is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from weft.engine.state.loops import Body
+from weft.engine.state.plans import RunPlan
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import FINAL, TaskState
@@ -17,25 +19,45 @@ from weft.workflow.unfolding.unfold import unfold
 
 __all__ = ["grow"]
 
-_KEPT = ("tries", "failures", "migrations", "checkpoint", "outcome", "requirements", "attempt_of")
+_KEPT = (
+    "tries",
+    "failures",
+    "migrations",
+    "checkpoint",
+    "outcome",
+    "left_behind",
+    "grown",
+    "requeued",
+    "requirements",
+    "avoid",
+    "attempt_of",
+)
 """What is kept by task and moves to the task's new index."""
 
 
 def grow(state: State, index: int, lines: Mapping[str, Sequence[str]]) -> None:
     """Unfold what waited for some files, and go on with the larger graph."""
     old = state.runs[index]
+    lines = {file: found for file, found in lines.items() if found}
+    if not lines or old.ending or old.stopping:
+        return
     workflow = with_lines(old.known.graph.workflow, lines)
     known = state.library.grown(old.known, unfold(workflow))
     new = Run(index, known, state.order, owner=old.owner, now=old.arrival_s, planned=old.planned)
     place = {name: task for task, name in enumerate(known.names)}
     moved = {task: place[name] for task, name in enumerate(old.known.names) if name in place}
+    for attempt in [each for each in state.attempts.values() if each.run == index]:
+        if attempt.task not in moved:
+            # It was sent ahead to where the one task was planned that stood for many.
+            state.close(attempt)
     _carry_over(old, new, moved)
     _count_missing(new)
     for attempt in state.attempts.values():
         if attempt.run == index:
             attempt.task = moved[attempt.task]
-            attempt.sent_for = {moved[task] for task in attempt.sent_for}
+            attempt.sent_for = frozenset(moved[task] for task in attempt.sent_for)
     state.runs[index] = state.active[index] = new
+    state.roster += 1
 
 
 def _carry_over(old: Run, new: Run, moved: Mapping[int, int]) -> None:
@@ -47,7 +69,7 @@ def _carry_over(old: Run, new: Run, moved: Mapping[int, int]) -> None:
         new.where[place] = old.where[task]
         new.state[place] = old.state[task]
     new.version, new.failed = old.version + 1, old.failed
-    new.stopping, new.plan_wanted = old.stopping, old.plan_wanted
+    new.stopping, new.plan_wanted, new.plan_asked_s = old.stopping, old.plan_wanted, old.plan_asked_s
     names = {name: variable for variable, name in enumerate(new.known.graph.variables)}
     for variable, machine in old.binding.items():
         found = names.get(old.known.graph.variables[variable])
@@ -57,6 +79,9 @@ def _carry_over(old: Run, new: Run, moved: Mapping[int, int]) -> None:
         before = next((other for other in old.loops.bodies if _same(old, other, new, body)), None)
         if before is not None:
             body.iteration, body.left = before.iteration, before.left
+    if old.plan is not None:
+        # It says nothing of the new tasks; those it knows keep their lines.
+        new.plan = RunPlan(old.plan.stored, new.known, old.plan.key, new.loops.iteration)
 
 
 def _same(old: Run, before: Body, new: Run, body: Body) -> bool:
@@ -78,9 +103,15 @@ def _count_missing(run: Run) -> None:
             done = run.state[predecessor] in _RELEASED and (held is None or loops.bodies[held].left)
             missing += not done
         run.missing[task] = missing
+        if run.state[task] == TaskState.COMPLETED:
+            run.order.completed(task)
+    for task in range(len(run)):
         if run.state[task] in (TaskState.WAITING, TaskState.READY):
             run.state[task] = TaskState.WAITING
             run.make_ready_or_waiting(task)
+            begun = any(run.state[before] == TaskState.COMPLETED for before in known.before(task))
+            if run.planned and begun and run.state[task] == TaskState.WAITING:
+                run.early[task] = None
 
 
 _RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})

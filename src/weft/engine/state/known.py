@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from weft.engine.state.attempt import Demand
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.lists.ranks import mean_seconds, upward_ranks
@@ -22,10 +23,11 @@ from weft.platform.platform import Platform
 from weft.predictors.seconds import Classes, Related
 from weft.randomness import generator
 from weft.schedule.objective import objective_named
-from weft.workflow.outcomes import outcome_codes
+from weft.workflow.outcomes import outcomes_of
 from weft.workflow.records.data import Input
 from weft.workflow.records.quantity import value_of
-from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
+from weft.workflow.records.task import Task
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, TaskGraph
 
 __all__ = ["Known", "Library", "Options"]
 
@@ -33,6 +35,14 @@ __all__ = ["Known", "Library", "Options"]
 def _quick(column: NDArray[Any]) -> memoryview[Any]:
     """Give a column whose numbers are quick to read one at a time."""
     return memoryview(np.ascontiguousarray(column))  # type: ignore[arg-type]  # arrays are buffers since Python 3
+
+
+_ONLY_ZERO = frozenset({0})
+
+
+def _named(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
+    """Give amounts with the names of their resources, but for those of which nothing is taken."""
+    return tuple(pair for pair in zip(graph.resource_names, amounts.tolist(), strict=True) if pair[1])
 
 
 class Options:
@@ -46,14 +56,14 @@ class Options:
         """By machine: the node counts a task may have there, ascending."""
         self.nodes: dict[tuple[int, int], int] = {}
         """By machine and count: the nodes it takes."""
-        self.demand: dict[tuple[int, int], tuple[float, ...]] | None = None if modes.demand is None else {}
+        self.demand: dict[tuple[int, int], Demand] | None = None if modes.demand is None else {}
         """By machine and count: the amounts it takes; None: the task's own, whatever the mode."""
         rows = zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True)
         for position, (machine, count, nodes) in enumerate(rows):
             self.counts.setdefault(machine, []).append(count)
             self.nodes[machine, count] = nodes
             if self.demand is not None and modes.demand is not None:
-                self.demand[machine, count] = tuple(modes.demand[position].tolist())
+                self.demand[machine, count] = _named(instance.graph, modes.demand[position])
         self.machines = sorted(self.counts)
         self._classes: list[tuple[int, list[int] | None]] | None = None
 
@@ -81,6 +91,8 @@ class Known:
         self.instance = instance
         self.graph = graph
         self.names = graph.names
+        self._tasks = graph.workflow.tasks
+        self._template = _quick(graph.template)
         self.kind = _quick(graph.kind)
         self.group = _quick(instance.group)
         self.variable = _quick(graph.variable)
@@ -98,18 +110,40 @@ class Known:
         )
         self.stages = any(item.source is not None for task in graph.workflow.tasks for item in task.inputs)
         """Whether some file comes from outside."""
+        self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
+        """Whether some task has a time limit."""
+        self.owes = any(
+            task.recovery.contract is not None or (task.job is not None and task.job.evaluator is not None)
+            for task in graph.workflow.tasks
+        )
+        """Whether some task states a contract of its own."""
+        self.brings = any(item.target is not None for task in graph.workflow.tasks for item in task.outputs)
+        """Whether some output is brought to where the user wants it."""
         self.demands = bool(graph.resource_names) and bool(
             (graph.demand > 0).any() or len(graph.demand_by_count.rows)
         )
         self.uniform = isinstance(instance.seconds, Related | Classes)
         """Whether machines of one description have the same seconds."""
+        self.plain = (
+            self.uniform
+            and not (self.demands or self.moves_data or self.stages or graph.loops)
+            and all(task.recovery.checkpoint is None for task in graph.workflow.tasks)
+            and not (graph.kind == TRANSFER).any()
+            and bool((instance.capacity == 1).all())
+        )
+        """Whether nothing but free nodes decides where a task can start, and machines have one node each."""
         self._options: dict[int, Options] = {}
-        self._outcomes: dict[str, frozenset[int]] = {}
+        self._outcomes: dict[str, frozenset[int]] | None = None
         self._members: dict[int, list[int]] | None = None
         self._read_seconds()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def description(self, task: int) -> Task:
+        """Give the user's description behind a task."""
+        description: Task = self._tasks[self._template[task]]
+        return description
 
     def _read_seconds(self) -> None:
         seconds = self.instance.seconds
@@ -140,12 +174,12 @@ class Known:
             found = self._options[group] = Options(self.instance, group)
         return found
 
-    def demand(self, task: int, machine: int, count: int) -> tuple[float, ...]:
-        """Give the amounts a mode takes, in the order of the graph's resource names."""
+    def demand(self, task: int, machine: int, count: int) -> Demand:
+        """Give the amounts a mode takes."""
         by_mode = self.options(task).demand
         if by_mode is not None:
             return by_mode[machine, count]
-        return tuple(self.graph.demand[task].tolist())
+        return _named(self.graph, self.graph.demand[task])
 
     def after(self, task: int) -> list[int]:
         """List the direct successors."""
@@ -174,7 +208,7 @@ class Known:
 
     def brings_out(self, task: int) -> bool:
         """Say whether some output of a task is brought to where the user wants it."""
-        return any(item.target is not None for item in self.graph.description(task).outputs)
+        return self.brings and any(item.target is not None for item in self.description(task).outputs)
 
     def restart_bytes(self, task: int) -> float:
         """Estimate the bytes of a task's restart files: those of its outputs, where nobody said."""
@@ -197,13 +231,22 @@ class Known:
 
     def outcomes(self, task: int) -> frozenset[int]:
         """Give the exit codes of a task that are results, not failures; 0 always is."""
-        name = self.graph.description(task).name
-        found = self._outcomes.get(name)
-        if found is None:
-            codes = outcome_codes(self.graph.workflow, name)
-            # Who lists outcomes says which codes are good; 0 is one unless the list leaves it out on purpose.
-            found = self._outcomes[name] = frozenset(codes) | {0}
-        return found
+        if self._outcomes is None:
+            found = outcomes_of(self.graph.workflow)
+            self._outcomes = {name: frozenset(codes) | {0} for name, codes in found.items()}
+            stated = {task.name for task in self.graph.workflow.tasks if task.outcomes}
+            for loop in self.graph.workflow.loops:
+                if 0 in found.get(loop.last, ()) and loop.last not in stated:
+                    # `until: conv.exit_code == 0` has two answers: 1 means "not yet", as with test and grep.
+                    self._outcomes[loop.last] |= {1}
+        return self._outcomes.get(self.description(task).name, _ONLY_ZERO)
+
+    @cached_property
+    def machines(self) -> frozenset[int]:
+        """Give the machines to which some task may go by what the workflow states."""
+        if (self.graph.kind == TRANSFER).any():
+            return frozenset(range(len(self.instance.machines)))
+        return frozenset(machine for modes in self.instance.groups for machine in modes.machine.tolist())
 
     @cached_property
     def mean_seconds(self) -> Sequence[float]:

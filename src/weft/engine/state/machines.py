@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
-from weft.engine.state.attempt import Attempt
+from weft.engine.state.attempt import Attempt, Demand
 from weft.instance.instance import Instance
 
 __all__ = ["MachineState", "Machines"]
@@ -76,8 +76,7 @@ class MachineState:
 class Machines:
     """All machines, with an index of those that have free nodes."""
 
-    def __init__(self, instance: Instance, names: tuple[str, ...]) -> None:
-        self.resource_names = names
+    def __init__(self, instance: Instance) -> None:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
         self.classes: list[list[int]] = []
         """Machines of each class, ascending."""
@@ -131,17 +130,21 @@ class Machines:
             self._listed[heappop(heap)] = 0
         return None
 
+    def first_of(self, members: Sequence[int]) -> int | None:
+        """Give the first of some machines that has a free node; None: there is none."""
+        return next((index for index in members if self.all[index].has_room(1)), None)
+
     def take(self, attempt: Attempt) -> None:
         """Take an attempt's nodes and amounts."""
         state = self.all[attempt.machine]
-        before = _is_free(state)
+        before = state.free_nodes
         attempt.holds = True
         state.holders[attempt.number] = attempt
-        state.free_nodes -= attempt.nodes
-        for name, amount in zip(self.resource_names, attempt.demand, strict=False):
-            if amount and name in state.amounts:
+        state.free_nodes = before - attempt.nodes
+        for name, amount in attempt.demand:
+            if name in state.amounts:
                 state.amounts[name] -= amount
-        if before and not _is_free(state):
+        if before > 0 >= state.free_nodes and state.up and not state.unlimited:
             self._free_count -= 1
 
     def give_back(self, attempt: Attempt) -> None:
@@ -153,10 +156,11 @@ class Machines:
         attempt.holds = False
         del state.holders[attempt.number]
         state.free_nodes += attempt.nodes
-        for name, amount in zip(self.resource_names, attempt.demand, strict=False):
-            if amount and name in state.amounts:
+        for name, amount in attempt.demand:
+            if name in state.amounts:
                 state.amounts[name] += amount
-        self._list(state, before)
+        if not before:
+            self._list(state, before)
 
     def set_up(self, index: int, up: bool) -> None:
         """Note that a machine went or came back."""
@@ -177,15 +181,15 @@ class Machines:
         else:
             self.odd.add(index)
 
-    def fits(self, index: int, nodes: int, demand: tuple[float, ...]) -> bool:
+    def fits(self, index: int, nodes: int, demand: Demand) -> bool:
         """Say whether nodes and amounts are free right now."""
         state = self.all[index]
         if not state.has_room(nodes):
             return False
-        for name, amount in zip(self.resource_names, demand, strict=False):
+        for name, amount in demand:
             left = state.amounts.get(name)
             # Rounding: what was taken and given back many times may miss the total by a hair.
-            if amount and left is not None and amount > left * (1 + 1e-9) + 1e-9:
+            if left is not None and amount > left * (1 + 1e-9) + 1e-9:
                 return False
         return True
 

@@ -29,30 +29,53 @@ class StoredPlan:
 
     planner: str
     lines: Mapping[str, Line]
+    """A task of a loop may stand here with its iteration: ``lapw1[3]#2``."""
     steps: int = 0
+    running_until_s: float = 0.0
+    """When the last of the tasks that ran when it was planned, and are not in it, was expected to end."""
+    moving: tuple[str, ...] = ()
+    """Tasks that ran too slowly when it was planned, and are planned anew."""
+    again: tuple[str, ...] = ()
+    """Tasks that had completed when it was planned, and have to run again for those that move."""
 
     @property
     def finish_s(self) -> float:
         """Give the promised end."""
-        return max((line.finish_s for line in self.lines.values()), default=0.0)
+        return max([self.running_until_s, *(line.finish_s for line in self.lines.values())])
 
     def as_record(self) -> dict[str, object]:
         """Give it as plain data."""
         rows = [
             [name, line.machine, line.count, line.start_s, line.finish_s] for name, line in self.lines.items()
         ]
-        return {"planner": self.planner, "steps": self.steps, "lines": rows}
+        return {
+            "planner": self.planner,
+            "steps": self.steps,
+            "lines": rows,
+            "running_until_s": self.running_until_s,
+            "moving": list(self.moving),
+            "again": list(self.again),
+        }
 
     @classmethod
     def of_record(cls, record: Mapping[str, object]) -> StoredPlan:
         """Read what ``as_record`` gives."""
-        rows = record["lines"]
+        rows, moving, again = record["lines"], record.get("moving", []), record.get("again", [])
         assert isinstance(rows, list)
+        assert isinstance(moving, list)
+        assert isinstance(again, list)
         lines = {
             name: Line(machine=machine, count=count, start_s=start, finish_s=finish)
             for name, machine, count, start, finish in rows
         }
-        return cls(planner=str(record["planner"]), lines=lines, steps=int(str(record["steps"])))
+        return cls(
+            planner=str(record["planner"]),
+            lines=lines,
+            steps=int(str(record["steps"])),
+            running_until_s=float(str(record.get("running_until_s", 0.0))),
+            moving=tuple(moving),
+            again=tuple(again),
+        )
 
     @property
     def key(self) -> str:
@@ -62,25 +85,42 @@ class StoredPlan:
 
 
 def stored_plan(
-    schedule: Schedule, known: Known, *, planner: str, steps: int, offset_s: float = 0.0
+    schedule: Schedule,
+    known: Known,
+    *,
+    planner: str,
+    steps: int,
+    offset_s: float = 0.0,
+    tasks: Mapping[str, int] | None = None,
+    moving: tuple[str, ...] = (),
+    again: tuple[str, ...] = (),
 ) -> StoredPlan:
-    """Keep a schedule; ``offset_s`` is the engine's time at the schedule's zero."""
+    """Keep a schedule; ``offset_s`` is the engine's time at the schedule's zero.
+
+    ``tasks``: the tasks that are planned, by their names in the schedule; the others stand for what runs.
+    """
     lines = {}
+    until_s = 0.0
     columns = (
         schedule.machine.tolist(),
         schedule.nodes.tolist(),
         schedule.start_s.tolist(),
         schedule.finish_s.tolist(),
     )
-    index = {name: task for task, name in enumerate(known.names)}
+    index = {name: task for task, name in enumerate(known.names)} if tasks is None else tasks
     for name, machine, nodes, start, finish in zip(schedule.tasks, *columns, strict=True):
+        if name not in index:
+            until_s = max(until_s, finish + offset_s)
+            continue
         lines[name] = Line(
             machine=machine,
             count=_count(known, index[name], machine, nodes),
             start_s=start + offset_s,
             finish_s=finish + offset_s,
         )
-    return StoredPlan(planner=planner, lines=lines, steps=steps)
+    return StoredPlan(
+        planner=planner, lines=lines, steps=steps, running_until_s=until_s, moving=moving, again=again
+    )
 
 
 def _count(known: Known, task: int, machine: int, nodes: int) -> int:
@@ -95,15 +135,26 @@ def _count(known: Known, task: int, machine: int, nodes: int) -> int:
 class RunPlan:
     """A plan that is being followed."""
 
-    def __init__(self, stored: StoredPlan, known: Known, key: str) -> None:
+    def __init__(
+        self, stored: StoredPlan, known: Known, key: str, iteration_of: Callable[[int], int] = lambda _: 1
+    ) -> None:
+        """Follow it from now on; ``iteration_of`` gives the iteration a task of a loop is in."""
         self.stored = stored
         self.key = key
         self.line: dict[int, Line] = {}
-        """By task."""
+        """By task: the line of its iteration, else the last one before it."""
+        by_name: dict[str, list[tuple[int, Line]]] = {}
+        for label, line in stored.lines.items():
+            name, _, number = label.rpartition("#")
+            found = (name, int(number)) if name and number.isdigit() else (label, 0)
+            by_name.setdefault(found[0], []).append((found[1], line))
         for task, name in enumerate(known.names):
-            line = stored.lines.get(name)
-            if line is not None:
-                self.line[task] = line
+            lines = by_name.get(name, ())
+            if lines:
+                now = iteration_of(task)
+                past = [each for each in lines if each[0] <= now]
+                if past:
+                    self.line[task] = max(past, key=lambda each: each[0])[1]
         self._turn: dict[int, list[int]] = {}
         """Per machine: its tasks by planned start; what has started is taken off from the front."""
         self._next: dict[int, int] = {}

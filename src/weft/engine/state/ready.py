@@ -13,13 +13,13 @@ from heapq import heapify, heappop, heappush
 
 __all__ = ["ReadyTasks"]
 
-_Kind = tuple[int, int]
+_Kind = tuple[int, ...]
 
 
 class ReadyTasks:
     """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
 
-    __slots__ = ("_heaps", "_key_of", "_keys", "_kind_of")
+    __slots__ = ("_heaps", "_key_of", "_keys", "_shifted", "_kind_of")
 
     def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
         self._key_of = key_of
@@ -27,6 +27,8 @@ class ReadyTasks:
         self._heaps: dict[_Kind, list[tuple[float, int]]] = {}
         self._keys: dict[int, float] = {}
         """The key of every ready task; an entry with another key is out of date."""
+        self._shifted = False
+        """Whether some task has changed its place: entries in its old place may be out of date."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -64,6 +66,7 @@ class ReadyTasks:
 
     def changed(self, task: int) -> None:
         """Put a ready task in its new place: its key or its kind has changed."""
+        self._shifted = True
         if task in self._keys:
             self.add(task)
 
@@ -85,7 +88,7 @@ class ReadyTasks:
         keys = self._keys
         while heap:
             key, task = heap[0]
-            if keys.get(task) == key and self._kind_of(task) == kind:
+            if keys.get(task) == key and (not self._shifted or self._kind_of(task) == kind):
                 return
             heappop(heap)
         del self._heaps[kind]

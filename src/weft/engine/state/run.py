@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from weft.engine.state.attempt import Demand
 from weft.engine.state.known import Known
 from weft.engine.state.loops import Loops, loops_of
 from weft.engine.state.plans import RunPlan
@@ -80,15 +81,21 @@ class Run:
         """Machines of the binding variables that several tasks name."""
         self.left_behind: dict[int, int] = {}
         """Tasks that had to leave and wait for a machine: the attempt whose files the next one takes over."""
+        self.grown: dict[int, dict[str, float]] = {}
+        """By task and cause: what its memory (oom) or time limit (timeout) is multiplied with."""
+        self.requeued: dict[int, int] = {}
+        """How often a task has asked to be run again without having got any further."""
         self.requirements: dict[int, tuple[str | None, str | None]] = {}
         """Requirement and rank that applications changed at run time."""
-        self.virtual: list[int] = []
+        self.virtual: dict[int, None] = {}
         """Virtual tasks that are ready: they complete at once."""
         self.early: dict[int, None] = {}
         """Waiting tasks of a planned run some of whose data could already move."""
         self.plan: RunPlan | None = None
         self.plan_wanted = False
         """Whether a plan was asked for and has not come yet."""
+        self.plan_asked_s = 0.0
+        """When the last plan was asked for."""
         self.spoken_of = _spoken_of(known)
         self.unfinished = len(known)
         self.failed = 0
@@ -115,7 +122,7 @@ class Run:
         virtual = [task for task in ready if self.known.kind[task] == VIRTUAL]
         for task in ready:
             self.state[task] = _READY
-        self.virtual.extend(virtual)
+        self.virtual.update(dict.fromkeys(virtual))
         self.ready.add_all([task for task in ready if self.known.kind[task] != VIRTUAL] if virtual else ready)
 
     def empty_ready(self) -> None:
@@ -128,32 +135,46 @@ class Run:
         name = self.known.names[task]
         return f"{name}#{self.loops.iteration(task)}" if task in self.loops.around else name
 
-    def kind_of(self, task: int) -> tuple[int, int]:
-        """Give what tasks that can be placed alike have in common: mode group, and machine if bound."""
+    def kind_of(self, task: int) -> tuple[int, ...]:
+        """Give what tasks that can be placed alike have in common: mode group, machine if bound, and where not."""
         variable = self.known.variable[task]
         machine = self.binding.get(variable, -1) if self.binding else -1
-        if task in self.requirements:
+        if task in self.requirements or task in self.grown:
             return -2 - task, machine
+        if task in self.avoid:
+            return (self.known.group[task], machine, *sorted(self.avoid[task]))
         return self.known.group[task], machine
+
+    def demand(self, task: int, machine: int, count: int) -> Demand:
+        """Give the amounts a mode takes; more memory than stated after the task has run out of it."""
+        known = self.known
+        if not known.demands:
+            return ()
+        stated = known.demand(task, machine, count)
+        factor = self.grown[task].get("oom", 1.0) if task in self.grown else 1.0
+        if factor == 1.0:
+            return stated
+        return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
     def move(self, task: int, state: TaskState) -> None:
         """Lead a task to another state."""
         before = self.state[task]
         if before == state:
             return
-        if state not in STEPS[TaskState(before)]:
+        if state not in STEPS[before]:
             raise IllegalStep(
                 f"task {self.name(task)} of run {self.index} cannot go from {TaskState(before).name} "
                 f"to {state.name}"
             )
         if before == _READY:
             self.ready.remove(task)
+            self.virtual.pop(task, None)
         self.state[task] = state
         if (state in FINAL) != (before in FINAL):
             self._count(task, -1 if state in FINAL else 1)
         if state == _READY:
             if self.known.kind[task] == VIRTUAL:
-                self.virtual.append(task)
+                self.virtual[task] = None
             else:
                 self.ready.add(task)
 
@@ -172,6 +193,13 @@ class Run:
             )
         return self._unfinished_s
 
+    def is_special(self, task: int) -> bool:
+        """Say whether a task may not go wherever those of its group may."""
+        if not (self.binding or self.requirements or self.avoid or self.grown):
+            return False
+        special = task in self.requirements or task in self.avoid or task in self.grown
+        return special or self.known.variable[task] in self.binding
+
     def source_of(self, task: int) -> int | None:
         """Give the machine a transfer takes its file from; None: not bound yet."""
         return self.binding.get(int(self.known.graph.source_variable[task]))
@@ -180,17 +208,18 @@ class Run:
         """Put a task back where it belongs without an attempt."""
         self.move(task, _WAITING if self.missing[task] else _READY)
 
-    def release(self, successor: int) -> None:
-        """Count one predecessor of a task as done."""
-        self.missing[successor] -= 1
-        state = self.state[successor]
-        if state != _WAITING:
-            return
-        if self.missing[successor] == 0:
-            self.early.pop(successor, None)
+    def release(self, successor: int) -> bool:
+        """Count one predecessor of a task as done; say whether the task was already sent to a machine."""
+        left = self.missing[successor] = self.missing[successor] - 1
+        if self.state[successor] != _WAITING:
+            return True
+        if left == 0:
+            if self.early:
+                self.early.pop(successor, None)
             self.move(successor, _READY)
         elif self.planned:
             self.early[successor] = None
+        return False
 
     def tasks_in(self, *states: TaskState) -> Iterator[int]:
         """List the tasks in some states; O(tasks)."""

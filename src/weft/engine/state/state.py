@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.engine.settings import Settings
 from weft.engine.state.attempt import Attempt
 from weft.engine.state.known import Library
 from weft.engine.state.machines import Machines
@@ -18,7 +19,17 @@ __all__ = ["State"]
 class State:
     """All runs, machines and attempts at one moment."""
 
-    def __init__(self, library: Library, instance: Instance, order: Order, *, planned: bool) -> None:
+    def __init__(
+        self,
+        library: Library,
+        instance: Instance,
+        order: Order,
+        *,
+        planned: bool,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        """What was agreed before the first event; it never changes."""
         self.library = library
         self.order = order
         self.planned = planned
@@ -26,40 +37,57 @@ class State:
         self.plans: dict[str, StoredPlan] = {}
         """Plans by content hash, put here before the event that names them is handled."""
         self.now = 0.0
-        self.machines = Machines(instance, instance.graph.resource_names)
+        self.machines = Machines(instance)
         self.runs: list[Run] = []
+        self.roster = 0
+        """Grows whenever the active runs change."""
         self.active: dict[int, Run] = {}
         """Runs that are not over, by arrival."""
         self.attempts: dict[int, Attempt] = {}
         """Attempts that are not over."""
         self.next_attempt = 0
+        self.unknown: dict[int, dict[int, None]] = {}
+        """By machine that fell silent: attempts that were given up and may still run there."""
         self.timers: dict[str, float] = {}
         self.dirty = False
         """Whether something has changed that a policy may act on."""
+        self.to_tidy: dict[int, None] = {}
+        """Runs with virtual tasks to complete, or with nothing left to do."""
         self.touched: dict[int, None] = {}
         """Machines where something that waits may be able to start."""
         self.arrived: dict[int, None] = {}
         """Attempts that keep their nodes and may be able to start."""
+        self.cached: dict[int, set[str]] = {}
+        """By host: shared files that were sent there."""
         self.evaluated: dict[str, Sequence[object] | None] = {}
         """Requirement and rank expressions by text, with their value for each machine; None: no sense in
         it."""
         self.discovered_s: float | None = None
         """When the information service was asked last."""
         self.listed: frozenset[int] | None = None
-        """The machines it listed; None: it was never asked, all count."""
-        self.fetched_s: dict[int, float] = {}
-        """When each machine was asked for its state last."""
+        """The machines it listed; None: it has not answered yet."""
+        self.access_asked_s: dict[int, float] = {}
+        """When each machine was asked last whether we may use it."""
         self.access: dict[int, bool] = {}
-        """What the authorisation probe of each machine said."""
+        """What it answered."""
+        self.fetch_asked_s: dict[int, float] = {}
+        """When each machine was asked for its state last."""
+        self.fetched_s: dict[int, float] = {}
+        """When it answered last."""
 
     @property
     def unsettled(self) -> bool:
         """Say whether something may follow from the last changes."""
-        return self.dirty or bool(self.arrived) or bool(self.touched)
+        return self.dirty or bool(self.arrived or self.touched or self.to_tidy)
 
     def run_of(self, attempt: Attempt) -> Run:
         """Give the run an attempt belongs to."""
         return self.runs[attempt.run]
+
+    def touch(self, machine: int) -> None:
+        """Remember that something on a machine has changed, if anybody waits there."""
+        if self.machines.all[machine].queue:
+            self.touched[machine] = None
 
     def close(self, attempt: Attempt) -> None:
         """Forget an attempt that is over."""
@@ -69,7 +97,9 @@ class State:
         run = self.runs[attempt.run]
         if run.attempt_of.get(attempt.task) == attempt.number:
             del run.attempt_of[attempt.task]
-        self.touched[attempt.machine] = None
+        if run.unfinished == 0:
+            self.to_tidy[run.index] = None
+        self.touch(attempt.machine)
         self.dirty = True
 
     def unqueue(self, attempt: Attempt) -> None:

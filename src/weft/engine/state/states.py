@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["ACTIVE", "FINAL", "STEPS", "TaskState"]
+__all__ = ["ACTIVE", "FINAL", "STATES", "STEPS", "TaskState"]
 
 
 class TaskState(enum.IntEnum):
@@ -48,12 +48,13 @@ class TaskState(enum.IntEnum):
 
 S = TaskState
 
-STEPS: dict[TaskState, tuple[TaskState, ...]] = {
+_STEPS: dict[TaskState, tuple[TaskState, ...]] = {
     S.WAITING: (S.READY, S.SCHEDULED, S.COMPLETED, S.SKIPPED, S.HELD, S.CANCELLED),
     S.READY: (S.SCHEDULED, S.COMPLETED, S.WAITING, S.SKIPPED, S.HELD, S.FAILED, S.CANCELLED),
     S.SCHEDULED: (
         S.PROLOG,
         S.SUBMITTED,
+        S.RUNNING,
         S.COMPLETED,
         S.MIGRATING,
         S.READY,
@@ -67,6 +68,7 @@ STEPS: dict[TaskState, tuple[TaskState, ...]] = {
     S.PROLOG: (
         S.SCHEDULED,
         S.SUBMITTED,
+        S.RUNNING,
         S.COMPLETED,
         S.MIGRATING,
         S.READY,
@@ -107,6 +109,8 @@ STEPS: dict[TaskState, tuple[TaskState, ...]] = {
         S.SCHEDULED,
         S.PROLOG,
         S.SUBMITTED,
+        S.RUNNING,
+        S.SUSPENDED,
         S.READY,
         S.WAITING,
         S.COMPLETED,
@@ -130,13 +134,18 @@ STEPS: dict[TaskState, tuple[TaskState, ...]] = {
     ),
     S.HELD: (S.READY, S.WAITING, S.CANCELLED),
     S.STOPPED: (S.READY, S.WAITING, S.CANCELLED),
-    S.COMPLETED: (S.WAITING, S.READY),
+    S.COMPLETED: (S.WAITING, S.READY, S.FAILED),
     S.SKIPPED: (S.WAITING, S.READY),
     S.FAILED: (S.READY, S.WAITING),
     S.CANCELLED: (),
 }
+STEPS: dict[int, frozenset[TaskState]] = {state: frozenset(steps) for state, steps in _STEPS.items()}
 """From each state: the states that may follow. COMPLETED and SKIPPED are left when a loop begins its next
-iteration or a completed task must run again; FAILED when the user resumes the run."""
+iteration or a completed task must run again; FAILED when the user resumes the run.
+The last task of a loop that has not converged goes from COMPLETED to FAILED."""
+
+STATES = {state.name: state for state in TaskState}
+"""By name."""
 
 FINAL = frozenset({S.COMPLETED, S.SKIPPED, S.FAILED, S.CANCELLED, S.STOPPED})
 """Nothing happens to such a task by itself."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from weft.documents import placed
 from weft.errors import InvalidInput, Place, Problem
 from weft.simulation.reading.checks import workflow_keys
+from weft.simulation.reading.scenario_reader import read_scenario
 from weft.simulation.scenario import Scenario
-from weft.simulation.scenario_reading import read_scenario
 from weft.workflow.records.workflow import Workflow
 
 __all__ = ["load_arriving", "load_scenario"]

@@ -1,54 +1,96 @@
-"""WIEN2k-50, the pilot application of S1: one iteration with 50 k-points (spec s1 section 2.2).
+"""WIEN2k-50, the pilot application of S1: one iteration with 50 k-points (spec s1 section 2.2), and its kin.
 
 R. Prodan, T. Fahringer, SAC 2005. The paper's figure of the workflow is not at hand; tasks, work and bytes
-are those of the specification, which follow the paper's models of LAPW1 and LAPW2.
+are those of the specification, which follow the paper's models of LAPW1 and LAPW2. The dynamic evaluation
+(spec s1 section 13) has a larger problem, the loop with its convergence test, and the LAPW1 stage by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from weft.workflow.builder import Builder
 from weft.workflow.records.workflow import Workflow
 
-__all__ = ["wien2k"]
+__all__ = ["lapw1_stage", "wien2k"]
 
-_POINTS = 50
-_ATOMS, _MATRIX = 64, 6000
-_WORK = 7.0 * _ATOMS * _MATRIX**2 + float(_MATRIX) ** 3
-"""Of LAPW1 at one k-point."""
-_SMALL_BYTES, _VECTOR_BYTES = 1e5, 200.0 * _MATRIX * _ATOMS
+_POINTS, _ATOMS, _MATRIX = 50, 64, 6000
+_SMALL_BYTES = 1e5
+_RESTARTABLE = {"files": ["restart"]}
+"""Restart files are written when a task is told to end."""
+
+
+def _lapw1_work(matrix: int) -> float:
+    """Give the work of LAPW1 at one k-point."""
+    return 7.0 * _ATOMS * matrix**2 + float(matrix) ** 3
 
 
 @cache
-def wien2k(*, shared: bool) -> Workflow:
-    """Build it with 56 machines to be chosen, where LAPW2 of a k-point runs with its LAPW1, or with 106."""
-    flow = Builder("WIEN2k-50")
-    sweep = {"sweep": {"k": f"1..{_POINTS}"}}
+def wien2k(
+    *,
+    shared: bool,
+    points: int = _POINTS,
+    matrix: int = _MATRIX,
+    loop: bool = False,
+    watched: bool = False,
+    restartable: bool = False,
+) -> Workflow:
+    """Build it with 56 machines to be chosen, where LAPW2 of a k-point runs with its LAPW1, or with 106.
+
+    ``loop``: repeated until the test of convergence says so; ``watched``: tasks report their progress;
+    ``restartable``: they write restart files.
+    """
+    work = _lapw1_work(matrix)
+    flow = Builder(f"WIEN2k-{points}")
+    sweep = {"sweep": {"k": f"1..{points}"}}
     host = {"machine": "host{k}"} if shared else {}
-    points = range(1, _POINTS + 1)
-    flow.task("lapw0", work=0.5 * _WORK, outputs={"potential": _SMALL_BYTES})
+    each = _recovery(watched=watched, restartable=restartable)
+    numbers = range(1, points + 1)
+    flow.task("lapw0", work=0.5 * work, outputs={"potential": _SMALL_BYTES}, **each)
     flow.task(
         "lapw1",
-        work=_WORK,
+        work=work,
         inputs=["potential"],
-        outputs={"vector.{k}": _VECTOR_BYTES, "energy.{k}": _SMALL_BYTES},
+        outputs={"vector.{k}": 200.0 * matrix * _ATOMS, "energy.{k}": _SMALL_BYTES},
         **sweep,
         **host,
+        **each,
     )
-    energies = [f"energy.{point}" for point in points]
-    flow.task("fermi", work=0.01 * _WORK, inputs=energies, outputs={"level": _SMALL_BYTES})
+    energies = [f"energy.{point}" for point in numbers]
+    flow.task("fermi", work=0.01 * work, inputs=energies, outputs={"level": _SMALL_BYTES}, **each)
     flow.task(
         "lapw2",
-        work=0.1 * _WORK,
+        work=0.1 * work,
         inputs=["level", "vector.{k}"],
         outputs={"density.{k}": _SMALL_BYTES},
         **sweep,
         **host,
+        **each,
     )
-    densities = [f"density.{point}" for point in points]
-    flow.task("sumpara", work=0.02 * _WORK, inputs=densities, outputs={"sum": _SMALL_BYTES})
-    flow.task("lcore", work=0.05 * _WORK, inputs=["sum"], outputs={"core": _SMALL_BYTES})
-    flow.task("mixer", work=0.02 * _WORK, inputs=["core"], outputs={"mixed": _SMALL_BYTES})
-    flow.task("conv", work=0.001 * _WORK, inputs=["mixed"])
+    densities = [f"density.{point}" for point in numbers]
+    flow.task("sumpara", work=0.02 * work, inputs=densities, outputs={"sum": _SMALL_BYTES}, **each)
+    flow.task("lcore", work=0.05 * work, inputs=["sum"], outputs={"core": _SMALL_BYTES}, **each)
+    flow.task("mixer", work=0.02 * work, inputs=["core"], outputs={"mixed": _SMALL_BYTES}, **each)
+    flow.task("conv", work=0.001 * work, inputs=["mixed"], **each)
+    if loop:
+        flow.loop("scf", last="conv", first="lapw0", until="conv.exit_code == 0", max_iterations=40)
     return flow.build()
+
+
+@cache
+def lapw1_stage(*, restartable: bool) -> Workflow:
+    """Build the k-points of LAPW1 alone: what the prototype of the specification measured."""
+    flow = Builder("LAPW1-50")
+    flow.task(
+        "lapw1",
+        work=_lapw1_work(_MATRIX),
+        sweep={"k": f"1..{_POINTS}"},
+        **_recovery(watched=True, restartable=restartable),
+    )
+    return flow.build()
+
+
+def _recovery(*, watched: bool, restartable: bool) -> Mapping[str, object]:
+    found: dict[str, object] = {"progress": "progress"} if watched else {}
+    return found | ({"checkpoint": _RESTARTABLE} if restartable else {})

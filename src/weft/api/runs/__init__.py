@@ -1,0 +1,1 @@
+"""Runs and their journals: written and read, replayed, explained, shown."""

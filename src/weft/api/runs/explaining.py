@@ -1,0 +1,104 @@
+"""Explain a task of a journal: the call behind ``weft explain``, and its answer in lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from weft.api.runs.journal_files import Journal, read_journal
+from weft.engine.explaining.candidates import Candidate
+from weft.engine.explaining.explanation import Choice, Explanation, explain
+from weft.units import counted, format_seconds
+
+__all__ = ["explain_task", "explanation_lines"]
+
+_SHOWN, _STORY = 12, 12
+"""Machines, and steps of the story, that are written out."""
+
+
+def explain_task(
+    journal: Journal | str | Path, task: str, *, run: int = 0, at_s: float | None = None
+) -> Explanation:
+    """Say why a task is where it is, at a time of a journal; at its end if none is given."""
+    read = journal if isinstance(journal, Journal) else read_journal(journal)
+    wanted = math.inf if at_s is None else at_s
+    return explain(read.engine, read.entries, read.plans, task, run=run, at_s=wanted)
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """Write an explanation for a reader."""
+    iteration = f", iteration {found.iteration}" if found.iteration > 1 else ""
+    yield (
+        f"{found.task} of run {found.run} ({found.workflow}){iteration} is {found.state} "
+        f"at {format_seconds(found.at_s)}"
+    )
+    for reason in found.waits_for:
+        yield f"  it waits for {reason}"
+    if found.choice is not None:
+        yield from _choice_lines(found.choice)
+    if found.candidates:
+        yield "now:"
+        yield from _candidate_lines(found.candidates, chosen="")
+    yield "what happened:"
+    skipped = len(found.story) - _STORY
+    if skipped > 0:
+        yield f"  … {counted(skipped, 'earlier step')}"
+    for step in found.story[-_STORY:]:
+        yield f"  {format_seconds(step.now):>10}  {step.text}"
+    if not found.story:
+        yield "  nothing yet"
+
+
+def _choice_lines(choice: Choice) -> Iterator[str]:
+    how = ", to wait in its queue" if choice.queued else ""
+    nodes = f" with {counted(choice.count, 'node')}" if choice.count else ""
+    yield (
+        f"it was sent to {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "
+        f"(entry {choice.entry}) by {choice.by}; the machines then:"
+    )
+    yield from _candidate_lines(choice.candidates, chosen=choice.machine)
+
+
+def _candidate_lines(candidates: Sequence[Candidate], *, chosen: str) -> Iterator[str]:
+    """Write the machines, the chosen one first, then by when the task would end there."""
+
+    def place(candidate: Candidate) -> tuple[bool, bool, float]:
+        finish = min((option.finish_s for option in candidate.options), default=math.inf)
+        return candidate.machine != chosen, not candidate.options, finish
+
+    common = _met_by_all(candidates)
+    if common:
+        yield f"   every machine: {', '.join(common)}"
+    ordered = sorted(candidates, key=place)
+    for candidate in ordered[:_SHOWN]:
+        mark = "*" if candidate.machine == chosen else " "
+        yield f" {mark} {candidate.machine}: {'; '.join(_verdict(candidate, common))}"
+    if len(ordered) > _SHOWN:
+        yield f"   … {counted(len(ordered) - _SHOWN, 'more machine')}"
+
+
+def _met_by_all(candidates: Sequence[Candidate]) -> list[str]:
+    """List the conditions that every machine meets: they are said once."""
+    met = [
+        {condition.text: None for condition in candidate.conditions if condition.holds}
+        for candidate in candidates
+    ]
+    return [text for text in met[0] if all(text in other for other in met[1:])] if len(met) > 1 else []
+
+
+def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
+    met = [each.text for each in candidate.conditions if each.holds and each.text not in common]
+    if met:
+        yield "yes, " + ", ".join(met)
+    if candidate.refusals:
+        yield "no, " + ", ".join(condition.text for condition in candidate.refusals)
+    if candidate.rank is not None:
+        yield f"rank {candidate.rank:g}"
+    if candidate.options:
+        best = min(candidate.options, key=lambda option: (option.finish_s, option.count))
+        nodes = f"{best.count} nodes: " if len(candidate.options) > 1 else ""
+        yield (
+            f"{nodes}{format_seconds(best.seconds)} of work, data there at {format_seconds(best.data_ready_s)}, "
+            f"end at {format_seconds(best.finish_s)}"
+        )

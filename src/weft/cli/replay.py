@@ -1,0 +1,64 @@
+"""``weft replay``: decide a journal again, and say whether the commands are the same."""
+
+from __future__ import annotations
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import stage
+from weft.units import counted, format_seconds
+
+__all__ = ["command"]
+
+_SHOWN = 20
+
+
+@click.command("replay")
+@click.argument("journal", type=click.Path(path_type=str))
+@click.option(
+    "--policy",
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Let another policy decide: a what-if; differences are no error then.",
+)
+@options.as_json
+def command(journal: str, policy: str | None, as_json: bool) -> None:
+    """Feed the events of JOURNAL to a fresh engine and compare its commands with the recorded ones.
+
+    JOURNAL is a file that `weft simulate --journal` wrote. Exit code 0: the same commands; 1: not the same, and the
+    first entry that differs is shown, command by command. With --policy the exit code is 0 either way: where the
+    other policy first decides otherwise is the answer that was asked for, and what follows would never have
+    happened so.
+    """
+    with stage("loading"):
+        from weft.api.runs.replaying import replay_journal
+    with stage(f"replaying {journal}"):
+        found = replay_journal(journal, policy=policy)
+    if as_json:
+        options.print_json(found.as_record())
+    else:
+        _show(found.replayed, found.policy)
+    if not found.replayed.same and policy is None:
+        raise click.exceptions.Exit(1)
+
+
+def _show(replayed: object, policy: str) -> None:
+    from weft.engine.journal import encoded
+    from weft.engine.replaying import Replayed
+
+    assert isinstance(replayed, Replayed)
+    if replayed.same:
+        click.echo(f"{counted(replayed.entries, 'entry').replace('entrys', 'entries')}, same commands")
+        return
+    first = replayed.differences[0]
+    click.echo(
+        f"{first.sequence} of {replayed.total} entries are the same under {policy}; entry {first.sequence} "
+        f"({first.event} at {format_seconds(first.now)}) differs:"
+    )
+    for difference in replayed.differences[:_SHOWN]:
+        for sign, command in (("-", difference.expected), ("+", difference.got)):
+            if command is not None:
+                name, fields = encoded(command)
+                listed = ", ".join(f"{key}={value!r}" for key, value in fields.items())
+                click.echo(f"  {sign} {difference.position}: {name}({listed})")
+    if len(replayed.differences) > _SHOWN:
+        click.echo(f"  … {len(replayed.differences) - _SHOWN} more")

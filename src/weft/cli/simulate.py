@@ -1,0 +1,237 @@
+"""``weft simulate``: how runs go under a policy, when machines slow down, fail and are shared."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import Line, stage
+from weft.units import counted, format_seconds
+
+if TYPE_CHECKING:
+    from weft.api.runs.recorder import Tell
+    from weft.api.runs.simulated import SimulatedRuns
+
+__all__ = ["command"]
+
+_SHOWN = 20
+"""Rows of a table that are printed; the rest is counted."""
+
+_PAUSE_S = 0.1
+
+
+@click.command("simulate")
+@click.argument("workflows", nargs=-1, type=click.Path(path_type=str), metavar="WORKFLOW...")
+@options.on_platform
+@click.option(
+    "--policy",
+    default="plan",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Who decides during the run; `weft policies` lists them.",
+)
+@click.option(
+    "--planner",
+    default="heft",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Who plans for policies that follow a plan; `weft planners` lists them.",
+)
+@click.option("--scenario", metavar="FILE", help="What really happens; if not given, all is as estimated.")
+@click.option(
+    "--preset",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="How the engine adapts: default, patient (nothing migrates for slowness), s1, s3.",
+)
+@options.seed("Seed of the scenario's draws and of planners that draw.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="NUMBER",
+    help="Simulate so many seeds in a row, and show medians and spread.",
+)
+@click.option(
+    "--plan-steps",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    metavar="NUMBER",
+    help="What a planner that searches may spend, each time it is asked.",
+)
+@options.parameters
+@click.option("--journal", metavar="FILE", help="Write every event and decision, for replay and explain.")
+@click.option("--html", metavar="FILE", help="Write charts and tables as a page of its own.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write one line per attempt.")
+@click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
+@options.read_format
+@options.as_json
+def command(
+    workflows: tuple[str, ...],
+    platform: str,
+    policy: str,
+    planner: str,
+    scenario: str | None,
+    preset: str,
+    seed: int,
+    repeat: int,
+    plan_steps: int,
+    params: tuple[str, ...],
+    params_file: str | None,
+    journal: str | None,
+    html: str | None,
+    csv_file: str | None,
+    chart: bool,
+    format_name: str | None,
+    as_json: bool,
+) -> None:
+    """Simulate how every WORKFLOW, submitted at 0, and what a scenario lets arrive, runs on a platform.
+
+    The engine that decides is the one that drives real runs. In WORKFLOW and --on, - is the standard input; in
+    --html and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code 1: some
+    run failed or came to a standstill, and the notes say why; 3: the platform can run some task nowhere.
+    """
+    _check_streams(workflows, platform, as_json=as_json, html=html, csv_file=csv_file)
+    if journal is not None and (repeat > 1 or journal == "-"):
+        raise click.UsageError("--journal needs a file, and holds one run: leave out --repeat.")
+    with stage("loading"):
+        from weft.api.simulating import simulate
+    with stage("simulating") as line:
+        simulated = simulate(
+            workflows,
+            on=platform,
+            policy=policy,
+            planner=planner,
+            scenario=scenario,
+            preset=preset,
+            seed=seed,
+            repeat=repeat,
+            plan_steps=plan_steps,
+            params=options.given_params(params, params_file),
+            format_name=format_name,
+            journal=journal,
+            progress=_teller(line),
+        )
+    _write(simulated, html, csv_file)
+    if as_json:
+        options.print_json(simulated.as_record())
+    elif "-" not in (html, csv_file):
+        _show(simulated, chart=chart, written=[name for name in (journal, html, csv_file) if name])
+    if simulated.outcome != "completed":
+        raise click.exceptions.Exit(1)
+
+
+def _check_streams(
+    workflows: tuple[str, ...], platform: str, *, as_json: bool, html: str | None, csv_file: str | None
+) -> None:
+    """Refuse before any work what could not be written or read afterwards."""
+    if (*workflows, platform).count("-") > 1:
+        raise click.UsageError("Only one of WORKFLOW... and --on can be the standard input.")
+    wanted = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
+    printing = [name for name, given in wanted.items() if given]
+    if len(printing) > 1:
+        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
+
+
+def _teller(line: Line) -> Tell | None:
+    """Give what tells of progress; None where nobody can see it."""
+    if line.news is None:
+        return None
+    told_s = 0.0
+
+    def tell(entries: int, now_s: float, active: int) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s >= _PAUSE_S:
+            told_s = time.monotonic()
+            line.say(f"{format_seconds(now_s)}, {entries:,} events, {counted(active, 'active workflow')}")
+
+    return tell
+
+
+def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> None:
+    from weft.formats.files import save_text
+
+    if html is not None:
+        from weft.api.runs.viewing import html_of
+
+        save_text(html_of(simulated), html)
+    if csv_file is not None:
+        from weft.reports.attempts_csv import attempts_csv
+
+        run = simulated.first
+        save_text(attempts_csv(run.history, run.machine_names), csv_file)
+
+
+def _show(simulated: SimulatedRuns, *, chart: bool, written: list[str]) -> None:
+    from weft.api.runs.viewing import facts_of, notes_of, spread_facts_of, title_of
+
+    click.echo(f"{title_of(simulated)}; scenario {simulated.scenario}, preset {simulated.preset}")
+    if len(simulated.runs) > 1:
+        seeds = f"seeds {simulated.first.seed} to {simulated.runs[-1].seed}"
+        click.echo(f"{counted(len(simulated.runs), 'simulation')}, {seeds}:")
+        _facts(spread_facts_of(simulated))
+        click.echo(f"the first of them, seed {simulated.first.seed}:")
+    _facts(facts_of(simulated.first))
+    _tables(simulated)
+    if chart:
+        _chart(simulated)
+    for note in notes_of(simulated.first):
+        click.echo(f"note: {note}")
+    for name in written:
+        click.echo(f"wrote {name}")
+
+
+def _facts(facts: list[tuple[str, str]]) -> None:
+    label_width = max(len(label) for label, _ in facts)
+    for label, text in facts:
+        click.echo(f"  {label:<{label_width}}  {text}")
+
+
+def _tables(simulated: SimulatedRuns) -> None:
+    from weft.reports.simulation_tables import (
+        failure_table,
+        migration_table,
+        run_table,
+        slowdown_table,
+        use_table,
+    )
+
+    run = simulated.first
+    history = run.history
+    tables = [run_table(history.runs)]
+    if len(history.runs) > 1 and run.slowdown_of:
+        tables.append(slowdown_table(run.slowdown_of.items()))
+    if history.moves:
+        tables.append(migration_table(history.moves, run.machine_names))
+    if history.failures:
+        tables.append(failure_table(history))
+    tables.append(use_table(run.uses))
+    for table in tables:
+        click.echo()
+        lines = table.lines()
+        for text in lines[: _SHOWN + 1]:
+            click.echo(f"  {text}")
+        if len(lines) > _SHOWN + 1:
+            click.echo(f"  … {len(lines) - _SHOWN - 1} more")
+
+
+def _chart(simulated: SimulatedRuns) -> None:
+    from weft.api.runs.viewing import view_of
+    from weft.cli.terminal import colored, width
+    from weft.reports import REPORTS
+    from weft.reports.simulation import chart_of
+
+    utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    gantt = REPORTS.load("gantt-text")()
+    drawn = gantt.render(
+        chart_of(view_of(simulated)), width=width(), color=colored(), ascii=not utf8, heading=False
+    )
+    click.echo()
+    click.echo(drawn, color=colored())

@@ -1,0 +1,241 @@
+"""Auditing a journal: what must hold over a whole run, read from its entries alone.
+
+No task completes twice in one iteration or runs twice at one time without a logged cause (I4), nothing starts
+before its predecessors completed and its data arrived (I1), a plan moves nothing that runs properly (I5), times
+go forward (I6), and work is neither lost nor done twice without a log of it (I7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from weft.engine.invariants.broken import demand
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.state.known import Known
+from weft.engine.state.loops import Loops, loops_of
+
+__all__ = ["Audit", "audit"]
+
+_ROUNDING = 1e-9
+
+_Task = tuple[int, int]
+"""Run and task."""
+
+
+def audit(entries: Iterable[Entry], workflows: Sequence[Known]) -> Audit:
+    """Read a journal to its end; raise Broken where something does not hold. ``workflows``: by run.
+
+    A run whose graph grows must be given as it is at the end; what came before is then not looked at.
+    """
+    found = Audit(workflows)
+    for entry in entries:
+        found.read(entry)
+    return found
+
+
+class _Try:
+    """The work of one attempt, in shares of its task's."""
+
+    __slots__ = ("reached", "spared")
+
+    def __init__(self, spared: float) -> None:
+        self.spared = spared
+        self.reached = spared
+
+
+class Audit:
+    """What a journal has told so far, task by task."""
+
+    def __init__(self, workflows: Sequence[Known]) -> None:
+        self._workflows = workflows
+        self._loops: dict[int, Loops] = {}
+        self._sequence = -1
+        self._now = 0.0
+        self._task_of: dict[int, _Task] = {}
+        """By attempt."""
+        self._parts: dict[int, set[int]] = {}
+        """By attempt: the parts of its data that are on the way."""
+        self._running: dict[_Task, int] = {}
+        """The attempt that was told to start and is not over."""
+        self._done: set[_Task] = set()
+        """Tasks that have completed or were left out in the present iteration."""
+        self._left: set[tuple[int, int]] = set()
+        """Bodies of loops that were left, by run."""
+        self._saved: dict[_Task, float] = {}
+        """The share of the work that restart files keep."""
+        self._tries: dict[_Task, list[_Try]] = {}
+        """The attempts of the present iteration that were started."""
+        self._try: dict[int, _Try] = {}
+        """The same by attempt."""
+        self._violating: set[int] = set()
+        self.replicated: dict[_Task, float] = {}
+        """Shares of the work that were done more than once, in all iterations together."""
+
+    def read(self, entry: Entry) -> None:
+        """Take in one entry."""
+        where = f"entry {entry.sequence}"
+        demand(entry.sequence == self._sequence + 1, "entries are numbered in order", where)
+        demand(entry.now >= self._now, f"{entry.now} s comes after {self._now} s", where)
+        self._sequence, self._now = entry.sequence, entry.now
+        hear = _HEARD.get(type(entry.event))
+        if hear is not None:
+            hear(self, entry.event)
+        adopting = isinstance(entry.event, ev.PlanReady)
+        for command in entry.commands:
+            follow = _FOLLOWED.get(type(command))
+            if follow is not None:
+                follow(self, command)
+            if adopting and isinstance(command, cm.Cancel):
+                self._check_adoption(command)
+
+    def _say(self, task: _Task, rule: str) -> str:
+        run, index = task
+        name = self._workflows[run].names[index]
+        return f"{rule}: task {name!r} of run {run}, entry {self._sequence} at {self._now} s"
+
+    # Events
+
+    def _ended(self, event: ev.Ended) -> None:
+        self._reach(event.attempt, event.work_done)
+        self._stop(event.attempt)
+
+    def _reach(self, attempt: int, work_done: float | None) -> None:
+        begun = self._try.get(attempt)
+        if begun is not None and work_done is not None:
+            begun.reached = max(begun.reached, work_done)
+
+    def _stop(self, attempt: int) -> None:
+        task = self._task_of.get(attempt)
+        if task is not None and self._running.get(task) == attempt:
+            del self._running[task]
+
+    def _progressed(self, event: ev.Progressed) -> None:
+        self._reach(event.attempt, event.work_done)
+
+    def _checkpointed(self, event: ev.Checkpointed) -> None:
+        task = self._task_of.get(event.attempt)
+        if task is not None:
+            self._saved[task] = event.work_done
+            self._reach(event.attempt, event.work_done)
+
+    def _staged_in(self, event: ev.StagedIn) -> None:
+        self._parts.get(event.attempt, set()).discard(event.part)
+
+    # Commands
+
+    def _assign(self, command: cm.Assign) -> None:
+        task = (command.run, command.task)
+        demand(command.attempt not in self._task_of, self._say(task, "an attempt is assigned once"))
+        demand(task not in self._done, self._say(task, "what is done is not done again without a cause"))
+        self._task_of[command.attempt] = task
+        self._parts[command.attempt] = set()
+
+    def _stage_in(self, command: cm.StageIn) -> None:
+        self._parts[command.attempt].add(command.part)
+
+    def _start(self, command: cm.Start) -> None:
+        task = (command.run, command.task)
+        demand(self._task_of.get(command.attempt) == task, self._say(task, "what starts was assigned"))
+        demand(task not in self._running, self._say(task, "no task runs twice at one time"))
+        demand(not self._parts[command.attempt], self._say(task, "it starts when its data have come"))
+        for before in self._workflows[command.run].before(command.task):
+            done = (command.run, before) in self._done and self._released(command.run, before, command.task)
+            demand(done, self._say(task, f"it starts after predecessor {before}"))
+        self._running[task] = command.attempt
+        self._account(task, command)
+
+    def _released(self, run: int, task: int, successor: int) -> bool:
+        held = self._loops_of(run).held_back_by(task, successor)
+        return held is None or (run, held) in self._left
+
+    def _loops_of(self, run: int) -> Loops:
+        if run not in self._loops:
+            self._loops[run] = loops_of(self._workflows[run])
+        return self._loops[run]
+
+    def _account(self, task: _Task, command: cm.Start) -> None:
+        """Note what an attempt goes on from, and what of the work before it is done again."""
+        spared, saved = command.restart_from, self._saved.get(task, 0.0)
+        demand(spared <= saved + _ROUNDING, self._say(task, f"{spared} is spared, {saved} was saved"))
+        tries = self._tries.setdefault(task, [])
+        if tries:
+            lost = max(0.0, tries[-1].reached - spared)
+            self.replicated[task] = self.replicated.get(task, 0.0) + lost
+        begun = self._try[command.attempt] = _Try(spared)
+        tries.append(begun)
+
+    def _check_work(self, task: _Task) -> None:
+        """What all attempts did is the whole work, and what was done again (I7)."""
+        tries = self._tries.pop(task, [])
+        if not tries:
+            return
+        done = sum(each.reached - each.spared for each in tries)
+        again = sum(
+            max(0.0, one.reached - other.spared) for one, other in zip(tries, tries[1:], strict=False)
+        )
+        whole = abs(done - 1.0 - again) <= _ROUNDING * len(tries)
+        demand(whole, self._say(task, f"{done} of the work is done, {again} of it again"))
+
+    def _settle(self, command: cm.Settle) -> None:
+        task = (command.run, command.task)
+        attempt = self._running.get(task)
+        if attempt is not None:
+            # Lost with its machine: the log says so instead of an end.
+            demand(command.cause != "", self._say(task, "what runs is settled with a cause"))
+            self._stop(attempt)
+        if command.state in ("COMPLETED", "SKIPPED"):
+            demand(task not in self._done, self._say(task, "a task completes once in an iteration"))
+            self._done.add(task)
+            self._saved.pop(task, None)
+            if command.state == "COMPLETED":
+                self._check_work(task)
+        elif task in self._done:
+            demand(command.again or command.cause != "", self._say(task, "it is done again with a cause"))
+            self._done.discard(task)
+            if command.state in ("READY", "WAITING"):
+                self.replicated[task] = self.replicated.get(task, 0.0) + 1.0
+
+    def _repeat(self, command: cm.Repeat) -> None:
+        body = self._loops_of(command.run).bodies[command.body]
+        for task in body.tasks:
+            self._done.discard((command.run, task))
+            self._saved.pop((command.run, task), None)
+            self._tries.pop((command.run, task), None)
+        for inner in body.inner:
+            self._left.discard((command.run, inner))
+
+    def _leave(self, command: cm.Leave) -> None:
+        self._left.add((command.run, command.body))
+
+    def _note(self, command: cm.Note) -> None:
+        if command.kind == "violating":
+            self._violating.add(command.attempt)
+        elif command.kind == "lost":
+            self._stop(command.attempt)
+
+    def _check_adoption(self, command: cm.Cancel) -> None:
+        """A plan that is adopted ends nothing that runs and keeps its contract (I5)."""
+        task = self._task_of[command.attempt]
+        runs = self._running.get(task) == command.attempt
+        demand(not runs or command.attempt in self._violating, self._say(task, "a plan keeps what runs"))
+
+
+_HEARD: dict[type, Callable[[Audit, Any], None]] = {
+    ev.Ended: Audit._ended,
+    ev.Progressed: Audit._progressed,
+    ev.Checkpointed: Audit._checkpointed,
+    ev.StagedIn: Audit._staged_in,
+}
+
+_FOLLOWED: dict[type, Callable[[Audit, Any], None]] = {
+    cm.Assign: Audit._assign,
+    cm.StageIn: Audit._stage_in,
+    cm.Start: Audit._start,
+    cm.Settle: Audit._settle,
+    cm.Repeat: Audit._repeat,
+    cm.Leave: Audit._leave,
+    cm.Note: Audit._note,
+}

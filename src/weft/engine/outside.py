@@ -1,0 +1,54 @@
+"""Files that come from outside: which ones an attempt needs on a machine, and how long they take to it.
+
+Names are filled in for the chosen machine and the job (S3 section 6): one template gives another program on
+another architecture. A shared file is brought to a host once, for all who are sent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from weft.engine.state.run import Run
+from weft.engine.state.state import State
+from weft.workflow.templates import fill
+
+__all__ = ["OutsideFile", "outside_files", "outside_s"]
+
+
+class OutsideFile(NamedTuple):
+    """One file that no task makes."""
+
+    source: str
+    """Where the user keeps it."""
+    size_bytes: float
+    """0 where nobody said."""
+    shared: bool
+
+
+def outside_files(run: Run, task: int, machine: int) -> Iterator[OutsideFile]:
+    """List the files a task needs on a machine, in the order of its inputs."""
+    description = run.known.description(task)
+    if not any(item.source is not None for item in description.inputs):
+        return
+    chosen = run.instance.machines[machine]
+    names = {
+        **run.known.graph.context(task),
+        "machine.name": chosen.name,
+        "machine.arch": chosen.arch or "",
+        "machine.os": chosen.os or "",
+    }
+    for item in description.inputs:
+        if item.source is not None:
+            yield OutsideFile(fill(item.source, names), run.known.size_of(item, task), item.shared)
+
+
+def outside_s(state: State, run: Run, task: int, machine: int) -> float:
+    """Estimate how long the files of a task take to a machine, one after the other; what is there takes nothing."""
+    link = run.instance.platform.default_link
+    there = state.cached.get(state.machines[machine].host, ())
+    return sum(
+        link.latency_s + file.size_bytes / link.bandwidth_Bps
+        for file in outside_files(run, task, machine)
+        if file.source not in there
+    )

@@ -1,0 +1,71 @@
+"""Planning what remains of a run, and the plan that comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.engine.remaining.remainder import remainder_of
+from weft.engine.state.plans import StoredPlan, stored_plan
+from weft.engine.state.run import Run
+from weft.engine.state.state import State
+from weft.engine.state.states import TaskState
+from weft.engine.usability import is_usable
+from weft.errors import Infeasible
+from weft.instance.instance import Instance
+from weft.planners.planner import Budget, Plan, Planner
+from weft.schedule.objective import objective_named
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["plan_remaining"]
+
+_UNTOUCHED = (TaskState.WAITING, TaskState.READY)
+
+
+def plan_remaining(
+    state: State, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
+) -> StoredPlan:
+    """Plan what remains of a run: before anything has happened the whole workflow, later S1's static graph.
+
+    The plan's times are on the engine's clock. Infeasible if nothing is left to be planned, or nothing can be.
+    """
+    run = state.runs[index]
+    if _untouched(state, run):
+        made = _made(planner, run.instance, run, steps, rng)
+        return stored_plan(
+            made.schedule, run.known, planner=planner.name, steps=made.steps, offset_s=state.now
+        )
+    remainder = remainder_of(state, run)
+    if not remainder.tasks:
+        raise Infeasible(f"nothing of {run.known.key!r} is left to be planned")
+    made = _made(planner, remainder.instance, run, steps, rng)
+    return stored_plan(
+        made.schedule,
+        run.known,
+        planner=planner.name,
+        steps=made.steps,
+        offset_s=state.now,
+        tasks=remainder.tasks,
+        moving=remainder.moving,
+        again=remainder.again,
+    )
+
+
+def _untouched(state: State, run: Run) -> bool:
+    """Say whether a run has not begun and everything else is as its instance says."""
+    return (
+        not state.attempts
+        and not state.machines.odd
+        and all(is_usable(state, machine.index) for machine in state.machines)
+        and all(found in _UNTOUCHED for found in run.state)
+        and all(body.iteration == 1 for body in run.loops.bodies)
+    )
+
+
+def _made(planner: Planner, instance: Instance, run: Run, steps: int, rng: np.random.Generator) -> Plan:
+    goal = objective_named("makespan")
+    refusal = planner.supports(instance, goal)
+    if refusal is not None:
+        raise Infeasible(f"planner {planner.name!r} cannot plan {run.known.key!r}: {refusal.reason}")
+    return planner.plan(instance, objective=goal, budget=Budget(steps=steps), rng=rng)

@@ -1,0 +1,196 @@
+"""Leaving: when a migration pays, the five reasons, and that nothing bounces for ever (S3 sections 1 and 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine_by_hand import ByHand, one_task, platform_of, simulated
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.simulation.scenario import Load, Perturbation, Scenario, Span
+
+WATCHED = {"checkpoint": {"files": ["restart"], "every": 5}, "outputs": {"result": 10}, "progress": "steps"}
+SWEPT = WATCHED | {"sweep": {"i": "1..2"}, "outputs": {"result.{i}": 10}}
+EAGER = Settings(contract=0.5, migrate="always")
+
+
+def running(settings, platform=None, **facets):
+    engine = ByHand(one_task(**(WATCHED | facets)), platform or platform_of(2, 1), settings)
+    engine.tell(ev.Started(attempt=0))
+    return engine
+
+
+def slow(done=0.1):
+    """Report less than half of what should be done after 20 of 50 seconds."""
+    return ev.Progressed(attempt=0, work_done=done)
+
+
+def test_a_violation_moves_the_task_where_the_papers_say_so():
+    engine = running(EAGER)
+    words = engine.tell(slow(), at=20)
+    assert words == ["note believed", "note violation", "cancel 0 m0: performance", "assign 1 m1 after 0: performance"]
+
+
+def test_no_violation_no_migration():
+    engine = running(EAGER)
+    assert engine.tell(slow(0.39), at=20) == []
+
+
+def test_by_default_it_moves_only_if_that_pays():
+    settings = Settings(contract=0.5)
+    # At a quarter of the speed 180 s are left here; from the last restart files (10 %) 90 s there.
+    engine = running(settings)
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
+    assert engine.tell(slow(), at=20)[-1] == "assign 1 m1 after 0: performance"
+    # At half the speed 80 s are left here, and as many there.
+    engine = running(settings)
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=20)
+    assert engine.tell(slow(0.2), at=20)[-1] == "note stay"
+
+
+def test_the_restart_cost_counts():
+    engine = running(Settings(contract=0.5, restart_cost_s=60.0))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
+    assert engine.tell(slow(), at=20)[-1] == "note stay"
+
+
+def test_the_gain_that_is_wanted_rises_with_every_migration():
+    settings = Settings(contract=0.5, gain=0.4, gain_growth=1.5)
+    engine = running(settings, platform_of(2, 1, 1))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
+    # 180 s here, 90 s there: half is saved, 40 % is wanted.
+    assert engine.tell(slow(), at=20)[-1] == "assign 1 m1 after 0: performance"
+    again = running(settings, platform_of(2, 1, 1))
+    again.run.migrations[0] = 1
+    again.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
+    # Now 60 % is wanted.
+    assert again.tell(slow(), at=20)[-1] == "note stay"
+
+
+def test_never_means_never_but_for_who_must():
+    engine = running(replace(EAGER, migrate="never"))
+    assert engine.tell(slow(), at=20) == ["note believed", "note violation"]
+    words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2"), at=21)
+    assert words == ["cancel 0 m0: self-migration", "assign 1 m1 after 0: self-migration"]
+
+
+def test_a_task_moves_no_more_often_for_performance_than_its_retries_allow():
+    engine = running(EAGER, retries={"contract": 0})
+    assert engine.tell(slow(), at=20) == ["note believed", "note violation", "note stay"]
+
+
+def test_nobody_moves_where_nothing_is_free():
+    engine = ByHand(one_task(**SWEPT), platform_of(2, 1), EAGER)
+    engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
+    assert engine.tell(slow(), at=20)[-1] == "note stay"
+
+
+def test_two_that_want_one_slot_get_it_once():
+    engine = ByHand(one_task(**SWEPT), platform_of(2, 2, 1), EAGER)
+    engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
+    words = engine.tell(slow(), ev.Progressed(attempt=1, work_done=0.1), at=20)
+    assert [each for each in words if each.startswith(("assign", "note stay"))] == [
+        "assign 2 m2 after 0: performance", "note stay",
+    ]  # fmt: skip
+
+
+def test_a_better_machine_is_taken_when_it_saves_the_wanted_share():
+    settings = Settings(better_every_s=30.0, gain=0.2)
+    engine = ByHand(one_task(**WATCHED), platform_of(1.3, 1), settings)
+    assert engine.first[0] == "assign 0 m0"
+    engine = ByHand(one_task(**SWEPT), platform_of(2, 1), settings)
+    engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
+    engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
+    # 40 s are left on m1, 27.5 s on m0 from the last restart files.
+    words = engine.tell(ev.TimerFired(timer="better"), at=60)
+    assert words == ["cancel 1 m1: better-machine", "assign 2 m0 after 1: better-machine"]
+
+
+def test_a_better_machine_is_left_alone_when_it_saves_too_little():
+    engine = ByHand(
+        one_task(**SWEPT), platform_of(2, 1), Settings(better_every_s=30.0, gain=0.4)
+    )
+    engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
+    engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
+    assert engine.tell(ev.TimerFired(timer="better"), at=60) == []
+
+
+def test_a_suspension_is_suffered_for_a_while():
+    engine = running(Settings(suspension_timeout_s=100.0))
+    engine.tell(ev.Suspended(attempt=0), at=10)
+    assert engine.state() == "SUSPENDED"
+    engine.tell(ev.Resumed(attempt=0), at=60)
+    assert engine.tell(ev.TimerFired(timer="suspended:0"), at=110) == []
+    engine.tell(ev.Suspended(attempt=0), at=120)
+    words = engine.tell(ev.TimerFired(timer="suspended:0"), at=220)
+    assert words == ["cancel 0 m0: suspension", "assign 1 m1 after 0: suspension"]
+
+
+def test_a_queue_that_keeps_an_attempt_from_starting_is_suffered_for_a_while():
+    settings = Settings(waiting_timeout_s=100.0)
+    engine = ByHand(one_task(), platform_of(2, 1), settings)
+    words = engine.tell(ev.TimerFired(timer="waiting:0"), at=100)
+    assert words == ["cancel 0 m0: waiting", "assign 1 m1 after 0: waiting"]
+    engine = ByHand(one_task(), platform_of(2, 1), settings)
+    engine.tell(ev.Started(attempt=0), at=99)
+    assert engine.tell(ev.TimerFired(timer="waiting:0"), at=100) == []
+
+
+def test_who_is_cancelled_by_the_remote_side_goes_on_elsewhere_from_its_files():
+    engine = running(Settings())
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.4), at=20)
+    words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="preempted", work_done=0.5), at=25)
+    assert words == [
+        "settle 0 READY (preempted) keep", "assign 1 m1 after 0: preempted", "prolog 1 m1 (restart files from 0)",
+    ]  # fmt: skip
+    words = engine.tell(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0), at=30)
+    assert words == ["clean-up 0 m0", "start 1 m1 from 0.4"]
+
+
+def test_an_optional_change_of_requirements_moves_nobody():
+    engine = running(Settings())
+    assert engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5) == []
+
+
+def test_a_requirement_that_makes_no_sense_is_noted_and_moves_nobody():
+    engine = running(Settings())
+    words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="__import__('os')"), at=5)
+    assert words == ["note requirement"]
+    assert engine.state() == "RUNNING"
+
+
+@pytest.mark.parametrize("migrate", ["pays", "always"])
+def test_nothing_bounces_for_ever_between_machines_that_are_slowed_in_turn(migrate):
+    flow = one_task(work=1000, checkpoint={"files": ["restart"]}, outputs={"r": 10}, progress="steps")
+    slowed = tuple(
+        Perturbation(
+            machines=(f"m{number % 2}",),
+            slowdown=Span(low=10.0, high=10.0),
+            lasting_s=Span(low=60.0, high=60.0),
+            at_s=60.0 * number,
+        )
+        for number in range(200)
+    )
+    settings = Settings(contract=0.2, poll_every_s=10.0, migrate=migrate, belief_s=30.0)
+    ran = simulated(flow, platform_of(1, 1), Scenario(perturbations=slowed), settings)
+    assert ran.run.ending == "completed"
+    assert 1 <= len(ran.moves()) <= {"pays": 5, "always": 10}[migrate]
+
+
+def test_what_is_not_disturbed_does_not_move():
+    settings = Settings(contract=0.5, poll_every_s=5.0, better_every_s=10.0, gain=0.9)
+    ran = simulated(one_task(**SWEPT | {"sweep": {"i": "1..6"}}), platform_of(1, 1, 2), settings=settings)
+    assert ran.run.ending == "completed"
+    assert ran.moves() == []
+
+
+def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
+    scenario = Scenario(loads=(Load(machines=("m0",), processes=9, at_s=20.0),))
+    ends = {}
+    for migrate in ("never", "pays"):
+        settings = Settings(contract=0.5, poll_every_s=10.0, migrate=migrate)
+        ends[migrate] = simulated(one_task(work=200, **WATCHED), platform_of(2, 1), scenario, settings).run.ended_s
+    assert ends["never"] == pytest.approx(20 + 80 * 10)
+    assert ends["pays"] < 0.4 * ends["never"]

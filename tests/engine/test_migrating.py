@@ -1,0 +1,266 @@
+"""Migration, command by command: cancel, prolog on the new machine, clean-up on the old one, start (S3 section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import ByHand, one_task, platform_of
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+
+CHECKPOINT = {"files": ["restart"], "every": 10}
+NEEDS_M1 = 'name == "m1"'
+"""A requirement that only m1 meets."""
+
+
+def running(platform=None, settings=None, **facets):
+    """Begin with one task that runs on m0, the fastest."""
+    facets = {"checkpoint": CHECKPOINT, "outputs": {"result": 1000}} | facets
+    engine = ByHand(one_task(**facets), platform or platform_of(2, 1), settings)
+    assert engine.first[0] == "assign 0 m0"
+    engine.tell(ev.Started(attempt=0))
+    return engine
+
+
+def cancelled(attempt=0, done=0.5):
+    return ev.Ended(attempt=attempt, exit_code=None, cause="cancelled", work_done=done)
+
+
+def moving(engine, at=20.0):
+    """Ask for a migration to m1."""
+    return engine.tell(ev.Asked(what="migrate", run=0, task=0, machine=1), at=at)
+
+
+def test_the_four_steps_come_in_their_order():
+    engine = running()
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    assert moving(engine) == ["cancel 0 m0: user", "assign 1 m1 after 0: user"]
+    assert engine.state() == "MIGRATING"
+    assert engine.tell(cancelled(), at=21) == ["prolog 1 m1 (restart files from 0)"]
+    assert engine.tell(ev.StagedIn(attempt=1, part=0), at=22) == ["clean-up 0 m0"]
+    assert engine.tell(ev.CleanedUp(attempt=0), at=23) == ["start 1 m1 from 0.2"]
+    engine.tell(ev.Started(attempt=1))
+    assert engine.tell(ev.Ended(attempt=1), at=100) == ["settle 0 COMPLETED", "finish completed"]
+    assert not engine.engine.state.attempts
+
+
+def test_without_restart_files_it_begins_at_zero_and_nothing_is_brought():
+    engine = running(checkpoint=None)
+    moving(engine)
+    assert engine.tell(cancelled()) == ["clean-up 0 m0"]
+    assert engine.tell(ev.CleanedUp(attempt=0)) == ["start 1 m1 from 0"]
+
+
+def test_restart_files_that_are_written_when_it_is_cancelled_count():
+    engine = running(checkpoint={"files": ["restart"]})
+    moving(engine)
+    words = engine.tell(ev.Checkpointed(attempt=0, work_done=0.4), cancelled())
+    assert words == ["prolog 1 m1 (restart files from 0)"]
+    words = engine.tell(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0))
+    assert words == ["clean-up 0 m0", "start 1 m1 from 0.4"]
+
+
+def test_restart_files_are_left_alone_where_the_settings_say_so():
+    engine = running(settings=Settings(checkpoints=False))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    assert engine.tell(cancelled(), ev.CleanedUp(attempt=0)) == ["clean-up 0 m0", "start 1 m1 from 0"]
+
+
+def test_a_clean_up_that_fails_holds_nothing_up():
+    engine = running()
+    moving(engine)
+    engine.tell(cancelled())
+    assert engine.tell(ev.CleanedUp(attempt=0, problem="no such directory")) == ["start 1 m1 from 0"]
+
+
+def test_a_dead_machine_is_not_cleaned_up():
+    engine = running()
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    # It dies before it could be cancelled: the restart files come from where we keep them.
+    words = engine.tell(ev.MachineChanged(machine=0, up=False), at=21)
+    assert words == ["note lost", "prolog 1 m1 (restart files from -1)"]
+    assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.2"]
+
+
+def test_a_machine_that_dies_while_it_is_cleaned_up_holds_nothing_up():
+    engine = running()
+    moving(engine)
+    engine.tell(cancelled())
+    assert engine.tell(ev.MachineChanged(machine=0, up=False)) == ["drop 0", "start 1 m1 from 0"]
+    assert engine.tell(ev.CleanedUp(attempt=0, problem="too late")) == []
+
+
+def test_a_task_that_completes_before_it_can_be_cancelled_is_not_moved():
+    engine = running()
+    moving(engine)
+    words = engine.tell(ev.Ended(attempt=0, exit_code=0))
+    assert words == ["note too-late", "return 0", "settle 0 COMPLETED", "finish completed"]
+    # The world's answer to the cancellation comes after all.
+    assert engine.tell(cancelled()) == []
+    assert engine.engine.state.machines[1].free_nodes == 1
+
+
+def test_the_outputs_of_a_task_that_completes_too_early_are_brought_out():
+    engine = running(outputs={"result": {"size": 10, "to": "result"}})
+    moving(engine)
+    assert engine.tell(ev.Ended(attempt=0, exit_code=0)) == ["note too-late", "return 0", "epilog 0 m0"]
+    assert engine.tell(cancelled()) == []
+    assert engine.tell(ev.StagedOut(attempt=0)) == ["settle 0 COMPLETED", "finish completed"]
+
+
+def test_a_task_that_fails_before_it_can_be_cancelled_has_failed():
+    engine = running(retries=0)
+    moving(engine)
+    words = engine.tell(ev.Ended(attempt=0, exit_code=1))
+    assert words[:3] == ["note too-late", "return 0", "settle 0 FAILED (error)"]
+
+
+def test_a_second_answer_to_a_cancellation_changes_nothing():
+    engine = running()
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    engine.tell(cancelled())
+    assert engine.tell(cancelled()) == []
+    assert engine.tell(ev.StagedIn(attempt=1, part=0), cancelled()) == ["clean-up 0 m0"]
+
+
+def test_a_target_that_dies_before_the_old_attempt_has_ended():
+    engine = running(platform_of(3, 2, 1))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    assert engine.tell(ev.MachineChanged(machine=1, up=False), at=21) == ["note target-lost", "return 0"]
+    assert engine.state() == "RUNNING"
+    # It is on its way out and takes the next machine, its own included.
+    words = engine.tell(cancelled(), at=22)
+    assert words == ["settle 0 READY keep", "assign 2 m0 after 0: user", "clean-up 0 m0"]
+    assert engine.tell(ev.CleanedUp(attempt=0)) == ["start 2 m0 from 0.2"]
+
+
+def test_a_target_that_dies_while_it_is_prepared():
+    engine = running(platform_of(3, 2, 1))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    engine.tell(cancelled(), at=21)
+    words = engine.tell(ev.MachineChanged(machine=1, up=False), at=22)
+    assert words == [
+        "note target-lost", "return 0", "settle 0 READY keep", "assign 2 m0 after 0: user", "clean-up 0 m0",
+    ]  # fmt: skip
+
+
+def test_a_target_that_dies_after_the_old_machine_was_cleaned_up():
+    engine = running(platform_of(3, 2, 1))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    engine.tell(cancelled(), ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0), at=21)
+    engine.tell(ev.Started(attempt=1))
+    words = engine.tell(ev.MachineChanged(machine=1, up=False), at=30)
+    # The restart files went with it to m1; the last ones are kept on our side.
+    assert words == [
+        "settle 0 READY (lost) keep", "assign 2 m0 after 1: failure", "prolog 2 m0 (restart files from -1)",
+    ]  # fmt: skip
+    assert engine.tell(ev.StagedIn(attempt=2, part=0)) == ["drop 1", "start 2 m0 from 0.2"]
+
+
+def test_staging_that_fails_keeps_what_was_left_for_the_next_try():
+    engine = running()
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    engine.tell(cancelled(), at=21)
+    words = engine.tell(ev.StagedIn(attempt=1, part=0, problem="disk full"), at=22)
+    assert words == ["settle 0 READY (staging)", "assign 2 m0 after 0: user", "clean-up 0 m0"]
+
+
+def test_who_must_leave_and_has_nowhere_to_go_waits_with_its_files_kept():
+    engine = running(rank="speed")
+    assert engine.tell(ev.MachineChanged(machine=1, up=False)) == []
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.7), at=30)
+    words = engine.tell(ev.RequirementsChanged(attempt=0, requirements=NEEDS_M1), at=30)
+    assert words == ["cancel 0 m0: self-migration"]
+    assert engine.tell(cancelled(), at=31) == ["settle 0 READY keep"]
+    assert engine.run.left_behind == {0: 0}
+    assert engine.engine.state.machines[0].free_nodes == 1
+    words = engine.tell(ev.MachineChanged(machine=1, up=True), at=50)
+    assert words == ["assign 1 m1 after 0: self-migration", "prolog 1 m1 (restart files from 0)"]
+    words = engine.tell(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0), at=52)
+    assert words == ["clean-up 0 m0", "start 1 m1 from 0.7"]
+
+
+def test_what_was_left_on_a_machine_that_dies_while_the_task_waits():
+    engine = running()
+    engine.tell(ev.MachineChanged(machine=1, up=False))
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.7), at=30)
+    engine.tell(ev.RequirementsChanged(attempt=0, requirements=NEEDS_M1), cancelled(), at=30)
+    assert engine.tell(ev.MachineChanged(machine=0, up=False), at=40) == []
+    words = engine.tell(ev.MachineChanged(machine=1, up=True), at=50)
+    assert words == ["assign 1 m1 after 0: self-migration", "prolog 1 m1 (restart files from -1)"]
+    assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.7"]
+
+
+def test_what_was_left_behind_is_cleaned_up_when_the_run_is_cancelled():
+    engine = running()
+    engine.tell(ev.MachineChanged(machine=1, up=False))
+    engine.tell(ev.RequirementsChanged(attempt=0, requirements=NEEDS_M1), cancelled(), at=30)
+    words = engine.tell(ev.Asked(what="cancel", run=0), at=40)
+    assert words == ["note stopping", "settle 0 CANCELLED", "clean-up 0 m0", "finish cancelled"]
+
+
+def test_a_run_that_is_cancelled_in_the_middle_of_a_migration():
+    engine = running()
+    engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
+    moving(engine)
+    engine.tell(cancelled(), at=21)
+    assert engine.tell(ev.Asked(what="cancel", run=0), at=22) == ["note stopping", "cancel 1 m1: stopped"]
+    words = engine.tell(cancelled(1), at=23)
+    assert words == ["settle 0 CANCELLED", "clean-up 0 m0", "finish cancelled"]
+    engine.tell(ev.CleanedUp(attempt=0))
+    assert not engine.engine.state.attempts
+
+
+def test_the_nodes_are_kept_from_the_decision_on():
+    engine = running()
+    moving(engine)
+    machines = engine.engine.state.machines
+    assert (machines[0].free_nodes, machines[1].free_nodes) == (0, 0)
+    engine.tell(cancelled())
+    assert (machines[0].free_nodes, machines[1].free_nodes) == (1, 0)
+
+
+@pytest.mark.parametrize("nodes", ["any", "same"])
+def test_a_moldable_task_goes_on_with_another_node_count_if_its_files_allow_it(nodes):
+    checkpoint = CHECKPOINT | {"nodes": nodes}
+    platform = Platform(machines=(Machine(name="m0", nodes=2, speed=2.0), Machine(name="m1", nodes=4)))
+    engine = ByHand(
+        one_task(nodes=[1, 2, 4], speedup={"amdahl": 0.0}, checkpoint=checkpoint, outputs={"r": 10}), platform
+    )
+    assert engine.first == ["assign 0 m0 x2", "start 0 m0 from 0"]
+    engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.6), at=15)
+    words = engine.tell(ev.Asked(what="migrate", run=0, task=0), at=16)
+    # 40 % of the work on 2 nodes take 20 s; all of it on 4 nodes 25 s; 40 % of it on 4 nodes 10 s.
+    count = {"any": 4, "same": 2}[nodes]
+    assert words == ["cancel 0 m0: user", f"assign 1 m1 x{count} after 0: user"]
+    engine.tell(cancelled())
+    words = engine.tell(ev.StagedIn(attempt=1, part=0), ev.CleanedUp(attempt=0))
+    assert words[-1] == "start 1 m1 from 0.6"
+
+
+def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
+    platform = Platform(machines=(Machine(name="m0", nodes=2, speed=2.0), Machine(name="m1", nodes=4)))
+    flow = one_task(nodes=[1, 2, 4], speedup={"amdahl": 0.0}, checkpoint=CHECKPOINT, outputs={"r": 10})
+    engine = ByHand(flow, platform)
+    engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.2), at=5)
+    # 80 % of the work on 2 nodes take 40 s; all of it on 4 nodes 25 s.
+    words = engine.tell(ev.Asked(what="migrate", run=0, task=0), cancelled(), ev.CleanedUp(attempt=0), at=6)
+    assert words == ["cancel 0 m0: user", "assign 1 m1 x4 after 0: user", "clean-up 0 m0", "start 1 m1 from 0"]
+
+
+def test_who_waits_in_a_queue_moves_without_being_cancelled():
+    flow = one_task(sweep={"i": "1..2"})
+    engine = ByHand(flow, platform_of(2, 1), policy="lazy")
+    engine.tell(ev.Started(attempt=0))
+    assert engine.first == ["assign 0 m0", "assign 1 m0", "start 0 m0 from 0"]
+    words = engine.tell(ev.Asked(what="migrate", run=0, task=1, machine=1))
+    assert words == ["assign 2 m1 after 1: user", "drop 1", "start 2 m1 from 0"]

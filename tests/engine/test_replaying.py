@@ -1,0 +1,137 @@
+"""A journal is all there is: applied it gives the state, decided again the same commands (I10)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from engine_strategies import simulations
+from weft.engine.engine import Engine
+from weft.engine.history.history import History
+from weft.engine.journal import Entry
+from weft.engine.messages.commands import Assign
+from weft.engine.replaying import rebuild, replay
+from weft.engine.settings import Settings
+from weft.engine.state.digest import digest
+from weft.engine.state.known import Library
+from weft.instance.compilation import compile_instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Arrival
+from weft.simulation.simulate import Simulation
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""A failing run is not made smaller: that takes minutes, and its journal says what happened."""
+
+MOST_ENTRIES = 300
+"""Of a random run: enough to see everything that happens to it."""
+
+
+def recorded(simulation):
+    """Simulate; give entries, a digest of the state after each, the history, and the engine."""
+    entries, digests, history = [], [], History()
+
+    def check(engine):
+        digests.append(digest(engine.state))
+        history.take(entries[-1], engine.state)
+
+    engine = simulation.run(
+        record=entries.append, check=check, stop=lambda _: len(entries) >= MOST_ENTRIES
+    )
+    return entries, digests, history.finish(), engine
+
+
+def fresh(simulation):
+    first = simulation.library[simulation.arrivals[0].workflow]
+    return Engine(simulation.library, first.instance, simulation.policy, simulation.settings)
+
+
+def through_json(entries):
+    return [Entry.of_record(json.loads(json.dumps(entry.as_record()))) for entry in entries]
+
+
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(simulations())
+def test_applying_rebuilds_the_state_of_every_prefix_and_tells_the_same_story(simulation):
+    entries, digests, history, engine = recorded(simulation)
+    rebuilt, again = fresh(simulation), History()
+    rebuilt.state.plans.update(engine.state.plans)
+    for entry, expected in zip(through_json(entries), digests, strict=True):
+        rebuilt.apply(entry.event, entry.now, entry.commands)
+        assert digest(rebuilt.state) == expected
+        again.take(entry, rebuilt.state)
+    again.finish()
+    assert again.attempts == history.attempts
+    assert (again.runs, again.moves, again.failures) == (history.runs, history.moves, history.failures)
+    assert (again.active, again.ready, again.down) == (history.active, history.ready, history.down)
+
+
+@settings(max_examples=60, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(simulations())
+def test_deciding_again_gives_the_same_commands(simulation):
+    entries, _, _, engine = recorded(simulation)
+    found = replay(fresh(simulation), through_json(entries), engine.state.plans)
+    assert found.differences == ()
+    assert (found.entries, found.total) == (len(entries), len(entries))
+
+
+@settings(max_examples=40, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(simulations())
+def test_a_state_rebuilt_from_half_a_journal_decides_the_other_half_alike(simulation):
+    """What recovery after a crash rests on: nothing that matters lives outside events and commands."""
+    entries, _, _, engine = recorded(simulation)
+    half = len(entries) // 2
+    resumed = rebuild(fresh(simulation), entries[:half], engine.state.plans)
+    for entry in entries[half:]:
+        assert tuple(resumed.handle(entry.event, entry.now)) == entry.commands
+
+
+@pytest.fixture
+def chain_on_two():
+    """Four independent tasks on a fast and a slow machine."""
+    flow = Builder("four")
+    flow.task("work", work=10, sweep={"k": "1..4"})
+    machines = (Machine(name="fast", speed=2.0), Machine(name="slow", speed=1.0))
+    instance = compile_instance(checked_graph(flow.build()), Platform(name="two", machines=machines))
+    return Simulation(
+        Library({"four": instance}), [Arrival(workflow="four")], policy_named("fcfs"), Settings()
+    )
+
+
+def test_a_changed_command_is_found(chain_on_two):
+    entries, _, _, engine = recorded(chain_on_two)
+    at = next(
+        index for index, entry in enumerate(entries) if any(isinstance(one, Assign) for one in entry.commands)
+    )
+    position = next(index for index, one in enumerate(entries[at].commands) if isinstance(one, Assign))
+    commands = list(entries[at].commands)
+    commands[position] = replace(commands[position], machine=1 - commands[position].machine)
+    entries[at] = replace(entries[at], commands=tuple(commands))
+    found = replay(fresh(chain_on_two), entries, engine.state.plans)
+    assert not found.same
+    assert [(each.sequence, each.position) for each in found.differences] == [(at, position)]
+    assert found.differences[0].expected == commands[position]
+    assert (found.entries, found.total) == (at + 1, len(entries))
+
+
+def test_a_missing_command_is_found(chain_on_two):
+    entries, _, _, engine = recorded(chain_on_two)
+    entries[0] = replace(entries[0], commands=entries[0].commands[:-1])
+    (difference,) = replay(fresh(chain_on_two), entries, engine.state.plans).differences
+    assert difference.expected is None
+    assert difference.got is not None
+
+
+def test_another_policy_is_a_what_if(chain_on_two):
+    entries, _, _, engine = recorded(chain_on_two)
+    first = chain_on_two.library["four"]
+    other = Engine(chain_on_two.library, first.instance, policy_named("plan"), Settings())
+    found = replay(other, entries, engine.state.plans)
+    assert found.entries == 1, "it asks for a plan where the other placed tasks"
+    assert type(found.differences[0].got).__name__ == "Replan"

@@ -1,0 +1,155 @@
+"""An engine driven by hand: a test tells it events, one after the other, and reads its commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.engine.engine import Engine
+from weft.engine.invariants.checking import check
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.engine.state.states import TaskState
+from weft.instance.compilation import compile_instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import AS_BELIEVED, Arrival
+from weft.simulation.simulate import Simulation
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+__all__ = ["ByHand", "Simulated", "one_task", "platform_of", "simulated", "stages", "told"]
+
+
+def platform_of(*speeds, **facets):
+    """Make machines m0, m1, ... of these speeds, one node each unless ``facets`` say more."""
+    return Platform(machines=tuple(Machine(name=f"m{i}", speed=speed, **facets) for i, speed in enumerate(speeds)))
+
+
+def one_task(**facets):
+    """Make a workflow of one task of 100 units of work."""
+    flow = Builder("one")
+    flow.task("job", **{"work": 100, **facets})
+    return flow.build()
+
+
+class ByHand:
+    """An engine with one run, and no world but the test."""
+
+    def __init__(self, workflow, platform, settings=None, policy="fcfs"):
+        instance = compile_instance(checked_graph(workflow), platform)
+        self.engine = Engine(Library({"w": instance}), instance, policy_named(policy), settings or Settings())
+        self.now = 0.0
+        self.first = self.tell(ev.Submitted(run=0, workflow="w"))
+
+    @property
+    def run(self):
+        return self.engine.state.runs[0]
+
+    def tell(self, *events, at=None):
+        """Tell events that happen at one time; give what was commanded, in words."""
+        self.now = self.now if at is None else at
+        found = []
+        for event in events:
+            found += self.engine.handle(event, self.now)
+            check(self.engine)
+        return told(found)
+
+    def state(self, task=0):
+        """Name the state of a task."""
+        return TaskState(self.run.state[task]).name
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a simulation did."""
+
+    engine: Engine
+    entries: list
+
+    @property
+    def run(self):
+        return self.engine.state.runs[0]
+
+    def commands(self, *kinds):
+        """List (time, command) of some kinds."""
+        return [
+            (entry.now, command) for entry in self.entries for command in entry.commands if isinstance(command, kinds)
+        ]
+
+    def events(self, *kinds):
+        """List (time, event) of some kinds."""
+        return [(entry.now, entry.event) for entry in self.entries if isinstance(entry.event, kinds)]
+
+    def moves(self):
+        """List the assignments that take over from another attempt."""
+        return [command for _, command in self.commands(cm.Assign) if command.replaces is not None]
+
+    def words(self):
+        """Put all commands in words, with their times."""
+        return [(entry.now, words) for entry in self.entries for words in told(entry.commands)]
+
+
+def simulated(workflow, platform, scenario=AS_BELIEVED, settings=None, policy="fcfs"):
+    """Simulate one workflow; what the engine knows is checked after every event."""
+    instance = compile_instance(checked_graph(workflow), platform)
+    entries = []
+    engine = Simulation(
+        library=Library({"w": instance}),
+        arrivals=[Arrival(workflow="w")],
+        policy=policy_named(policy),
+        settings=settings or Settings(),
+        scenario=scenario,
+    ).run(record=entries.append, check=check)
+    return Simulated(engine, entries)
+
+
+def told(commands):
+    """Put commands in words; timers are left out."""
+    return [words for words in map(_words, commands) if words is not None]
+
+
+def stages(commands):
+    """Keep of commands in words what a world has to do."""
+    wanted = ("cancel", "prolog", "clean-up", "start")
+    return [words for words in commands if words.split()[0] in wanted]
+
+
+def _words(command):
+    match command:
+        case cm.Assign():
+            after = "" if command.replaces is None else f" after {command.replaces}: {command.reason}"
+            nodes = "" if command.count == 1 else f" x{command.count}"
+            return f"assign {command.attempt} m{command.machine}{nodes}{after}"
+        case cm.StageIn():
+            names = ", ".join(f"{p.name or p.task} from {p.source}" for p in command.parcels)
+            return f"prolog {command.attempt} m{command.machine} ({names})"
+        case cm.Start():
+            return f"start {command.attempt} m{command.machine} from {command.restart_from:g}"
+        case cm.Cancel():
+            return f"cancel {command.attempt} m{command.machine}: {command.reason}"
+        case cm.CleanUp():
+            return f"clean-up {command.attempt} m{command.machine}"
+        case cm.StageOut():
+            return f"epilog {command.attempt} m{command.machine}"
+        case cm.Drop():
+            return f"drop {command.attempt}"
+        case cm.Return():
+            return f"return {command.attempt}"
+        case cm.Settle():
+            why = f" ({command.cause})" if command.cause else ""
+            return f"settle {command.task} {command.state}{why}{' keep' if command.keep else ''}"
+        case cm.Probe():
+            of = f" {command.attempt}" if command.attempt is not None else f" m{command.machine}"
+            return f"probe {command.of}{of}"
+        case cm.Fetch():
+            return f"fetch m{command.machine}"
+        case cm.Discover():
+            return "discover"
+        case cm.Note():
+            return f"note {command.kind}"
+        case cm.Finish():
+            return f"finish {command.outcome}"
+    return None

@@ -1,0 +1,134 @@
+"""What single policies do on small workflows: following a plan, lazy binding, ranking, moving, rounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from planning_examples import instance, lines, planned, platform
+from policy_runs import run_all
+from weft.engine.engine import Engine
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.platform.link import Link
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Failure, Scenario
+
+CHAIN = {
+    "a": {"work": 4, "outputs": {"x": "6MB"}},
+    "b": {"work": 4, "inputs": ["x"], "outputs": {"y": "6MB"}},
+    "c": {"work": 4, "inputs": ["y"]},
+}
+UNLIKE = platform({"speed": 1.0}, {"speed": 4.0}, link=Link(bandwidth_Bps=1e6))
+
+
+def ran(tasks, where, policy, **options):
+    made = instance(tasks, where)
+    return run_all({"w": made}, [(0.0, "w")], policy, **options)
+
+
+def test_a_plan_is_followed_to_the_letter():
+    tasks = {
+        "s": {"work": 2, "outputs": {"p": "1MB"}},
+        "m": {"sweep": {"k": "1..5"}, "work": "2*k", "inputs": ["p"], "outputs": {"r.{k}": "1MB"}},
+        "j": {"work": 3, "inputs": ["r.1", "r.5"], "after": "m"},
+    }
+    made = instance(tasks, UNLIKE)
+    found = run_all({"w": made}, [(0.0, "w")], "plan").lines[0]
+    expected = lines(planned(made))
+    assert {name: (line.machine, line.start_s) for name, line in found.items()} == {
+        name: (int(machine[1:]), pytest.approx(start)) for name, (machine, _, start, _) in expected.items()
+    }
+
+
+@pytest.mark.parametrize(("policy", "machine"), [("plan", 0), ("plan:strict=true", 1)])
+def test_where_the_planned_machine_is_down_strictness_decides(policy, machine):
+    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=0.5, repair_s=1000.0),))
+    found = ran({"a": {"work": 4}}, UNLIKE, policy, scenario=scenario)
+    assert found.lines[0]["a"].machine == machine
+    assert found.end_s == pytest.approx(4.5 if machine == 0 else 1001.5)
+
+
+def test_lazy_stays_where_it_began():
+    assert [line.machine for line in ran(CHAIN, UNLIKE, "lazy").lines[0].values()] == [1, 1, 1]
+    wide = {
+        "s": {"work": 1, "outputs": {"p": "9MB"}},
+        "m": {"sweep": {"k": "1..8"}, "work": 40, "inputs": ["p"]},
+    }
+    by_transfer, by_finish = (ran(wide, UNLIKE, f"lazy:by={by}") for by in ("transfer", "finish"))
+    assert {line.machine for line in by_transfer.lines[0].values()} == {1}
+    assert {line.machine for line in by_finish.lines[0].values()} == {0, 1}
+    assert by_finish.end_s < by_transfer.end_s
+
+
+def test_a_job_goes_where_it_ranks_highest_whatever_it_takes():
+    where = platform(
+        {"speed": 4.0, "memory": 1e9}, {"speed": 1.0, "memory": 8e9}, {"speed": 2.0, "memory": 2e9}
+    )
+    jobs = {
+        "a": {"work": 4, "rank": "memory"},
+        "b": {"work": 4, "requirements": "speed < 3"},
+        "c": {"work": 4},
+    }
+    found = ran(jobs, where, "rank").lines[0]
+    assert {name: line.machine for name, line in found.items()} == {"a": 1, "b": 2, "c": 0}
+    assert ran(jobs, where, "fcfs").lines[0]["a"].machine == 0
+
+
+def test_a_job_that_finds_no_machine_does_not_hold_up_the_others():
+    where = platform({"speed": 1.0}, {"speed": 1.0, "memory": 8e9})
+    jobs = {"a": {"sweep": {"k": "1..3"}, "work": 5, "requirements": "memory > 1e9"}, "b": {"work": 5}}
+    for policy in ("rank", "fcfs", "g-heft", "m-s"):
+        found = ran(jobs, where, policy).lines[0]
+        assert found["b"].start_s == 0.0
+        assert sorted(found[f"a[{k}]"].start_s for k in (1, 2, 3)) == [0.0, 5.0, 10.0]
+
+
+def test_transfers_spread_what_stands_behind_them():
+    where = platform(*({} for _ in range(4)), link=Link(bandwidth_Bps=1e6))
+    tasks = {"s": {"work": 1, "machine": "S", "outputs": {f"x{k}": "1MB" for k in range(4)}}}
+    for k in range(4):
+        tasks[f"move{k}"] = {"kind": "transfer", "from_": "S", "to": f"T{k}", "file": f"x{k}", "size": "1MB"}
+        tasks[f"t{k}"] = {"work": 20, "machine": f"T{k}", "inputs": [f"x{k}"]}
+    eager, lazy = ran(tasks, where, "fcfs"), ran(tasks, where, "lazy")
+    assert sorted(eager.lines[0][f"t{k}"].machine for k in range(4)) == [0, 1, 2, 3]
+    assert {lazy.lines[0][f"t{k}"].machine for k in range(4)} == {eager.lines[0]["s"].machine}
+    assert (eager.end_s, lazy.end_s) == (pytest.approx(22.0), pytest.approx(81.0))
+
+
+def test_rounds_by_workflows_give_everybody_one():
+    where = platform({"nodes": 4})
+    everything = {
+        "all": instance({"t": {"work": 5, "nodes": 4}}, where),
+        "w": instance({"t": {"sweep": {"k": "1..4"}, "work": 10}}, where),
+    }
+    arrivals = [(0.0, "all"), (1.0, "w"), (1.0, "w"), (2.0, "w")]
+    for policy, runs in (("fcfs", [1, 2, 3, 1]), ("layered:rounds=tasks", [1, 1, 1, 1])):
+        order = run_all(everything, arrivals, policy).order
+        assert [run for run, _ in order[1:5]] == runs
+
+
+def test_the_fastest_count_that_is_free_is_taken():
+    tasks = {
+        "first": {"work": 8, "nodes": 5},
+        "wide": {"work": 8, "nodes": [1, 2, 3, 8], "speedup": {"amdahl": 0.0}},
+    }
+    found = ran(tasks, platform({"nodes": 8}), "fcfs:intra=index").lines[0]
+    assert (found["wide"].start_s, found["wide"].nodes) == (0.0, 3)
+
+
+@pytest.mark.parametrize("name", ["fcfs", "g-heft", "foft", "rank", "pm-s"])
+def test_of_many_ready_tasks_only_the_first_is_looked_at(name):
+    made = instance({"t": {"sweep": {"k": "1..500"}, "work": "1 + k % 3"}}, "identical:2")
+    engine = Engine(Library({"w": made}), made, policy_named(name), Settings())
+    asked, modes = [], engine._view.modes
+
+    def counting(run, task, **options):
+        asked.append(task)
+        return modes(run, task, **options)
+
+    engine._view.modes = counting
+    commands = engine.handle(ev.Submitted(run=0, workflow="w"), 0.0)
+    assert len([command for command in commands if isinstance(command, cm.Start)]) == 2
+    assert len(asked) == 2
