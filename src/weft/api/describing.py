@@ -1,4 +1,4 @@
-"""Describe planners and policies: their titles, and their options as the fields of their dataclasses say them."""
+"""Describe planners and policies: their titles, and their options, the fields of their dataclasses."""
 
 from __future__ import annotations
 

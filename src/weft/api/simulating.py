@@ -191,7 +191,7 @@ class _Prepared:
             plan_steps=self.plan_steps,
             seed=seed,
         )
-        opened = nullcontext() if journal is None else journal_file(journal, self._header(seed))
+        opened = nullcontext() if journal is None else journal_file(journal, self._header(simulation))
         with opened as writer:
             recorder = Recorder(writer, tell)
             engine = simulation.run(record=recorder.record, check=recorder.check, stop=recorder.stop)
@@ -211,11 +211,11 @@ class _Prepared:
         own = [Arrival(workflow=key, owner=self.flows[key].owner) for key in self.first]
         yield from sorted([*own, *drawn], key=lambda arrival: arrival.at_s)
 
-    def _header(self, seed: int) -> Header:
+    def _header(self, simulation: Simulation) -> Header:
         return Header(
             policy=self.policy,
-            settings=self.settings,
-            seed=seed,
+            settings=simulation.settings,
+            seed=simulation.seed,
             planner=self.planner,
             platform=self.platform,
             workflows=self.flows,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import click
 
 from weft.cli import options
 from weft.cli.progress import Line, stage
+from weft.cli.terminal import width
 
 if TYPE_CHECKING:
     from weft.studies.ledger import Ledger
@@ -153,6 +155,17 @@ def _show(reproduction: Reproduction, made: Reproduced, *, full: bool, seed: int
             table = row.table
             click.echo(f"\n{table}")
         click.echo(text)
+    _draw(made)
+
+
+def _draw(made: Reproduced) -> None:
+    from weft.reports.study_charts import chart_lines
+
+    utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    for chart in made.charts:
+        click.echo()
+        for line in chart_lines(chart, width=width(), ascii_only=not utf8):
+            click.echo(line)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -172,6 +185,7 @@ def _record(reproduction: Reproduction, made: Reproduced, *, full: bool, seed: i
         "taken_over": made.taken_over,
         "within": not made.outside,
         "rows": [row.as_record() for row in made.rows],
+        "charts": [chart.as_record() for chart in made.charts],
     }
 
 

@@ -14,12 +14,19 @@ __all__ = ["Desk"]
 class Desk:
     """What deciding code works with: the state to read, the settings, and a way to give commands."""
 
-    __slots__ = ("commands", "policy", "settings", "state")
+    __slots__ = ("commands", "policy", "settings", "state", "watchful")
 
     def __init__(self, state: State, policy: Policy, settings: Settings) -> None:
         self.state = state
         self.policy = policy
         self.settings = settings
+        self.watchful = not (
+            settings.contract is None
+            and settings.iteration_limit_s is None
+            and settings.waiting_timeout_s is None
+            and settings.replanning is None
+        )
+        """Whether attempts are watched even if their tasks state no contracts."""
         self.commands: list[Command] = []
 
     def emit(self, command: Command) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.engine.absorbing import note_arrival
+from weft.engine.leftovers import forget_left_behind, leave_behind, take_back
 from weft.engine.messages import commands as cm
 from weft.engine.state.attempt import Attempt, Demand, Stage
 from weft.engine.state.plans import RunPlan
@@ -59,7 +60,7 @@ def _assign(state: State, command: cm.Assign) -> None:
         run.bind(task, command.machine)
     if command.reserve:
         state.machines.take(attempt)
-        attempt.expected_end_s = state.now + seconds / state.machines[command.machine].speed_factor
+        attempt.expected_end_s = state.now + seconds / state.machines.all[command.machine].speed_factor
     else:
         state.machines[command.machine].enqueue(attempt)
     note_arrival(state, attempt)
@@ -92,7 +93,7 @@ def _start(state: State, command: cm.Start) -> None:
         attempt.seconds = known.seconds(attempt.task, attempt.machine, attempt.count) * (
             1.0 - command.restart_from
         )
-    attempt.expected_end_s = state.now + attempt.seconds / state.machines[attempt.machine].speed_factor
+    attempt.expected_end_s = state.now + attempt.seconds / state.machines.all[attempt.machine].speed_factor
     if state.settings.begins_at_once:
         attempt.stage = Stage.RUNNING
         attempt.started_s = state.now
@@ -121,7 +122,7 @@ def _clean_up(state: State, command: cm.CleanUp) -> None:
         return
     attempt.stage = Stage.CLEANING
     run = state.runs[attempt.run]
-    _forget_left_behind(run, attempt)
+    forget_left_behind(run, attempt)
     kept = run.checkpoint.get(attempt.task)
     successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
     if kept is not None and successor is not None and kept[1] == attempt.machine:
@@ -133,7 +134,7 @@ def _drop(state: State, command: cm.Drop) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is None:
         return
-    _forget_left_behind(state.runs[attempt.run], attempt)
+    forget_left_behind(state.runs[attempt.run], attempt)
     attempt.stage = Stage.OVER
     successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
     state.close(attempt)
@@ -179,11 +180,13 @@ def _discover(state: State, command: cm.Discover) -> None:  # noqa: ARG001
 
 
 def _fetch(state: State, command: cm.Fetch) -> None:
+    state.first_asked_s.setdefault(command.machine, state.now)
     state.fetch_asked_s[command.machine] = state.now
 
 
 def _probe(state: State, command: cm.Probe) -> None:
     if command.of == "access" and command.machine is not None:
+        state.first_asked_s.setdefault(command.machine, state.now)
         state.access_asked_s[command.machine] = state.now
     attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
     if attempt is not None:
@@ -200,18 +203,22 @@ def _settle(state: State, command: cm.Settle) -> None:
             run.avoid.setdefault(task, set()).add(attempt.machine)
         if command.growth is not None:
             run.grown.setdefault(task, {})[command.cause] = command.growth
-    if run.ending and wanted not in FINAL:
-        _wake(state, run)
+    if wanted not in FINAL and run.state[task] in (TaskState.STOPPED, TaskState.FAILED):
+        # The user resumes it: what went wrong before has been seen to.
+        run.failures.pop(task, None)
+        run.avoid.pop(task, None)
+        if run.ending:
+            _wake(state, run)
     if wanted == TaskState.COMPLETED:
         _complete(state, run, task, attempt)
     else:
         _settle_otherwise(state, run, task, wanted, command)
     if attempt is not None and wanted not in ACTIVE:
         if command.keep:
-            _leave_behind(state, run, attempt, _CODES.get(command.cause, command.cause))
+            leave_behind(state, run, attempt, _CODES.get(command.cause, command.cause))
         else:
             _part_with(state, attempt)
-            _take_back(state, run, attempt)
+            take_back(state, run, attempt)
     run.version += 1
     state.dirty = True
     if run.virtual or not (run.attempt_of or len(run.ready)):
@@ -228,31 +235,6 @@ def _wake(state: State, run: Run) -> None:
     run.ending, run.ended_s, run.stopping = "", None, ""
     state.active = dict(sorted([*state.active.items(), (run.index, run)]))
     state.roster += 1
-
-
-def _leave_behind(state: State, run: Run, attempt: Attempt, reason: str) -> None:
-    """Keep what an attempt left on its machine for the next one."""
-    attempt.left_for = reason or attempt.cancelled
-    del run.attempt_of[attempt.task]
-    run.left_behind[attempt.task] = attempt.number
-    attempt.stage = Stage.ENDED
-    state.unqueue(attempt)
-    state.machines.give_back(attempt)
-    state.touched[attempt.machine] = None
-
-
-def _take_back(state: State, run: Run, attempt: Attempt) -> None:
-    """If an attempt ends that was to take over from another, what that one left is kept for the next."""
-    old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
-    if old is not None and old.replaced_by == attempt.number and old.stage == Stage.ENDED:
-        old.replaced_by = None
-        old.left_for = old.left_for or old.cancelled
-        run.left_behind[attempt.task] = old.number
-
-
-def _forget_left_behind(run: Run, attempt: Attempt) -> None:
-    if run.left_behind.get(attempt.task) == attempt.number:
-        del run.left_behind[attempt.task]
 
 
 def _finish(state: State, command: cm.Finish) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.engine.absorbing import absorb
-from weft.engine.deciding import laddering, leaving, selecting
+from weft.engine.deciding import laddering, leaving
 from weft.engine.deciding.dispatching import dispatch
 from weft.engine.deciding.lifecycle import react, tidy
 from weft.engine.deciding.starting import start_what_can
@@ -18,6 +18,7 @@ from weft.engine.desk import Desk
 from weft.engine.enacting import enact
 from weft.engine.messages.commands import Command, SetTimer
 from weft.engine.messages.events import Asked, Event, Submitted
+from weft.engine.selection import pipeline
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
 from weft.engine.state.state import State
@@ -97,4 +98,4 @@ class Engine:
             desk.emit(SetTimer(timer=leaving.BETTER, at_s=state.now + settings.better_every_s))
         if settings.ladder_every_s is not None and laddering.LADDER not in state.timers:
             desk.emit(SetTimer(timer=laddering.LADDER, at_s=state.now + settings.ladder_every_s))
-        selecting.refresh(desk)
+        pipeline.refresh(desk)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from weft.engine.outside import outside_s
 from weft.engine.requirements import accepts, rank_of
 from weft.engine.restarts import spared
+from weft.engine.selection.usability import is_selective, is_usable
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState
@@ -15,7 +16,6 @@ from weft.engine.state.ready import ReadyTasks
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import FINAL, TaskState
-from weft.engine.usability import is_selective, is_usable
 from weft.instance.instance import Instance
 from weft.policies.policy import MachineView, Mode, RunView
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
@@ -202,7 +202,7 @@ class EngineView:
     @property
     def any_free(self) -> bool:
         """Say whether some machine that is up has a free node."""
-        return self._state.machines.any_free
+        return self._state.machines.free_count > 0
 
     def run(self, index: int) -> SeenRun:
         """Give an active run by its number."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from weft.instance.instance import Instance
+from weft.message import message
 
 __all__ = [
     "Decision",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Place:
     """Send a task to a machine."""
 
@@ -53,7 +54,7 @@ class Place:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Migrate:
     """Move a running attempt to another machine, or to another node count."""
 
@@ -63,7 +64,7 @@ class Migrate:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Hold:
     """Let a ready task wait until somebody releases it."""
 
@@ -72,7 +73,7 @@ class Hold:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Replan:
     """Ask for a new plan of what remains of a run."""
 

@@ -92,7 +92,7 @@ class Computing:
         if self._latency_s:
             self._agenda.put(self._agenda.now + self._latency_s, partial(self._begin, program))
         else:
-            self._begin(program)
+            self._begin(program)  # what begins at once is not reported
 
     def _work_s(self, command: cm.Start) -> float:
         """Give the seconds a program takes undisturbed, from where it restarts."""
@@ -121,7 +121,8 @@ class Computing:
         self.expect_end(host, program)
         if program.limit_s is not None:
             self._agenda.put(now + program.limit_s, partial(self._cut, program, "timeout"))
-        self._expect_news(host, program)
+        if self._scenario.requirements or self._known_of(program.run).checkpoints:
+            self._expect_news(host, program)
         return ev.Started(attempt=program.attempt)
 
     def expect_end(self, host: Host, program: Program) -> None:

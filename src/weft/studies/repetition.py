@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from weft.randomness import generator
 from weft.search.pool import ALONE, Pool
+from weft.studies.charts import Chart, Charting
 from weft.studies.ledger import Ledger, Run
 from weft.studies.reproduction import Cell, Measures, Reproduction, Results, Row
 
@@ -38,6 +39,7 @@ class Reproduced:
     runs: int
     taken_over: int
     """How many of the runs were made before."""
+    charts: Sequence[Chart] = ()
 
     @property
     def outside(self) -> list[Row]:
@@ -71,8 +73,13 @@ def reproduce(
             work_done += cell.work
             if tell is not None:
                 tell(Advance(taken_over + done, len(wanted), work_done, work_left - work_done))
-    rows = reproduction.rows(_results(wanted, known), full=full)
-    return Reproduced(rows=rows, runs=len(wanted), taken_over=taken_over)
+    results = _results(wanted, known)
+    return Reproduced(
+        rows=reproduction.rows(results, full=full),
+        runs=len(wanted),
+        taken_over=taken_over,
+        charts=reproduction.charts(results, full=full) if isinstance(reproduction, Charting) else (),
+    )
 
 
 def _measured(reproduction: Reproduction, seed: int, run: tuple[Cell, int]) -> Measures:

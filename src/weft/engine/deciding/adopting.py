@@ -18,11 +18,11 @@ from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
 from weft.engine.remaining.standings import violators
+from weft.engine.selection.usability import is_usable
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.plans import Line, RunPlan
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
-from weft.engine.usability import is_usable
 from weft.workflow.unfolding.task_graph import TRANSFER
 
 __all__ = ["adopted"]

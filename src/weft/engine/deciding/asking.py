@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from weft.engine.deciding import laddering, leaving, replanning, selecting, watching
+from weft.engine.deciding import laddering, leaving, replanning, watching
 from weft.engine.deciding.failing import stop_run
 from weft.engine.deciding.migrating import migrate
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.selection import pipeline
 from weft.engine.state.attempt import Stage
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
@@ -27,8 +28,8 @@ def timer_fired(desk: Desk, event: ev.TimerFired) -> None:
             laddering.climb(desk)
         case replanning.REPLAN:
             replanning.replan_timer(desk, int(argument))
-        case selecting.SELECT:
-            selecting.refresh(desk)
+        case pipeline.SELECT:
+            pipeline.refresh(desk)
         case "suspended":
             watching.suspension_over(desk, int(argument))
         case "waiting":

@@ -11,9 +11,9 @@ from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.restarts import spared
+from weft.engine.selection.usability import is_selective, is_settling, obstacle
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
-from weft.engine.usability import is_selective, is_settling, obstacle
 from weft.engine.view import EngineView
 from weft.errors import WeftError
 from weft.policies.policy import Decision, Hold, Migrate, Place, Replan
@@ -93,9 +93,9 @@ def _place(desk: Desk, place: Place) -> None:
 def _checked_nodes(desk: Desk, run: Run, place: Place) -> int:
     """Check a placement; give the nodes it takes."""
     state, known, task = desk.state, run.known, place.task
-    if not 0 <= task < len(run):
+    if not 0 <= task < len(run.state):
         raise PolicyError(f"policy {desk.policy.name!r} places task {task}: run {run.index} has no such task")
-    if not 0 <= place.machine < len(state.machines):
+    if not 0 <= place.machine < len(state.machines.all):
         raise _mistake(desk, run, place, "there is no such machine")
     if run.state[task] != TaskState.READY and task not in run.early:
         raise _mistake(desk, run, place, f"the task is {TaskState(run.state[task]).name.lower()}, not ready")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.engine.deciding import adopting, asking, laddering, replanning, selecting, watching
+from weft.engine.deciding import adopting, asking, laddering, replanning, watching
 from weft.engine.deciding.branching import complete, leave_out
 from weft.engine.deciding.failing import asks_to_run_again, cause_of, fail, run_again
 from weft.engine.deciding.migrating import (
@@ -19,6 +19,7 @@ from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.selection import pipeline
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
@@ -186,13 +187,13 @@ def _staged_out(desk: Desk, event: ev.StagedOut) -> None:
 
 def _answered(desk: Desk, event: ev.Answered) -> None:
     if event.of == "access":
-        selecting.refresh(desk)
+        pipeline.refresh(desk)
     else:
         laddering.answered(desk, event)
 
 
 def _discovered(desk: Desk, event: ev.Discovered) -> None:  # noqa: ARG001
-    selecting.refresh(desk)
+    pipeline.refresh(desk)
 
 
 def _machine_changed(desk: Desk, event: ev.MachineChanged) -> None:

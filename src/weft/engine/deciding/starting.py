@@ -14,6 +14,7 @@ from weft.engine.desk import Desk
 from weft.engine.messages.commands import Settle, Start
 from weft.engine.restarts import spared
 from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
 from weft.workflow.records.quantity import value_of
 from weft.workflow.unfolding.task_graph import COMPUTE
@@ -69,12 +70,10 @@ def _start(desk: Desk, attempt: Attempt) -> None:
         # A transfer is done when its file is there.
         desk.emit(Settle(run=run.index, task=task, state="COMPLETED"))
         return
-    recovery = known.description(task).recovery
-    limit = None
-    if recovery.time_limit is not None:
-        limit = value_of(recovery.time_limit, known.graph.context(task))
-        limit *= run.grown.get(task, {}).get("timeout", 1.0)
-    memory = next((amount for name, amount in attempt.demand if name == "memory"), None)
+    limit = _limit_s(run, task) if known.limited else None
+    memory = None
+    if attempt.demand:
+        memory = next((amount for name, amount in attempt.demand if name == "memory"), None)
     desk.emit(
         Start(
             attempt=attempt.number,
@@ -84,12 +83,21 @@ def _start(desk: Desk, attempt: Attempt) -> None:
             nodes=attempt.nodes,
             count=attempt.count,
             iteration=attempt.iteration,
-            restart_from=spared(desk.state, run, task, attempt.count),
+            restart_from=spared(desk.state, run, task, attempt.count) if run.checkpoint else 0.0,
             time_limit_s=limit,
             memory_bytes=memory,
         )
     )
-    if desk.settings.begins_at_once:
-        watching.begin(desk, attempt)
-        replanning.go_on(desk, run)
-    watching.submitted(desk, attempt)
+    if known.owes or desk.watchful:
+        if desk.settings.begins_at_once:
+            watching.begin(desk, attempt)
+            replanning.go_on(desk, run)
+        watching.submitted(desk, attempt)
+
+
+def _limit_s(run: Run, task: int) -> float | None:
+    """Give the time limit of a task, which has grown with every time it ran out of it."""
+    limit = run.known.description(task).recovery.time_limit
+    if limit is None:
+        return None
+    return value_of(limit, run.known.graph.context(task)) * run.grown.get(task, {}).get("timeout", 1.0)

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.engine.requirements import accepts
+from weft.engine.selection.usability import STATE_UNKNOWN, obstacle
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
-from weft.engine.usability import STATE_UNKNOWN, obstacle
 from weft.engine.view import EngineView, free_at_s
 from weft.instance.candidates import conditions_of
 from weft.units import format_seconds

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from weft.engine.history.history import History
 from weft.engine.history.happenings import Tried
+from weft.engine.history.history import History
 
 __all__ = ["Use", "causes", "migration_reasons", "replicated_share", "slowdowns", "taken", "uses"]
 

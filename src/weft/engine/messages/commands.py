@@ -7,7 +7,7 @@ world: they record what was decided, so that the state can be rebuilt from a jou
 
 from __future__ import annotations
 
-from weft.engine.messages.message import message
+from weft.message import message
 
 __all__ = [
     "Assign",

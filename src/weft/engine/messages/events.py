@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from weft.engine.messages.message import message
 from weft.expressions import Value
+from weft.message import message
 
 __all__ = [
     "Answered",

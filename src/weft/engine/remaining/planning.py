@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.engine.remaining.remainder import remainder_of
+from weft.engine.selection.usability import is_usable
 from weft.engine.state.plans import StoredPlan, stored_plan
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import TaskState
-from weft.engine.usability import is_usable
 from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners.planner import Budget, Plan, Planner

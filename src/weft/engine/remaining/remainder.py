@@ -22,10 +22,10 @@ import numpy as np
 from weft.engine.remaining.occupation import Occupation
 from weft.engine.remaining.standings import situation_of
 from weft.engine.restarts import spared, spared_if_ended
+from weft.engine.selection.usability import is_usable
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import TaskState
-from weft.engine.usability import is_usable
 from weft.engine.window.bindings import Variable
 from weft.engine.window.situation import Situation, Standing
 from weft.engine.window.static_dag import Window, static_dag

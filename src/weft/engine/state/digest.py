@@ -59,6 +59,7 @@ def digest(state: State) -> dict[str, Any]:
         "timers": dict(sorted(state.timers.items())),
         "discovered_s": state.discovered_s,
         "listed": None if state.listed is None else sorted(state.listed),
+        "first_asked_s": dict(sorted(state.first_asked_s.items())),
         "access_asked_s": dict(sorted(state.access_asked_s.items())),
         "fetch_asked_s": dict(sorted(state.fetch_asked_s.items())),
         "fetched_s": dict(sorted(state.fetched_s.items())),

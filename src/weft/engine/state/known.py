@@ -112,6 +112,8 @@ class Known:
         """Whether some file comes from outside."""
         self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
         """Whether some task has a time limit."""
+        self.checkpoints = any(task.recovery.checkpoint is not None for task in graph.workflow.tasks)
+        """Whether some task writes restart files."""
         self.owes = any(
             task.recovery.contract is not None or (task.job is not None and task.job.evaluator is not None)
             for task in graph.workflow.tasks
@@ -127,7 +129,7 @@ class Known:
         self.plain = (
             self.uniform
             and not (self.demands or self.moves_data or self.stages or graph.loops)
-            and all(task.recovery.checkpoint is None for task in graph.workflow.tasks)
+            and not self.checkpoints
             and not (graph.kind == TRANSFER).any()
             and bool((instance.capacity == 1).all())
         )

@@ -86,7 +86,8 @@ class Machines:
         self._listed = bytearray(len(self.all))
         self.odd: set[int] = set()
         """Machines that are believed to be faster or slower than the platform says."""
-        self._free_count = 0
+        self.free_count = 0
+        """How many machines that are up have a free node."""
         self._sort_into_classes(instance)
         self.class_of = [machine.alike for machine in self.all]
 
@@ -104,7 +105,7 @@ class Machines:
             self.classes[state.alike].append(state.index)
             self._free[state.alike].append(state.index)
             self._listed[state.index] = 1
-            self._free_count += 1
+            self.free_count += 1
 
     def __getitem__(self, index: int) -> MachineState:
         return self.all[index]
@@ -118,7 +119,7 @@ class Machines:
     @property
     def any_free(self) -> bool:
         """Say whether some machine that is up has a free node."""
-        return self._free_count > 0
+        return self.free_count > 0
 
     def first_free(self, alike: int) -> int | None:
         """Give the first machine of a class that has a free node; None: there is none."""
@@ -145,7 +146,7 @@ class Machines:
             if name in state.amounts:
                 state.amounts[name] -= amount
         if before > 0 >= state.free_nodes and state.up and not state.unlimited:
-            self._free_count -= 1
+            self.free_count -= 1
 
     def give_back(self, attempt: Attempt) -> None:
         """Free what an attempt took."""
@@ -168,7 +169,7 @@ class Machines:
         before = _is_free(state)
         state.up = up
         if before and not _is_free(state):
-            self._free_count -= 1
+            self.free_count -= 1
         else:
             self._list(state, before)
 
@@ -186,6 +187,8 @@ class Machines:
         state = self.all[index]
         if not state.has_room(nodes):
             return False
+        if state.unlimited:
+            return True
         for name, amount in demand:
             left = state.amounts.get(name)
             # Rounding: what was taken and given back many times may miss the total by a hair.
@@ -195,7 +198,7 @@ class Machines:
 
     def _list(self, state: MachineState, before: bool) -> None:
         if not before and _is_free(state):
-            self._free_count += 1
+            self.free_count += 1
             if not self._listed[state.index]:
                 self._listed[state.index] = 1
                 heappush(self._free[state.alike], state.index)

@@ -66,6 +66,8 @@ class State:
         """When the information service was asked last."""
         self.listed: frozenset[int] | None = None
         """The machines it listed; None: it has not answered yet."""
+        self.first_asked_s: dict[int, float] = {}
+        """When each machine was asked anything for the first time."""
         self.access_asked_s: dict[int, float] = {}
         """When each machine was asked last whether we may use it."""
         self.access: dict[int, bool] = {}

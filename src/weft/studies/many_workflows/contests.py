@@ -1,4 +1,4 @@
-"""A contest: arriving workflows under each of the policies of S5, and what S5 measures (spec s5 section 7)."""
+"""A contest: workflows that arrive, under each policy of S5, and what S5 measures (spec s5 section 7)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 
+from weft.engine.history.history import History
 from weft.engine.history.measures import slowdowns
 from weft.engine.history.steps import Steps
 from weft.engine.settings import Settings
@@ -41,9 +42,7 @@ _LAST = 0.9
 """After this share of the run the last tenth begins."""
 
 
-def run_one(
-    arrivals: Sequence[Arrival], policy: str, *, servers: int, overhead_s: float = 0.0
-) -> Followed:
+def run_one(arrivals: Sequence[Arrival], policy: str, *, servers: int, overhead_s: float = 0.0) -> Followed:
     """Simulate the arrivals under one policy."""
     return followed(
         Simulation(
@@ -92,7 +91,7 @@ def _measures(ran: Followed) -> Iterator[tuple[str, float]]:
     late = sum(end_s > _LAST * history.end_s for end_s in ends_s)
     yield "last_tenth_percent", 100.0 * late / len(history.runs)
     yield from _curve("active", history.active)
-    yield from _curve("ready", history.ready)
+    yield from _curve("ready", _waiting(history))
 
 
 def _dispersion(values: Sequence[float]) -> Iterator[tuple[str, float]]:
@@ -119,6 +118,23 @@ def _wave(ran: Followed) -> float:
 @cache
 def _ranks(known: Known) -> dict[str, float]:
     return dict(zip(known.names, known.ranks, strict=True))
+
+
+def _waiting(history: History) -> Steps:
+    """Count ready tasks, those included that wait in the queue of a machine."""
+    changes = dict[float, int]()
+    before = 0
+    for time_s, value in zip(history.ready.times_s, history.ready.values, strict=True):
+        changes[time_s] = changes.get(time_s, 0) + value - before
+        before = value
+    for attempt in history.attempts.values():
+        if attempt.started_s is not None and attempt.started_s > attempt.assigned_s:
+            changes[attempt.assigned_s] = changes.get(attempt.assigned_s, 0) + 1
+            changes[attempt.started_s] = changes.get(attempt.started_s, 0) - 1
+    steps = Steps()
+    for time_s in sorted(changes):
+        steps.add(time_s, changes[time_s])
+    return steps
 
 
 def _curve(name: str, steps: Steps) -> Iterator[tuple[str, float]]:

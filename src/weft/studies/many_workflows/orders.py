@@ -13,25 +13,44 @@ from weft.simulation.scenario import Arrival
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["BOUND_S", "SERIES", "drawn", "reference", "starving"]
+__all__ = ["BOUND_S", "REFERENCES", "SERIES", "drawn", "reference", "starving"]
 
 SERIES = {"GEE": 10, "MAXDo": 25, "PipeAlign": 16}
 """How many of each arrive in a series."""
 BOUND_S = 3000.0
 """Work of both series over four servers."""
 _EVERY_S, _STARTS_S = 12.0, (0.0, 1200.0)
-_REFERENCE = (
-    "MMPPPGGPGPPGGMMMPMMPPMMMMMMPMGPGPGPMGPMPMMMMMMMGMPM",
-    "MMPMGPMGMPPGPGMMPMPGPPPMMMPMMMMGMMGMMPPGMMGMMPMGPMP",
+_REFERENCES = (
+    (
+        "MMPPPGGPGPPGGMMMPMMPPMMMMMMPMGPGPGPMGPMPMMMMMMMGMPM",
+        "MMPMGPMGMPPGPGMMPMPGPPPMMMPMMMMGMMGMMPPGMMGMMPMGPMP",
+    ),
+    (
+        "GMPGMMPGPMMMMMPMPPMMPMPPMMGMPMMMPGMPGPGMMPMMMGMGPPG",
+        "GPPMGMPGMGPMPPGMGMMMMMMPGPMPMMPMGMPMPMMPMMMGMPMGPPM",
+    ),
+    (
+        "MMGMGGPMMMGMPMPMPGMMPPPMPMMGPGMMMPMMMPPGPMPMMPMMPGG",
+        "MGMGPGMMGPPPGMGMMMPMMGPGMGPMPGMPMPPPMPMPMMMMPMPMMMM",
+    ),
+    (
+        "MPMMGPMPMGMMMPMMGGMGGMPPPMMGPMMMMPMMPMPGPGPPMPMGMPM",
+        "GPMMPGPMMPPPMGPMGPPGMGMMPMMGPMPMGMMPMMPMMMMPMPMMMGG",
+    ),
+    (
+        "PMPMMPPPPPGMMMPMMGMPPPMMMMGPGPMMMMMMMGMPPGGGGMMPGMM",
+        "PMMMPGPMMGGMGPGPPPPPMPGPMMPMPGMGMMMMMMPGGMMMMMPMPMM",
+    ),
 )
-"""The order of the specification's figures, one letter for each workflow."""
+"""The orders of the specification's figures, one letter for each workflow."""
+REFERENCES = len(_REFERENCES)
 _STARVING, _STARVING_EVERY_S = 100, 45.0
 
 
-def reference() -> list[Arrival]:
-    """Give the order for which the specification has figures."""
+def reference(number: int) -> list[Arrival]:
+    """Give one of the orders for which the specification has figures; 0 is that of A5.2."""
     names = {name[0]: name for name in SERIES}
-    return _arrivals([[names[letter] for letter in series] for series in _REFERENCE])
+    return _arrivals([[names[letter] for letter in series] for series in _REFERENCES[number]])
 
 
 def drawn(rng: np.random.Generator) -> list[Arrival]:

@@ -1,4 +1,4 @@
-"""The charts of S5: active workflows and ready tasks over time, and box plots of slowdown (spec s5 section 7)."""
+"""The charts of S5: active workflows and ready tasks over time, box plots of slowdown (spec s5 section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``s5-starvation``: who still ends when more work arrives than the servers can do (spec s5 section 10, A5.8).
+"""``s5-starvation``: who still ends when more work arrives than servers can do (spec s5 section 10, A5.8).
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
 Algorithms, say that G-HEFT starves the last tasks of workflows while others arrive, and that aging helps.

@@ -37,13 +37,16 @@ def is_settling(state: State) -> bool:
         return True
     patience_s = settings.fetch_every_s if settings.fetch_every_s is not None else _PATIENCE_S
     return any(
-        machine not in answers and state.now < asked_s + patience_s
-        for asked, answers in (
-            (state.access_asked_s, state.access.keys()),
-            (state.fetch_asked_s, state.fetched_s.keys()),
-        )
-        for machine, asked_s in asked.items()
+        state.now < asked_s + patience_s and not _has_answered(state, machine)
+        for machine, asked_s in state.first_asked_s.items()
     )
+
+
+def _has_answered(state: State, machine: int) -> bool:
+    settings = state.settings
+    if settings.authorise and not state.access.get(machine, False):
+        return machine in state.access
+    return settings.fetch_every_s is None or machine in state.fetched_s
 
 
 def is_usable(state: State, machine: int) -> bool:

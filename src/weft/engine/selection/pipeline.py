@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
-from weft.engine.usability import is_selective
+from weft.engine.selection.usability import is_selective
 
 __all__ = ["SELECT", "refresh"]
 

@@ -1,0 +1,124 @@
+"""Journal files: alone enough to rebuild, replay and explain a run; damage is told with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import weft
+from architecture.house import ROOT
+from weft.api.runs.explaining import explain_task, explanation_lines
+from weft.api.runs.journal_files import Header, read_journal
+from weft.api.runs.replaying import replay_journal
+from weft.engine.replaying import rebuild
+from weft.engine.settings import PRESETS
+from weft.errors import InvalidInput
+from weft.formats.files import load_platform, load_workflow
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    """The journal of a loop on a grid, followed by plan."""
+    file = tmp_path_factory.mktemp("journal") / "wien2k.jsonl"
+    weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
+    return file
+
+
+def test_a_journal_replays_to_the_same_commands(journal):
+    found = replay_journal(journal)
+    assert found.replayed.same
+    assert found.as_record()["entries"] == found.replayed.entries > 20
+
+
+def test_a_journal_rebuilds_the_end(journal):
+    read = read_journal(journal)
+    engine = rebuild(read.engine(), read.entries, read.plans)
+    (run,) = engine.state.runs
+    assert (run.ending, run.unfinished, engine.state.attempts) == ("completed", 0, {})
+
+
+def test_plans_stand_before_the_entries_that_name_them(journal):
+    seen = set()
+    for line in journal.read_text().splitlines()[1:]:
+        record = json.loads(line)
+        if "plan" in record:
+            assert record["plan"] not in seen, "kept once"
+            seen.add(record["plan"])
+        elif record["event"][0] == "PlanReady":
+            assert record["event"][1]["plan"] in seen
+    assert seen
+
+
+def test_another_policy_is_a_what_if(journal):
+    found = replay_journal(journal, policy="fcfs")
+    assert not found.replayed.same
+    assert found.as_record()["recorded_policy"] == "plan"
+
+
+def test_a_task_can_be_explained(journal):
+    lines = list(explanation_lines(explain_task(journal, "lapw1[3]")))
+    assert lines[0].startswith("lapw1[3] of run 0 (wien2k) is completed at ")
+    assert any(line.startswith(" * ") for line in lines), "the chosen machine is marked"
+
+
+@pytest.mark.parametrize("name", ["hello", "wien2k", "moldable", "docking", "pipeline", "transfers", "shares"])
+def test_every_example_is_frozen_and_read_back(name):
+    """What stands in a header unfolds to the same tasks, on the same platform."""
+    try:
+        workflow = load_workflow(EXAMPLES / f"{name}.yaml")
+    except InvalidInput:
+        pytest.skip("a platform")
+    platform = load_platform(EXAMPLES / "grid.yaml")
+    for settings in PRESETS.values():
+        header = Header(
+            policy="fcfs", settings=settings, seed=3, planner="heft", platform=platform, workflows={"w": workflow}
+        )
+        back = Header.of_record(json.loads(json.dumps(header.as_record())))
+        assert back.settings == settings
+        assert back.platform == platform
+        assert weft.unfold(back.workflows["w"]).names == weft.unfold(workflow).names
+        assert back.workflows["w"].loops == workflow.loops
+
+
+def damaged(journal: Path, folder: Path, change) -> Path:
+    lines = journal.read_text().splitlines()
+    file = folder / "damaged.jsonl"
+    file.write_text("\n".join(change(lines)) + "\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "words"),
+    [
+        (lambda lines: [*lines[:5], lines[5][:40], *lines[6:]], 6, "not a line of a journal"),
+        (lambda lines: [*lines[:3], "[1, 2]", *lines[3:]], 4, "not a line of a journal"),
+        (lambda lines: lines[1:], 1, "no 'kind' in it"),
+        (lambda lines: ['{"kind": "diary"}', *lines[1:]], 1, "diary"),
+        (lambda lines: [lines[0].replace('"schema":1', '"schema":9'), *lines[1:]], 1, "schema 9"),
+        (lambda lines: [lines[0].replace('"gain":', '"profit":'), *lines[1:]], 1, "profit"),
+        (lambda lines: [*lines, '{"n":1,"now":1,"event":["Wish",{}],"commands":[]}'], None, "unknown type 'Wish'"),
+    ],
+)
+def test_damage_is_told_with_its_line(journal, tmp_path, change, line, words):
+    file = damaged(journal, tmp_path, change)
+    with pytest.raises(InvalidInput) as caught:
+        read_journal(file)
+    (problem,) = caught.value.problems
+    assert words in str(problem)
+    if line is not None:
+        assert problem.place.line == line
+
+
+def test_an_empty_file_is_no_journal(tmp_path):
+    (tmp_path / "empty").touch()
+    with pytest.raises(InvalidInput, match="the file is empty"):
+        read_journal(tmp_path / "empty")
+
+
+def test_a_journal_that_cannot_be_written_is_refused_before_the_run(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot write"):
+        weft.simulate(EXAMPLES / "hello.yaml", on="identical:2", journal=tmp_path / "nowhere" / "j")

@@ -1,0 +1,173 @@
+"""``weft.simulate``: what arrives, how it ends, what is refused, and what repetitions give."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import weft
+from weft.api.runs.recorder import MOST_ITERATIONS
+from weft.api.runs.viewing import facts_of, html_of, notes_of, spread_facts_of, title_of
+from weft.errors import Infeasible, InvalidInput
+from weft.simulation.scenario import Durations, Failure, Scenario
+
+
+def sweep(name="sweep", points=4, work=10, **keys):
+    flow = weft.Builder(name)
+    flow.task("work", sweep={"k": f"1..{points}"}, work=work, **keys)
+    return flow.build()
+
+
+def test_a_plan_followed_ends_when_the_plan_says():
+    planned = weft.plan(sweep(), on="identical:3", planner="heft")
+    simulated = weft.simulate(sweep(), on="identical:3", planner="heft")
+    assert simulated.outcome == "completed"
+    assert simulated.end_s == planned.makespan_s == 20
+    assert simulated.first.lower_bound_s <= 20
+    assert simulated.first.utilisation == pytest.approx(40 / 60)
+
+
+def test_several_arrive_together_and_a_second_of_one_name_gets_a_number():
+    simulated = weft.simulate([sweep(points=1), sweep(points=1)], on="identical:1", policy="fcfs")
+    runs = simulated.first.history.runs
+    assert [run.workflow for run in runs] == ["sweep", "sweep (2)"]
+    assert [run.slowdown for run in runs] == [1, 2]
+
+
+def test_a_scenario_lets_more_arrive(tmp_path):
+    weft.save_workflow(sweep("late", points=1), tmp_path / "late.yaml")
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text("weft: 1\narrivals: [{workflow: late.yaml, at: 3s, owner: ann}]\n")
+    simulated = weft.simulate(sweep(points=1), on="identical:1", policy="fcfs", scenario=scenario)
+    first, second = simulated.first.history.runs
+    assert (second.workflow, second.owner, second.arrival_s, second.ended_s) == ("late.yaml", "ann", 3, 20)
+    assert weft.simulate(on="identical:1", policy="fcfs", scenario=scenario).end_s == 13
+
+
+def test_repetitions_are_seeds_in_a_row():
+    scenario = Scenario(durations=Durations(noise=0.5))
+    simulated = weft.simulate(sweep(), on="identical:2", scenario=scenario, repeat=5, seed=3)
+    assert [run.seed for run in simulated.runs] == [3, 4, 5, 6, 7]
+    alone = weft.simulate(sweep(), on="identical:2", scenario=scenario, seed=5)
+    assert simulated.runs[2].end_s == alone.end_s
+    ends = sorted(run.end_s for run in simulated.runs)
+    spread = simulated.spread("end_s")
+    assert (spread.least, spread.median, spread.most) == (ends[0], ends[2], ends[4])
+    assert simulated.end_s == ends[2]
+    assert ("outcomes", "5 completed") in spread_facts_of(simulated)
+
+
+def test_the_record_is_plain_data():
+    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=1),))
+    simulated = weft.simulate(sweep(), on="identical:2", policy="fcfs", scenario=scenario)
+    record = json.loads(json.dumps(simulated.as_record()))
+    (run,) = record["simulations"]
+    assert record["outcome"] == "completed"
+    assert run["failure_causes"] == {"lost": 1}
+    assert run["migration_reasons"].keys() <= {"failure"}
+    assert sum(attempt["useful_share"] for attempt in run["attempts"]) == pytest.approx(4)
+    assert {attempt["machine"] for attempt in run["attempts"]} == {"m1", "m2"}
+    assert run["machines"][0]["replicated_node_s"] == 4
+
+
+def test_a_standstill_ends_with_a_reason():
+    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4),))
+    for preset in ("default", "s3"):
+        simulated = weft.simulate(sweep(), on="identical:1", policy="fcfs", scenario=scenario, preset=preset)
+        assert simulated.outcome == "stuck"
+        assert "(ready) wait for a machine: m1: is down" in simulated.first.stuck[0]
+        assert any(note.startswith("standstill: ") for note in notes_of(simulated.first))
+        assert ("outcome", "stuck") in facts_of(simulated.first)
+        # What timers did afterwards does not count: the failure is noticed within a few probes.
+        assert simulated.end_s <= 34
+
+
+def test_a_machine_that_will_come_back_is_waited_for():
+    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=30_000),))
+    simulated = weft.simulate(sweep(points=1), on="identical:1", policy="fcfs", scenario=scenario, preset="s3")
+    assert simulated.outcome == "completed"
+    assert simulated.end_s >= 30_014
+
+
+def test_endless_disturbances_keep_nothing_alive():
+    scenario = Scenario(
+        failures=(Failure(machines=("m1",), at_s=4), Failure(machines=("m2",), mtbf_s=100, repair_s=10)),
+    )
+    flow = weft.Builder("pinned")
+    flow.task("only-there", work=10, requirements='name == "m1"')
+    simulated = weft.simulate(flow.build(), on="identical:2", policy="fcfs", scenario=scenario)
+    assert simulated.outcome == "stuck"
+
+
+def test_a_loop_that_never_converges_ends_with_a_reason():
+    flow = weft.Builder("endless")
+    flow.task("step", work=1)
+    flow.loop("l", last="step", first="step", until="step.result.delta < 1")
+    simulated = weft.simulate(flow.build(), on="identical:1", policy="fcfs")
+    assert simulated.outcome == "stuck"
+    assert f"loop l has run {MOST_ITERATIONS} times" in simulated.first.stuck[0]
+
+
+def test_a_loop_that_is_exhausted_fails():
+    flow = weft.Builder("limited")
+    flow.task("step", work=1)
+    flow.loop("l", last="step", first="step", until="step.exit_code == 0", max_iterations=3)
+    simulated = weft.simulate(
+        flow.build(), on="identical:1", policy="fcfs", scenario=Scenario(iterations={"l": 9})
+    )
+    assert simulated.outcome == "failed"
+    assert "has not converged after 3 iterations" in simulated.first.history.runs[0].reason
+
+
+def test_what_cannot_run_anywhere_is_infeasible():
+    with pytest.raises(Infeasible, match="wide: no machine can run work"):
+        weft.simulate(sweep("wide", points=1, nodes=9), on="identical:3")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"repeat": 0}, "repeat 0"),
+        ({"seed": -1}, "seed -1"),
+        ({"policy": "fcsf"}, "did you mean 'fcfs'"),
+        ({"planner": "hefd"}, "did you mean 'heft'"),
+        ({"preset": "s2"}, "unknown preset 's2'"),
+        ({"scenario": Scenario(failures=(Failure(machines=("m7",)),))}, "no machine 'm7'"),
+        ({"repeat": 2, "journal": "j"}, "a journal of several runs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(how, words):
+    with pytest.raises(InvalidInput, match=words):
+        weft.simulate(sweep(), on="identical:2", **how)
+
+
+def test_nothing_to_simulate_is_refused():
+    with pytest.raises(InvalidInput, match="no workflow to simulate"):
+        weft.simulate(on="identical:2")
+
+
+def test_names_of_other_formats_become_plain_before_the_run():
+    """A journal must be able to name what ran: tasks are renamed as they are when written to a file."""
+    from dataclasses import replace
+
+    flow = sweep(points=1)
+    odd = replace(flow, tasks=(replace(flow.tasks[0], name="a[1]", sweep=None),))
+    simulated = weft.simulate(odd, on="identical:1")
+    assert [attempt.task for attempt in simulated.first.history.attempts.values()] == ["a_1_"]
+
+
+def test_progress_is_told():
+    heard = []
+    weft.simulate(sweep(points=600), on="identical:8", policy="fcfs", progress=lambda *news: heard.append(news))
+    entries, now_s, active = heard[0]
+    assert (entries, now_s, active) == (0, 0.0, 1)
+
+
+def test_it_can_be_shown():
+    simulated = weft.simulate(sweep(), on="identical:2", policy="fcfs")
+    assert title_of(simulated) == "sweep on identical-2, policy fcfs"
+    assert dict(facts_of(simulated.first))["end"] == "20 s"
+    page = html_of(simulated)
+    assert page.startswith("<!DOCTYPE html>")
+    assert "sweep on identical-2, policy fcfs" in page

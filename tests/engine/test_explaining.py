@@ -1,0 +1,145 @@
+"""Why a task is where it is: conditions and estimates at the moment of the decision, and what waits for what."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.engine.engine import Engine
+from weft.engine.explaining.explanation import explain
+from weft.engine.explaining.waiting import standstill
+from weft.engine.settings import PRESETS, Settings
+from weft.engine.state.known import Library
+from weft.errors import InvalidInput
+from weft.instance.compilation import compile_instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Arrival, Failure, Scenario
+from weft.simulation.simulate import Simulation
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+MACHINES = (
+    Machine(name="small", speed=4.0, memory=1e9, services=("run",)),
+    Machine(name="slow", speed=1.0, memory=8e9, services=("run",)),
+    Machine(name="quick", speed=2.0, memory=8e9, services=("run",)),
+    Machine(name="other", speed=9.0, memory=8e9, services=("dock",)),
+)
+
+
+def flow():
+    made = Builder("flow")
+    made.task("first", work=10, service="run", requirements="memory >= 4*GB")
+    made.task("beside", work=1, service="run", requirements="memory >= 4*GB")
+    made.task("bound", work=4, service="run", after="first", machine="here", requirements="memory >= 4*GB")
+    made.task("again", work=4, service="run", after="bound", machine="here")
+    return made.build()
+
+
+class Recorded:
+    """A simulated run that can be asked."""
+
+    def __init__(self, policy="fcfs", scenario=Scenario(), how=Settings()):  # noqa: B008
+        instance = compile_instance(checked_graph(flow()), Platform(name="grid", machines=MACHINES))
+        arrivals = [Arrival(workflow="flow")]
+        self.simulation = Simulation(Library({"flow": instance}), arrivals, policy_named(policy), how, scenario)
+        self.entries = []
+        self.engine = self.simulation.run(record=self.entries.append)
+
+    def fresh(self):
+        simulation = self.simulation
+        first = simulation.library["flow"]
+        return Engine(simulation.library, first.instance, simulation.policy, simulation.settings)
+
+    def explain(self, task, **when):
+        return explain(self.fresh, self.entries, self.engine.state.plans, task, **when)
+
+
+def by_name(candidates):
+    return {candidate.machine: candidate for candidate in candidates}
+
+
+def failing(candidate):
+    return [condition.name for condition in candidate.refusals]
+
+
+def test_a_choice_is_judged_at_the_moment_it_was_made():
+    found = Recorded().explain("first", at_s=2.0)
+    assert (found.state, found.waits_for, found.at_s) == ("running", (), 2.0)
+    choice = found.choice
+    assert (choice.machine, choice.now, choice.entry) == ("quick", 0.0, 0)
+    assert choice.by.startswith("policy 'fcfs'")
+    judged = by_name(choice.candidates)
+    assert failing(judged["small"]) == ["demands"]
+    assert judged["small"].refusals[0].text == "requirements memory >= 4 * GB"
+    assert judged["other"].refusals[0].text == "offers the service 'run'"
+    assert failing(judged["slow"]) == failing(judged["quick"]) == []
+    assert [option.finish_s for option in judged["slow"].options] == [10]
+    assert [(option.seconds, option.data_ready_s, option.finish_s) for option in judged["quick"].options] == [(5, 0, 5)]
+
+
+def test_a_waiting_task_says_what_for():
+    found = Recorded().explain("bound", at_s=1.0)
+    assert (found.state, found.choice) == ("waiting", None)
+    assert found.waits_for == ("first, which is running",)
+    assert found.story == ()
+
+
+def test_an_abstract_machine_that_is_bound_is_a_condition():
+    found = Recorded().explain("again", at_s=100.0)
+    assert found.state == "completed"
+    judged = by_name(found.choice.candidates)
+    assert "bound" in failing(judged["small"])
+    assert "'here' is bound to quick" in [condition.text for condition in judged["small"].refusals]
+    assert failing(judged["quick"]) == []
+
+
+def test_room_is_a_condition():
+    judged = by_name(Recorded().explain("beside").choice.candidates)
+    assert failing(judged["quick"]) == ["room"]
+    assert judged["quick"].refusals[0].text == "0 of 1 nodes are free, it needs 1 (expected at 5 s)"
+    (option,) = judged["quick"].options
+    assert (option.free, option.finish_s) == (False, 5.5)
+    assert judged["slow"].possible
+
+
+def test_the_selection_pipeline_is_told():
+    recorded = Recorded(policy="rank", scenario=Scenario(denied=("quick",)), how=PRESETS["s3"])
+    judged = by_name(recorded.explain("first", at_s=30.0).choice.candidates)
+    assert failing(judged["quick"]) == ["access"]
+    names = [condition.name for condition in judged["slow"].conditions if condition.name != "demands"]
+    assert names[:4] == ["up", "listed", "access", "state"]
+
+
+def test_a_machine_that_is_down():
+    scenario = Scenario(failures=(Failure(machines=("quick", "slow"), at_s=3.0),))
+    recorded = Recorded(scenario=scenario)
+    found = recorded.explain("first")
+    assert found.state == "ready"
+    assert failing(by_name(found.candidates)["quick"]) == ["up"]
+    assert "a machine: slow, quick: is down" in found.waits_for
+    assert any("is lost" in step.text for step in found.story)
+    lines = standstill(recorded.engine.state)
+    assert lines[0].startswith("run 0: first (ready) waits for a machine")
+    assert lines[1] == "run 0: 2 more tasks not ended"
+
+
+def test_the_story_is_told_in_order():
+    story = Recorded().explain("first").story
+    assert [step.now for step in story] == sorted(step.now for step in story)
+    assert story[0].text.startswith("attempt 0: bound to quick")
+    assert story[-1].text == "it became completed"
+
+
+@pytest.mark.parametrize(
+    ("task", "run", "words"),
+    [("firts", 0, "did you mean 'first'?"), ("first", 4, "no run 4"), ("nothing-like-it", 0, "weft show")],
+)
+def test_what_does_not_exist_is_refused(task, run, words):
+    with pytest.raises(InvalidInput, match=words.replace("?", r"\?")):
+        Recorded().explain(task, run=run)
+
+
+def test_before_anything_arrived_there_is_no_run():
+    with pytest.raises(InvalidInput, match="nothing has arrived"):
+        Recorded().explain("first", at_s=-1.0)

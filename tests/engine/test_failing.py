@@ -1,0 +1,215 @@
+"""Failures, cause by cause: what is tried again, where, with how much, and what happens when nothing is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import ByHand, one_task, platform_of, simulated
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.simulation.scenario import Scenario
+from weft.workflow.builder import Builder
+from weft.workflow.records.recovery import CAUSES
+
+GB = 1e9
+
+
+def failing(cause="", exit_code=None, attempt=0):
+    return ev.Ended(attempt=attempt, exit_code=exit_code, cause=cause, work_done=0.5)
+
+
+def started(engine, attempt=0):
+    return engine.tell(ev.Started(attempt=attempt))
+
+
+@pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause not in ("contract", "cancelled")])
+def test_every_cause_has_retries_of_its_own(cause):
+    engine = ByHand(one_task(retries={cause: 1}), platform_of(1, 1))
+    for attempt in range(2):
+        started(engine, attempt)
+        words = engine.tell(failing(cause, attempt=attempt))
+        if attempt == 0:
+            assert words[0].startswith(f"settle 0 READY ({cause})")
+            engine.tell(ev.CleanedUp(attempt=0))
+    assert f"settle 0 FAILED ({cause})" in words
+    assert words[-1] == "finish failed"
+
+
+def test_an_exit_code_that_is_missing_is_a_failure():
+    engine = ByHand(one_task(retries=0), platform_of(1))
+    started(engine)
+    assert engine.tell(failing())[0] == "settle 0 FAILED (error)"
+
+
+def test_an_exit_code_that_is_an_outcome_is_none():
+    engine = ByHand(one_task(retries=0, outcomes=[3]), platform_of(1))
+    started(engine)
+    assert engine.tell(failing(exit_code=3))[0] == "settle 0 COMPLETED"
+
+
+def test_a_machine_where_it_failed_is_the_last_resort():
+    engine = ByHand(one_task(retries=3), platform_of(3, 2))
+    started(engine)
+    assert engine.tell(failing(exit_code=1)) == ["settle 0 READY (error)", "assign 1 m1", "start 1 m1 from 0"]
+    started(engine, 1)
+    # Both have failed by now: the faster one again.
+    assert engine.tell(failing(exit_code=1, attempt=1))[1] == "assign 2 m0"
+
+
+def test_a_task_that_avoids_a_machine_does_not_keep_others_from_it():
+    engine = ByHand(one_task(sweep={"i": "1..3"}, retries=3), platform_of(3, 2))
+    started(engine)
+    started(engine, 1)
+    # m0 is free, but the task that failed there waits for m1; the third task takes m0.
+    words = engine.tell(failing(exit_code=1))
+    assert words == ["settle 0 READY (error)", "assign 2 m0", "start 2 m0 from 0"]
+
+
+def test_out_of_memory_gets_more_where_there_is_more():
+    small, large = Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB)
+    engine = ByHand(one_task(memory="2GB", retries={"oom": 5}), Platform(machines=(small, large)))
+    assert engine.first[0] == "assign 0 m0"
+    started(engine)
+    # 4 GB, which m0 does not have.
+    words = engine.tell(failing("oom"))
+    assert words == ["settle 0 READY (oom)", "assign 1 m1", "start 1 m1 from 0"]
+    machine = engine.engine.state.machines[1]
+    assert machine.amounts["memory"] == 4 * GB
+    started(engine, 1)
+    engine.tell(failing("oom", attempt=1))
+    assert machine.amounts["memory"] == 0.0
+    started(engine, 2)
+    words = engine.tell(failing("oom", attempt=2))
+    assert words[0] == "settle 0 FAILED (oom)"
+    assert "no machine has more memory" in engine.run.stopping
+
+
+def test_the_memory_that_is_allowed_grows_too():
+    platform = Platform(machines=(Machine(name="m0", memory=16 * GB),))
+    ran = simulated(
+        one_task(memory="2GB", retries={"oom": 5}), platform, Scenario(exit_codes={"job": ("oom", "oom", 0)})
+    )
+    starts = ran.commands(cm.Start)
+    assert [start.memory_bytes for _, start in starts] == [2 * GB, 4 * GB, 8 * GB]
+    assert ran.run.ending == "completed"
+
+
+def test_what_a_machine_can_give_limits_the_growth():
+    platform = Platform(machines=(Machine(name="m0", memory=3 * GB),))
+    scenario = Scenario(exit_codes={"job": ("oom", 0)})
+    ran = simulated(one_task(memory="2GB", retries={"oom": 5}), platform, scenario)
+    assert [start.memory_bytes for _, start in ran.commands(cm.Start)] == [2 * GB, 3 * GB]
+
+
+def test_out_of_time_gets_more_time():
+    ran = simulated(one_task(time_limit="30s", retries={"timeout": 3}), platform_of(1))
+    starts = ran.commands(cm.Start)
+    assert [(at, start.time_limit_s) for at, start in starts] == [(0.0, 30.0), (30.0, 60.0), (90.0, 120.0)]
+    assert (ran.run.ending, ran.run.ended_s) == ("completed", 190.0)
+
+
+def test_out_of_time_says_nothing_against_the_machine():
+    engine = ByHand(one_task(time_limit="10s"), platform_of(2, 1))
+    started(engine)
+    assert engine.tell(failing("timeout"))[1] == "assign 1 m0"
+
+
+def test_a_task_that_checkpointed_and_asks_for_it_runs_again_from_there():
+    checkpoint = {"files": ["restart"]}
+    engine = ByHand(one_task(retries=0, checkpoint=checkpoint, outputs={"r": 5}), platform_of(1))
+    started(engine)
+    words = engine.tell(ev.Checkpointed(attempt=0, work_done=0.6), ev.Ended(attempt=0, exit_code=85), at=60)
+    assert words == ["settle 0 READY", "assign 1 m0", "start 1 m0 from 0.6"]
+
+
+def test_a_task_that_asks_to_be_queued_again_is():
+    engine = ByHand(one_task(retries=0), platform_of(1))
+    started(engine)
+    words = engine.tell(ev.Ended(attempt=0, exit_code=99), at=60)
+    assert words == ["note requeued", "settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
+
+
+def test_a_task_that_asks_for_ever_without_getting_any_further_fails():
+    ran = simulated(one_task(), platform_of(1), Scenario(exit_codes={"job": (99,)}))
+    assert ran.run.ending == "failed"
+    assert "101th time" in ran.run.stopping
+    assert len(ran.commands(cm.Start)) == 101
+
+
+def test_a_task_that_gets_further_may_ask_as_often_as_it_likes():
+    engine = ByHand(one_task(checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
+    for attempt in range(150):
+        started(engine, attempt)
+        engine.tell(
+            ev.Checkpointed(attempt=attempt, work_done=(attempt + 1) / 200), ev.Ended(attempt=attempt, exit_code=85)
+        )
+    assert engine.state() == "SUBMITTED"
+
+
+def failed_for_good(wish, speeds=(2, 1)):
+    flow = Builder("three")
+    flow.task("job", work=10, retries=0, on_failure=wish)
+    flow.task("after", work=10, after="job")
+    flow.task("other", work=10)
+    engine = ByHand(flow.build(), platform_of(*speeds))
+    job = engine.run.known.names.index("job")
+    attempt = engine.run.attempt_of[job]
+    for number in sorted(engine.run.attempt_of.values()):
+        started(engine, number)
+    return engine, job, engine.tell(failing(exit_code=1, attempt=attempt))
+
+
+def states(engine):
+    return {name: engine.state(task) for task, name in enumerate(engine.run.known.names)}
+
+
+def test_hold_waits_for_the_user_who_resumes():
+    engine, job, words = failed_for_good("hold")
+    assert words == [f"settle {job} STOPPED (error)"]
+    assert states(engine) == {"job": "STOPPED", "after": "WAITING", "other": "RUNNING"}
+    words = engine.tell(ev.Asked(what="resume", run=0, task=job))
+    assert words[0] == f"settle {job} READY"
+    assert states(engine)["job"] == "SUBMITTED"
+
+
+def test_a_run_that_stopped_wakes_up_when_its_task_is_resumed():
+    engine = ByHand(one_task(retries=0, on_failure="hold"), platform_of(1))
+    started(engine)
+    assert engine.tell(failing(exit_code=1)) == ["settle 0 STOPPED (error)", "finish stopped"]
+    words = engine.tell(ev.Asked(what="resume", run=0, task=0), at=100)
+    assert words == ["settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
+    started(engine, 1)
+    assert engine.tell(ev.Ended(attempt=1)) == ["settle 0 COMPLETED", "finish completed"]
+
+
+def test_reschedule_tries_the_other_machines_and_then_stops():
+    engine = ByHand(one_task(retries=0, on_failure="reschedule"), platform_of(2, 1))
+    started(engine)
+    assert engine.tell(failing(exit_code=1)) == ["settle 0 READY (error)", "assign 1 m1", "start 1 m1 from 0"]
+    started(engine, 1)
+    words = engine.tell(failing(exit_code=1, attempt=1))
+    assert words == ["settle 0 FAILED (error)", "note stopping", "finish failed"]
+
+
+def test_stop_ends_what_runs():
+    engine, _, words = failed_for_good("stop")
+    assert [each.split()[0] for each in words] == ["settle", "settle", "note", "cancel"]
+    assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
+
+
+def test_continue_goes_on_with_what_does_not_depend_on_it():
+    engine, _, _ = failed_for_good("continue")
+    assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
+    number = engine.run.attempt_of[engine.run.known.names.index("other")]
+    assert engine.tell(ev.Ended(attempt=number))[-1] == "finish failed"
+
+
+def test_retries_of_the_run_hold_where_the_task_says_nothing():
+    engine = ByHand(one_task(), platform_of(1), Settings(retries_by_cause={"error": 2}))
+    for attempt in range(3):
+        started(engine, attempt)
+        words = engine.tell(failing(exit_code=1, attempt=attempt))
+    assert words[0] == "settle 0 FAILED (error)"

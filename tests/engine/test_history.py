@@ -1,0 +1,210 @@
+"""What a history says of small runs whose every number is known, and what must hold of any."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from engine_strategies import simulations
+from weft.engine.history.history import History
+from weft.engine.history.measures import causes, migration_reasons, replicated_share, slowdowns, uses
+from weft.engine.history.steps import Steps
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.instance.compilation import compile_instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Arrival, Failure, Perturbation, Scenario, Span, Suspension
+from weft.simulation.simulate import Simulation
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+def told(flows, machines, *, scenario=Scenario(), policy="fcfs", arrivals=None, how=Settings()):  # noqa: B008
+    """Simulate; give the history."""
+    platform = Platform(name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items()))
+    library = Library({key: compile_instance(checked_graph(flow), platform) for key, flow in flows.items()})
+    submitted = arrivals or [Arrival(workflow=key) for key in flows]
+    simulation = Simulation(library, submitted, policy_named(policy), how, scenario)
+    history, entries = History(), []
+    simulation.run(record=entries.append, check=lambda engine: history.take(entries[-1], engine.state))
+    return history.finish()
+
+
+def one_task(**keys):
+    flow = Builder("one")
+    flow.task("work", **{"work": 10, **keys})
+    return flow.build()
+
+
+def test_a_run_that_meets_nothing():
+    history = told({"one": one_task()}, {"m": {"speed": 2.0}})
+    (attempt,) = history.attempts.values()
+    assert (attempt.task, attempt.iteration, attempt.machine, attempt.nodes) == ("work", 1, 0, 1)
+    assert (attempt.assigned_s, attempt.started_s, attempt.ended_s, attempt.ending) == (0, 0, 5, "completed")
+    assert (attempt.useful_share, attempt.useful_s, attempt.node_seconds) == (1, 5, 5)
+    (run,) = history.runs
+    assert (run.arrival_s, run.ended_s, run.outcome, run.slowdown) == (0, 5, "completed", 1)
+    assert history.end_s == 5
+
+
+def test_a_machine_that_fails_and_comes_back_costs_what_was_done_on_it():
+    scenario = Scenario(failures=(Failure(machines=("m",), at_s=4, repair_s=3),))
+    history = told({"one": one_task()}, {"m": {}}, scenario=scenario)
+    first, second = history.attempts.values()
+    assert (first.ending, first.cause, first.started_s, first.ended_s, first.useful_s) == ("failed", "lost", 0, 4, 0)
+    assert (second.ending, second.started_s, second.ended_s, second.useful_share) == ("completed", 7, 17, 1)
+    assert causes(history) == {"lost": 1}
+    assert [failure.for_good for failure in history.failures] == [False]
+    assert history.down == [(0, 4, 7)]
+    (use,) = uses(history, [("m", 1)])
+    assert (use.busy_node_s, use.replicated_node_s, use.down_s) == (14, 4, 3)
+    assert use.share == pytest.approx(14 / 17)
+    assert replicated_share([use]) == pytest.approx(4 / 14)
+
+
+def test_a_failure_that_sends_a_task_elsewhere_is_a_migration():
+    scenario = Scenario(failures=(Failure(machines=("a",), at_s=4),))
+    history = told({"one": one_task()}, {"a": {"speed": 2.0}, "b": {}}, scenario=scenario)
+    (move,) = history.moves
+    assert (move.at_s, move.source, move.target, move.reason, move.restart_from) == (4, 0, 1, "failure", 0)
+    assert migration_reasons(history) == {"failure": 1}
+    assert history.end_s == 14
+
+
+def test_a_migration_keeps_what_its_checkpoint_kept():
+    """Ten times slower from 2 s on: restart files at 0.4 (4 s, after 2 + 0.2 units), a new start on b."""
+    flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
+    scenario = Scenario(
+        perturbations=(
+            Perturbation(machines=("a",), at_s=2, slowdown=Span(low=10, high=10), lasting_s=Span(low=1e6, high=1e6)),
+        )
+    )
+    how = Settings(poll_every_s=1.0, migrate="always")
+    history = told({"one": flow}, {"a": {}, "b": {"speed": 0.999}}, scenario=scenario, how=how)
+    old, new = history.attempts.values()
+    assert (old.ending, old.left_for, old.machine, new.machine, new.ending) == (
+        "migrated",
+        "performance",
+        0,
+        1,
+        "completed",
+    )
+    (move,) = history.moves
+    assert (move.reason, move.old, move.new, move.restart_from) == ("performance", 0, 1, old.checkpoint)
+    assert old.useful_share == old.checkpoint == new.restart_from > 0
+    assert old.useful_share + new.useful_share == pytest.approx(1)
+    done_since = old.work_done - old.checkpoint
+    assert old.ran_s - old.useful_s == pytest.approx(old.ran_s * done_since / old.work_done)
+    assert history.violations > 0
+
+
+def test_two_that_share_a_machine_slow_each_other_down():
+    history = told({"x": one_task(), "y": one_task()}, {"m": {}})
+    assert [run.slowdown for run in history.runs] == [1, 2]
+    assert slowdowns(history) == {"x": [1.0], "y": [2.0]}
+    assert (history.active.times_s, history.active.values) == ([0, 10, 20], [2, 1, 0])
+    assert (history.ready.times_s, history.ready.values) == ([0, 10], [1, 0])
+
+
+def test_a_loop_is_told_by_iteration():
+    flow = Builder("loop")
+    flow.task("a", work=1)
+    flow.task("b", after="a", work=1)
+    flow.loop("l", last="b", first="a", until="b.exit_code == 0")
+    history = told({"loop": flow.build()}, {"m": {}}, scenario=Scenario(iterations={"l": 3}))
+    assert history.runs[0].iterations == {"l": 3}
+    assert [(each.task, each.iteration) for each in history.attempts.values()] == [
+        (name, iteration) for iteration in (1, 2, 3) for name in "ab"
+    ]
+    assert all(each.useful_share == 1 for each in history.attempts.values())
+
+
+def test_a_suspension_is_counted():
+    scenario = Scenario(suspensions=(Suspension(task="work", at_s=3, lasting_s=4),))
+    (attempt,) = told({"one": one_task()}, {"m": {}}, scenario=scenario).attempts.values()
+    assert (attempt.suspended_s, attempt.ended_s) == (4, 14)
+
+
+def test_a_failure_for_good_leaves_nothing_useful():
+    history = told({"one": one_task()}, {"m": {}}, scenario=Scenario(exit_codes={"work": (7,)}))
+    (failure,) = history.failures
+    assert (failure.cause, failure.for_good) == ("error", True)
+    assert history.runs[0].outcome == "failed"
+    assert history.runs[0].slowdown is None
+    assert [attempt.useful_s for attempt in history.attempts.values()] == [0]
+
+
+def test_steps_keep_the_last_value_of_a_time():
+    steps = Steps()
+    for now_s, value in ((0, 1), (0, 2), (1, 2), (3, 5), (3, 2), (4, 0)):
+        steps.at(now_s, value)
+    assert (steps.times_s, steps.values) == ([0, 4], [2, 0])
+    assert steps.mean(8) == 1
+    many = Steps()
+    for now_s in range(100):
+        many.at(now_s, now_s % 7)
+    assert max(value for _, value in many.thinned(10)) == 6
+    assert len(many.thinned(10)) <= 12
+    assert many.thinned(10)[-1] == (99, 99 % 7)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@given(simulations())
+def test_work_is_conserved_and_nodes_are_never_taken_twice(simulation):
+    history, entries = History(), []
+    engine = simulation.run(
+        record=entries.append,
+        check=lambda engine: history.take(entries[-1], engine.state),
+        stop=lambda _: len(entries) > 300,
+    )
+    history.finish()
+    shares = defaultdict(float)
+    for attempt in history.attempts.values():
+        assert attempt.useful_s <= attempt.ran_s * (1 + 1e-9)
+        shares[attempt.run, attempt.task, attempt.iteration] += attempt.useful_share
+        if attempt.started_s is not None and attempt.ended_s is not None:
+            assert attempt.assigned_s <= attempt.started_s <= attempt.ended_s
+    completed = {
+        (each.run, each.task, each.iteration) for each in history.attempts.values() if each.ending == "completed"
+    }
+    for key, share in shares.items():
+        assert share == pytest.approx(1 if key in completed else 0)
+    _compare_with_entries(history, entries, at_once=engine.settings.begins_at_once)
+    for machine, taken in enumerate(_most_at_once(history, len(engine.state.machines))):
+        if not engine.state.machines[machine].unlimited:
+            assert taken <= engine.state.machines[machine].nodes
+
+
+def _compare_with_entries(history, entries, *, at_once):
+    """Look at the entries once more, in the plainest way: when every program began."""
+    if at_once:
+        began = {each.attempt: entry.now for entry in entries for each in entry.commands if isinstance(each, cm.Start)}
+    else:
+        began = {entry.event.attempt: entry.now for entry in entries if isinstance(entry.event, ev.Started)}
+    for number, attempt in history.attempts.items():
+        if attempt.submitted_s is not None and attempt.started_s is not None:
+            assert attempt.started_s == began[number]
+
+
+def _most_at_once(history, machines):
+    """Count the nodes that programs held at once, per machine, by sweeping over starts and ends."""
+    changes = defaultdict(list)
+    for attempt in history.attempts.values():
+        if attempt.started_s is not None and attempt.ended_s is not None and attempt.ended_s > attempt.started_s:
+            changes[attempt.machine] += [(attempt.started_s, 1, attempt.nodes), (attempt.ended_s, 0, -attempt.nodes)]
+    for machine in range(machines):
+        now = most = 0
+        for _, _, change in sorted(changes[machine]):
+            now += change
+            most = max(most, now)
+        yield most

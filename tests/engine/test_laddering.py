@@ -1,0 +1,99 @@
+"""The polling ladder, command by command: job manager, gatekeeper, unreachable (S3 section 5)."""
+
+from __future__ import annotations
+
+from engine_by_hand import ByHand, one_task, platform_of
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+
+POLLED = Settings(ladder_every_s=30.0)
+FACETS = {"checkpoint": {"files": ["restart"], "every": 10}, "outputs": {"result": 10}}
+
+
+def running(platform=None):
+    engine = ByHand(one_task(**FACETS), platform or platform_of(2, 1), POLLED)
+    engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.3), at=10)
+    return engine
+
+
+def polled(engine, at):
+    return engine.tell(ev.TimerFired(timer="ladder"), at=at)
+
+
+def job(alive, attempt=0):
+    return ev.Answered(of="job", alive=alive, attempt=attempt, machine=0)
+
+
+def gatekeeper(alive, attempt=0):
+    return ev.Answered(of="machine", alive=alive, attempt=attempt, machine=0)
+
+
+def test_a_job_manager_that_answers_is_asked_again_later():
+    engine = running()
+    assert polled(engine, 30) == ["probe job 0"]
+    assert engine.tell(job(alive=True)) == []
+    assert polled(engine, 60) == ["probe job 0"]
+
+
+def test_a_silent_job_manager_of_a_machine_that_answers_is_replaced():
+    engine = running()
+    polled(engine, 30)
+    assert engine.tell(job(alive=False)) == ["probe machine 0"]
+    assert engine.tell(gatekeeper(alive=True)) == ["note reattached", "probe reattach 0"]
+    assert engine.state() == "RUNNING"
+    assert engine.tell(ev.Ended(attempt=0), at=50) == ["settle 0 COMPLETED", "finish completed"]
+
+
+def test_a_job_that_is_gone_when_it_is_reattached_goes_on_elsewhere():
+    engine = running()
+    polled(engine, 30)
+    engine.tell(job(alive=False), gatekeeper(alive=True))
+    words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="lost"))
+    assert words[:3] == ["probe machine m0", "settle 0 READY (lost) keep", "assign 1 m1 after 0: failure"]
+
+
+def test_a_silent_machine_is_lost_and_the_job_goes_on_from_its_last_restart_files():
+    engine = running()
+    polled(engine, 30)
+    engine.tell(job(alive=False))
+    assert engine.tell(gatekeeper(alive=False)) == [
+        "note down", "note unknown", "settle 0 READY (lost) keep", "assign 1 m1 after 0: failure",
+        "prolog 1 m1 (restart files from -1)",
+    ]  # fmt: skip
+    assert engine.tell(ev.StagedIn(attempt=1, part=0)) == ["drop 0", "start 1 m1 from 0.3"]
+
+
+def test_a_machine_that_was_silent_is_asked_until_it_answers_and_old_jobs_are_ended():
+    engine = running()
+    polled(engine, 30)
+    engine.tell(job(alive=False), gatekeeper(alive=False), ev.StagedIn(attempt=1, part=0), ev.Started(attempt=1))
+    assert polled(engine, 60) == ["probe job 1", "probe machine m0"]
+    assert engine.tell(ev.Answered(of="machine", alive=False, machine=0)) == []
+    assert polled(engine, 90) == ["probe job 1", "probe machine m0"]
+    words = engine.tell(ev.Answered(of="machine", alive=True, machine=0))
+    assert words == ["note up", "cancel 0 m0: given up"]
+    assert engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled")) == []
+    assert polled(engine, 120) == ["probe job 1"]
+    assert not any(engine.engine.state.unknown.values())
+
+
+def test_news_of_a_job_that_was_given_up_is_not_heard():
+    engine = ByHand(one_task(**FACETS), platform_of(1), POLLED)
+    engine.tell(ev.Started(attempt=0), at=10)
+    polled(engine, 30)
+    engine.tell(job(alive=False), gatekeeper(alive=False))
+    assert engine.tell(ev.Ended(attempt=0, exit_code=0), at=40) == []
+    assert engine.state() == "READY"
+
+
+def test_a_job_that_ends_between_the_steps_of_the_ladder_has_ended():
+    engine = running()
+    polled(engine, 30)
+    engine.tell(ev.Ended(attempt=0))
+    assert engine.tell(job(alive=False)) == []
+
+
+def test_nobody_is_asked_where_worlds_tell_by_themselves():
+    engine = ByHand(one_task(**FACETS), platform_of(2, 1), Settings())
+    engine.tell(ev.Started(attempt=0), at=10)
+    assert engine.engine.state.timers == {}

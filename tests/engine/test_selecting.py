@@ -1,0 +1,121 @@
+"""The selection pipeline: each step waits for the one before it, and nothing is placed before (S3 section 3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import ByHand, one_task, platform_of
+from weft.engine.deciding.dispatching import PolicyError
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.selection.usability import obstacle
+from weft.policies.orders import ByIndex
+from weft.policies.policy import Place
+
+CACHED = Settings(discover_every_s=300.0, fetch_every_s=30.0, authorise=True)
+
+
+def begun(settings=CACHED, speeds=(1, 2, 3), **facets):
+    return ByHand(one_task(**facets), platform_of(*speeds), settings)
+
+
+def access(machine, alive=True):
+    return ev.Answered(of="access", alive=alive, machine=machine)
+
+
+def fetched(machine, speed=1.0):
+    return ev.Fetched(machine=machine, speed_factor=speed)
+
+
+def test_discover_then_authorise_then_fetch_then_place():
+    engine = begun()
+    assert engine.first == ["discover"]
+    assert engine.tell(ev.Discovered(machines=(0, 1))) == ["probe access m0", "probe access m1"]
+    assert engine.tell(access(0)) == ["fetch m0"]
+    assert engine.tell(access(1)) == ["fetch m1"]
+    assert engine.tell(fetched(0)) == []
+    # m2 is not listed; m1 is the fastest of the others.
+    assert engine.tell(fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
+
+
+def test_machines_that_fail_the_requirements_are_asked_nothing():
+    engine = begun(requirements="speed < 3")
+    words = engine.tell(ev.Discovered(machines=(0, 1, 2)))
+    assert words == ["probe access m0", "probe access m1"]
+
+
+def test_a_machine_that_refuses_is_not_used():
+    engine = begun()
+    engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False))
+    assert engine.tell(fetched(0), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
+    assert obstacle(engine.engine.state, 2) == "access is refused"
+
+
+def test_who_does_not_answer_in_time_is_not_waited_for():
+    engine = begun()
+    engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2), fetched(0))
+    assert engine.state() == "READY"
+    words = engine.tell(ev.TimerFired(timer="select"), at=30)
+    assert words == ["fetch m0", "fetch m1", "fetch m2", "assign 0 m0", "start 0 m0 from 0"]
+
+
+def test_an_answer_that_is_too_old_counts_no_longer():
+    engine = begun(Settings(fetch_every_s=30.0), speeds=(1, 2))
+    assert engine.first == ["fetch m0", "fetch m1"]
+    engine.tell(fetched(0), fetched(1))
+    state = engine.engine.state
+    engine.tell(ev.TimerFired(timer="select"), at=30)
+    engine.tell(fetched(0))
+    engine.tell(ev.TimerFired(timer="select"), at=60)
+    assert (obstacle(state, 0), obstacle(state, 1)) == ("", "its state is not known")
+
+
+def test_what_is_fetched_is_believed():
+    engine = begun(Settings(fetch_every_s=30.0), speeds=(2, 1))
+    # Three competing processes leave a quarter of m0.
+    assert engine.tell(fetched(0, 0.25), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
+
+
+def test_the_two_caches_have_intervals_of_their_own():
+    engine = begun(Settings(discover_every_s=50.0, fetch_every_s=30.0), speeds=(1,))
+    engine.tell(ev.Discovered(machines=(0,)), fetched(0), ev.Started(attempt=0))
+    asked = []
+    for _ in range(12):
+        at = engine.engine.state.timers["select"]
+        words = engine.tell(ev.TimerFired(timer="select"), at=at)
+        asked += [(at, each) for each in words]
+        engine.tell(ev.Discovered(machines=(0,)), fetched(0))
+    assert [at for at, each in asked if each == "discover"] == [50, 100, 150, 200, 250]
+    assert [at for at, each in asked if each == "fetch m0"] == [30, 60, 90, 120, 150, 180, 210, 240]
+
+
+def test_a_machine_that_is_listed_later_goes_through_the_pipeline():
+    engine = begun(speeds=(1, 2))
+    engine.tell(ev.Discovered(machines=(0,)), access(0), fetched(0))
+    engine.tell(ev.TimerFired(timer="select"), at=30)
+    engine.tell(fetched(0))
+    words = engine.tell(ev.TimerFired(timer="select"), ev.Discovered(machines=(0, 1)), at=300)
+    assert words == ["discover", "probe access m0", "fetch m0", "probe access m1"]
+
+
+def test_without_a_pipeline_nobody_is_asked():
+    assert begun(Settings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
+
+
+class Careless:
+    """Places everything on the last machine, whatever the view says."""
+
+    name, title, needs_plan, order = "careless", "", False, ByIndex()
+
+    def decide(self, view):
+        for run in view.runs:
+            for task in list(run.ready):
+                yield Place(run=run.index, task=task, machine=len(view.machines) - 1)
+
+
+def test_a_policy_that_uses_a_machine_that_refused_is_told_so():
+    engine = begun()
+    engine.engine._desk.policy = Careless()
+    engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False), fetched(0))
+    with pytest.raises(PolicyError, match=r"'careless'.*'job'.*'m2'.*access is refused"):
+        engine.tell(fetched(1))

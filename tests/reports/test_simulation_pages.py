@@ -1,0 +1,181 @@
+"""Charts, tables and the page of a simulation: what is drawn is what happened."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+import weft
+from weft.api.runs.viewing import html_of, view_of
+from weft.engine.history.steps import Steps
+from weft.reports.attempts_csv import attempts_csv
+from weft.reports.gantt_text import TextGantt
+from weft.reports.simulation import chart_of
+from weft.reports.simulation_charts import box_plots, steps_chart
+from weft.reports.simulation_tables import migration_table, run_table, use_table
+from weft.simulation.scenario import Failure, Scenario
+from weft.studies.statistics import summary
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """Two workflows on two machines, one of which is lost for a while."""
+    flows = []
+    for name in ("<first> & co", "second"):
+        flow = weft.Builder(name)
+        flow.task("work", sweep={"k": "1..3"}, work=10)
+        flows.append(flow.build())
+    scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=3),))
+    return weft.simulate(flows, on="identical:2", policy="fcfs", scenario=scenario)
+
+
+def test_every_attempt_that_ran_is_a_bar(simulated):
+    chart = chart_of(view_of(simulated))
+    attempts = [each for each in simulated.first.history.attempts.values() if each.started_s is not None]
+    assert len(chart.schedule) == len(attempts) == 7
+    lost = chart.kinds.index("failed: lost")
+    assert chart.schedule.tasks[lost] == "0:work[1] ✗"
+    assert (chart.schedule.start_s[lost], chart.schedule.finish_s[lost]) == (0, 4)
+    assert set(chart.kinds) == {"<first> & co", "second", "failed: lost"}
+
+
+def test_the_chart_is_drawn_in_the_terminal(simulated):
+    drawn = TextGantt().render(chart_of(view_of(simulated)), width=100, heading=False)
+    assert "0:work[1]" in drawn
+    assert "failed: lost" in drawn
+
+
+def test_tables_say_what_the_history_says(simulated):
+    history = simulated.first.history
+    assert [row[:4] for row in run_table(history.runs).rows] == [
+        ("0", "<first> & co", "-", "completed"),
+        ("1", "second", "-", "completed"),
+    ]
+    moves = migration_table(history.moves, ("m1", "m2"))
+    assert len(moves.rows) == len(history.moves)
+    assert use_table(simulated.first.uses).rows[0][-1] == "3 s"
+
+
+class Reader(HTMLParser):
+    """Collects the elements of a page, and sees that each is closed."""
+
+    VOID = frozenset({"meta", "input", "line", "path", "rect", "circle", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[str] = []
+        self.kinds: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.kinds.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.kinds.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.VOID:
+            return
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def test_the_page_is_whole_and_needs_nothing_else(simulated):
+    page = html_of(simulated)
+    reader = Reader()
+    reader.feed(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
+    assert reader.open == []
+    assert reader.headings == ["Over time", "Slowdown", "Runs", "Machines", "Failures"] or reader.headings == [
+        "Over time",
+        "Slowdown",
+        "Runs",
+        "Machines",
+        "Migrations",
+        "Failures",
+    ]
+    assert reader.kinds.count("svg") == 3
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<first>" not in page.replace("&lt;first&gt;", ""), "names are escaped"
+
+
+def test_steps_are_drawn_to_scale():
+    steps = Steps()
+    for now_s, value in ((0.0, 2), (5.0, 4), (10.0, 0)):
+        steps.at(now_s, value)
+    drawn = steps_chart("Active", steps, 10.0)
+    path = re.search(r'class="area" d="([^"]+)"', drawn).group(1)
+    # 820 units wide from 60, 172 high from 186 upwards, the largest value 4.
+    assert path == "M60 186H60.0V100.0H470.0V14.0H880.0V186.0H880.0V186Z"
+    assert "at most 4, 3 on average" in drawn
+
+
+def test_boxes_are_drawn_to_scale():
+    drawn = box_plots("Slowdown", [("a", summary([1.0, 2.0, 3.0, 4.0, 5.0]))])
+    box = re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn)
+    # 710 units for 5: the quartiles 2 and 4 lie at 170 + 284 and 284 further on.
+    assert [float(number) for number in box.groups()] == [454.0, 284.0]
+    assert f'd="M{170 + 142 * 3.0:.1f}' in drawn, "the median"
+    assert box_plots("Slowdown", []) == ""
+
+
+def test_a_chart_of_nothing_is_still_a_chart():
+    assert "<svg" in steps_chart("Ready", Steps(), 0.0)
+
+
+def test_attempts_are_written_as_lines(simulated):
+    rows = list(csv.DictReader(io.StringIO(attempts_csv(simulated.first.history, ("m1", "m2")))))
+    assert len(rows) == len(simulated.first.history.attempts)
+    assert sum(float(row["useful_share"]) for row in rows) == pytest.approx(6)
+    assert {row["machine"] for row in rows} == {"m1", "m2"}
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser")
+def test_a_browser_draws_the_page_without_complaints(simulated, tmp_path):
+    watch = """<script>
+    const seen = { errors: [] };
+    window.addEventListener("error", (event) => seen.errors.push(event.message));
+    </script></head>"""
+    ask = """<script>
+    setTimeout(() => {
+      const area = document.querySelector("path.area").getBoundingClientRect();
+      const chart = document.getElementById("chart");
+      const pixels = chart.getContext("2d").getImageData(0, 0, chart.width, chart.height).data;
+      seen.area = [area.width > 100, area.height > 20];
+      seen.drawn = pixels.some((value) => value > 0);
+      seen.kinds = document.getElementById("legend").children.length;
+      seen.sections = document.querySelectorAll("section").length;
+      const out = document.createElement("pre");
+      out.id = "seen";
+      out.textContent = JSON.stringify(seen);
+      document.body.append(out);
+    }, 300);
+    </script></body>"""
+    page = html_of(simulated).replace("</head>", watch, 1).replace("</body>", ask, 1)
+    file = tmp_path / "page.html"
+    file.write_text(page, encoding="utf-8")
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    command += ["--virtual-time-budget=3000", "--dump-dom", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout.decode(errors="replace"), re.DOTALL)
+    if found is None:
+        pytest.skip("the browser does not run here")
+    seen = json.loads(html.unescape(found.group(1)))
+    assert seen["errors"] == []
+    assert (seen["area"], seen["drawn"], seen["kinds"]) == ([True, True], True, 3)
+    assert seen["sections"] >= 5
