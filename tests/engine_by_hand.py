@@ -25,7 +25,9 @@ __all__ = ["ByHand", "Simulated", "one_task", "platform_of", "simulated", "stage
 
 def platform_of(*speeds, **facets):
     """Make machines m0, m1, ... of these speeds, one node each unless ``facets`` say more."""
-    return Platform(machines=tuple(Machine(name=f"m{i}", speed=speed, **facets) for i, speed in enumerate(speeds)))
+    return Platform(
+        machines=tuple(Machine(name=f"m{i}", speed=speed, **facets) for i, speed in enumerate(speeds))
+    )
 
 
 def one_task(**facets):
@@ -76,7 +78,10 @@ class Simulated:
     def commands(self, *kinds):
         """List (time, command) of some kinds."""
         return [
-            (entry.now, command) for entry in self.entries for command in entry.commands if isinstance(command, kinds)
+            (entry.now, command)
+            for entry in self.entries
+            for command in entry.commands
+            if isinstance(command, kinds)
         ]
 
     def events(self, *kinds):

@@ -11,10 +11,10 @@ from typing import TypeVar, dataclass_transform
 
 __all__ = ["message"]
 
-Kind = TypeVar("Kind")
+_Kind = TypeVar("_Kind")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def message(kind: type[Kind]) -> type[Kind]:
+def message(kind: type[_Kind]) -> type[_Kind]:
     """Declare a message: a slotted record of keyword fields, equal and hashable by value."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(kind)

@@ -65,7 +65,9 @@ def test_a_task_can_be_explained(journal):
     assert any(line.startswith(" * ") for line in lines), "the chosen machine is marked"
 
 
-@pytest.mark.parametrize("name", ["hello", "wien2k", "moldable", "docking", "pipeline", "transfers", "shares"])
+@pytest.mark.parametrize(
+    "name", ["hello", "wien2k", "moldable", "docking", "pipeline", "transfers", "shares"]
+)
 def test_every_example_is_frozen_and_read_back(name):
     """What stands in a header unfolds to the same tasks, on the same platform."""
     try:
@@ -75,7 +77,12 @@ def test_every_example_is_frozen_and_read_back(name):
     platform = load_platform(EXAMPLES / "grid.yaml")
     for settings in PRESETS.values():
         header = Header(
-            policy="fcfs", settings=settings, seed=3, planner="heft", platform=platform, workflows={"w": workflow}
+            policy="fcfs",
+            settings=settings,
+            seed=3,
+            planner="heft",
+            platform=platform,
+            workflows={"w": workflow},
         )
         back = Header.of_record(json.loads(json.dumps(header.as_record())))
         assert back.settings == settings
@@ -100,7 +107,11 @@ def damaged(journal: Path, folder: Path, change) -> Path:
         (lambda lines: ['{"kind": "diary"}', *lines[1:]], 1, "diary"),
         (lambda lines: [lines[0].replace('"schema":1', '"schema":9'), *lines[1:]], 1, "schema 9"),
         (lambda lines: [lines[0].replace('"gain":', '"profit":'), *lines[1:]], 1, "profit"),
-        (lambda lines: [*lines, '{"n":1,"now":1,"event":["Wish",{}],"commands":[]}'], None, "unknown type 'Wish'"),
+        (
+            lambda lines: [*lines, '{"n":1,"now":1,"event":["Wish",{}],"commands":[]}'],
+            None,
+            "unknown type 'Wish'",
+        ),
     ],
 )
 def test_damage_is_told_with_its_line(journal, tmp_path, change, line, words):

@@ -40,7 +40,7 @@ def test_a_scenario_lets_more_arrive(tmp_path):
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text("weft: 1\narrivals: [{workflow: late.yaml, at: 3s, owner: ann}]\n")
     simulated = weft.simulate(sweep(points=1), on="identical:1", policy="fcfs", scenario=scenario)
-    first, second = simulated.first.history.runs
+    _, second = simulated.first.history.runs
     assert (second.workflow, second.owner, second.arrival_s, second.ended_s) == ("late.yaml", "ann", 3, 20)
     assert weft.simulate(on="identical:1", policy="fcfs", scenario=scenario).end_s == 13
 
@@ -85,7 +85,9 @@ def test_a_standstill_ends_with_a_reason():
 
 def test_a_machine_that_will_come_back_is_waited_for():
     scenario = Scenario(failures=(Failure(machines=("m1",), at_s=4, repair_s=30_000),))
-    simulated = weft.simulate(sweep(points=1), on="identical:1", policy="fcfs", scenario=scenario, preset="s3")
+    simulated = weft.simulate(
+        sweep(points=1), on="identical:1", policy="fcfs", scenario=scenario, preset="s3"
+    )
     assert simulated.outcome == "completed"
     assert simulated.end_s >= 30_014
 
@@ -159,7 +161,9 @@ def test_names_of_other_formats_become_plain_before_the_run():
 
 def test_progress_is_told():
     heard = []
-    weft.simulate(sweep(points=600), on="identical:8", policy="fcfs", progress=lambda *news: heard.append(news))
+    weft.simulate(
+        sweep(points=600), on="identical:8", policy="fcfs", progress=lambda *news: heard.append(news)
+    )
     entries, now_s, active = heard[0]
     assert (entries, now_s, active) == (0, 0.0, 1)
 

@@ -18,7 +18,7 @@ QUICK = ("reproduce", "s2-alpha", "--runs", "1")
 PATIENCE_S = 60
 VALUES = {
     ("reproduce", "s1-tunning"): ["reproduction 's1-tunning'", "did you mean 's1-tuning'?"],
-    ("reproduce", "zzz"): ["known: s1-tuning, s2-alpha, s2-local"],
+    ("reproduce", "zzz"): ["known: s1-", "s2-alpha, s2-local, s3-degradation, s3-requirements"],
 }
 USAGE = {
     (*QUICK[:2], "--runs", "0"): ["--runs", "0"],

@@ -42,7 +42,9 @@ class Recorded:
     def __init__(self, policy="fcfs", scenario=Scenario(), how=Settings()):  # noqa: B008
         instance = compile_instance(checked_graph(flow()), Platform(name="grid", machines=MACHINES))
         arrivals = [Arrival(workflow="flow")]
-        self.simulation = Simulation(Library({"flow": instance}), arrivals, policy_named(policy), how, scenario)
+        self.simulation = Simulation(
+            Library({"flow": instance}), arrivals, policy_named(policy), how, scenario
+        )
         self.entries = []
         self.engine = self.simulation.run(record=self.entries.append)
 
@@ -75,7 +77,9 @@ def test_a_choice_is_judged_at_the_moment_it_was_made():
     assert judged["other"].refusals[0].text == "offers the service 'run'"
     assert failing(judged["slow"]) == failing(judged["quick"]) == []
     assert [option.finish_s for option in judged["slow"].options] == [10]
-    assert [(option.seconds, option.data_ready_s, option.finish_s) for option in judged["quick"].options] == [(5, 0, 5)]
+    assert [(option.seconds, option.data_ready_s, option.finish_s) for option in judged["quick"].options] == [
+        (5, 0, 5)
+    ]
 
 
 def test_a_waiting_task_says_what_for():

@@ -144,7 +144,8 @@ def test_a_task_that_gets_further_may_ask_as_often_as_it_likes():
     for attempt in range(150):
         started(engine, attempt)
         engine.tell(
-            ev.Checkpointed(attempt=attempt, work_done=(attempt + 1) / 200), ev.Ended(attempt=attempt, exit_code=85)
+            ev.Checkpointed(attempt=attempt, work_done=(attempt + 1) / 200),
+            ev.Ended(attempt=attempt, exit_code=85),
         )
     assert engine.state() == "SUBMITTED"
 

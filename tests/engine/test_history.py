@@ -24,9 +24,12 @@ from weft.simulation.simulate import Simulation
 from weft.workflow.builder import Builder
 from weft.workflow.checks import checked_graph
 
+
 def told(flows, machines, *, scenario=Scenario(), policy="fcfs", arrivals=None, how=Settings()):  # noqa: B008
     """Simulate; give the history."""
-    platform = Platform(name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items()))
+    platform = Platform(
+        name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items())
+    )
     library = Library({key: compile_instance(checked_graph(flow), platform) for key, flow in flows.items()})
     submitted = arrivals or [Arrival(workflow=key) for key in flows]
     simulation = Simulation(library, submitted, policy_named(policy), how, scenario)
@@ -56,7 +59,13 @@ def test_a_machine_that_fails_and_comes_back_costs_what_was_done_on_it():
     scenario = Scenario(failures=(Failure(machines=("m",), at_s=4, repair_s=3),))
     history = told({"one": one_task()}, {"m": {}}, scenario=scenario)
     first, second = history.attempts.values()
-    assert (first.ending, first.cause, first.started_s, first.ended_s, first.useful_s) == ("failed", "lost", 0, 4, 0)
+    assert (first.ending, first.cause, first.started_s, first.ended_s, first.useful_s) == (
+        "failed",
+        "lost",
+        0,
+        4,
+        0,
+    )
     assert (second.ending, second.started_s, second.ended_s, second.useful_share) == ("completed", 7, 17, 1)
     assert causes(history) == {"lost": 1}
     assert [failure.for_good for failure in history.failures] == [False]
@@ -81,7 +90,9 @@ def test_a_migration_keeps_what_its_checkpoint_kept():
     flow = one_task(checkpoint={"files": ["r"], "every": 2}, progress="p", contract=0.5)
     scenario = Scenario(
         perturbations=(
-            Perturbation(machines=("a",), at_s=2, slowdown=Span(low=10, high=10), lasting_s=Span(low=1e6, high=1e6)),
+            Perturbation(
+                machines=("a",), at_s=2, slowdown=Span(low=10, high=10), lasting_s=Span(low=1e6, high=1e6)
+            ),
         )
     )
     how = Settings(poll_every_s=1.0, migrate="always")
@@ -175,7 +186,9 @@ def test_work_is_conserved_and_nodes_are_never_taken_twice(simulation):
         if attempt.started_s is not None and attempt.ended_s is not None:
             assert attempt.assigned_s <= attempt.started_s <= attempt.ended_s
     completed = {
-        (each.run, each.task, each.iteration) for each in history.attempts.values() if each.ending == "completed"
+        (each.run, each.task, each.iteration)
+        for each in history.attempts.values()
+        if each.ending == "completed"
     }
     for key, share in shares.items():
         assert share == pytest.approx(1 if key in completed else 0)
@@ -188,7 +201,12 @@ def test_work_is_conserved_and_nodes_are_never_taken_twice(simulation):
 def _compare_with_entries(history, entries, *, at_once):
     """Look at the entries once more, in the plainest way: when every program began."""
     if at_once:
-        began = {each.attempt: entry.now for entry in entries for each in entry.commands if isinstance(each, cm.Start)}
+        began = {
+            each.attempt: entry.now
+            for entry in entries
+            for each in entry.commands
+            if isinstance(each, cm.Start)
+        }
     else:
         began = {entry.event.attempt: entry.now for entry in entries if isinstance(entry.event, ev.Started)}
     for number, attempt in history.attempts.items():
@@ -200,8 +218,15 @@ def _most_at_once(history, machines):
     """Count the nodes that programs held at once, per machine, by sweeping over starts and ends."""
     changes = defaultdict(list)
     for attempt in history.attempts.values():
-        if attempt.started_s is not None and attempt.ended_s is not None and attempt.ended_s > attempt.started_s:
-            changes[attempt.machine] += [(attempt.started_s, 1, attempt.nodes), (attempt.ended_s, 0, -attempt.nodes)]
+        if (
+            attempt.started_s is not None
+            and attempt.ended_s is not None
+            and attempt.ended_s > attempt.started_s
+        ):
+            changes[attempt.machine] += [
+                (attempt.started_s, 1, attempt.nodes),
+                (attempt.ended_s, 0, -attempt.nodes),
+            ]
     for machine in range(machines):
         now = most = 0
         for _, _, change in sorted(changes[machine]):

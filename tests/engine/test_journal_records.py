@@ -24,7 +24,13 @@ VALUES = st.none() | st.booleans() | FLOATS | TEXTS | st.integers(-9, 9)
 
 def _field(hint: object) -> st.SearchStrategy[typing.Any]:
     """Give values of a field by its type."""
-    simple = {int: st.integers(-1, 10**9), float: FLOATS, str: TEXTS, bool: st.booleans(), type(None): st.none()}
+    simple = {
+        int: st.integers(-1, 10**9),
+        float: FLOATS,
+        str: TEXTS,
+        bool: st.booleans(),
+        type(None): st.none(),
+    }
     if hint in simple:
         return simple[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -33,7 +39,9 @@ def _field(hint: object) -> st.SearchStrategy[typing.Any]:
     if hint is Parcel:
         return _message(Parcel)
     if isinstance(origin, type) and issubclass(origin, typing.Mapping):
-        inner = VALUES if arguments[1] not in simple and typing.get_origin(arguments[1]) is not tuple else None
+        inner = (
+            VALUES if arguments[1] not in simple and typing.get_origin(arguments[1]) is not tuple else None
+        )
         return st.dictionaries(TEXTS, inner if inner is not None else _field(arguments[1]), max_size=3)
     return st.one_of(*(_field(each) for each in arguments))
 
@@ -80,7 +88,10 @@ def test_what_has_its_default_is_left_out() -> None:
 
 def test_an_entry_reads_back_as_it_was() -> None:
     entry = Entry(
-        sequence=3, now=0.1 + 0.2, event=TimerFired(timer="watch"), commands=(SetTimer(timer="watch", at_s=1 / 3),)
+        sequence=3,
+        now=0.1 + 0.2,
+        event=TimerFired(timer="watch"),
+        commands=(SetTimer(timer="watch", at_s=1 / 3),),
     )
     assert Entry.of_record(json.loads(json.dumps(entry.as_record()))) == entry
 

@@ -66,7 +66,9 @@ def test_a_silent_machine_is_lost_and_the_job_goes_on_from_its_last_restart_file
 def test_a_machine_that_was_silent_is_asked_until_it_answers_and_old_jobs_are_ended():
     engine = running()
     polled(engine, 30)
-    engine.tell(job(alive=False), gatekeeper(alive=False), ev.StagedIn(attempt=1, part=0), ev.Started(attempt=1))
+    engine.tell(
+        job(alive=False), gatekeeper(alive=False), ev.StagedIn(attempt=1, part=0), ev.Started(attempt=1)
+    )
     assert polled(engine, 60) == ["probe job 1", "probe machine m0"]
     assert engine.tell(ev.Answered(of="machine", alive=False, machine=0)) == []
     assert polled(engine, 90) == ["probe job 1", "probe machine m0"]

@@ -30,7 +30,12 @@ def slow(done=0.1):
 def test_a_violation_moves_the_task_where_the_papers_say_so():
     engine = running(EAGER)
     words = engine.tell(slow(), at=20)
-    assert words == ["note believed", "note violation", "cancel 0 m0: performance", "assign 1 m1 after 0: performance"]
+    assert words == [
+        "note believed",
+        "note violation",
+        "cancel 0 m0: performance",
+        "assign 1 m1 after 0: performance",
+    ]
 
 
 def test_no_violation_no_migration():
@@ -107,9 +112,7 @@ def test_a_better_machine_is_taken_when_it_saves_the_wanted_share():
 
 
 def test_a_better_machine_is_left_alone_when_it_saves_too_little():
-    engine = ByHand(
-        one_task(**SWEPT), platform_of(2, 1), Settings(better_every_s=60.0, gain=0.4)
-    )
+    engine = ByHand(one_task(**SWEPT), platform_of(2, 1), Settings(better_every_s=60.0, gain=0.4))
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
     assert engine.tell(ev.TimerFired(timer="better"), at=60) == []
@@ -149,7 +152,9 @@ def test_who_is_cancelled_by_the_remote_side_goes_on_elsewhere_from_its_files():
 
 def test_an_optional_change_of_requirements_moves_nobody():
     engine = running(Settings())
-    assert engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5) == []
+    assert (
+        engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5) == []
+    )
 
 
 def test_a_requirement_that_makes_no_sense_is_noted_and_moves_nobody():
@@ -189,6 +194,8 @@ def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
     ends = {}
     for migrate in ("never", "pays"):
         settings = Settings(contract=0.5, poll_every_s=10.0, migrate=migrate)
-        ends[migrate] = simulated(one_task(work=200, **WATCHED), platform_of(2, 1), scenario, settings).run.ended_s
+        ends[migrate] = simulated(
+            one_task(work=200, **WATCHED), platform_of(2, 1), scenario, settings
+        ).run.ended_s
     assert ends["never"] == pytest.approx(20 + 80 * 10)
     assert ends["pays"] < 0.4 * ends["never"]

@@ -254,7 +254,12 @@ def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
     engine.tell(ev.Started(attempt=0), ev.Checkpointed(attempt=0, work_done=0.2), at=5)
     # 80 % of the work on 2 nodes take 40 s; all of it on 4 nodes 25 s.
     words = engine.tell(ev.Asked(what="migrate", run=0, task=0), cancelled(), ev.CleanedUp(attempt=0), at=6)
-    assert words == ["cancel 0 m0: user", "assign 1 m1 x4 after 0: user", "clean-up 0 m0", "start 1 m1 from 0"]
+    assert words == [
+        "cancel 0 m0: user",
+        "assign 1 m1 x4 after 0: user",
+        "clean-up 0 m0",
+        "start 1 m1 from 0",
+    ]
 
 
 def test_who_waits_in_a_queue_moves_without_being_cancelled():

@@ -41,9 +41,7 @@ def recorded(simulation):
         digests.append(digest(engine.state))
         history.take(entries[-1], engine.state)
 
-    engine = simulation.run(
-        record=entries.append, check=check, stop=lambda _: len(entries) >= MOST_ENTRIES
-    )
+    engine = simulation.run(record=entries.append, check=check, stop=lambda _: len(entries) >= MOST_ENTRIES)
     return entries, digests, history.finish(), engine
 
 

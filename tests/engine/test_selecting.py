@@ -7,8 +7,8 @@ import pytest
 from engine_by_hand import ByHand, one_task, platform_of
 from weft.engine.deciding.dispatching import PolicyError
 from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
 from weft.engine.selection.usability import obstacle
+from weft.engine.settings import Settings
 from weft.policies.orders import ByIndex
 from weft.policies.policy import Place
 

@@ -19,6 +19,8 @@ DEMANDED = {
     "s3-degradation": {"A3.1", "A3.3"},
     "s3-requirements": {"A3.2"},
 }
+NOT_DRAWN = {"s3-degradation", "s3-requirements"}
+"""Experiments in which nothing is left to chance."""
 
 
 class Constant(dict):
@@ -34,7 +36,7 @@ def results_of(reproduction, value, *, full):
 
 
 def test_the_experiments_of_the_issue_are_there():
-    assert list(REPRODUCTIONS) == ["s1-tuning", "s2-alpha", "s2-local"]
+    assert list(REPRODUCTIONS) == sorted(DEMANDED)
 
 
 @ALL
@@ -82,11 +84,12 @@ def test_measures_far_off_are_outside(name):
 @ALL
 def test_a_run_gives_the_same_measures_again(name):
     reproduction = REPRODUCTIONS.load(name)()
-    cell = min(reproduction.cells(full=False)[1:], key=lambda found: found.work)
+    cells = reproduction.cells(full=False)
+    cell = min(cells[1:] or cells, key=lambda found: found.work)
     first, again, other = (reproduction.run(cell, generator(seed, name)) for seed in (1, 1, 2))
     decided = [key for key in first if key != "cpu_s"]
     assert [first[key] for key in decided] == [again[key] for key in decided]
-    assert [first[key] for key in decided] != [other[key] for key in decided]
+    assert ([first[key] for key in decided] == [other[key] for key in decided]) == (name in NOT_DRAWN)
     assert json.loads(json.dumps(first, allow_nan=False)) == first
 
 

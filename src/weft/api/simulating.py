@@ -61,12 +61,13 @@ def simulate(
 ) -> SimulatedRuns:
     """Simulate workflows (records or files) that arrive at 0, and those that a scenario lets arrive.
 
-    ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner is asked by policies that
-    follow plans, and by re-planning. ``settings`` say how the engine adapts; ``preset`` names a set of them. With
-    ``repeat`` the seeds ``seed``, ``seed + 1``, ... are simulated. ``journal`` is a file to write the journal to.
+    ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner is asked by
+    policies that follow plans, and by re-planning. ``settings`` say how the engine adapts; ``preset`` names
+    a set of them. With ``repeat`` the seeds ``seed``, ``seed + 1``, ... are simulated. ``journal`` is a file
+    to write the journal to.
 
-    Raises Infeasible where the platform can run some task nowhere. A run that fails or comes to a standstill is
-    no error of the simulation: ``SimulatedRun.outcome`` says so.
+    Raises Infeasible where the platform can run some task nowhere. A run that fails or comes to a standstill
+    is no error of the simulation: ``SimulatedRun.outcome`` says so.
     """
     if repeat < 1:
         raise InvalidInput(Problem(what=f"repeat {repeat}", rule="must be at least 1"))
@@ -120,7 +121,9 @@ def _first(
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
     found: dict[str, Workflow] = {}
     for source in sources:
-        loaded = source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
+        loaded = (
+            source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
+        )
         flow = plainly_named(with_params(loaded, params))
         found[_free(flow.name, found)] = flow
     return found

@@ -26,9 +26,9 @@ __all__ = ["command"]
 def command(journal: str, task: str, at: str | None, run: int, as_json: bool) -> None:
     """Say why TASK is where it is: its state, the last decision about it, and what that rested on.
 
-    JOURNAL is a file that `weft simulate --journal` wrote; TASK is a name such as lapw0 or 'lapw1[3]'. Every machine
-    is shown with the conditions it met or not and with the estimates at the moment of the decision; of a task that
-    waits, what it waits for.
+    JOURNAL is a file that `weft simulate --journal` wrote; TASK is a name such as lapw0 or 'lapw1[3]'. Every
+    machine is shown with the conditions it met or not and with the estimates at the moment of the decision;
+    of a task that waits, what it waits for.
     """
     at_s = options.given_seconds("--at", at)
     with stage("loading"):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from weft.cli import options
 from weft.cli.progress import stage
-from weft.units import counted, format_seconds
+from weft.units import format_seconds
+
+if TYPE_CHECKING:
+    from weft.engine.replaying import Replayed
 
 __all__ = ["command"]
 
@@ -24,10 +29,10 @@ _SHOWN = 20
 def command(journal: str, policy: str | None, as_json: bool) -> None:
     """Feed the events of JOURNAL to a fresh engine and compare its commands with the recorded ones.
 
-    JOURNAL is a file that `weft simulate --journal` wrote. Exit code 0: the same commands; 1: not the same, and the
-    first entry that differs is shown, command by command. With --policy the exit code is 0 either way: where the
-    other policy first decides otherwise is the answer that was asked for, and what follows would never have
-    happened so.
+    JOURNAL is a file that `weft simulate --journal` wrote. Exit code 0: the same commands; 1: not the same,
+    and the first entry that differs is shown, command by command. With --policy the exit code is 0 either
+    way: where the other policy first decides otherwise is the answer that was asked for, and what follows
+    would never have happened so.
     """
     with stage("loading"):
         from weft.api.runs.replaying import replay_journal
@@ -41,13 +46,12 @@ def command(journal: str, policy: str | None, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _show(replayed: object, policy: str) -> None:
+def _show(replayed: Replayed, policy: str) -> None:
     from weft.engine.journal import encoded
-    from weft.engine.replaying import Replayed
 
-    assert isinstance(replayed, Replayed)
     if replayed.same:
-        click.echo(f"{counted(replayed.entries, 'entry').replace('entrys', 'entries')}, same commands")
+        many = "1 entry" if replayed.entries == 1 else f"{replayed.entries} entries"
+        click.echo(f"{many}, same commands")
         return
     first = replayed.differences[0]
     click.echo(

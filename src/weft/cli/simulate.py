@@ -94,9 +94,10 @@ def command(
 ) -> None:
     """Simulate how every WORKFLOW, submitted at 0, and what a scenario lets arrive, runs on a platform.
 
-    The engine that decides is the one that drives real runs. In WORKFLOW and --on, - is the standard input; in
-    --html and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code 1: some
-    run failed or came to a standstill, and the notes say why; 3: the platform can run some task nowhere.
+    The engine that decides is the one that drives real runs. In WORKFLOW and --on, - is the standard input;
+    in --html and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code
+    1: some run failed or came to a standstill, and the notes say why; 3: the platform can run some task
+    nowhere.
     """
     _check_streams(workflows, platform, as_json=as_json, html=html, csv_file=csv_file)
     if journal is not None and (repeat > 1 or journal == "-"):

@@ -17,7 +17,7 @@ from weft.engine.state.run import Outcome, Run
 from weft.engine.state.state import State
 from weft.engine.state.states import TaskState
 
-__all__ = ["absorb"]
+__all__ = ["absorb", "note_arrival"]
 
 
 def absorb(state: State, event: ev.Event, now: float) -> None:
@@ -195,6 +195,9 @@ def _plan_ready(state: State, event: ev.PlanReady) -> None:
 
 def _timer_fired(state: State, event: ev.TimerFired) -> None:
     state.timers.pop(event.timer, None)
+    name, _, argument = event.timer.partition(":")
+    if name == "turn":
+        state.touched[int(argument)] = None
     # Who has not answered in time is waited for no longer: what is placed may change.
     state.dirty = state.dirty or event.timer == "select"
 

@@ -122,8 +122,8 @@ def contract_of(
 ) -> Contract:
     """Make the contract of a task from what its description says; the run's default says the rest.
 
-    ``evaluator`` is S3's own module of a job: ``none``, a factor (``0.5``), or the seconds an iteration may take
-    (``8s``). Anything else is a program that a world runs.
+    ``evaluator`` is S3's own module of a job: ``none``, a factor (``0.5``), or the seconds an iteration may
+    take (``8s``). Anything else is a program that a world runs.
     """
     if evaluator is not None:
         default = _evaluated(evaluator.strip(), default)

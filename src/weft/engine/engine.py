@@ -81,7 +81,8 @@ class Engine:
         while True:
             if state.to_tidy:
                 tidy(desk)
-            if state.arrived or state.touched:
+            # Under a plan who is to start next must have been sent to its machine: first the policy is asked.
+            if (state.arrived or state.touched) and not (state.planned and state.dirty):
                 start_what_can(desk)
             if not state.dirty:
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from weft.engine.state.known import origin
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.workflow.templates import fill
@@ -28,8 +29,8 @@ class OutsideFile(NamedTuple):
 
 def outside_files(run: Run, task: int, machine: int) -> Iterator[OutsideFile]:
     """List the files a task needs on a machine, in the order of its inputs."""
-    description = run.known.description(task)
-    if not any(item.source is not None for item in description.inputs):
+    items = [(origin(item), item) for item in run.known.description(task).inputs]
+    if not any(source for source, _ in items):
         return
     chosen = run.instance.machines[machine]
     names = {
@@ -38,13 +39,13 @@ def outside_files(run: Run, task: int, machine: int) -> Iterator[OutsideFile]:
         "machine.arch": chosen.arch or "",
         "machine.os": chosen.os or "",
     }
-    for item in description.inputs:
-        if item.source is not None:
-            yield OutsideFile(fill(item.source, names), run.known.size_of(item, task), item.shared)
+    for source, item in items:
+        if source:
+            yield OutsideFile(fill(source, names), run.known.size_of(item, task), item.shared)
 
 
 def outside_s(state: State, run: Run, task: int, machine: int) -> float:
-    """Estimate how long the files of a task take to a machine, one after the other; what is there takes nothing."""
+    """Estimate how long the files of a task take to a machine, one after the other; some may be there."""
     link = run.instance.platform.default_link
     there = state.cached.get(state.machines[machine].host, ())
     return sum(

@@ -1,10 +1,10 @@
-"""Replaying a journal: rebuild a state by applying its entries, or decide again and compare (design section 6).
+"""Replaying a journal: rebuild a state by applying its entries, or decide again and compare (design 6).
 
-Applying asks nobody: it gives the state that wrote the journal, whatever policy or version is at hand. Deciding
-again feeds the recorded events to a fresh engine; the same version with the same policy gives the same commands
-(invariant I10). With another policy it is a what-if, and only the first difference has a plain meaning: the events
-after it answer commands that the other policy never gave. So from the first difference on nothing is decided any
-more.
+Applying asks nobody: it gives the state that wrote the journal, whatever policy or version is at hand.
+Deciding again feeds the recorded events to a fresh engine; the same version with the same policy gives the
+same commands (invariant I10). With another policy it is a what-if, and only the first difference has a plain
+meaning: the events after it answer commands that the other policy never gave. So from the first difference
+on nothing is decided any more.
 """
 
 from __future__ import annotations

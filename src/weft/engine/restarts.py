@@ -37,7 +37,7 @@ def spared_if_ended(state: State, run: Run, attempt: Attempt, count: int) -> flo
 
 
 def done_by_now(state: State, attempt: Attempt) -> float:
-    """Estimate the share of its task's work that an attempt has done: as reported, else by the time passed."""
+    """Estimate the share of its task's work that an attempt has done, by its reports or the time passed."""
     if attempt.work_done is not None and attempt.reported_s is not None:
         known, since_s = attempt.work_done, attempt.reported_s
     elif attempt.started_s is not None:

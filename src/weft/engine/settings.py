@@ -71,7 +71,7 @@ class Settings:
     suspension_timeout_s: float | None = 600.0
     """How long a remote system may suspend an attempt before it migrates; None: for ever."""
     waiting_timeout_s: float | None = None
-    """How long a remote system's queue may keep an attempt from starting before it migrates; None: for ever."""
+    """How long a remote system may keep an attempt from starting before it migrates; None: for ever."""
     ladder_every_s: float | None = None
     """How often job managers are probed (S3 section 5); None: worlds report failures by themselves."""
     discover_every_s: float | None = None

@@ -75,7 +75,7 @@ def _label(attempt: Tried, *, several: bool, looping: bool) -> str:
 
 
 def _kinds(ran: Sequence[Tried], history: History, *, several: bool) -> list[str]:
-    """Colour by application where there are several runs, else by description; what did not complete by why."""
+    """Colour by application where there are several runs, else by description; what failed by why."""
     return [
         _ending(attempt) or (history.runs[attempt.run].workflow if several else attempt.kind)
         for attempt in ran

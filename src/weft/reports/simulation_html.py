@@ -1,7 +1,7 @@
 """A simulation as one self-contained page: the Gantt chart of its attempts, and below it everything else.
 
-Active workflows and ready tasks over time, box plots of the slowdowns per application, the runs, how the machines
-were used, and every migration and failure with its reason.
+Active workflows and ready tasks over time, box plots of the slowdowns per application, the runs, how the
+machines were used, and every migration and failure with its reason.
 """
 
 from __future__ import annotations

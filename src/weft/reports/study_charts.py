@@ -6,6 +6,7 @@ All skylines of a chart have one scale, and so have all its boxes: what is compa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from weft.reports.labels import fitted
 from weft.reports.ticks import tick_label, tick_times
@@ -15,7 +16,7 @@ __all__ = ["chart_lines"]
 
 _STEPS = (" ▁▂▃▄▅▆▇█", " .:-=+*#@")
 _WALL = ("│", "|")
-_BOX = ("─├┤▒┃", "-||#I")
+_BOX = (("─", "├", "┤", "▒", "┃"), ("-", "|", "|", "#", "I"))
 """Of a box plot: whisker, its ends, box, median; in block characters and in ASCII."""
 _NUMBER = 7
 """The room for a number on the right."""
@@ -47,7 +48,7 @@ def _spread(values: Sequence[float], columns: int) -> list[float]:
     """Give one value for each column: that of its time, or the largest of those that fall into it."""
     number = len(values)
     borders = [column * number // columns for column in range(columns + 1)]
-    return [max(values[low : max(high, low + 1)]) for low, high in zip(borders, borders[1:], strict=False)]
+    return [max(values[low : max(high, low + 1)]) for low, high in pairwise(borders)]
 
 
 def _step(share: float, most: int) -> int:
@@ -77,7 +78,7 @@ def _boxes(chart: Boxes, width: int, ascii_only: bool) -> Iterator[str]:
     yield f"{' ' * (names + 3)}0{most:>{columns - 1}.1f}"
 
 
-def _box(box: Box, scale: float, columns: int, signs: str) -> str:
+def _box(box: Box, scale: float, columns: int, signs: tuple[str, str, str, str, str]) -> str:
     def column(value: float) -> int:
         return min(columns - 1, max(0, int(value * scale)))
 

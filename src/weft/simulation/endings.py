@@ -16,7 +16,7 @@ __all__ = ["Endings"]
 _CAUSES = {"oom": "oom", "preempted": "preempted", "staging": "staging", "no-exit-code": ""}
 """The words a scenario may use instead of an exit code, with the cause that is reported."""
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 _Ending = tuple[int | None, str, Mapping[str, Value], Mapping[str, tuple[str, ...]]]
 
@@ -65,6 +65,6 @@ class Endings:
         return tuple(str(line) for line in range(1, number + 1))
 
 
-def _nth(values: Sequence[Found] | None, times: int) -> Found | None:
+def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:
     """Give the value of the n-th end; the last one holds from then on; None: nothing is stated."""
     return None if not values else values[min(times, len(values) - 1)]

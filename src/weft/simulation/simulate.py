@@ -107,8 +107,8 @@ _IDLE_EVENTS = (TimerFired, Answered, Discovered, Fetched, PlanReady, MachineCha
 class _Patience:
     """Sees that nothing will ever happen again although timers go on: a run that waits for a lost machine.
 
-    It ends after many events in a row about which nothing was done while nothing computed and nothing moved. A
-    repair may still come: so the number is large. A re-planning counts for many, for it takes time.
+    It ends after many events in a row about which nothing was done while nothing computed and nothing moved.
+    A repair may still come: so the number is large. A re-planning counts for many, for it takes time.
     """
 
     def __init__(self, world: World) -> None:

@@ -92,8 +92,8 @@ class World:
     def next_event(self) -> tuple[float, ev.Event] | None:
         """Let things happen until there is something to report; None: nothing will ever happen again.
 
-        Disturbances alone keep nothing alive: many of them in a row of which there is nothing to report, while
-        nothing else is to come, are taken for a stream without end.
+        Disturbances alone keep nothing alive: many of them in a row of which there is nothing to report,
+        while nothing else is to come, are taken for a stream without end.
         """
         agenda = self._agenda
         unheard = 0

@@ -15,6 +15,10 @@ REPRODUCTIONS = Shelf(
         "s2-alpha": "weft.studies.moldable.alpha:Alpha",
         "s3-degradation": "weft.studies.adaptive_jobs.degradation:Degradation",
         "s3-requirements": "weft.studies.adaptive_jobs.requirements_change:RequirementsChange",
+        "s4-tables": "weft.studies.sweeps.tables:Tables",
+        "s4-samples": "weft.studies.sweeps.samples:Samples",
+        "s5-scenario": "weft.studies.many_workflows.scenario:Scenario",
+        "s5-starvation": "weft.studies.many_workflows.starvation:Starvation",
     },
 )
 """To add a reproduction: one file, one line here."""

@@ -99,6 +99,6 @@ def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
         best = min(candidate.options, key=lambda option: (option.finish_s, option.count))
         nodes = f"{best.count} nodes: " if len(candidate.options) > 1 else ""
         yield (
-            f"{nodes}{format_seconds(best.seconds)} of work, data there at {format_seconds(best.data_ready_s)}, "
-            f"end at {format_seconds(best.finish_s)}"
+            f"{nodes}{format_seconds(best.seconds)} of work, "
+            f"data there at {format_seconds(best.data_ready_s)}, end at {format_seconds(best.finish_s)}"
         )

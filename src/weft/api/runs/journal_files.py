@@ -1,7 +1,7 @@
-"""Journal files: JSON lines from which a run can be rebuilt, replayed and explained, with nothing else at hand.
+"""Journal files: JSON lines from which alone a run can be rebuilt, replayed and explained.
 
-The first line says who decided and on what: version, policy, settings, seed, the frozen workflows and platform.
-Then come the entries, each plan before the first entry that names it.
+The first line says who decided and on what: version, policy, settings, seed, the frozen workflows and the
+platform. Then come the entries, each plan before the first entry that names it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class JournalWriter:
 def journal_file(name: str | Path, header: Header) -> Iterator[JournalWriter]:
     """Open a file to write a journal to; what stands in the way is an InvalidInput."""
     try:
-        stream = Path(name).open("w", encoding="utf-8")
+        stream = Path(name).open("w", encoding="utf-8")  # noqa: SIM115 -- closed below, whatever happens
     except OSError as error:
         raise InvalidInput(Problem(what=f"cannot write {str(name)!r}: {error.strerror}")) from None
     with stream:

@@ -57,6 +57,6 @@ class Recorder:
         body = engine.state.runs[command.run].loops.bodies[command.body]
         if body.most is None:
             self.endless = (
-                f"loop {body.loop.name} has run {MOST_ITERATIONS} times and `{body.loop.until}` never held: give it "
-                "max_iterations, or state its iterations or results in the scenario"
+                f"loop {body.loop.name} has run {MOST_ITERATIONS} times and `{body.loop.until}` never held: "
+                "give it max_iterations, or state its iterations or results in the scenario"
             )

@@ -61,9 +61,7 @@ class SimulatedRun:
     @cached_property
     def lower_bound_s(self) -> float:
         """Give a time before which all this cannot end, if estimates are right and loops run once."""
-        bounds = (
-            run.arrival_s + bounds_of(self.instances[run.workflow]).best_s for run in self.history.runs
-        )
+        bounds = (run.arrival_s + bounds_of(self.instances[run.workflow]).best_s for run in self.history.runs)
         return max(bounds, default=0.0)
 
     @cached_property

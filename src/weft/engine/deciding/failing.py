@@ -1,9 +1,9 @@
-"""Failures: cause by cause, what is tried again, where, and what happens when nothing more is tried (S3 section 5).
+"""Failures: cause by cause, what is tried again, where, and what happens in the end (S3 section 5).
 
-The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the run, or
-go on with what does not depend on it. A machine on which a task has failed is its last resort, unless it ran out
-of memory or time: then it gets more of either. A task that its machine or the remote side has thrown out (lost,
-preempted) leaves files behind, and goes on from them as in a migration.
+The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the
+run, or go on with what does not depend on it. A machine on which a task has failed is its last resort, unless
+it ran out of memory or time: then it gets more of either. A task that its machine or the remote side has
+thrown out (lost, preempted) leaves files behind, and goes on from them as in a migration.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The polling ladder: job manager, gatekeeper, unreachable (S3 section 5).
 
-Each running attempt's job manager is probed at an interval. If it is silent, its machine's gatekeeper is asked. If
-that answers, a new job manager watches the job, which was never stopped. If it is silent too, the machine or the
-network has failed: nobody knows what became of the jobs there, and they go on elsewhere from their last restart
-files. Should the machine answer again, the old jobs are ended: only one attempt of a task may go on.
+Each running attempt's job manager is probed at an interval. If it is silent, its machine's gatekeeper is
+asked. If that answers, a new job manager watches the job, which was never stopped. If it is silent too, the
+machine or the network has failed: nobody knows what became of the jobs there, and they go on elsewhere from
+their last restart files. Should the machine answer again, the old jobs are ended: only one attempt of a task
+may go on.
 """
 
 from __future__ import annotations

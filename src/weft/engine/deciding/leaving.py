@@ -1,13 +1,13 @@
 """Leaving: whether and where to an attempt moves, for each of the five reasons of S3 section 1.
 
 By default an attempt leaves a slow machine only if the time left here exceeds the time left there, moving
-included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the best
-machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits without nodes,
-keeping its restart files (S3 section 4).
+included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the
+best machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits
+without nodes, keeping its restart files (S3 section 4).
 
 The time left there counts what the restart files spare on that node count: a moldable task whose files say
-``nodes: any`` goes on with whatever is best there, another one keeps its count or begins at zero, whichever is
-sooner.
+``nodes: any`` goes on with whatever is best there, another one keeps its count or begins at zero, whichever
+is sooner.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pays(desk: Desk, attempt: Attempt, reason: str, there_s: float, *, behind: f
 
 
 def _gain(desk: Desk, run: Run, task: int) -> float:
-    """Give the share of the time left that a migration must save: it grows, so that nothing bounces for ever."""
+    """Give the share of the time left that a migration must save: it grows, lest tasks bounce for ever."""
     settings = desk.settings
     return min(_MOST_GAIN, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
 
@@ -97,7 +97,7 @@ def time_left_s(desk: Desk, attempt: Attempt, behind: float | None = None) -> fl
 
 
 def _best(desk: Desk, run: Run, attempt: Attempt) -> tuple[Mode, float] | None:
-    """Give the best way to go on elsewhere, by the task's own rank, else the soonest, and the time it takes."""
+    """Give the best way to go on elsewhere, by the task's own rank, else the soonest, and its seconds."""
     view = EngineView(desk.state)
     seen = view.run(run.index)
     variable = run.known.variable[attempt.task]
@@ -133,7 +133,7 @@ def _time_there_s(desk: Desk, run: Run, attempt: Attempt, mode: Mode) -> float:
 
 
 def look_for_better(desk: Desk) -> None:
-    """Let running attempts move to machines that are better by the wanted share (S3: opportunistic migration)."""
+    """Let running attempts move to machines that are better by the wanted share (opportunistic migration)."""
     state, every_s = desk.state, desk.settings.better_every_s
     if every_s is None:
         return

@@ -5,8 +5,8 @@ attempt left is cleaned up, without bringing outputs anywhere. 4. The new attemp
 machine are kept from the moment of the decision (S3 gap G6), so that nobody else takes them. A clean-up that
 fails holds nothing up (G8); a machine that is down is not cleaned up.
 
-A task that leaves and has nowhere to go, or whose new machine is lost on the way, waits without nodes: what it
-left stays where it is (``run.left_behind``), and steps 2 to 4 follow when a machine is found for it.
+A task that leaves and has nowhere to go, or whose new machine is lost on the way, waits without nodes: what
+it left stays where it is (``run.left_behind``), and steps 2 to 4 follow when a machine is found for it.
 """
 
 from __future__ import annotations

@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from weft.engine.desk import Desk
+from weft.engine.messages.commands import SetTimer
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import Run
 from weft.engine.state.states import FINAL, TaskState
 
-__all__ = ["next_to_start"]
+__all__ = ["TURN", "next_to_start"]
+
+TURN = "turn"
+"""Prefix of the timers that let a machine's queue go on when a planned start has passed, one per machine."""
 
 _ROUNDING = 1e-9
 """Times that differ by less than this share are the same: sums of the same numbers in another order."""
@@ -32,7 +36,7 @@ def next_to_start(desk: Desk, machine: MachineState, prepared: Callable[[Attempt
     first = next(racing, None)
     if first is None:
         return None
-    rule = _by_plan if first.order is not None else _RULES[machine.queue_rule]
+    rule = _by_plan if desk.state.planned else _RULES[machine.queue_rule]
     return rule(desk, machine, chain((first,), racing))
 
 
@@ -114,24 +118,40 @@ def _by_plan(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> in
 
     A task that is late does not keep the machine idle: while whose turn it is cannot start, the next may, if
     it is expected to end before the planned start of that task, or if that start has passed (never with
-    ``strict_plan``).
+    ``strict_plan``). A timer sees to it that somebody looks again when it has.
     """
-    now, strict = desk.state.now, desk.settings.strict_plan
+    strict = desk.settings.strict_plan
     for position, attempt in enumerate(racing):
         run = desk.state.runs[attempt.run]
         first = _turn(desk, run, machine.index)
         if first is not None and first != attempt.task and not _ready_elsewhere(run, first, attempt):
-            if strict:
-                continue
-            line = run.plan.line[first] if run.plan is not None else None
-            ends = now + attempt.seconds / machine.speed_factor
-            if line is not None and line.start_s > now and ends > line.start_s * (1 + _ROUNDING):
+            if strict or _holds_up(desk, run, machine, attempt, first):
                 continue
         if _fits(desk, machine, attempt):
             return attempt.number
         if strict or position == 0:
             return None
     return None
+
+
+def _holds_up(desk: Desk, run: Run, machine: MachineState, attempt: Attempt, first: int) -> bool:
+    """Say whether an attempt would start before its time and be in the way of whose turn it is."""
+    assert run.plan is not None
+    now, mine = desk.state.now, run.plan.line.get(attempt.task)
+    due_s = _passed_s(run.plan.line[first].start_s)
+    if now >= due_s or (mine is not None and mine.start_s <= _passed_s(now)):
+        return False
+    if now + attempt.seconds / machine.speed_factor <= due_s:
+        return False
+    timer = f"{TURN}:{machine.index}"
+    if desk.state.timers.get(timer) != due_s:
+        desk.emit(SetTimer(timer=timer, at_s=due_s))
+    return True
+
+
+def _passed_s(at_s: float) -> float:
+    """Give when a planned time has passed: a little later, for what happens at that very time comes one by one."""
+    return at_s + _ROUNDING * max(1.0, at_s)
 
 
 def _turn(desk: Desk, run: Run, machine: int) -> int | None:

@@ -19,7 +19,7 @@ from weft.engine.state.states import TaskState
 from weft.workflow.records.quantity import value_of
 from weft.workflow.unfolding.task_graph import COMPUTE
 
-__all__ = ["start_what_can"]
+__all__ = ["prepared", "start_what_can"]
 
 
 def start_what_can(desk: Desk) -> None:

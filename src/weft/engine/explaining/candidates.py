@@ -1,4 +1,4 @@
-"""Every machine as a candidate for a task: which conditions it meets, and how long the task would take there."""
+"""Every machine as a candidate for a task: the conditions it meets, and how long the task would take."""
 
 from __future__ import annotations
 

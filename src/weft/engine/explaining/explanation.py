@@ -1,7 +1,8 @@
 """Explain: why a task is where it is, at any time of a journal.
 
-The journal is applied up to that time. What was decided about the task stands in its commands; the conditions and
-estimates that its last placement rested on are worked out again from the state at the very moment of that decision.
+The journal is applied up to that time. What was decided about the task stands in its commands; the
+conditions and estimates that its last placement rested on are worked out again from the state at the very
+moment of that decision.
 """
 
 from __future__ import annotations

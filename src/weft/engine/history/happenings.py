@@ -1,4 +1,4 @@
-"""What a history is made of: runs, tries of tasks, moves, failures. Times are seconds on the engine's clock."""
+"""What a history is made of: runs, tries of tasks, moves, failures. Times are on the engine's clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""History: follows a journal entry by entry and remembers what became of every attempt, task, run and machine.
+"""History: follows a journal entry by entry and remembers what became of every attempt, run and machine.
 
-It reads events and commands; of the engine's state, as it is after the entry, only names, iterations and how many
-tasks are ready. So it tells the same story while a run is under way and when its journal is applied later.
+It reads events and commands; of the engine's state, as it is after the entry, only names, iterations and how
+many tasks are ready. So it tells the same story during a run and when its journal is applied later.
 """
 
 from __future__ import annotations
@@ -47,20 +47,43 @@ class History:
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
+        self._hear: dict[type, Callable[[Any, State], None]] = {
+            ev.Submitted: self._submitted,
+            ev.Started: self._started,
+            ev.Ended: self._ended,
+            ev.StagedIn: self._staged_in,
+            ev.Progressed: self._progressed,
+            ev.Checkpointed: self._checkpointed,
+            ev.Suspended: self._suspend,
+            ev.Resumed: self._resumed,
+            ev.MachineChanged: self._machine_changed,
+        }
+        self._obey: dict[type, Callable[[Any, State], None]] = {
+            cm.Assign: self._assign,
+            cm.StageIn: self._stage_in,
+            cm.Start: self._start,
+            cm.Cancel: self._cancel,
+            cm.Return: self._return,
+            cm.Settle: self._settle,
+            cm.Drop: self._drop,
+            cm.Repeat: self._repeat,
+            cm.Finish: self._finish,
+            cm.Note: self._note,
+        }
 
     def take(self, entry: Entry, state: State) -> None:
         """Take in an entry; ``state`` is the engine's after it."""
         self.now = entry.now
         self.entries += 1
-        absorb = _EVENTS.get(type(entry.event))
-        if absorb is not None:
-            absorb(self, entry.event, state)
+        hear = self._hear.get(type(entry.event))
+        if hear is not None:
+            hear(entry.event, state)
             self.acted_s = self.now
         touched = {getattr(entry.event, "run", -1)}
         for command in entry.commands:
-            enact = _COMMANDS.get(type(command))
-            if enact is not None:
-                enact(self, command, state)
+            obey = self._obey.get(type(command))
+            if obey is not None:
+                obey(command, state)
                 self.acted_s = self.acted_s if isinstance(command, cm.Note) else self.now
                 touched.add(getattr(command, "run", -1))
         self._count_ready(state, touched)
@@ -303,29 +326,3 @@ class History:
                 attempt = self.attempts.get(command.attempt)
                 if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
                     attempt.ended_s = self.now
-
-
-_EVENTS: dict[type, Callable[[History, Any, State], None]] = {
-    ev.Submitted: History._submitted,
-    ev.Started: History._started,
-    ev.Ended: History._ended,
-    ev.StagedIn: History._staged_in,
-    ev.Progressed: History._progressed,
-    ev.Checkpointed: History._checkpointed,
-    ev.Suspended: History._suspend,
-    ev.Resumed: History._resumed,
-    ev.MachineChanged: History._machine_changed,
-}
-
-_COMMANDS: dict[type, Callable[[History, Any, State], None]] = {
-    cm.Assign: History._assign,
-    cm.StageIn: History._stage_in,
-    cm.Start: History._start,
-    cm.Cancel: History._cancel,
-    cm.Return: History._return,
-    cm.Settle: History._settle,
-    cm.Drop: History._drop,
-    cm.Repeat: History._repeat,
-    cm.Finish: History._finish,
-    cm.Note: History._note,
-}

@@ -1,9 +1,9 @@
 """Useful and replicated work: which part of what was done nobody had to do again (invariant I7).
 
-The attempts of one task in one iteration are looked at from the last to the first. The one that completed did
-everything above the checkpoint it began with; the one before it that wrote this checkpoint did what lies between
-its own beginning and that; and so on down to zero. What an attempt did beyond its useful part was replicated, or
-lost with a task that never completed.
+The attempts of one task in one iteration are looked at from the last to the first. The one that completed
+did everything above the checkpoint it began with; the one before it that wrote this checkpoint did what lies
+between its own beginning and that; and so on down to zero. What an attempt did beyond its useful part was
+replicated, or lost with a task that never completed.
 """
 
 from __future__ import annotations

@@ -11,16 +11,16 @@ from weft.workflow.unfolding.task_graph import VIRTUAL
 
 __all__ = ["check_run"]
 
-S = TaskState
+_S = TaskState
 
 _STAGES: dict[TaskState, tuple[Stage, ...]] = {
-    S.SCHEDULED: (Stage.ASSIGNED,),
-    S.PROLOG: (Stage.ASSIGNED,),
-    S.SUBMITTED: (Stage.SUBMITTED,),
-    S.RUNNING: (Stage.RUNNING,),
-    S.EPILOG: (Stage.STAGING_OUT,),
-    S.MIGRATING: (Stage.ASSIGNED,),
-    S.SUSPENDED: (Stage.SUBMITTED, Stage.RUNNING),
+    _S.SCHEDULED: (Stage.ASSIGNED,),
+    _S.PROLOG: (Stage.ASSIGNED,),
+    _S.SUBMITTED: (Stage.SUBMITTED,),
+    _S.RUNNING: (Stage.RUNNING,),
+    _S.EPILOG: (Stage.STAGING_OUT,),
+    _S.MIGRATING: (Stage.ASSIGNED,),
+    _S.SUSPENDED: (Stage.SUBMITTED, Stage.RUNNING),
 }
 """How far the attempt of a task can be, by the state of the task."""
 
@@ -52,9 +52,9 @@ def _check_attempt(state: State, run: Run, task: int) -> None:
         story_of_task(state, run, task),
     )
     if number is None:
-        if place is S.WAITING:
+        if place is _S.WAITING:
             demand(run.missing[task] > 0, "a waiting task waits", story_of_task(state, run, task))
-        elif place is S.READY:
+        elif place is _S.READY:
             demand(run.missing[task] == 0, "a ready task misses nothing", story_of_task(state, run, task))
         return
     demand(attempt is not None, "the attempt of a task is known", story_of_task(state, run, task))
@@ -80,11 +80,11 @@ def _check_progress(state: State, run: Run, attempt: Attempt, place: TaskState) 
         demand(_missing(run, attempt.task) == 0, "an attempt began before its predecessors ended", told)
         demand(attempt.staging == 0, "an attempt began before its data were there", told)
         demand(attempt.replaces not in state.attempts, "an attempt began beside the one before it", told)
-    if place is S.SCHEDULED:
+    if place is _S.SCHEDULED:
         demand(attempt.staging == 0, "a task whose data are on the way is in its prolog", told)
-    if place is S.PROLOG:
+    if place is _S.PROLOG:
         demand(attempt.staging > 0 or attempt.cancelled != "", "a prolog brings data", told)
-    if place is S.SUSPENDED:
+    if place is _S.SUSPENDED:
         demand(attempt.suspended_since_s is not None, "a suspended task knows since when", told)
 
 
@@ -95,7 +95,7 @@ def _missing(run: Run, task: int) -> int:
         held = run.loops.held_back_by(predecessor, task)
         if held is not None and not run.loops.bodies[held].left:
             missing += 1
-        elif run.state[predecessor] not in (S.COMPLETED, S.SKIPPED):
+        elif run.state[predecessor] not in (_S.COMPLETED, _S.SKIPPED):
             missing += 1
     return missing
 
@@ -106,9 +106,9 @@ def _check_counts(state: State, run: Run) -> None:
     demand(
         run.unfinished == unfinished, f"{unfinished} tasks have not ended, {run.unfinished} counted", where
     )
-    failed = sum(1 for place in run.state if place == S.FAILED)
+    failed = sum(1 for place in run.state if place == _S.FAILED)
     demand(run.failed == failed, f"{failed} tasks have failed, {run.failed} are counted", where)
-    ready = {task for task in run.tasks_in(S.READY) if run.known.kind[task] != VIRTUAL}
+    ready = {task for task in run.tasks_in(_S.READY) if run.known.kind[task] != VIRTUAL}
     listed = set(run.ready)
     demand(listed == ready, f"the ready tasks are {sorted(ready)}, those listed {sorted(listed)}", where)
     heads = set(run.ready.heads())
@@ -116,7 +116,7 @@ def _check_counts(state: State, run: Run) -> None:
     kinds = {run.kind_of(task) for task in ready}
     demand(len(heads) == len(kinds), f"{len(kinds)} kinds of ready tasks have {len(heads)} heads", where)
     demand(
-        all(run.state[task] == S.WAITING for task in run.early),
+        all(run.state[task] == _S.WAITING for task in run.early),
         f"of the tasks {sorted(run.early)} that may be placed early some do not wait",
         where,
     )

@@ -153,8 +153,8 @@ class Return:
 class Probe:
     """Ask about an attempt (``progress``, ``job``) or a machine (``machine``, ``access``).
 
-    ``reattach``: watch an attempt's job anew because its job manager is gone (S3 section 5). If the job is gone
-    too, the world answers with Ended.
+    ``reattach``: watch an attempt's job anew because its job manager is gone (S3 section 5). If the job is
+    gone too, the world answers with Ended.
     """
 
     of: str

@@ -1,9 +1,9 @@
 """The selection pipeline of S3 section 3: discover, filter, authorise, fetch; then the policy ranks.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids. The list
-of machines and the state of each machine are asked for at their own intervals and believed meanwhile: two
-caches, independent of each other. Each step waits for the answer to the one before it, and nothing is placed on
-a machine that has not passed all of them (``usability``).
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids. The
+list of machines and the state of each machine are asked for at their own intervals and believed meanwhile:
+two caches, independent of each other. Each step waits for the answer to the one before it, and nothing is
+placed on a machine that has not passed all of them (``usability``).
 
 Deviations: access is probed again with every new list. Machines on which no task of an active run can run by
 what the workflow states (step 2) are asked nothing.

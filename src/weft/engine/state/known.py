@@ -29,7 +29,7 @@ from weft.workflow.records.quantity import value_of
 from weft.workflow.records.task import Task
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, TaskGraph
 
-__all__ = ["Known", "Library", "Options"]
+__all__ = ["Known", "Library", "Options", "origin"]
 
 
 def _quick(column: NDArray[Any]) -> memoryview[Any]:
@@ -43,6 +43,14 @@ _ONLY_ZERO = frozenset({0})
 def _named(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
     """Give amounts with the names of their resources, but for those of which nothing is taken."""
     return tuple(pair for pair in zip(graph.resource_names, amounts.tolist(), strict=True) if pair[1])
+
+
+def origin(item: Input) -> str:
+    """Say where the user keeps a file that is brought to machines; "": it is not one of these.
+
+    A file that is named after the machine is one no task makes: the program of an architecture.
+    """
+    return item.source or (item.file if "{machine." in item.file else "")
 
 
 class Options:
@@ -108,7 +116,7 @@ class Known:
         self.moves_data = bool(
             (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
         )
-        self.stages = any(item.source is not None for task in graph.workflow.tasks for item in task.inputs)
+        self.stages = any(origin(item) for task in graph.workflow.tasks for item in task.inputs)
         """Whether some file comes from outside."""
         self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
         """Whether some task has a time limit."""

@@ -136,7 +136,7 @@ class Run:
         return f"{name}#{self.loops.iteration(task)}" if task in self.loops.around else name
 
     def kind_of(self, task: int) -> tuple[int, ...]:
-        """Give what tasks that can be placed alike have in common: mode group, machine if bound, and where not."""
+        """Give what tasks that can be placed alike share: mode group, machine if bound, machines to avoid."""
         variable = self.known.variable[task]
         machine = self.binding.get(variable, -1) if self.binding else -1
         if task in self.requirements or task in self.grown:

@@ -1,9 +1,10 @@
-"""``s3-degradation``: a machine gets competing processes, and the job on it moves to a slower one that is free.
+"""``s3-degradation``: a machine gets competing processes, and the job on it moves to a slower one that is
+free.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec s3
-section 9, scenario A; A3.1, A3.3). Five jobs of 100 iterations; after two minutes pegasus, where job 0 runs at 4 s
-an iteration, gets three competing processes. An iteration of more than twice the expected time breaks the
-contract; the profile is read every 10 s.
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
+s3 section 9, scenario A; A3.1, A3.3). Five jobs of 100 iterations; after two minutes pegasus, where job 0
+runs at 4 s an iteration, gets three competing processes. An iteration of more than twice the expected time
+breaks the contract; the profile is read every 10 s.
 
 Deviations: the paper prints a chart and the overhead; what is tolerated is that of the specification. Here a
 stage takes 19 s also when a job is started for the first time, which the prototype left out: everything is

@@ -1,12 +1,13 @@
-"""``s3-requirements``: jobs that need more memory in their second phase queue for the one machine that has it.
+"""``s3-requirements``: jobs that need more memory in their second phase queue for the one machine that has
+it.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec s3
-section 9, scenario B; A3.2). Five jobs of 100 units and then 50, before which each demands 512 MB: only pegasus
-has them. Job 0 is there from the start; when it ends, job 1 finds a better machine; the others ask for
-self-migration, wait without a machine, and run on pegasus one after another.
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
+s3 section 9, scenario B; A3.2). Five jobs of 100 units and then 50, before which each demands 512 MB: only
+pegasus has them. Job 0 is there from the start; when it ends, job 1 finds a better machine; the others ask
+for self-migration, wait without a machine, and run on pegasus one after another.
 
-Deviations: the paper prints a chart; what is tolerated is that of the specification. As in ``degradation`` a first
-start takes 19 s that the prototype left out. Better machines are looked for every 30 s.
+Deviations: the paper prints a chart; what is tolerated is that of the specification. As in ``degradation`` a
+first start takes 19 s that the prototype left out. Better machines are looked for every 30 s.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class Logged(NamedTuple):
 
     at_s: float
     what: str
-    """``assign``, ``cancel``, ``prolog``, ``clean-up``, ``start`` (commands); ``begun``, ``ended``, ``completed``,
-    ``request`` (what happened); ``violation`` (what was found)."""
+    """``assign``, ``cancel``, ``prolog``, ``clean-up``, ``start`` (commands); ``begun``, ``ended``,
+    ``completed``, ``request`` (what happened); ``violation`` (what was found)."""
     job: int
     machine: str
     reason: str = ""

@@ -1,12 +1,12 @@
 """The testbed and the jobs of S3: five unlike machines of two organisations, and an array of five jobs.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec s3
-sections 8 and 9). Machines, memories and files are the published ones. The paper gives no speeds, latencies or
-bandwidths: speeds are relative to one node of babieca, and the 19 s of every stage were chosen so that a
-migration costs about as much as in the paper.
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
+s3 sections 8 and 9). Machines, memories and files are the published ones. The paper gives no speeds,
+latencies or bandwidths: speeds are relative to one node of babieca, and the 19 s of every stage were chosen
+so that a migration costs about as much as in the paper.
 
-Deviations: the restart file is as large as the result (100 kB), and is written when the application is told to
-end, after its last whole iteration.
+Deviations: the restart file is as large as the result (100 kB), and is written when the application is told
+to end, after its last whole iteration.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from weft.studies.many_workflows.scenario_rows import (
     scenario_rows,
     work_measure,
 )
-from weft.studies.reproduction import Cell, Measures, Results, Row
+from weft.studies.reproduction import Cell, Measures, Results, Row, Value
 
 __all__ = ["Scenario"]
 
@@ -48,8 +48,8 @@ class Scenario:
 
     def cells(self, *, full: bool) -> Sequence[Cell]:
         """Give the applications alone, drawn orders, and the orders of the specification's figures."""
-        settings = {"order": "drawn", "servers": SERVERS, "overhead_s": 0.0}
-        delay = {"overhead_s": _OVERHEAD_S}
+        settings: dict[str, Value] = {"order": "drawn", "servers": SERVERS, "overhead_s": 0.0}
+        delay: dict[str, Value] = {"overhead_s": _OVERHEAD_S}
         first = settings | {"order": f"{_REFERENCE}0"}
         cells = [
             Cell(name=CASES.alone, settings={"order": "alone"}, runs=1, work=0.1),
@@ -58,7 +58,7 @@ class Scenario:
             Cell(name=CASES.idle, settings=first | {"servers": _MANY_SERVERS}, runs=1, work=2.0),
         ]
         for number in range(REFERENCES):
-            order = {"order": f"{_REFERENCE}{number}"}
+            order: dict[str, Value] = {"order": f"{_REFERENCE}{number}"}
             cells.append(Cell(name=delayed_case(number), settings=settings | delay | order, runs=1))
         if full:
             cells.append(Cell(name=CASES.delayed, settings=settings | delay, runs=_ORDERS))

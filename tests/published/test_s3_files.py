@@ -1,0 +1,114 @@
+"""S3, files: A3.7 (a shared file comes once to each host) and A3.8 (one template, one program per architecture)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import simulated
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.formats.files import read_workflow_file
+from weft.platform.link import Link
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.simulation.scenario import Scenario
+from weft.studies.adaptive_jobs.testbed import array_job, grid
+from weft.workflow.builder import Builder
+
+TEMPLATE = """\
+EXECUTABLE = search.${GW_ARCH}
+ARGUMENTS = -i ${GW_TASK_ID}
+INPUT_FILES = sequence.${GW_TASK_ID} sequence
+TOTAL_TASKS = 4
+"""
+TWO_KINDS = Platform(
+    machines=(Machine(name="m0", nodes=2, arch="x86_64"), Machine(name="m1", nodes=2, arch="sparc")),
+    default_link=Link(bandwidth_Bps=1e6),
+)
+SHARED_BYTES = 12.2e6
+
+
+def moved(ran):
+    """Add up the bytes that were brought to each machine."""
+    machine_of = {assign.attempt: assign.machine for _, assign in ran.commands(cm.Assign)}
+    found = {}
+    for _, event in ran.events(ev.StagedIn):
+        machine = machine_of[event.attempt]
+        found[machine] = found.get(machine, 0.0) + event.moved_bytes
+    return found
+
+
+def test_a3_7_the_shared_file_is_transferred_once_per_host():
+    ran = simulated(array_job(100), grid(), policy="rank")
+    own = 502_000.0
+    # One job on pegasus, four on babieca, where four programs and sequences come but one database.
+    assert moved(ran) == {2: SHARED_BYTES + own, 4: SHARED_BYTES + 4 * own}
+
+
+def test_a3_7_a_file_that_is_not_shared_comes_every_time():
+    flow = Builder("array")
+    item = {"file": "db", "from": "db.gz", "size": SHARED_BYTES}
+    flow.task("search", sweep={"i": "1..3"}, work=10, inputs=[item])
+    ran = simulated(
+        flow.build(), Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
+    )
+    assert moved(ran) == {0: 3 * SHARED_BYTES}
+
+
+def test_a3_7_who_comes_later_waits_only_for_its_own_files():
+    flow = Builder("array")
+    items = [
+        {"file": "db", "from": "db.gz", "size": 10e6, "shared": True},
+        {"file": "q", "from": "q", "size": 1e6},
+    ]
+    flow.task("search", sweep={"i": "1..2"}, work=10, inputs=items)
+    platform = Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
+    ran = simulated(flow.build(), platform)
+    starts = [at for at, _ in ran.commands(cm.Start)]
+    assert starts == pytest.approx([11.0, 11.0 + 10.0 + 1.0])
+
+
+def test_a3_7_a_host_that_failed_has_lost_what_it_kept():
+    from weft.simulation.scenario import Failure
+
+    flow = Builder("array")
+    item = {"file": "db", "from": "db.gz", "size": 10e6, "shared": True}
+    flow.task("search", sweep={"i": "1..2"}, work=10, inputs=[item])
+    platform = Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
+    scenario = Scenario(failures=(Failure(machines=("m0",), at_s=21.0, repair_s=5.0),))
+    ran = simulated(flow.build(), platform, scenario, Settings())
+    assert moved(ran) == {0: 20e6}
+    assert ran.run.ending == "completed"
+
+
+def programs(ran):
+    """Give by machine the names of the files that were brought there."""
+    found = {}
+    for _, stage in ran.commands(cm.StageIn):
+        found.setdefault(stage.machine, set()).update(parcel.name for parcel in stage.parcels)
+    return found
+
+
+def test_a3_8_one_template_gives_a_program_per_architecture(tmp_path):
+    path = tmp_path / "array.jt"
+    path.write_text(TEMPLATE, encoding="utf-8")
+    workflow = read_workflow_file(path)
+    found = programs(simulated(workflow, TWO_KINDS))
+    assert found == {
+        0: {"search.x86_64", "sequence.0", "sequence.1"}, 1: {"search.sparc", "sequence.2", "sequence.3"},
+    }  # fmt: skip
+
+
+def test_a3_8_our_own_files_have_the_same_variables():
+    flow = Builder("array")
+    flow.task(
+        "search",
+        sweep={"i": "1..4"},
+        work=10,
+        inputs=[{"file": "search", "from": "bin/{machine.arch}/search.{i}"}],
+    )
+    found = programs(simulated(flow.build(), TWO_KINDS))
+    assert found == {
+        0: {"bin/x86_64/search.1", "bin/x86_64/search.2"}, 1: {"bin/sparc/search.3", "bin/sparc/search.4"},
+    }  # fmt: skip
