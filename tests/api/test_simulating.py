@@ -7,7 +7,9 @@ import json
 import pytest
 
 import weft
+from weft.api.runs.explaining import explain_task
 from weft.api.runs.recorder import MOST_ITERATIONS
+from weft.api.runs.replaying import replay_journal
 from weft.api.runs.viewing import facts_of, html_of, notes_of, spread_facts_of, title_of
 from weft.errors import Infeasible, InvalidInput
 from weft.simulation.scenario import Durations, Failure, Scenario
@@ -120,6 +122,28 @@ def test_a_loop_that_is_exhausted_fails():
     )
     assert simulated.outcome == "failed"
     assert "has not converged after 3 iterations" in simulated.first.history.runs[0].reason
+
+
+def test_a_graph_that_grows_keeps_its_story(tmp_path):
+    """Tasks are told by name: their numbers change when the graph grows."""
+    flow = weft.Builder("grow")
+    flow.task("split", outputs=["parts"], work=5)
+    flow.task("piece", sweep={"chunk": "lines(parts)"}, after="split", work=10)
+    flow.task("join", after="piece", work=2)
+    scenario = Scenario(lines={"parts": 3}, failures=(Failure(machines=("m1",), at_s=8, repair_s=2),))
+    file = tmp_path / "run.jsonl"
+    simulated = weft.simulate(flow.build(), on="identical:2", policy="fcfs", scenario=scenario, journal=file)
+    (run,) = simulated.first.history.runs
+    assert (run.outcome, run.tasks) == ("completed", 5)
+    completed = [
+        each.task for each in simulated.first.history.attempts.values() if each.ending == "completed"
+    ]
+    assert sorted(completed) == ["join", "piece[1]", "piece[2]", "piece[3]", "split"]
+    assert replay_journal(file).replayed.same
+    assert explain_task(file, "piece[3]").state == "completed"
+    assert explain_task(file, "join", at_s=3).waits_for == ("piece[*], which is waiting",)
+    with pytest.raises(InvalidInput, match="has no task 'piece\\[3\\]'"):
+        explain_task(file, "piece[3]", at_s=3)
 
 
 def test_what_cannot_run_anywhere_is_infeasible():

@@ -25,6 +25,7 @@ USAGE = {
     (*SIMULATE, "--json", "--html", "-"): ["--json and --html -"],
     (*SIMULATE, "--csv", "-", "--html", "-"): ["--html - and --csv -"],
     ("simulate", "-", "--on", "-"): ["standard input"],
+    ("simulate", "-", "--scenario", "-"): ["standard input"],
     ("replay",): ["Missing argument 'JOURNAL'"],
     ("explain", "j"): ["Missing argument 'TASK'"],
     ("explain", "j", "t", "--run", "-1"): ["--run"],

@@ -214,3 +214,19 @@ def test_retries_of_the_run_hold_where_the_task_says_nothing():
         started(engine, attempt)
         words = engine.tell(failing(exit_code=1, attempt=attempt))
     assert words[0] == "settle 0 FAILED (error)"
+
+
+def test_who_shares_an_abstract_machine_and_has_not_started_follows_one_that_failed():
+    flow = Builder("shared")
+    flow.task("first", work=10, machine="A", retries=2)
+    flow.task("second", work=10, machine="A", inputs=[{"file": "db", "from": "db", "size": 5}])
+    engine = ByHand(flow.build(), platform_of(2, 1), policy="lazy:by=finish")
+    first, second = (engine.run.known.names.index(name) for name in ("first", "second"))
+    number = engine.run.attempt_of[second]
+    started(engine, engine.run.attempt_of[first])
+    words = engine.tell(failing(exit_code=1, attempt=engine.run.attempt_of[first]))
+    assert words == [
+        f"settle {first} READY (error)", "assign 2 m1", f"cancel {number} m0: its abstract machine moved",
+        "start 2 m1 from 0",
+    ]  # fmt: skip
+    assert engine.tell(failing("cancelled", attempt=number))[1] == "assign 3 m1"

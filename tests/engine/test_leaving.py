@@ -164,6 +164,29 @@ def test_a_requirement_that_makes_no_sense_is_noted_and_moves_nobody():
     assert engine.state() == "RUNNING"
 
 
+def test_a_requirement_that_makes_no_sense_does_not_take_the_last_one_back():
+    engine = running(Settings(), platform_of(1, 2, 1))
+    assert engine.first[0] == "assign 0 m1"
+    engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
+    words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed <<< 2"), at=6)
+    # It is asked once more whether the last one is met.
+    assert words == ["note requirement", "cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
+    assert engine.run.requirements[0][0] == "speed < 2"
+
+
+def test_a_changed_rank_says_where_to():
+    engine = running(Settings(), platform_of(1, 3, 2, 1), rank="speed")
+    assert engine.first[0] == "assign 0 m1"
+    words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 3", rank="-speed"), at=5)
+    assert words == ["cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
+
+
+def test_a_rank_may_speak_of_the_sweep():
+    flow = one_task(sweep={"i": "0..1"}, rank="speed * (1 - 2*i)")
+    engine = ByHand(flow, platform_of(1, 2, 3), policy="rank")
+    assert [each for each in engine.first if each.startswith("assign")] == ["assign 0 m2", "assign 1 m0"]
+
+
 @pytest.mark.parametrize("migrate", ["pays", "always"])
 def test_nothing_bounces_for_ever_between_machines_that_are_slowed_in_turn(migrate):
     flow = one_task(work=1000, checkpoint={"files": ["restart"]}, outputs={"r": 10}, progress="steps")

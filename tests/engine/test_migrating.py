@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of
+from weft.engine.deciding.dispatching import PolicyError
 from weft.engine.messages import events as ev
 from weft.engine.settings import Settings
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
+from weft.policies.orders import ByIndex
+from weft.policies.policy import Migrate, Place
 
 CHECKPOINT = {"files": ["restart"], "every": 10}
 NEEDS_M1 = 'name == "m1"'
@@ -269,3 +274,44 @@ def test_who_waits_in_a_queue_moves_without_being_cancelled():
     assert engine.first == ["assign 0 m0", "assign 1 m0", "start 0 m0 from 0"]
     words = engine.tell(ev.Asked(what="migrate", run=0, task=1, machine=1))
     assert words == ["assign 2 m1 after 1: user", "drop 1", "start 2 m1 from 0"]
+
+
+class Restless:
+    """Places the task on m0, and then moves it as it is told."""
+
+    name, title, needs_plan, order = "restless", "", False, ByIndex()
+    moves = ()
+
+    def decide(self, view):
+        for run in view.runs:
+            for task in list(run.ready):
+                yield Place(run=run.index, task=task, machine=0)
+        yield from self.moves
+
+
+@pytest.mark.parametrize(
+    ("move", "message"),
+    [
+        (Migrate(attempt=7, machine=1), "migrates attempt 7, which is over"),
+        (Migrate(attempt=0, machine=9), "'job' to machine 9: there is no such machine"),
+        (Migrate(attempt=0, machine=2), "'job' to machine 'm2': it is down"),
+        (Migrate(attempt=0, machine=1, count=5), "to machine 'm1' with 5 nodes: it cannot run there"),
+    ],
+)
+def test_a_policy_that_migrates_what_it_cannot_is_told_so(move, message):
+    engine = running(platform_of(3, 2, 1))
+    engine.tell(ev.MachineChanged(machine=2, up=False))
+    engine.engine._desk.policy = policy = Restless()
+    policy.moves = (move,)
+    with pytest.raises(PolicyError, match=re.escape("policy 'restless'") + ".*" + re.escape(message)):
+        engine.tell(ev.MachineChanged(machine=1, speed_factor=1.0))
+
+
+def test_a_policy_may_migrate_what_runs_once():
+    engine = running()
+    engine.engine._desk.policy = policy = Restless()
+    policy.moves = (Migrate(attempt=0, machine=1),)
+    words = engine.tell(ev.MachineChanged(machine=1, speed_factor=1.0))
+    assert words == ["cancel 0 m0: restless", "assign 1 m1 after 0: restless"]
+    with pytest.raises(PolicyError, match="on its way out already"):
+        engine.tell(ev.MachineChanged(machine=1, speed_factor=1.0))

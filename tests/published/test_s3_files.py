@@ -12,7 +12,7 @@ from weft.formats.files import read_workflow_file
 from weft.platform.link import Link
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.simulation.scenario import Scenario
+from weft.simulation.scenario import Failure, Scenario
 from weft.studies.adaptive_jobs.testbed import array_job, grid
 from weft.workflow.builder import Builder
 
@@ -70,8 +70,6 @@ def test_a3_7_who_comes_later_waits_only_for_its_own_files():
 
 
 def test_a3_7_a_host_that_failed_has_lost_what_it_kept():
-    from weft.simulation.scenario import Failure
-
     flow = Builder("array")
     item = {"file": "db", "from": "db.gz", "size": 10e6, "shared": True}
     flow.task("search", sweep={"i": "1..2"}, work=10, inputs=[item])
@@ -80,6 +78,20 @@ def test_a3_7_a_host_that_failed_has_lost_what_it_kept():
     ran = simulated(flow.build(), platform, scenario, Settings())
     assert moved(ran) == {0: 20e6}
     assert ran.run.ending == "completed"
+
+
+def test_a3_7_a_host_that_has_the_file_is_preferred():
+    flow = Builder("two")
+    item = {"file": "db", "from": "db.gz", "size": 100e6, "shared": True}
+    flow.task("first", work=10, inputs=[item], requirements='name == "slow"')
+    flow.task("second", work=100, inputs=[item], after="first")
+    machines = (Machine(name="slow"), Machine(name="fast", speed=2.0))
+    # 100 s on the machine that has the file; 50 s and 100 s for the file on the other.
+    ran = simulated(
+        flow.build(), Platform(machines=machines, default_link=Link(bandwidth_Bps=1e6)), policy="rank"
+    )
+    assert [assign.machine for _, assign in ran.commands(cm.Assign)] == [0, 0]
+    assert ran.run.ended_s == pytest.approx(100 + 10 + 100)
 
 
 def programs(ran):

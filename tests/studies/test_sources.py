@@ -24,15 +24,16 @@ def test_everything_that_decides_about_a_run_is_among_the_sources():
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A small package: a imports b and c.d, c.d imports a; e is imported by nobody."""
+    """A small package: a imports b and c.d, c.d imports a and has g on a shelf; e is imported by nobody."""
     monkeypatch.setattr(sources, "_ABOVE", tmp_path)
     texts = {
         "a.py": "import weft.b, json\ndef f():\n    from weft.c import d\n",
         "b.py": "",
         "c/__init__.py": "",
-        "c/d.py": "from weft.a import f",
+        "c/d.py": "from weft.a import f\nSHELF = {'g': 'weft.g:G', 'text': 'weft.e: no entry'}",
         "c/table.csv": "1",
         "e.py": "",
+        "g.py": "",
         "other.csv": "",
     }
     for name, text in texts.items():
@@ -44,11 +45,14 @@ def package(tmp_path, monkeypatch):
 
 def test_imports_are_followed_however_far(package):
     found = {path.relative_to(package).as_posix() for path in sources_of("weft.a")}
-    assert found == {"a.py", "b.py", "c/__init__.py", "c/d.py"}
+    assert found == {"a.py", "b.py", "c/__init__.py", "c/d.py", "g.py"}
     assert sources_of("json") == set()
 
 
-@pytest.mark.parametrize(("name", "changes"), [("b.py", True), ("c/table.csv", True), ("e.py", False)])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("b.py", True), ("c/table.csv", True), ("c/new.yaml", True), ("g.py", True), ("e.py", False)],
+)
 def test_the_digest_changes_with_what_is_imported(package, name, changes):
     before = digest_of("weft.a")
     (package / name).write_text("x = 2")

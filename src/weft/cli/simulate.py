@@ -94,12 +94,12 @@ def command(
 ) -> None:
     """Simulate how every WORKFLOW, submitted at 0, and what a scenario lets arrive, runs on a platform.
 
-    The engine that decides is the one that drives real runs. In WORKFLOW and --on, - is the standard input;
-    in --html and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code
-    1: some run failed or came to a standstill, and the notes say why; 3: the platform can run some task
-    nowhere.
+    The engine that decides is the one that drives real runs. In WORKFLOW, --on and --scenario, - is the
+    standard input; in --html and --csv, the standard output. With --repeat, --html and --csv show the first
+    seed. Exit code 1: some run failed or came to a standstill, and the notes say why; 3: the platform can
+    run some task nowhere.
     """
-    _check_streams(workflows, platform, as_json=as_json, html=html, csv_file=csv_file)
+    _check_streams((*workflows, platform, scenario), as_json=as_json, html=html, csv_file=csv_file)
     if journal is not None and (repeat > 1 or journal == "-"):
         raise click.UsageError("--journal needs a file, and holds one run: leave out --repeat.")
     with stage("loading"):
@@ -130,11 +130,11 @@ def command(
 
 
 def _check_streams(
-    workflows: tuple[str, ...], platform: str, *, as_json: bool, html: str | None, csv_file: str | None
+    read: tuple[str | None, ...], *, as_json: bool, html: str | None, csv_file: str | None
 ) -> None:
     """Refuse before any work what could not be written or read afterwards."""
-    if (*workflows, platform).count("-") > 1:
-        raise click.UsageError("Only one of WORKFLOW... and --on can be the standard input.")
+    if read.count("-") > 1:
+        raise click.UsageError("Only one of WORKFLOW..., --on and --scenario can be the standard input.")
     wanted = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
     printing = [name for name, given in wanted.items() if given]
     if len(printing) > 1:

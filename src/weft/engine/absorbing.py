@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.engine.messages import events as ev
+from weft.engine.requirements import requirement_problem
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.growth import grow
 from weft.engine.state.plans import RunPlan
@@ -152,10 +153,15 @@ def _requirements_changed(state: State, event: ev.RequirementsChanged) -> None:
     run = state.runs[attempt.run]
     requirements, rank = run.requirements.get(attempt.task, (None, None))
     run.requirements[attempt.task] = (
-        requirements if event.requirements is None else event.requirements,
-        rank if event.rank is None else event.rank,
+        _changed(run, attempt.task, requirements, event.requirements),
+        _changed(run, attempt.task, rank, event.rank),
     )
     state.dirty = True
+
+
+def _changed(run: Run, task: int, old: str | None, new: str | None) -> str | None:
+    """Give what holds after a change: what cannot be read changes nothing, an empty text takes it back."""
+    return old if new is None or (new and requirement_problem(new, run, task)) else new
 
 
 def _machine_changed(state: State, event: ev.MachineChanged) -> None:
@@ -196,8 +202,10 @@ def _plan_ready(state: State, event: ev.PlanReady) -> None:
 def _timer_fired(state: State, event: ev.TimerFired) -> None:
     state.timers.pop(event.timer, None)
     name, _, argument = event.timer.partition(":")
-    if name == "turn":
+    if name in ("turn", "serve"):
         state.touched[int(argument)] = None
+    if name == "serve":
+        state.to_serve[int(argument)] = None
     # Who has not answered in time is waited for no longer: what is placed may change.
     state.dirty = state.dirty or event.timer == "select"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
 from weft.engine.enacting import enact
 from weft.engine.messages.commands import Command
 from weft.engine.settings import Settings
@@ -14,11 +17,16 @@ __all__ = ["Desk"]
 class Desk:
     """What deciding code works with: the state to read, the settings, and a way to give commands."""
 
-    __slots__ = ("commands", "policy", "settings", "state", "watchful")
+    __slots__ = ("commands", "policy", "selectors", "settings", "state", "watchful")
 
-    def __init__(self, state: State, policy: Policy, settings: Settings) -> None:
+    def __init__(
+        self, state: State, policy: Policy, settings: Settings, selectors: Mapping[str, Policy] | None = None
+    ) -> None:
         self.state = state
         self.policy = policy
+        """Who decides."""
+        self.selectors = selectors or {}
+        """By name: who decides about jobs that bring a selector of their own."""
         self.settings = settings
         self.watchful = not (
             settings.contract is None
@@ -28,6 +36,15 @@ class Desk:
         )
         """Whether attempts are watched even if their tasks state no contracts."""
         self.commands: list[Command] = []
+
+    @contextmanager
+    def led_by(self, policy: Policy) -> Iterator[None]:
+        """Let another policy decide for a moment: mistakes are told by its name."""
+        usual, self.policy = self.policy, policy
+        try:
+            yield
+        finally:
+            self.policy = usual
 
     def emit(self, command: Command) -> None:
         """Give a command."""

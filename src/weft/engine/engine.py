@@ -7,7 +7,7 @@ journal is the state that wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft.engine.absorbing import absorb
 from weft.engine.deciding import laddering, leaving
@@ -23,7 +23,7 @@ from weft.engine.settings import Settings
 from weft.engine.state.known import Library
 from weft.engine.state.state import State
 from weft.engine.view import EngineView
-from weft.errors import WeftError
+from weft.errors import InvalidInput, Problem, WeftError
 from weft.instance.instance import Instance
 from weft.policies.policy import Policy
 
@@ -37,9 +37,18 @@ class Engine:
     """The deciding core. It holds the state of all runs."""
 
     def __init__(
-        self, library: Library, instance: Instance, policy: Policy, settings: Settings | None = None
+        self,
+        library: Library,
+        instance: Instance,
+        policy: Policy,
+        settings: Settings | None = None,
+        *,
+        policy_named: Callable[[str], Policy] | None = None,
     ) -> None:
-        """Begin with nothing submitted. ``instance``: any instance on the platform, for its machines."""
+        """Begin with nothing submitted. ``instance``: any instance on the platform, for its machines.
+
+        ``policy_named`` finds the policies that jobs bring for themselves (``selector``).
+        """
         self.settings = settings or Settings()
         self.policy = policy
         self.state = State(
@@ -49,7 +58,7 @@ class Engine:
             planned=policy.needs_plan,
             settings=self.settings,
         )
-        self._desk = Desk(self.state, policy, self.settings)
+        self._desk = Desk(self.state, policy, self.settings, _selectors(library, policy_named))
         self._view = EngineView(self.state)
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -73,6 +82,7 @@ class Engine:
         self.state.dirty = False
         self.state.to_tidy.clear()
         self.state.touched.clear()
+        self.state.to_serve.clear()
         self.state.arrived.clear()
 
     def _settle_down(self) -> None:
@@ -100,3 +110,15 @@ class Engine:
         if settings.ladder_every_s is not None and laddering.LADDER not in state.timers:
             desk.emit(SetTimer(timer=laddering.LADDER, at_s=state.now + settings.ladder_every_s))
         pipeline.refresh(desk)
+
+
+def _selectors(library: Library, policy_named: Callable[[str], Policy] | None) -> dict[str, Policy]:
+    """Find the policies that jobs bring for themselves."""
+    found: dict[str, Policy] = {}
+    for name in library.selectors:
+        policy = None if policy_named is None else policy_named(name)
+        if policy is None or policy.needs_plan:
+            why = "nobody knows it" if policy is None else "it follows a plan, and a job alone has none"
+            raise InvalidInput(Problem(what=f"selector {name!r}: {why}", advice="name another policy"))
+        found[name] = policy
+    return found

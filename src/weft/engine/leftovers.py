@@ -23,7 +23,12 @@ def leave_behind(state: State, run: Run, attempt: Attempt, reason: str) -> None:
 def take_back(state: State, run: Run, attempt: Attempt) -> None:
     """If an attempt ends that was to take over from another, what that one left is kept for the next."""
     old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
-    if old is not None and old.replaced_by == attempt.number and old.stage == Stage.ENDED:
+    if old is None or old.replaced_by != attempt.number:
+        return
+    if old.stage == Stage.CLEANING:
+        # What it left is being removed: nobody can take over from it any more.
+        old.replaced_by = None
+    elif old.stage == Stage.ENDED:
         old.replaced_by = None
         old.left_for = old.left_for or old.cancelled
         run.left_behind[attempt.task] = old.number

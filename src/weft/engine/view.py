@@ -9,6 +9,7 @@ from weft.engine.requirements import accepts, rank_of
 from weft.engine.restarts import spared
 from weft.engine.selection.usability import is_selective, is_usable
 from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.chosen import ChosenTasks
 from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plans import RunPlan
@@ -97,10 +98,11 @@ def _room_at(ends: list[tuple[float, int]], capacity: int, nodes: int, now: floa
 class SeenRun:
     """One run, as policies see it."""
 
-    __slots__ = ("_run", "_state", "arrival_s", "index", "instance", "owner")
+    __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
 
-    def __init__(self, run: Run, state: State) -> None:
+    def __init__(self, run: Run, state: State, selector: str = "") -> None:
         self._run = run
+        self._selector = selector
         self._state = state
         self.index = run.index
         self.arrival_s = run.arrival_s
@@ -112,9 +114,13 @@ class SeenRun:
         return self._run is run
 
     @property
-    def ready(self) -> ReadyTasks:
-        """Give the ready tasks."""
-        return self._run.ready
+    def ready(self) -> ReadyTasks | ChosenTasks:
+        """Give the ready tasks, without those that bring a selector of their own, or only these."""
+        run = self._run
+        return ChosenTasks(run.ready, self._belongs) if run.known.selectors or self._selector else run.ready
+
+    def _belongs(self, task: int) -> bool:
+        return self._run.known.selector(task) == self._selector
 
     @property
     def alone_s(self) -> float:
@@ -160,7 +166,8 @@ class SeenRun:
     def plannable(self) -> Iterable[int]:
         """List the tasks without an attempt that may already be sent to their planned machines."""
         run = self._run
-        return [*run.ready, *run.early]
+        found = [*run.ready, *run.early]
+        return [task for task in found if self._belongs(task)] if run.known.selectors else found
 
     def bound(self, task: int) -> int | None:
         """Give the machine its abstract machine is bound to."""
@@ -178,8 +185,10 @@ class SeenRun:
 class EngineView:
     """The state, as policies see it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, selector: str = "") -> None:
+        """Show everything; of ready tasks only those that name this selector (""; those that name none)."""
         self._state = state
+        self._selector = selector
         self.machines: Sequence[MachineView] = [SeenMachine(machine, state) for machine in state.machines]
         self._seen: dict[int, SeenRun] = {}
         self._runs: list[RunView] = []
@@ -209,7 +218,7 @@ class EngineView:
         seen = self._seen.get(index)
         run = self._state.runs[index]
         if seen is None or not seen.shows(run):
-            seen = self._seen[index] = SeenRun(run, self._state)
+            seen = self._seen[index] = SeenRun(run, self._state, self._selector)
         return seen
 
     def attempts(self) -> Iterator[Attempt]:

@@ -84,7 +84,6 @@ def _candidates(
         masks[graph.variable[row]] &= accepted[of_row[row]]
     masks &= usable
     for variable, machine in pinned.items():
-        masks[variable] = False
         masks[variable, machine] = True
     empty = np.flatnonzero(~masks.any(axis=1))
     if len(empty):

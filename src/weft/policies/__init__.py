@@ -17,6 +17,7 @@ POLICIES = Shelf(
         "srpt": "weft.policies.sharing:Srpt",
         "foft": "weft.policies.sharing:Foft",
         "layered": "weft.policies.layered:Layered",
+        "shared-plans": "weft.policies.shared_plans:SharedPlans",
         "manager-worker": "weft.policies.manager_worker:ManagerWorker",
         "priority-manager-worker": "weft.policies.manager_worker:PriorityManagerWorker",
         "lazy": "weft.policies.lazy:Lazy",

@@ -23,6 +23,7 @@ from weft.engine.settings import Settings
 from weft.engine.state.known import Library
 from weft.errors import Infeasible
 from weft.planners.naming import planner_named
+from weft.policies.naming import policy_named
 from weft.policies.policy import Policy
 from weft.randomness import generator
 from weft.simulation.scenario import AS_BELIEVED, Arrival, Scenario
@@ -66,7 +67,9 @@ class Simulation:
     ) -> Engine:
         """Simulate to the end; ``record`` hears of every entry, ``check`` looks at the engine after each."""
         first = self.library[self.arrivals[0].workflow]
-        engine = Engine(self.library, first.instance, self.policy, self.settings)
+        engine = Engine(
+            self.library, first.instance, self.policy, self.settings, policy_named=policy_named
+        )
         planning = _Planning(self, engine)
         world = World(
             self.scenario,

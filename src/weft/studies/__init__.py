@@ -11,6 +11,7 @@ REPRODUCTIONS = Shelf(
     "reproduction",
     {
         "s1-tuning": "weft.studies.dynamic_grid.tuning:Tuning",
+        "s1-dynamic": "weft.studies.dynamic_grid.dynamic:Dynamic",
         "s2-local": "weft.studies.moldable.local:Local",
         "s2-alpha": "weft.studies.moldable.alpha:Alpha",
         "s3-degradation": "weft.studies.adaptive_jobs.degradation:Degradation",
@@ -19,6 +20,7 @@ REPRODUCTIONS = Shelf(
         "s4-samples": "weft.studies.sweeps.samples:Samples",
         "s5-scenario": "weft.studies.many_workflows.scenario:Scenario",
         "s5-starvation": "weft.studies.many_workflows.starvation:Starvation",
+        "u1": "weft.studies.unified.together:Together",
     },
 )
 """To add a reproduction: one file, one line here."""

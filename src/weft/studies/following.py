@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from weft.engine.engine import Engine
@@ -19,13 +20,15 @@ class Followed(NamedTuple):
     history: History
 
 
-def followed(simulation: Simulation) -> Followed:
-    """Simulate, and follow the journal entry by entry."""
+def followed(simulation: Simulation, check: Callable[[Engine], None] | None = None) -> Followed:
+    """Simulate, and follow the journal entry by entry; ``check`` looks at the engine after each."""
     history, waiting = History(), list[Entry]()
 
     def take(engine: Engine) -> None:
         # The history reads names from the state as it is after the entry.
         history.take(waiting.pop(), engine.state)
+        if check is not None:
+            check(engine)
 
     engine = simulation.run(record=waiting.append, check=take)
     return Followed(engine, history.finish())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 
 __all__ = ["digest_of", "sources_of"]
 
+_ENTRY = re.compile(r"weft(\.\w+)+:\w+")
 _ABOVE = Path(__file__).parents[2]
 """Where the package is."""
 
@@ -22,7 +24,9 @@ def digest_of(module: str) -> str:
     """
     digest = hashlib.sha256(np.__version__.encode())
     sources = sources_of(module)
-    tables = {table for source in sources for table in source.parent.glob("*.csv")}
+    tables = {
+        table for source in sources for kind in ("*.csv", "*.yaml") for table in source.parent.glob(kind)
+    }
     for path in sorted({*sources, *tables}):
         digest.update(f"{path.relative_to(_ABOVE)}\0".encode())
         digest.update(path.read_bytes())
@@ -30,7 +34,7 @@ def digest_of(module: str) -> str:
 
 
 def sources_of(module: str) -> set[Path]:
-    """Find the file of a module and of everything of weft it imports, inside functions too."""
+    """Find the file of a module and of everything of weft it imports, inside functions and by shelves too."""
     found: set[Path] = set()
     todo = [module]
     while todo:
@@ -60,3 +64,6 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield node.module
             # What is imported may be a module itself.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _ENTRY.fullmatch(node.value):
+            # An entry of a shelf is loaded when somebody names it.
+            yield node.value.partition(":")[0]

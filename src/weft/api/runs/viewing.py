@@ -39,7 +39,8 @@ def facts_of(run: SimulatedRun) -> list[tuple[str, str]]:
 
 
 def _bound_text(run: SimulatedRun) -> str:
-    above = f" ({run.end_s / run.lower_bound_s - 1:+.1%})" if run.lower_bound_s > 0 else ""
+    comparable = run.outcome == "completed" and run.lower_bound_s > 0
+    above = f" ({run.end_s / run.lower_bound_s - 1:+.1%})" if comparable else ""
     return format_seconds(run.lower_bound_s) + above
 
 

@@ -6,12 +6,13 @@ error that names the policy, the task and the machine.
 
 from __future__ import annotations
 
-from weft.engine.deciding.migrating import migrate, prepare_new
+from weft.engine.deciding.migrating import migrate, prepare_new, rebind
 from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.restarts import spared
 from weft.engine.selection.usability import is_selective, is_settling, obstacle
+from weft.engine.state.attempt import Attempt
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
 from weft.engine.view import EngineView
@@ -33,6 +34,10 @@ def dispatch(desk: Desk, view: EngineView) -> None:
         return
     for decision in desk.policy.decide(view):
         _carry_out(desk, decision)
+    for name, policy in desk.selectors.items():
+        with desk.led_by(policy):
+            for decision in policy.decide(EngineView(desk.state, name)):
+                _carry_out(desk, decision)
 
 
 def _carry_out(desk: Desk, decision: Decision) -> None:
@@ -40,12 +45,8 @@ def _carry_out(desk: Desk, decision: Decision) -> None:
         case Place():
             _place(desk, decision)
         case Migrate():
-            attempt = desk.state.attempts.get(decision.attempt)
-            if attempt is None:
-                raise PolicyError(
-                    f"policy {desk.policy.name!r} migrates attempt {decision.attempt}, which is over"
-                )
-            migrate(desk, attempt, decision.machine, decision.count, decision.reason or desk.policy.name)
+            reason = decision.reason or desk.policy.name
+            migrate(desk, _movable(desk, decision), decision.machine, decision.count, reason)
         case Hold():
             run = _run(desk, decision.run)
             desk.emit(cm.Settle(run=run.index, task=decision.task, state="HELD", reason=decision.reason))
@@ -53,6 +54,27 @@ def _carry_out(desk: Desk, decision: Decision) -> None:
             run = _run(desk, decision.run)
             if not run.plan_wanted:
                 desk.emit(cm.Replan(run=run.index, version=run.version, reason=decision.reason))
+
+
+def _movable(desk: Desk, decision: Migrate) -> Attempt:
+    """Check a migration; give the attempt."""
+    state = desk.state
+    attempt = state.attempts.get(decision.attempt)
+    where = f"policy {desk.policy.name!r} migrates attempt {decision.attempt}"
+    if attempt is None or not attempt.live:
+        raise PolicyError(f"{where}, which is over")
+    run = state.runs[attempt.run]
+    where += f" of task {run.name(attempt.task)!r}"
+    if attempt.cancelled or attempt.replaced_by is not None:
+        raise PolicyError(f"{where}, which is on its way out already")
+    if not 0 <= decision.machine < len(state.machines):
+        raise PolicyError(f"{where} to machine {decision.machine}: there is no such machine")
+    where += f" to machine {state.machines[decision.machine].name!r}"
+    if why := obstacle(state, decision.machine):
+        raise PolicyError(f"{where}: {why}")
+    if (decision.machine, decision.count) not in run.known.options(attempt.task).nodes:
+        raise PolicyError(f"{where} with {decision.count} nodes: it cannot run there so")
+    return attempt
 
 
 def _run(desk: Desk, index: int) -> Run:
@@ -83,6 +105,9 @@ def _place(desk: Desk, place: Place) -> None:
     )
     known = run.known
     begun = desk.state.attempts[attempt]
+    if known.shared[known.variable[place.task]]:
+        # After a failure an abstract machine may be bound anew: who has not started comes along.
+        rebind(desk, run, begun, place.machine)
     if left is not None:
         prepare_new(desk, desk.state.attempts[left])
         return
@@ -113,7 +138,7 @@ def _checked_nodes(desk: Desk, run: Run, place: Place) -> int:
         allowed = options.counts.get(place.machine)
         why = f"only {allowed} nodes are possible there" if allowed else "it cannot run there"
         raise _mistake(desk, run, place, f"it asks for {place.count} nodes; {why}")
-    demand = known.demand(task, place.machine, place.count) if known.demands else ()
+    demand = run.demand(task, place.machine, place.count)
     if not place.queue and not state.machines.fits(place.machine, nodes, demand):
         machine = state.machines[place.machine]
         free = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {nodes}"

@@ -25,6 +25,7 @@ __all__ = [
     "is_prepared",
     "migrate",
     "prepare_new",
+    "rebind",
     "settle_cancelled",
     "target_lost",
 ]
@@ -56,13 +57,13 @@ def migrate(desk: Desk, attempt: Attempt, machine: int, count: int, reason: str)
             reason=reason,
         )
     )
-    _rebind(desk, run, attempt, machine)
+    rebind(desk, run, attempt, machine)
     if not begun:
         desk.emit(cm.Drop(attempt=attempt.number))
         send_for_data(desk, state.attempts[new], first=True)
 
 
-def _rebind(desk: Desk, run: Run, attempt: Attempt, machine: int) -> None:
+def rebind(desk: Desk, run: Run, attempt: Attempt, machine: int) -> None:
     """Send the members of the abstract machine that have not started where this one goes."""
     variable = run.known.variable[attempt.task]
     if not run.known.shared[variable]:
@@ -70,7 +71,7 @@ def _rebind(desk: Desk, run: Run, attempt: Attempt, machine: int) -> None:
     for member in run.members(variable):
         number = run.attempt_of.get(member)
         other = desk.state.attempts.get(number) if number is not None else None
-        if other is None or member == attempt.task or other.machine == machine:
+        if other is None or other.cancelled or member == attempt.task or other.machine == machine:
             continue
         if other.stage == Stage.ASSIGNED and run.state[member] in (TaskState.SCHEDULED, TaskState.PROLOG):
             if other.staging:

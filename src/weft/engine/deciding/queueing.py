@@ -36,6 +36,8 @@ def next_to_start(desk: Desk, machine: MachineState, prepared: Callable[[Attempt
     first = next(racing, None)
     if first is None:
         return None
+    if machine.unlimited:
+        return first.number
     rule = _by_plan if desk.state.planned else _RULES[machine.queue_rule]
     return rule(desk, machine, chain((first,), racing))
 
@@ -110,7 +112,9 @@ class _Profile:
 
     def reserve(self, start: float, seconds: float, nodes: int) -> None:
         """Keep nodes for somebody."""
-        self.changes = sorted([*self.changes, (start, -nodes), (start + seconds, nodes)])
+        steps = [*self.changes, (start, -nodes), (start + seconds, nodes)]
+        # At one time who ends comes before who begins: in between nobody is short of nodes.
+        self.changes = sorted(steps, key=lambda step: (step[0], -step[1]))
 
 
 def _by_plan(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
@@ -172,7 +176,10 @@ def _turn(desk: Desk, run: Run, machine: int) -> int | None:
 
 
 def _ready_elsewhere(run: Run, first: int, attempt: Attempt) -> bool:
-    """Say whether the attempt was planned before the task whose turn it seems to be."""
+    """Say whether the attempt was planned before the task whose turn it seems to be.
+
+    One that the plan leaves out was sent here before it was made, and the plan counts on it going first.
+    """
     assert run.plan is not None
     mine = run.plan.line.get(attempt.task)
-    return mine is not None and (mine.start_s, attempt.task) < (run.plan.line[first].start_s, first)
+    return mine is None or (mine.start_s, attempt.task) < (run.plan.line[first].start_s, first)

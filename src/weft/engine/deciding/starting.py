@@ -11,15 +11,19 @@ from __future__ import annotations
 from weft.engine.deciding import replanning, watching
 from weft.engine.deciding.queueing import next_to_start
 from weft.engine.desk import Desk
-from weft.engine.messages.commands import Settle, Start
+from weft.engine.messages.commands import SetTimer, Settle, Start
 from weft.engine.restarts import spared
 from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.machines import MachineState
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
 from weft.workflow.records.quantity import value_of
 from weft.workflow.unfolding.task_graph import COMPUTE
 
-__all__ = ["prepared", "start_what_can"]
+__all__ = ["SERVE", "prepared", "start_what_can"]
+
+SERVE = "serve"
+"""Prefix of the timers at which queues are served, one per machine."""
 
 
 def start_what_can(desk: Desk) -> None:
@@ -53,10 +57,30 @@ def prepared(desk: Desk, attempt: Attempt) -> bool:
     return attempt.replaces is None or attempt.replaces not in desk.state.attempts
 
 
+def _looks_later(desk: Desk, machine: MachineState) -> bool:
+    """Put off serving a queue until everything that happens at this time is known.
+
+    The rules of queues speak of all that is ready at a time (S2 section 5), but events come one by one. On one
+    node they are all alike. What migrates does not wait: it would find its nodes taken by what is placed.
+    """
+    state, timer = desk.state, f"{SERVE}:{machine.index}"
+    if state.planned or machine.nodes == 1 or machine.index in state.to_serve:
+        state.to_serve.pop(machine.index, None)
+        return False
+    waiting = (state.attempts[number] for _, number in machine.queue)
+    if not any(attempt.replaces is None and prepared(desk, attempt) for attempt in waiting):
+        return False
+    if timer not in state.timers:
+        desk.emit(SetTimer(timer=timer, at_s=state.now))
+    return True
+
+
 def _serve(desk: Desk, index: int) -> None:
     """Let a machine's queue go on."""
     machine = desk.state.machines[index]
-    while machine.queue and machine.up:
+    if not machine.queue or not machine.up or _looks_later(desk, machine):
+        return
+    while machine.queue:
         number = next_to_start(desk, machine, lambda attempt: prepared(desk, attempt))
         if number is None:
             return

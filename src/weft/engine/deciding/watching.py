@@ -172,8 +172,8 @@ def requirements_changed(desk: Desk, event: ev.RequirementsChanged) -> None:
     if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
         return
     run = desk.state.runs[attempt.run]
-    if event.requirements is not None:
-        problem = requirement_problem(event.requirements, run)
+    for text in (event.requirements, event.rank):
+        problem = "" if not text else requirement_problem(text, run, attempt.task)
         if problem:
             desk.emit(
                 cm.Note(kind="requirement", run=run.index, task=attempt.task, text=f"ignored: {problem}")

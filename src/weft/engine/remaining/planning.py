@@ -1,9 +1,14 @@
-"""Planning what remains of a run, and the plan that comes back."""
+"""Planning what remains of a run, and the plan that comes back.
+
+Deviation from S1 (spec s1 section 8): a new plan that promises no earlier end than the one in force is not taken.
+One that moves tasks that are too slow is taken if it promises no later end, with ``migrate: always`` even then.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.engine.remaining.carrying import carried
 from weft.engine.remaining.remainder import remainder_of
 from weft.engine.selection.usability import is_usable
 from weft.engine.state.plans import StoredPlan, stored_plan
@@ -14,12 +19,14 @@ from weft.errors import Infeasible
 from weft.instance.instance import Instance
 from weft.planners.planner import Budget, Plan, Planner
 from weft.schedule.objective import objective_named
+from weft.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["plan_remaining"]
 
+_ROUNDING = 1e-9
 _UNTOUCHED = (TaskState.WAITING, TaskState.READY)
 
 
@@ -40,6 +47,17 @@ def plan_remaining(
     if not remainder.tasks:
         raise Infeasible(f"nothing of {run.known.key!r} is left to be planned")
     made = _made(planner, remainder.instance, run, steps, rng)
+    must = bool(remainder.moving) and state.settings.migrate == "always"
+    old = None if must else carried(state, run, remainder)
+    if old is not None and not _better(made.schedule, old, moves=bool(remainder.moving)):
+        return stored_plan(
+            old,
+            run.known,
+            planner=planner.name,
+            steps=made.steps,
+            offset_s=state.now,
+            tasks=remainder.tasks,
+        )
     return stored_plan(
         made.schedule,
         run.known,
@@ -50,6 +68,12 @@ def plan_remaining(
         moving=remainder.moving,
         again=remainder.again,
     )
+
+
+def _better(new: Schedule, old: Schedule, *, moves: bool) -> bool:
+    """Say whether a plan is worth changing to; rounding alone is not."""
+    slack = _ROUNDING * old.makespan_s
+    return new.makespan_s <= old.makespan_s + slack if moves else new.makespan_s < old.makespan_s - slack
 
 
 def _untouched(state: State, run: Run) -> bool:

@@ -154,12 +154,17 @@ class _Making:
         state, run = self.state, self.run
         if task in self.fresh or run.known.kind[task] != COMPUTE:
             return 0.0
-        counts = {count for counts in run.known.options(task).counts.values() for count in counts}
         number = run.attempt_of.get(task)
-        if number is not None and state.attempts[number].started_s is not None:
-            attempt = state.attempts[number]
-            return min(spared_if_ended(state, run, attempt, count) for count in counts)
-        return min(spared(state, run, task, count) for count in counts)
+        attempt = state.attempts[number] if number is not None else None
+        if attempt is not None and attempt.started_s is not None:
+            return min(spared_if_ended(state, run, attempt, count) for count in self._counts(task))
+        if task not in run.checkpoint:
+            return 0.0
+        return min(spared(state, run, task, count) for count in self._counts(task))
+
+    def _counts(self, task: int) -> set[int]:
+        """Give the node counts a task may have somewhere."""
+        return {count for counts in self.run.known.options(task).counts.values() for count in counts}
 
     def _variable(self, variable: Variable) -> int:
         """Give the number of a variable; one that keeps its machine is pinned."""

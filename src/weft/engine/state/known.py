@@ -116,6 +116,8 @@ class Known:
         self.moves_data = bool(
             (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
         )
+        self.selectors = sorted({task.job.selector for task in self._tasks if task.job and task.job.selector})
+        """The policies that jobs bring for themselves, by name."""
         self.stages = any(origin(item) for task in graph.workflow.tasks for item in task.inputs)
         """Whether some file comes from outside."""
         self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
@@ -216,6 +218,15 @@ class Known:
         """Give the bytes of a file from outside; 0 where nobody said."""
         return 0.0 if item.size is None else float(value_of(item.size, self.graph.context(task)))
 
+    def template(self, task: int) -> int:
+        """Give the number of the user's description behind a task."""
+        return int(self._template[task])
+
+    def selector(self, task: int) -> str:
+        """Name the policy a job wants to be placed by; "": that of the run."""
+        job = self.description(task).job
+        return "" if job is None else job.selector or ""
+
     def brings_out(self, task: int) -> bool:
         """Say whether some output of a task is brought to where the user wants it."""
         return self.brings and any(item.target is not None for item in self.description(task).outputs)
@@ -297,6 +308,11 @@ class Library:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._known)
+
+    @property
+    def selectors(self) -> list[str]:
+        """Name the policies that jobs bring for themselves."""
+        return sorted({name for known in self._known.values() for name in known.selectors})
 
     def grown(self, known: Known, graph: TaskGraph) -> Known:
         """Give what is known of a workflow whose graph has grown, on the same platform."""

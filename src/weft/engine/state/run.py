@@ -141,9 +141,10 @@ class Run:
         machine = self.binding.get(variable, -1) if self.binding else -1
         if task in self.requirements or task in self.grown:
             return -2 - task, machine
-        if task in self.avoid:
-            return (self.known.group[task], machine, *sorted(self.avoid[task]))
-        return self.known.group[task], machine
+        kind: tuple[int, ...] = (self.known.group[task], machine)
+        if self.known.selectors:
+            kind += (self.known.template(task),)
+        return (*kind, *sorted(self.avoid[task])) if task in self.avoid else kind
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
         """Give the amounts a mode takes; more memory than stated after the task has run out of it."""

@@ -55,13 +55,15 @@ class State:
         """Runs with virtual tasks to complete, or with nothing left to do."""
         self.touched: dict[int, None] = {}
         """Machines where something that waits may be able to start."""
+        self.to_serve: dict[int, None] = {}
+        """Machines whose queues are to be served now."""
         self.arrived: dict[int, None] = {}
         """Attempts that keep their nodes and may be able to start."""
         self.cached: dict[int, set[str]] = {}
         """By host: shared files that were sent there."""
-        self.evaluated: dict[str, Sequence[object] | None] = {}
-        """Requirement and rank expressions by text, with their value for each machine; None: no sense in
-        it."""
+        self.evaluated: dict[tuple[str, tuple[tuple[str, str], ...]], Sequence[object] | None] = {}
+        """Requirements and ranks by text and what their names mean, with their value for each machine; None:
+        they make no sense."""
         self.discovered_s: float | None = None
         """When the information service was asked last."""
         self.listed: frozenset[int] | None = None

@@ -1,0 +1,1 @@
+"""What the five papers give together: experiments of no paper (spec unified section 9)."""

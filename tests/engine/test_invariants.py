@@ -1,0 +1,208 @@
+"""The invariants notice what does not fit together: a sound state is spoilt in one place at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planning_examples import instance, platform
+from weft.engine.engine import Engine
+from weft.engine.invariants.auditing import audit
+from weft.engine.invariants.broken import Broken
+from weft.engine.invariants.checking import check
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.state.attempt import Stage
+from weft.engine.state.known import Library
+from weft.engine.state.states import TaskState
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Arrival, Cancellation, Scenario
+from weft.simulation.simulate import Simulation
+
+TASKS = {
+    "a": {"work": 4, "machine": "A", "memory": "1GB", "outputs": {"x": 1e6}},
+    "b": {"work": 2, "machine": "A", "sweep": {"k": "1..3"}, "inputs": ["x"]},
+    "c": {"work": 1, "after": "b", "checkpoint": {"files": ["r"], "every": 1}},
+}
+WHERE = platform({"nodes": 2, "memory": 4e9}, {"nodes": 1, "memory": 4e9})
+
+
+@pytest.fixture
+def engine():
+    """Give an engine in the middle of a run: a has completed, two of b run, one is ready."""
+    made = instance(TASKS, WHERE)
+    found = Engine(Library({"w": made}), made, policy_named("fcfs"), Settings())
+    found.handle(ev.Submitted(run=0, workflow="w"), 0.0)
+    found.handle(ev.Ended(attempt=0), 4.0)
+    check(found)
+    assert sorted(found.state.runs[0].state) == [0, 1, 4, 4, 7] or sorted(found.state.runs[0].state) == [0, 1, 5, 5, 7]
+    return found
+
+
+def _running(engine):
+    return next(each for each in engine.state.attempts.values() if each.stage in (Stage.SUBMITTED, Stage.RUNNING))
+
+
+def _lose_a_node(engine):
+    engine.state.machines[0].free_nodes += 1
+
+
+def _lose_memory(engine):
+    engine.state.machines[0].amounts["memory"] -= 5e8
+
+
+def _forget_an_attempt(engine):
+    engine.state.attempts.pop(_running(engine).number)
+
+
+def _count_too_many(engine):
+    engine.state.runs[0].unfinished += 1
+
+
+def _miss_nothing(engine):
+    engine.state.runs[0].missing[4] = 0
+
+
+def _forget_who_is_ready(engine):
+    run = engine.state.runs[0]
+    run.ready.remove(next(iter(run.ready)))
+
+
+def _run_twice(engine):
+    engine.state.machines[0].queue.append((1.0, _running(engine).number))
+
+
+def _move_without_telling(engine):
+    run = engine.state.runs[0]
+    run.state[_running(engine).task] = TaskState.PROLOG
+
+
+def _begin_before_data(engine):
+    _running(engine).staging = 1
+
+
+def _start_in_the_future(engine):
+    _running(engine).started_s = 99.0
+
+
+def _be_replaced_by_nobody(engine):
+    _running(engine).replaced_by = 77
+
+
+def _run_where_nothing_is_up(engine):
+    engine.state.machines.set_up(0, up=False)
+
+
+def _forget_a_timer(engine):
+    engine.state.timers["watch"] = 1.0
+
+
+def _take_back_an_end(engine):
+    engine.state.runs[0].state[0] = TaskState.WAITING
+
+
+SPOILT = [value for name, value in sorted(globals().items()) if name.startswith("_") and hasattr(value, "__code__")]
+SPOILT.remove(_running)
+
+
+@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__.strip("_"))
+def test_what_does_not_fit_together_is_told(engine, spoil):
+    spoil(engine)
+    with pytest.raises(Broken):
+        check(engine)
+
+
+def test_the_story_names_the_task_its_machine_and_its_attempt(engine):
+    attempt = _running(engine)
+    attempt.staging = 2
+    with pytest.raises(Broken, match=rf"attempt {attempt.number} of 'b\[1\]' of run 0, on 'm0' with 1 nodes"):
+        check(engine)
+
+
+@pytest.fixture(scope="module")
+def journal():
+    """Give the journal of a run in which c is thrown out once and goes on from its restart files."""
+    made = instance(TASKS | {"c": TASKS["c"] | {"work": 10}}, WHERE)
+    entries = []
+    simulation = Simulation(
+        library=Library({"w": made}),
+        arrivals=[Arrival(workflow="w")],
+        policy=policy_named("fcfs"),
+        settings=Settings(),
+        scenario=Scenario(cancellations=(Cancellation(task="c", at_s=12.5),)),
+    )
+    engine = simulation.run(record=entries.append)
+    assert engine.state.runs[0].ending == "completed"
+    return entries, [run.known for run in engine.state.runs]
+
+
+def changed(entries, wanted, change):
+    """Change the first command or event that is wanted."""
+    found, done = [], False
+    for entry in entries:
+        if not done and wanted(entry.event):
+            entry, done = replace(entry, event=change(entry.event)), True
+        commands = []
+        for command in entry.commands:
+            if not done and wanted(command):
+                command, done = change(command), True
+            if command is not None:
+                commands.append(command)
+        found.append(replace(entry, commands=tuple(commands)))
+    assert done
+    return found
+
+
+def test_work_that_was_lost_is_counted_by_task(journal):
+    entries, known = journal
+    found = audit(entries, known)
+    (again,) = [share for share in found.replicated.values() if share]
+    assert 0 < again < 1
+
+
+CHANGES = {
+    "a start before its predecessor": (
+        lambda m: isinstance(m, cm.Settle) and m.state == "COMPLETED",
+        lambda m: None,
+    ),
+    "a start from more than was saved": (
+        lambda m: isinstance(m, cm.Start) and m.restart_from > 0,
+        lambda m: replace(m, restart_from=0.9),
+    ),
+    "an end before all the work is done": (
+        lambda m: isinstance(m, ev.Ended) and m.exit_code == 0,
+        lambda m: replace(m, work_done=0.5),
+    ),
+    "an attempt without an assignment": (lambda m: isinstance(m, cm.Assign), lambda m: None),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_journal_that_breaks_a_rule_is_told(journal, name):
+    entries, known = journal
+    with pytest.raises(Broken):
+        audit(changed(entries, *CHANGES[name]), known)
+
+
+def test_a_journal_that_goes_back_in_time_is_told(journal):
+    entries, known = journal
+    first, second, *others = entries
+    swapped = [replace(first, now=second.now + 1.0), second, *others]
+    with pytest.raises(Broken, match="comes after"):
+        audit(swapped, known)
+
+
+def test_a_task_that_completes_twice_is_told(journal):
+    entries, known = journal
+    last = entries[-1]
+    again = Entry(
+        sequence=last.sequence + 1,
+        now=last.now,
+        event=ev.TimerFired(timer="x"),
+        commands=(cm.Settle(run=0, task=0, state="COMPLETED"),),
+    )
+    with pytest.raises(Broken, match="completes once"):
+        audit([*entries, again], known)

@@ -1,0 +1,162 @@
+"""What once went wrong in the engine, each in its smallest form."""
+
+from __future__ import annotations
+
+import pytest
+
+from planning_examples import instance, platform
+from policy_runs import run_all
+from weft.engine.engine import Engine
+from weft.engine.invariants.checking import check
+from weft.engine.messages import commands as cm
+from weft.engine.settings import Settings
+from weft.engine.state.digest import digest
+from weft.engine.state.known import Library
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Arrival, Durations, Scenario
+from weft.simulation.simulate import Simulation
+
+
+def simulate(tasks, on, policy="fcfs", scenario=None, settings=None, loops=(), **options):
+    """Simulate one workflow with all invariants checked; give the engine and the journal."""
+    made = instance(tasks, on, loops=loops)
+    return simulate_all({"w": made}, [Arrival(workflow="w")], policy, scenario, settings, **options)
+
+
+def simulate_all(instances, arrivals, policy="fcfs", scenario=None, settings=None, **options):
+    entries = []
+    simulation = Simulation(
+        library=Library(instances),
+        arrivals=arrivals,
+        policy=policy_named(policy),
+        settings=settings or Settings(),
+        scenario=scenario or Scenario(),
+        **options,
+    )
+    return simulation.run(record=entries.append, check=check), entries
+
+
+def starts(engine, entries):
+    """Give when tasks were started, by name."""
+    return {
+        engine.state.runs[command.run].known.names[command.task]: entry.now
+        for entry in entries
+        for command in entry.commands
+        if isinstance(command, cm.Start)
+    }
+
+
+def test_virtual_tasks_are_completed_by_the_commands_alone():
+    tasks = {"a": {"work": 1}, "v": {"kind": "virtual", "after": "a"}, "b": {"work": 1, "after": "v"}}
+    made = instance(tasks, "identical:1")
+    engine, entries = simulate_all({"w": made}, [Arrival(workflow="w")])
+    applied = Engine(Library({"w": made}), made, engine.policy, engine.settings)
+    for entry in entries:
+        applied.apply(entry.event, entry.now, entry.commands)
+    assert digest(applied.state) == digest(engine.state)
+
+
+def test_workflows_that_name_different_resources_share_a_machine_rightly():
+    where = platform({"nodes": 4, "memory": 4e9, "resources": {"licence": 1.0}})
+    memory = instance({"big": {"work": 5, "memory": "4GB"}}, where)
+    licence = instance(
+        {"one": {"work": 5, "resources": {"licence": 1}, "memory": "1GB", "sweep": {"k": "1..2"}}}, where
+    )
+    arrivals = [Arrival(workflow="memory"), Arrival(workflow="licence", at_s=1.0)]
+    engine, entries = simulate_all({"memory": memory, "licence": licence}, arrivals)
+    assert starts(engine, entries) == {"big": 0.0, "one[1]": 5.0, "one[2]": 10.0}
+
+
+def test_amounts_do_not_bind_on_a_machine_without_limits():
+    where = platform({"occupancy": "unlimited", "memory": 1e9})
+    tasks = {"t": {"work": 5, "memory": "1GB", "sweep": {"k": "1..3"}}}
+    engine, entries = simulate(tasks, where)
+    assert set(starts(engine, entries).values()) == {0.0}
+
+
+def test_a_task_finds_the_machine_of_its_class_that_has_enough_nodes():
+    where = platform({"nodes": 2}, {"nodes": 2})
+    tasks = {"small": {"work": 9}, "wide": {"work": 1, "nodes": 2}}
+    engine, entries = simulate(tasks, where)
+    assert starts(engine, entries) == {"small": 0.0, "wide": 0.0}
+
+
+def test_rescheduling_after_running_out_of_time_comes_to_an_end():
+    tasks = {"t": {"work": 50, "time_limit": 1, "retries": 1, "on_failure": "reschedule"}}
+    engine, entries = simulate(tasks, "identical:3")
+    assert engine.state.runs[0].ending == "failed"
+    assert len(entries) < 50
+
+
+def grown(lines):
+    """Give tasks over the lines of a file, and a scenario in which it has so many."""
+    tasks = {
+        "split": {"work": 1, "outputs": {"parts": 1}},
+        "chunk": {"work": 1, "sweep": {"c": "lines(parts)"}, "inputs": ["parts"]},
+        "merge": {"work": 1, "after": ["chunk"]},
+    }
+    return tasks, Scenario(lines={"parts": lines})
+
+
+def test_a_file_without_lines_leaves_out_what_was_to_be_done_with_them():
+    tasks, scenario = grown(0)
+    tasks["other"] = {"work": 1, "after": ["split"]}
+    engine, entries = simulate(tasks, "identical:2", scenario=scenario)
+    assert engine.state.runs[0].ending == "completed"
+    assert set(starts(engine, entries)) == {"split", "other"}
+
+
+def test_a_task_sent_ahead_to_its_planned_machine_gives_way_to_the_many_it_stood_for():
+    tasks, scenario = grown(3)
+    tasks["early"] = {"work": 0.5}
+    tasks["chunk"]["after"] = ["early"]
+    engine, entries = simulate(tasks, "identical:2", "plan", scenario)
+    assert engine.state.runs[0].ending == "completed"
+    assert {name for name in starts(engine, entries) if "chunk" in name} == {
+        "chunk[1]", "chunk[2]", "chunk[3]",
+    }  # fmt: skip
+
+
+def test_a_run_in_which_all_waits_for_a_stopped_task_is_over():
+    tasks = {"a": {"work": 1, "on_failure": "hold", "retries": 0}, "b": {"work": 1, "after": "a"}}
+    engine, entries = simulate(tasks, "identical:1", scenario=Scenario(exit_codes={"a": (1,)}))
+    assert engine.state.runs[0].ending == "stopped"
+    (finish,) = [c for entry in entries for c in entry.commands if isinstance(c, cm.Finish)]
+    assert "a waits for the user" in finish.reason
+
+
+def test_a_loop_that_does_not_converge_fails_its_run():
+    tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
+    loops = {"scf": {"last": "b", "first": "a", "until": "b.exit_code == 0", "max_iterations": 2}}
+    engine, entries = simulate(
+        tasks, "identical:1", scenario=Scenario(iterations={"scf": 9}), loops=loops
+    )
+    assert engine.state.runs[0].ending == "failed"
+    assert "has not converged after 2 iterations" in engine.state.runs[0].stopping
+    assert engine.state.now == 4.0
+
+
+def test_under_a_plan_who_has_just_become_ready_goes_before_who_is_planned_later():
+    where = platform({})
+    tasks = {
+        "first": {"seconds": 1, "outputs": {"x": 1}},
+        "next": {"seconds": 5, "inputs": ["x"]},
+        "filler": {"seconds": 2},
+    }
+    ran = run_all({"w": instance(tasks, where)}, [(0, "w")], "plan")
+    assert [name for _, name in ran.order] == ["first", "next", "filler"]
+
+
+@pytest.mark.parametrize(("strict", "later_s"), [(False, 5.0), (True, 42.0)])
+def test_who_is_late_under_a_plan_keeps_the_machine_idle_only_until_its_time_has_passed(strict, later_s):
+    tasks = {
+        "far": {"seconds": {"m0": 100, "m1": 4}, "outputs": {"x": {"seconds": 1}}},
+        "near": {"seconds": {"m0": 1, "m1": 50}, "inputs": ["x"]},
+        "later": {"seconds": {"m0": 6, "m1": 20}},
+    }
+    slow = Scenario(durations=Durations(tasks={"far": Durations(bias=10.0)}))
+    settings = Settings(strict_plan=strict)
+    engine, entries = simulate(tasks, platform({}, {}), "plan", slow, settings)
+    began = starts(engine, entries)
+    assert began["near"] == 41.0
+    assert began["later"] == pytest.approx(later_s, abs=1e-6)

@@ -1,0 +1,64 @@
+"""A job's own selector: another policy decides about it than about the rest of the run (S3 section 3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import platform_of, simulated
+from weft.engine.engine import Engine
+from weft.engine.messages import commands as cm
+from weft.engine.state.known import Library
+from weft.errors import InvalidInput
+from weft.instance.compilation import compile_instance
+from weft.policies.naming import policy_named
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+
+def two_kinds(selector=None, count=1):
+    """Make jobs that want the slowest machine and say so to their selector, and plain tasks of the same size."""
+    own = {} if selector is None else {"selector": selector}
+    flow = Builder("two")
+    flow.task("plain", work=10, sweep={"i": f"1..{count}"})
+    flow.task("choosy", work=10, sweep={"i": f"1..{count}"}, rank="-speed", **own)
+    return flow.build()
+
+
+def machines_of(ran, name):
+    names = ran.run.known.names
+    return [each.machine for _, each in ran.commands(cm.Assign) if names[each.task].startswith(name)]
+
+
+def test_a_job_goes_where_its_own_selector_sends_it():
+    ran = simulated(two_kinds("rank"), platform_of(1, 2, 3))
+    assert machines_of(ran, "plain") == [2]
+    assert machines_of(ran, "choosy") == [0]
+    assert ran.run.ending == "completed"
+
+
+def test_without_a_selector_the_policy_of_the_run_decides():
+    ran = simulated(two_kinds(), platform_of(1, 2, 3))
+    assert sorted(machines_of(ran, "plain") + machines_of(ran, "choosy")) == [1, 2]
+
+
+def test_selectors_take_options():
+    ran = simulated(two_kinds("layered:placement=finish", count=2), platform_of(1, 2, 3, 4))
+    assert (machines_of(ran, "plain"), machines_of(ran, "choosy")) == ([3, 2], [1, 0])
+
+
+def test_everything_runs_where_machines_are_few():
+    ran = simulated(two_kinds("rank", count=5), platform_of(1, 2))
+    assert ran.run.ending == "completed"
+    assert len(ran.commands(cm.Start)) == 10
+
+
+@pytest.mark.parametrize(("name", "message"), [("zzz", "zzz"), ("plan", "follows a plan")])
+def test_a_selector_that_cannot_be_is_refused_before_anything_runs(name, message):
+    with pytest.raises(InvalidInput, match=message):
+        simulated(two_kinds(name), platform_of(1))
+
+
+def test_an_engine_that_knows_no_policies_by_name_refuses_selectors():
+    instance = compile_instance(checked_graph(two_kinds("rank")), platform_of(1))
+    with pytest.raises(InvalidInput, match="'rank': nobody knows it"):
+        Engine(Library({"w": instance}), instance, policy_named("fcfs"))

@@ -1,0 +1,92 @@
+"""Random runs of the engine under every policy: what must hold after every event and over a whole journal.
+
+Spec unified section 8, I1 to I7 and I10. ``WEFT_PROPERTY_RUNS=5000`` asks for more runs than the suite has time for.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from engine_strategies import simulations
+from weft.engine.engine import Engine
+from weft.engine.invariants.auditing import audit
+from weft.engine.invariants.checking import check
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.state.digest import digest
+from weft.engine.state.states import TaskState
+
+RUNS = int(os.environ.get("WEFT_PROPERTY_RUNS", "60"))
+IDLE, MOST = 1_000, 6_000
+"""Idle entries after which a run that waits for a lost machine is seen to wait for ever, and entries at most."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _little_patience():
+    patched = pytest.MonkeyPatch()
+    patched.setattr("weft.simulation.simulate._PATIENCE", IDLE)
+    yield
+    patched.undo()
+
+
+def simulated(simulation):
+    """Simulate with all invariants checked after every event; give the engine and the journal."""
+    entries = []
+
+    def record(entry):
+        entries.append(entry)
+        assert len(entries) < MOST, "it does not end"
+
+    return simulation.run(record=record, check=check), entries
+
+
+def fresh(simulation, like):
+    """Make an engine that knows the same plans and nothing else."""
+    first = simulation.library[simulation.arrivals[0].workflow]
+    engine = Engine(simulation.library, first.instance, simulation.policy, simulation.settings)
+    engine.state.plans = dict(like.state.plans)
+    return engine
+
+
+def assert_replays(simulation, engine, entries):
+    """The recorded events give the same commands; the commands alone, read from text, the same state (I10)."""
+    deciding, applying = fresh(simulation, engine), fresh(simulation, engine)
+    for entry in entries:
+        assert tuple(deciding.handle(entry.event, entry.now)) == entry.commands
+        read = Entry.of_record(entry.as_record())
+        assert read == entry
+        applying.apply(read.event, read.now, read.commands)
+    assert digest(deciding.state) == digest(engine.state)
+    assert digest(applying.state) == digest(engine.state)
+
+
+def assert_ended(engine, entries):
+    """Every run is over and says how, or nothing that is ready can be placed anywhere."""
+    for run in engine.state.runs:
+        if run.ending == "completed":
+            assert set(run.state) <= {TaskState.COMPLETED, TaskState.SKIPPED}
+        if run.ending in ("failed", "stopped", "cancelled"):
+            assert any(_says_why(command, run.index) for entry in entries for command in entry.commands)
+    for index, run in engine.state.active.items():
+        assert not run.attempt_of
+        assert len(run.ready) > 0
+        view = engine._view
+        assert all(not view.modes(view.run(index), task) for task in run.ready)
+
+
+def _says_why(command, run):
+    return (isinstance(command, cm.Settle | cm.Finish | cm.Note)) and command.run == run and bool(
+        command.text if isinstance(command, cm.Note) else command.reason
+    )
+
+
+@settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
+@given(simulations())
+def test_random_runs_keep_the_invariants_replay_and_end(simulation):
+    engine, entries = simulated(simulation)
+    audit(entries, [run.known for run in engine.state.runs])
+    assert_replays(simulation, engine, entries)
+    assert_ended(engine, entries)

@@ -1,0 +1,115 @@
+"""U1: everything together. Ten seeds are run by ``weft reproduce u1``; here one seed, event by event."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from weft.engine.invariants.checking import check
+from weft.engine.settings import Settings
+from weft.studies.following import followed
+from weft.studies.reproduction import Results
+from weft.studies.unified.together import VARIANTS, Together, simulation_of
+
+WHOLE, STAYING, G_HEFT = VARIANTS
+SEED = 1
+FAILED = "station3"
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """All together, with the invariants looked at after every event."""
+    return followed(simulation_of(WHOLE, SEED), check=check)
+
+
+@pytest.fixture(scope="module")
+def g_heft():
+    return followed(simulation_of(G_HEFT, SEED))
+
+
+def test_all_workflows_complete_with_all_their_iterations(whole):
+    runs = whole.history.runs
+    assert [(run.workflow, run.arrival_s, run.outcome) for run in runs] == [
+        ("wien2k-a.yaml", 0.0, "completed"),
+        ("wien2k-b.yaml", 60.0, "completed"),
+        ("sweep.yaml", 120.0, "completed"),
+        ("moldable.yaml", 180.0, "completed"),
+    ]
+    assert [run.iterations for run in runs] == [{"scf-a": 3}, {"scf-b": 2}, {}, {}]
+    completed = Counter(
+        (attempt.run, attempt.iteration)
+        for attempt in whole.history.attempts.values()
+        if attempt.ending == "completed"
+    )
+    assert completed == {
+        **{(0, number): 4 + 2 * 12 for number in (1, 2, 3)},
+        **{(1, number): 4 + 2 * 8 for number in (1, 2)},
+        (2, 1): 2 * 24 + 1,
+        (3, 1): 4 + 1,
+    }
+
+
+def test_slow_tasks_migrate_with_their_restart_files(whole):
+    moves = [move for move in whole.history.moves if move.reason == "performance" and not move.off]
+    assert moves
+    assert any(move.restart_from > 0 for move in moves)
+    assert whole.history.runs[0].plans > 1
+
+
+def test_the_failed_machine_is_left_for_good(whole):
+    names = [machine.name for machine in whole.engine.state.machines]
+    there = [each for each in whole.history.attempts.values() if names[each.machine] == FAILED]
+    assert there
+    assert all(attempt.assigned_s < 200.0 for attempt in there)
+
+
+def test_sites_and_node_counts_are_used(whole):
+    names = [machine.name for machine in whole.engine.state.machines]
+    used = {names[each.machine].rstrip("0123456789") for each in whole.history.attempts.values()}
+    assert used == {"cluster", "station", "cloud"}
+    assert {each.nodes for each in whole.history.attempts.values() if each.run == 3} > {1}
+
+
+def test_g_heft_lets_the_short_workflows_wait(whole, g_heft):
+    slowdowns = [[run.slowdown for run in ran.history.runs] for ran in (whole, g_heft)]
+    assert sum(slowdowns[1]) > sum(slowdowns[0])
+    assert slowdowns[1][2] + slowdowns[1][3] > slowdowns[0][2] + slowdowns[0][3]
+
+
+def test_the_variants_differ_in_what_their_names_say():
+    whole, staying, g_heft = VARIANTS.values()
+    assert (whole.policy, whole.settings.migrate, whole.settings.checkpoints) == (
+        staying.policy,
+        "pays",
+        True,
+    )
+    assert staying.settings.migrate == "never"
+    assert g_heft.settings == whole.settings != Settings()
+
+
+@pytest.mark.parametrize(
+    ("changed", "figure"),
+    [
+        ({f"{STAYING}.end_s": 1.29}, "end without migration / with it, median"),
+        ({f"{G_HEFT}.slowdown": 1.0}, "mean slowdown by G-HEFT / by FOFT, median"),
+        ({f"{G_HEFT}.unfinished": 1.0}, "workflows that did not complete"),
+        ({f"{WHOLE}.broken": 1.0}, "events after which an invariant did not hold"),
+    ],
+)
+def test_what_is_not_kept_is_named(changed, figure):
+    fine = {
+        f"{name}.{measure}": value
+        for name in VARIANTS
+        for measure, value in (
+            ("unfinished", 0.0), ("broken", 0.0), ("migrations", 1.0), ("plans", 1.0),
+            ("replicated_percent", 0.0), ("end_s", 1.3 if name == STAYING else 1.0),
+            ("slowdown", 1.1 if name == G_HEFT else 1.0),
+        )
+    }  # fmt: skip
+    cell = Together().cells(full=False)[0].name
+    outside = [
+        [row.figure for row in Together().rows(Results({cell: [found]}), full=False) if row.within is False]
+        for found in (fine, fine | changed)
+    ]
+    assert outside == [[], [figure]]

@@ -1,0 +1,37 @@
+"""The engine's benchmark compares like with like: both simulate the same graph, and its figures can be had."""
+
+from __future__ import annotations
+
+import json
+
+import engine as benchmark
+import pytest
+from weft.formats.files import load_platform
+from weft.instance.compilation import compile_instance
+from weft.workflow.checks import checked_graph
+
+
+def test_both_models_end_between_the_bounds_of_the_same_graph() -> None:
+    workflow, parents, seconds = benchmark.layered(400, seed=3)
+    instance = compile_instance(checked_graph(workflow), load_platform("identical:64"))
+    _, ours = benchmark.engine_s(instance)
+    simpy = pytest.importorskip("simpy", reason="the benchmark extra is not installed")
+    assert simpy is not None
+    _, theirs = benchmark.bare_simpy_s(parents, seconds)
+    path = [0.0] * len(seconds)
+    for task, own in enumerate(seconds):
+        path[task] = own + max((path[parent] for parent in parents[task]), default=0.0)
+    shortest = max(max(path), sum(seconds) / 64)
+    # Graham: list scheduling is never longer than area plus critical path.
+    longest = sum(seconds) / 64 + max(path)
+    assert shortest <= ours <= longest
+    assert shortest <= theirs <= longest
+
+
+def test_the_cost_of_an_event_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("simpy", reason="the benchmark extra is not installed")
+    benchmark.main(["--repeat", "1", "--tasks", "300", "--waiting", "100,200", "--memory", "0"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["figure"] for line in lines] == ["throughput", "events"]
+    assert set(lines[1]["us_per_event"]) == {"100", "200"}
+    assert lines[0]["ratio"] > 0
