@@ -151,7 +151,7 @@ def _event_s(waiting: int) -> float:
     events = 0
     started = 0.0
 
-    def stop(engine: object) -> bool:
+    def stop(_: object) -> bool:
         nonlocal events, started
         events += 1
         if events == _HOSTS * 4:  # the submission and the first wave are over
@@ -187,7 +187,7 @@ def _memory(tasks: int) -> dict[str, object]:
     simulation = _simulation(instance)
     events = 0
 
-    def stop(engine: object) -> bool:
+    def stop(_: object) -> bool:
         nonlocal events
         events += 1
         return events >= _EVENTS

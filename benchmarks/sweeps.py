@@ -9,6 +9,9 @@ expected to change the ASE of xDCP in one direction; ``by_chance`` says that a d
 standard errors, so that other seeds may turn it round (that of #PST is, and they do). ``masters_as_claimed``
 says for information whether M-S and pM-S change as the paper claims.
 
+The runs are those of the reference in ``masters.py``; ``weft reproduce s4-tables`` and ``s4-samples`` make
+them with the engine.
+
     python benchmarks/sweeps.py [--quick | --graphs 30] [--seed 0]
 """
 
@@ -21,79 +24,24 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from calibration import calibration_s
 from masters import run_masters
-from weft.instance import compile_instance
-from weft.planners.planner import Budget
-from weft.planners.sweeps.shuffle import Shuffle
-from weft.planners.sweeps.xdcp import Xdcp
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.studies.sweeps.algorithms import ALGORITHMS, best_of, instance_of, planned_s
+from weft.studies.sweeps.factors import FACTORS, Claim, Factor, random_sweeps
+from weft.studies.sweeps.samples import PROTOTYPE
 from weft.workflow.generators.sample_graphs import SampleGraph, SampleName
-from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers, layered_sweeps
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers
 
 __all__ = ["main"]
 
-ALGORITHMS = ("xdcp", "ms", "pms")
 Figures = tuple[float, float, float]
 """One number for each of the algorithms."""
-Claim = Literal["rises", "falls", "stays"]
 
-_ONE_TO_TEN = tuple(range(1, 11))
-_EQUAL = 1e-9
-"""Lengths that differ by less than this share are a tie: sums of the same seconds in another order."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """One sweep of table I."""
-
-    name: str
-    """As the paper calls it."""
-    parameter: str
-    points: Sequence[float]
-    xdcp: Claim
-    """How ASE changes as the factor grows."""
-    masters: Claim
-    """The same for M-S and pM-S."""
-    prototype: tuple[Figures, Figures]
-    """ASE at the lowest and highest point, as the specification states it."""
-
-
-FACTORS = (
-    Factor("#PST", "layers", range(3, 13), "rises", "falls", ((31.6, 36.9, 34.4), (33.0, 36.3, 33.4))),
-    Factor("RSS", "length_ratio", _ONE_TO_TEN, "falls", "stays", ((34.1, 35.3, 32.3), (30.4, 35.3, 32.9))),
-    Factor(
-        "RRT", "throughput_ratio", _ONE_TO_TEN, "falls", "falls",
-        ((47.8, 52.5, 47.4), (20.1, 26.5, 26.2)),
-    ),
-    Factor(
-        "RSR", "subtasks_per_machine", _ONE_TO_TEN, "falls", "falls",
-        ((56.5, 91.4, 90.9), (27.6, 29.5, 25.4)),
-    ),
-    Factor(
-        "ADPS", "parents", tuple(0.5 * n for n in range(2, 12)), "rises", "rises",
-        ((28.0, 32.4, 32.4), (37.3, 40.4, 37.3)),
-    ),
-)  # fmt: skip
 DEFAULTS = ((28, 35), (32, 38), (30, 36))
 """The ranges of ASE at the defaults (A4.6)."""
-SAMPLES: dict[str, Figures] = {
-    "ptg": (61.6, 65.0, 65.0),
-    "otg-a": (64.2, 61.3, 61.3),
-    "itg-a": (69.8, 60.3, 60.2),
-    "otg-b": (65.9, 60.2, 60.2),
-    "itg-b": (70.0, 59.1, 58.9),
-    "dotg-a": (57.9, 53.5, 53.9),
-    "ditg-a": (58.0, 52.8, 53.0),
-    "dotg-b": (58.9, 59.6, 59.8),
-    "ditg-b": (65.8, 56.6, 57.0),
-    "ctg": (69.4, 66.9, 66.7),
-}
-COMPARISONS: tuple[tuple[str, str, Callable[[float], bool], str], ...] = (
+COMPARISONS: tuple[tuple[SampleName, SampleName, Callable[[float], bool], str], ...] = (
     ("itg-a", "otg-a", lambda difference: difference > 0, "in-tree above out-tree"),
     ("itg-b", "otg-b", lambda difference: difference > 0, "in-tree above out-tree"),
     ("ditg-b", "dotg-b", lambda difference: difference > 0, "in-tree above out-tree"),
@@ -122,12 +70,11 @@ class Point:
 
     def ms_alone_best(self) -> int:
         """Count the graphs on which M-S is better than both others."""
-        return sum(_best(percents) == ["ms"] for percents in self.percents)
+        return sum(_best(percents) == ["M-S"] for percents in self.percents)
 
 
 def _best(percents: Figures) -> list[str]:
-    limit = min(percents) * (1 + _EQUAL)
-    return [algorithm for algorithm, of in zip(ALGORITHMS, percents, strict=True) if of <= limit]
+    return best_of(dict(zip(ALGORITHMS, percents, strict=True)))
 
 
 class Runs:
@@ -145,18 +92,14 @@ class Runs:
         return Point([self._percents(kind.draw(rng)) for rng in rngs])
 
     def _percents(self, layers: SweepLayers) -> Figures:
-        made = layered_sweeps(layers, "sweeps")
-        assert made.platform is not None
-        instance = compile_instance(unfold(made.workflow), made.platform)
-        makespan, rng = objective_named("makespan"), generator(0, "unused")
-        first = Shuffle().plan(instance, objective=makespan, budget=Budget(), rng=rng)
+        instance = instance_of(layers)
+        percent_s = planned_s("shuffle", instance) / 100
         started = time.process_time()
-        better = Xdcp().plan(instance, objective=makespan, budget=Budget(), rng=rng)
+        better_s = planned_s("xdcp", instance)
         self.planning_s += time.process_time() - started
         self.planned += 1
-        percent_s = first.schedule.makespan_s / 100
         return (
-            better.schedule.makespan_s / percent_s,
+            better_s / percent_s,
             run_masters(layers, priorities=False).makespan_s / percent_s,
             run_masters(layers, priorities=True).makespan_s / percent_s,
         )
@@ -165,7 +108,7 @@ class Runs:
 def factor_points(runs: Runs, factor: Factor) -> list[Point]:
     """Vary one factor."""
     return [
-        runs.point(RandomSweeps(**{factor.parameter: point}), factor.name, str(point))  # type: ignore[arg-type]
+        runs.point(random_sweeps(factor.parameter, point), factor.name, f"{point:g}")
         for point in factor.points
     ]
 
@@ -179,16 +122,16 @@ def factor_row(factor: Factor, points: Sequence[Point]) -> dict[str, object]:
         "factor": factor.name,
         "points": list(factor.points),
         "ase_percent": {name: [round(mean[name], 2) for mean in means] for name in ALGORITHMS},
-        "prototype": _by_name(*factor.prototype),
+        "prototype": _by_name(factor.lowest, factor.highest),
         "best": {name: [point.best()[name] for point in points] for name in ALGORITHMS},
         "ms_alone_best": [point.ms_alone_best() for point in points],
         "expected": factor.xdcp,
         "difference": {name: round(change.difference, 2) for name, change in changes.items()},
         "standard_error": {name: round(change.error, 2) for name, change in changes.items()},
-        "by_chance": changes["xdcp"].by_chance,
+        "by_chance": changes["xDCP"].by_chance,
         "masters_claimed": factor.masters,
-        "masters_as_claimed": {name: changes[name].is_as(factor.masters) for name in ("ms", "pms")},
-        "within": changes["xdcp"].is_as(factor.xdcp) and all(max(mean.values()) < 100 for mean in means),
+        "masters_as_claimed": {name: changes[name].is_as(factor.masters) for name in ("M-S", "pM-S")},
+        "within": changes["xDCP"].is_as(factor.xdcp) and all(max(mean.values()) < 100 for mean in means),
     }
 
 
@@ -229,9 +172,9 @@ def default_row(runs: Runs) -> dict[str, object]:
         "table": "I",
         "factor": "defaults",
         **_columns(point),
-        "prototype": {"xdcp": 30.3, "pms": 33.1},
+        "prototype": {"xDCP": 30.3, "pM-S": 33.1},
         "expected": {name: f"{low} to {high}" for name, (low, high) in ranges.items()},
-        "within": within and found["pms"] <= found["ms"],
+        "within": within and found["pM-S"] <= found["M-S"],
     }
 
 
@@ -243,16 +186,16 @@ def best_rows(sweeps: dict[str, list[Point]]) -> Iterable[dict[str, object]]:
     yield {
         "table": "BDT",
         "where": "all sweeps",
-        "algorithm": "ms alone",
+        "algorithm": "M-S alone",
         "best_percent": round(percent, 2),
         "expected": "below 15",
         "within": percent < 15,
     }
     lowest, highest = 0, -1
     for factor, end, algorithm, least in (
-        ("RSR", lowest, "xdcp", 80),
-        ("RRT", highest, "xdcp", 80),
-        ("RSR", highest, "pms", 70),
+        ("RSR", lowest, "xDCP", 80),
+        ("RRT", highest, "xDCP", 80),
+        ("RSR", highest, "pM-S", 70),
     ):
         point = sweeps[factor][end]
         percent = 100 * point.best()[algorithm] / len(point.percents)
@@ -269,26 +212,26 @@ def best_rows(sweeps: dict[str, list[Point]]) -> Iterable[dict[str, object]]:
 def sample_rows(runs: Runs) -> Iterable[dict[str, object]]:
     """Give the sample graphs, then what is expected of xDCP on pairs of them (A4.8)."""
     found: dict[str, dict[str, float]] = {}
-    for name in get_args(SampleName):
+    for name in PROTOTYPE:
         point = runs.point(SampleGraph(graph=name), name)
         found[name] = point.ase()
         yield {
             "table": "II",
             "graph": name,
             **_columns(point),
-            "prototype": dict(zip(ALGORITHMS, SAMPLES[name], strict=True)),
+            "prototype": dict(zip(ALGORITHMS, PROTOTYPE[name], strict=True)),
             "within": max(found[name].values()) < 100,
         }
     for first, second, holds, expected in COMPARISONS:
         differences = {name: found[first][name] - found[second][name] for name in ALGORITHMS}
-        prototype = (of - than for of, than in zip(SAMPLES[first], SAMPLES[second], strict=True))
+        prototype = (of - than for of, than in zip(PROTOTYPE[first], PROTOTYPE[second], strict=True))
         yield {
             "table": "II",
             "graph": f"{first} - {second}",
             "ase_percent": {name: round(difference, 2) for name, difference in differences.items()},
             "prototype": {name: round(of, 2) for name, of in zip(ALGORITHMS, prototype, strict=True)},
             "expected": expected,
-            "within": holds(differences["xdcp"]),
+            "within": holds(differences["xDCP"]),
         }
 
 

@@ -229,14 +229,19 @@ def scenarios(draw):
         requirements=st.sampled_from(["speed >= 1", "nodes > 1", 'name == "m1"', "bogus > 1"]).map(parse),
     )
     # Who asks to be run again each time it ends never ends.
-    ends = st.lists(CODES, min_size=1, max_size=3).map(lambda drawn: (*drawn, 0) if drawn[-1] in (85, 99) else tuple(drawn))
+    ends = st.lists(CODES, min_size=1, max_size=3).map(
+        lambda drawn: (*drawn, 0) if drawn[-1] in (85, 99) else tuple(drawn)
+    )
     noise = draw(st.sampled_from([0.0, 0.0, 0.3]))
     return Scenario(
         durations=Durations(noise=noise, bias=draw(st.sampled_from([1.0, 1.0, 0.5, 2.0]))),
         perturbations=_some(draw, st.one_of(once, often)),
         failures=_some(draw, failures),
         loads=_some(
-            draw, st.builds(Load, machines=MACHINES, processes=st.integers(1, 3), at_s=TIMES, until_s=st.just(50.0))
+            draw,
+            st.builds(
+                Load, machines=MACHINES, processes=st.integers(1, 3), at_s=TIMES, until_s=st.just(50.0)
+            ),
         ),
         silences=_some(
             draw,
@@ -309,7 +314,9 @@ def simulations(draw):
     try:
         for key in "ab"[: draw(st.integers(1, 2))]:
             library[key] = compile_instance(checked_graph(draw(workflows())), platform)
-            arrivals.append(Arrival(workflow=key, at_s=draw(TIMES), owner=draw(st.sampled_from([None, "ann"]))))
+            arrivals.append(
+                Arrival(workflow=key, at_s=draw(TIMES), owner=draw(st.sampled_from([None, "ann"])))
+            )
     except (Infeasible, InvalidInput):
         assume(False)
     return Simulation(

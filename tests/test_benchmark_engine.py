@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-import engine as benchmark
 import pytest
+
+import engine as benchmark
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
 from weft.workflow.checks import checked_graph

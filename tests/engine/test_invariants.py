@@ -38,12 +38,20 @@ def engine():
     found.handle(ev.Submitted(run=0, workflow="w"), 0.0)
     found.handle(ev.Ended(attempt=0), 4.0)
     check(found)
-    assert sorted(found.state.runs[0].state) == [0, 1, 4, 4, 7] or sorted(found.state.runs[0].state) == [0, 1, 5, 5, 7]
+    assert sorted(found.state.runs[0].state) == [0, 1, 4, 4, 7] or sorted(found.state.runs[0].state) == [
+        0,
+        1,
+        5,
+        5,
+        7,
+    ]
     return found
 
 
 def _running(engine):
-    return next(each for each in engine.state.attempts.values() if each.stage in (Stage.SUBMITTED, Stage.RUNNING))
+    return next(
+        each for each in engine.state.attempts.values() if each.stage in (Stage.SUBMITTED, Stage.RUNNING)
+    )
 
 
 def _lose_a_node(engine):
@@ -104,7 +112,9 @@ def _take_back_an_end(engine):
     engine.state.runs[0].state[0] = TaskState.WAITING
 
 
-SPOILT = [value for name, value in sorted(globals().items()) if name.startswith("_") and hasattr(value, "__code__")]
+SPOILT = [
+    value for name, value in sorted(globals().items()) if name.startswith("_") and hasattr(value, "__code__")
+]
 SPOILT.remove(_running)
 
 

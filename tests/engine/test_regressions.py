@@ -128,9 +128,7 @@ def test_a_run_in_which_all_waits_for_a_stopped_task_is_over():
 def test_a_loop_that_does_not_converge_fails_its_run():
     tasks = {"a": {"work": 1}, "b": {"work": 1, "after": "a"}}
     loops = {"scf": {"last": "b", "first": "a", "until": "b.exit_code == 0", "max_iterations": 2}}
-    engine, entries = simulate(
-        tasks, "identical:1", scenario=Scenario(iterations={"scf": 9}), loops=loops
-    )
+    engine, _ = simulate(tasks, "identical:1", scenario=Scenario(iterations={"scf": 9}), loops=loops)
     assert engine.state.runs[0].ending == "failed"
     assert "has not converged after 2 iterations" in engine.state.runs[0].stopping
     assert engine.state.now == 4.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from window_twin import acyclic, initial_back_edges, window_sets
 from weft.engine.window.components import components
 from weft.engine.window.graph import graph_of, initial_dag
 from weft.engine.window.situation import Situation, Standing
 from weft.engine.window.static_dag import static_dag
 from weft.randomness import generator
+from window_twin import acyclic, initial_back_edges, window_sets
 
 WORDS = ("queued", "running", "completed", "failed")
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import engine_strategies
@@ -62,8 +61,7 @@ def journals(hash_seed):
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("other", ["1", "4242"])
-def test_journals_do_not_depend_on_hashes(other):
+def test_journals_do_not_depend_on_hashes():
     first = journals("0")
     assert len(set(first)) >= EXAMPLES // 2
-    assert journals(other) == first
+    assert journals("4242") == first

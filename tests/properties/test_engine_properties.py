@@ -78,8 +78,10 @@ def assert_ended(engine, entries):
 
 
 def _says_why(command, run):
-    return (isinstance(command, cm.Settle | cm.Finish | cm.Note)) and command.run == run and bool(
-        command.text if isinstance(command, cm.Note) else command.reason
+    return (
+        (isinstance(command, cm.Settle | cm.Finish | cm.Note))
+        and command.run == run
+        and bool(command.text if isinstance(command, cm.Note) else command.reason)
     )
 
 

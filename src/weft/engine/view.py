@@ -258,12 +258,12 @@ class EngineView:
                     seconds = known.seconds(task, index, count)
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
-    def mode(self, run: RunView, task: int, machine: int, count: int) -> Mode | None:
-        """Give one way to run a task, free or not; None: impossible, or the machine is down."""
+    def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
+        """Give one way to run a task; None: impossible, the machine is down, or with ``free`` busy."""
         found: list[Mode] = []
         inner = self._state.runs[run.index]
         if machine in self._allowed(inner, task) and is_usable(self._state, machine):
-            self._add_modes(found, inner, task, machine, False)
+            self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:

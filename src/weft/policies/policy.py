@@ -325,8 +325,8 @@ class View(Protocol):
         """
         ...
 
-    def mode(self, run: RunView, task: int, machine: int, count: int) -> Mode | None:
-        """Give one way to run a task, free or not; None: impossible, or the machine is down."""
+    def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
+        """Give one way to run a task; None: impossible, the machine is down, or with ``free`` busy."""
         ...
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:

@@ -97,16 +97,8 @@ class SharedPlans:
         planned = None if line is None else view.mode(run, task, line.machine, line.count)
         if line is None or planned is None:
             return elsewhere.place(view, run, task)
-        if view.machines[planned.machine].free_nodes >= planned.nodes:
-            return Place(
-                run=run.index,
-                task=task,
-                machine=planned.machine,
-                count=planned.count,
-                queue=planned.nodes > 0,
-                order=line.start_s,
-                reason="planned",
-            )
+        if view.mode(run, task, line.machine, line.count, free=True) is not None:
+            return Place(run=run.index, task=task, machine=line.machine, count=line.count, reason="planned")
         place = elsewhere.place(view, run, task)
         if place is None:
             return None

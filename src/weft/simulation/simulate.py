@@ -67,9 +67,7 @@ class Simulation:
     ) -> Engine:
         """Simulate to the end; ``record`` hears of every entry, ``check`` looks at the engine after each."""
         first = self.library[self.arrivals[0].workflow]
-        engine = Engine(
-            self.library, first.instance, self.policy, self.settings, policy_named=policy_named
-        )
+        engine = Engine(self.library, first.instance, self.policy, self.settings, policy_named=policy_named)
         planning = _Planning(self, engine)
         world = World(
             self.scenario,

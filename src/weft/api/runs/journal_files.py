@@ -121,9 +121,7 @@ class Journal:
         """Make a fresh engine as the journal's, or with another policy."""
         first = self.library[next(iter(self.library))]
         chosen = policy_named(self.header.policy) if policy is None else policy
-        return Engine(
-            self.library, first.instance, chosen, self.header.settings, policy_named=policy_named
-        )
+        return Engine(self.library, first.instance, chosen, self.header.settings, policy_named=policy_named)
 
 
 class JournalWriter:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from weft.engine.deciding.failing import fail
 from weft.engine.deciding.migrating import prepare_new, target_lost
+from weft.engine.deciding.rebinding import leave_lost
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
@@ -91,6 +92,7 @@ def machine_lost(desk: Desk, machine: int) -> None:
     for attempt in list(state.attempts.values()):
         if attempt.machine == machine and attempt.number in state.attempts:
             _lose(desk, attempt)
+    leave_lost(desk, machine)
 
 
 def _lose(desk: Desk, attempt: Attempt) -> None:

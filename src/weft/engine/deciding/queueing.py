@@ -128,9 +128,9 @@ def _by_plan(desk: Desk, machine: MachineState, racing: Iterator[Attempt]) -> in
     for position, attempt in enumerate(racing):
         run = desk.state.runs[attempt.run]
         first = _turn(desk, run, machine.index)
-        if first is not None and first != attempt.task and not _ready_elsewhere(run, first, attempt):
-            if strict or _holds_up(desk, run, machine, attempt, first):
-                continue
+        before = first is not None and first != attempt.task and not _ready_elsewhere(run, first, attempt)
+        if before and first is not None and (strict or _holds_up(desk, run, machine, attempt, first)):
+            continue
         if _fits(desk, machine, attempt):
             return attempt.number
         if strict or position == 0:
@@ -154,7 +154,7 @@ def _holds_up(desk: Desk, run: Run, machine: MachineState, attempt: Attempt, fir
 
 
 def _passed_s(at_s: float) -> float:
-    """Give when a planned time has passed: a little later, for what happens at that very time comes one by one."""
+    """Give when a planned time has passed: a little later, for what happens at that time comes one by one."""
     return at_s + _ROUNDING * max(1.0, at_s)
 
 

@@ -60,8 +60,8 @@ def prepared(desk: Desk, attempt: Attempt) -> bool:
 def _looks_later(desk: Desk, machine: MachineState) -> bool:
     """Put off serving a queue until everything that happens at this time is known.
 
-    The rules of queues speak of all that is ready at a time (S2 section 5), but events come one by one. On one
-    node they are all alike. What migrates does not wait: it would find its nodes taken by what is placed.
+    The rules of queues speak of all that is ready at a time (S2 section 5), but events come one by one. On
+    one node they are all alike. What migrates does not wait: it would find its nodes taken by what is placed.
     """
     state, timer = desk.state, f"{SERVE}:{machine.index}"
     if state.planned or machine.nodes == 1 or machine.index in state.to_serve:

@@ -1,14 +1,14 @@
 """Auditing a journal: what must hold over a whole run, read from its entries alone.
 
-No task completes twice in one iteration or runs twice at one time without a logged cause (I4), nothing starts
-before its predecessors completed and its data arrived (I1), a plan moves nothing that runs properly (I5), times
-go forward (I6), and work is neither lost nor done twice without a log of it (I7).
+No task completes twice in one iteration or runs twice at one time without a logged cause (I4), nothing
+starts before its predecessors completed and its data arrived (I1), a plan moves nothing that runs properly
+(I5), times go forward (I6), and work is neither lost nor done twice without a log of it (I7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 
 from weft.engine.invariants.broken import demand
 from weft.engine.journal import Entry
@@ -21,6 +21,8 @@ __all__ = ["Audit", "audit"]
 
 _ROUNDING = 1e-9
 
+_OF_A_RUN = (cm.Assign, cm.Start, cm.Settle, cm.Repeat, cm.Leave)
+
 _Task = tuple[int, int]
 """Run and task."""
 
@@ -28,9 +30,15 @@ _Task = tuple[int, int]
 def audit(entries: Iterable[Entry], workflows: Sequence[Known]) -> Audit:
     """Read a journal to its end; raise Broken where something does not hold. ``workflows``: by run.
 
-    A run whose graph grows must be given as it is at the end; what came before is then not looked at.
+    Runs whose graphs grow are not looked at: their tasks change numbers on the way.
     """
-    found = Audit(workflows)
+    entries = list(entries)
+    growing = {
+        entry.event.run
+        for entry in entries
+        if isinstance(entry.event, ev.TasksAdded) and any(entry.event.lines.values())
+    }
+    found = Audit(workflows, growing)
     for entry in entries:
         found.read(entry)
     return found
@@ -49,8 +57,10 @@ class _Try:
 class Audit:
     """What a journal has told so far, task by task."""
 
-    def __init__(self, workflows: Sequence[Known]) -> None:
+    def __init__(self, workflows: Sequence[Known], left_out: Collection[int] = ()) -> None:
+        """Begin; ``left_out``: runs that are not looked at."""
         self._workflows = workflows
+        self._left_out = left_out
         self._loops: dict[int, Loops] = {}
         self._sequence = -1
         self._now = 0.0
@@ -80,16 +90,41 @@ class Audit:
         demand(entry.sequence == self._sequence + 1, "entries are numbered in order", where)
         demand(entry.now >= self._now, f"{entry.now} s comes after {self._now} s", where)
         self._sequence, self._now = entry.sequence, entry.now
-        hear = _HEARD.get(type(entry.event))
-        if hear is not None:
-            hear(self, entry.event)
-        adopting = isinstance(entry.event, ev.PlanReady)
+        self._hear(entry.event)
         for command in entry.commands:
-            follow = _FOLLOWED.get(type(command))
-            if follow is not None:
-                follow(self, command)
-            if adopting and isinstance(command, cm.Cancel):
+            self._follow(command)
+            if isinstance(entry.event, ev.PlanReady) and isinstance(command, cm.Cancel):
                 self._check_adoption(command)
+
+    def _hear(self, event: ev.Event) -> None:
+        match event:
+            case ev.Ended():
+                self._ended(event)
+            case ev.Progressed():
+                self._reach(event.attempt, event.work_done)
+            case ev.Checkpointed():
+                self._checkpointed(event)
+            case ev.StagedIn():
+                self._parts.get(event.attempt, set()).discard(event.part)
+
+    def _follow(self, command: cm.Command) -> None:
+        if isinstance(command, _OF_A_RUN) and command.run in self._left_out:
+            return
+        match command:
+            case cm.Assign():
+                self._assign(command)
+            case cm.StageIn() if command.attempt in self._parts:
+                self._parts[command.attempt].add(command.part)
+            case cm.Start():
+                self._start(command)
+            case cm.Settle():
+                self._settle(command)
+            case cm.Repeat():
+                self._repeat(command)
+            case cm.Leave():
+                self._left.add((command.run, command.body))
+            case cm.Note():
+                self._note(command)
 
     def _say(self, task: _Task, rule: str) -> str:
         run, index = task
@@ -112,17 +147,11 @@ class Audit:
         if task is not None and self._running.get(task) == attempt:
             del self._running[task]
 
-    def _progressed(self, event: ev.Progressed) -> None:
-        self._reach(event.attempt, event.work_done)
-
     def _checkpointed(self, event: ev.Checkpointed) -> None:
         task = self._task_of.get(event.attempt)
         if task is not None:
             self._saved[task] = event.work_done
             self._reach(event.attempt, event.work_done)
-
-    def _staged_in(self, event: ev.StagedIn) -> None:
-        self._parts.get(event.attempt, set()).discard(event.part)
 
     # Commands
 
@@ -132,9 +161,6 @@ class Audit:
         demand(task not in self._done, self._say(task, "what is done is not done again without a cause"))
         self._task_of[command.attempt] = task
         self._parts[command.attempt] = set()
-
-    def _stage_in(self, command: cm.StageIn) -> None:
-        self._parts[command.attempt].add(command.part)
 
     def _start(self, command: cm.Start) -> None:
         task = (command.run, command.task)
@@ -173,9 +199,7 @@ class Audit:
         if not tries:
             return
         done = sum(each.reached - each.spared for each in tries)
-        again = sum(
-            max(0.0, one.reached - other.spared) for one, other in zip(tries, tries[1:], strict=False)
-        )
+        again = sum(max(0.0, one.reached - other.spared) for one, other in pairwise(tries))
         whole = abs(done - 1.0 - again) <= _ROUNDING * len(tries)
         demand(whole, self._say(task, f"{done} of the work is done, {again} of it again"))
 
@@ -207,9 +231,6 @@ class Audit:
         for inner in body.inner:
             self._left.discard((command.run, inner))
 
-    def _leave(self, command: cm.Leave) -> None:
-        self._left.add((command.run, command.body))
-
     def _note(self, command: cm.Note) -> None:
         if command.kind == "violating":
             self._violating.add(command.attempt)
@@ -218,24 +239,6 @@ class Audit:
 
     def _check_adoption(self, command: cm.Cancel) -> None:
         """A plan that is adopted ends nothing that runs and keeps its contract (I5)."""
-        task = self._task_of[command.attempt]
-        runs = self._running.get(task) == command.attempt
-        demand(not runs or command.attempt in self._violating, self._say(task, "a plan keeps what runs"))
-
-
-_HEARD: dict[type, Callable[[Audit, Any], None]] = {
-    ev.Ended: Audit._ended,
-    ev.Progressed: Audit._progressed,
-    ev.Checkpointed: Audit._checkpointed,
-    ev.StagedIn: Audit._staged_in,
-}
-
-_FOLLOWED: dict[type, Callable[[Audit, Any], None]] = {
-    cm.Assign: Audit._assign,
-    cm.StageIn: Audit._stage_in,
-    cm.Start: Audit._start,
-    cm.Settle: Audit._settle,
-    cm.Repeat: Audit._repeat,
-    cm.Leave: Audit._leave,
-    cm.Note: Audit._note,
-}
+        task = self._task_of.get(command.attempt)
+        if task is not None and self._running.get(task) == command.attempt:
+            demand(command.attempt in self._violating, self._say(task, "a plan keeps what runs"))

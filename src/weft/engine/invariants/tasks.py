@@ -77,7 +77,10 @@ def _check_progress(state: State, run: Run, attempt: Attempt, place: TaskState) 
     told = story_of_task(state, run, attempt.task)
     demand(attempt.replaced_by is None, "the attempt of a task is the last of them", told)
     if attempt.stage in _BEGUN:
-        demand(_missing(run, attempt.task) == 0, "an attempt began before its predecessors ended", told)
+        # Where tied ancestors run again (S1), what has begun already had its data from the first time.
+        rerun = state.settings.bound_ancestors == "always"
+        ended = rerun or _missing(run, attempt.task) == 0
+        demand(ended, "an attempt began before its predecessors ended", told)
         demand(attempt.staging == 0, "an attempt began before its data were there", told)
         demand(attempt.replaces not in state.attempts, "an attempt began beside the one before it", told)
     if place is _S.SCHEDULED:
@@ -93,9 +96,8 @@ def _missing(run: Run, task: int) -> int:
     missing = 0
     for predecessor in run.known.before(task):
         held = run.loops.held_back_by(predecessor, task)
-        if held is not None and not run.loops.bodies[held].left:
-            missing += 1
-        elif run.state[predecessor] not in (_S.COMPLETED, _S.SKIPPED):
+        left = held is None or run.loops.bodies[held].left
+        if not left or run.state[predecessor] not in (_S.COMPLETED, _S.SKIPPED):
             missing += 1
     return missing
 

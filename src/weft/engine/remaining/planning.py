@@ -49,24 +49,17 @@ def plan_remaining(
     made = _made(planner, remainder.instance, run, steps, rng)
     must = bool(remainder.moving) and state.settings.migrate == "always"
     old = None if must else carried(state, run, remainder)
-    if old is not None and not _better(made.schedule, old, moves=bool(remainder.moving)):
-        return stored_plan(
-            old,
-            run.known,
-            planner=planner.name,
-            steps=made.steps,
-            offset_s=state.now,
-            tasks=remainder.tasks,
-        )
+    new = old is None or _better(made.schedule, old, moves=bool(remainder.moving))
     return stored_plan(
-        made.schedule,
+        made.schedule if new or old is None else old,
         run.known,
         planner=planner.name,
         steps=made.steps,
         offset_s=state.now,
         tasks=remainder.tasks,
-        moving=remainder.moving,
-        again=remainder.again,
+        running_until_s=remainder.running_until_s,
+        moving=remainder.moving if new else (),
+        again=remainder.again if new else (),
     )
 
 

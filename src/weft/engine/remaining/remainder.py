@@ -5,9 +5,9 @@ a task of the window needs their data, a row without work stands for them: pinne
 lie, not before the end that is expected of a running one. So data that are already somewhere cost what moving
 them costs. Restart files stand there in the same way.
 
-Deviations. Of the tasks that S1 runs again, those that are not tied to a machine that is bound anew are left out
-as long as their outputs exist; with ``bound_ancestors: lost`` also those that are. Speeds are believed, as of the
-last news. Approximated: data that are under way or lie at several places count as lying where they were made;
+Deviations. Of the tasks that S1 runs again, those that are not tied to a machine that is bound anew are left out,
+because their outputs exist; with ``bound_ancestors: lost`` also those that are (see ``deciding.rebinding``).
+Speeds are believed, as of the last news. Approximated: data that are under way or lie at several places count as lying where they were made;
 what one iteration hands to the next is not counted; restart files that fit one node count only spare nothing
 where a task may choose.
 """
@@ -48,6 +48,8 @@ class Remainder:
     """Of these, the running ones that leave their machines."""
     again: tuple[str, ...]
     """Of these, completed ones that run again."""
+    running_until_s: float
+    """When the last of the tasks that are left out because they run is expected to end, on the engine's clock."""
 
 
 def remainder_of(state: State, run: Run) -> Remainder:
@@ -82,14 +84,12 @@ class _Making:
         self.occupation = Occupation(state, replanned, run.known.graph.resource_names)
 
     def _done_with(self, task: int) -> bool:
-        """Say whether a task of the window need not run: it has completed, and its outputs can be had."""
+        """Say whether a task of the window need not run: it has completed, and its outputs are kept."""
         if task in self.fresh or self.situation.standing[task] is not Standing.COMPLETED:
             return False
         if self.run.state[task] != TaskState.COMPLETED:
             return True
-        tied = task in self.window.moving and self.state.settings.bound_ancestors == "always"
-        place = self.run.where[task]
-        return not tied and (place < 0 or self.state.machines[place].up)
+        return not (task in self.window.moving and self.state.settings.bound_ancestors == "always")
 
     def remainder(self) -> Remainder:
         """Put it together."""
@@ -121,6 +121,14 @@ class _Making:
                 name
                 for name, task in named.items()
                 if standing[task] is Standing.COMPLETED and task not in self.fresh
+            ),
+            running_until_s=max(
+                (
+                    self.occupation.ends_s[number]
+                    for task, number in run.attempt_of.items()
+                    if task not in self.row_of
+                ),
+                default=0.0,
             ),
         )
 

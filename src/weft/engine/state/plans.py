@@ -92,6 +92,7 @@ def stored_plan(
     steps: int,
     offset_s: float = 0.0,
     tasks: Mapping[str, int] | None = None,
+    running_until_s: float = 0.0,
     moving: tuple[str, ...] = (),
     again: tuple[str, ...] = (),
 ) -> StoredPlan:
@@ -100,7 +101,6 @@ def stored_plan(
     ``tasks``: the tasks that are planned, by their names in the schedule; the others stand for what runs.
     """
     lines = {}
-    until_s = 0.0
     columns = (
         schedule.machine.tolist(),
         schedule.nodes.tolist(),
@@ -110,7 +110,6 @@ def stored_plan(
     index = {name: task for task, name in enumerate(known.names)} if tasks is None else tasks
     for name, machine, nodes, start, finish in zip(schedule.tasks, *columns, strict=True):
         if name not in index:
-            until_s = max(until_s, finish + offset_s)
             continue
         lines[name] = Line(
             machine=machine,
@@ -119,7 +118,12 @@ def stored_plan(
             finish_s=finish + offset_s,
         )
     return StoredPlan(
-        planner=planner, lines=lines, steps=steps, running_until_s=until_s, moving=moving, again=again
+        planner=planner,
+        lines=lines,
+        steps=steps,
+        running_until_s=running_until_s,
+        moving=moving,
+        again=again,
     )
 
 

@@ -19,7 +19,7 @@ _Kind = tuple[int, ...]
 class ReadyTasks:
     """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
 
-    __slots__ = ("_heaps", "_key_of", "_keys", "_shifted", "_kind_of")
+    __slots__ = ("_heaps", "_key_of", "_keys", "_kind_of", "_shifted")
 
     def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
         self._key_of = key_of

@@ -143,7 +143,7 @@ def _calm() -> Measures:
         planner = _TUNED if case == "LAPW1" else "heft"
         ends = {
             way: executed(found.make, WAYS[way], planner, _undisturbed(), 0).end_s
-            for way in ("static", "migration", "checkpoints", "lazy")
+            for way in ("static", "checkpoints", "lazy")
         }
         for way, end_s in ends.items():
             measures[f"{case}_{way}_over_static"] = end_s / ends["static"]

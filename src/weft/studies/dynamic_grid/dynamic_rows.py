@@ -146,7 +146,7 @@ def _loop(results: Results) -> Iterator[Row]:
 def _calm(results: Results) -> Iterator[Row]:
     cell = "calm"
     for case in ("LAPW1", "DAG1", "DAG2", "DG"):
-        for way in ("migration", "checkpoints", "lazy"):
+        for way in ("checkpoints", "lazy"):
             found = results.summary(cell, f"{case}_{way}_over_static")
             judged = way != "lazy"
             yield Row(

@@ -40,7 +40,7 @@ from weft.workflow.checks import checked_graph
 
 __all__ = ["VARIANTS", "Together", "Variant", "simulation_of"]
 
-_SEEDS, _QUICK_SEEDS = 10, 2
+_SEEDS, _QUICK_SEEDS = 10, 3
 _PLANNER = "genetic"
 _PLAN_STEPS = 200
 _ADAPTIVE = Settings(
