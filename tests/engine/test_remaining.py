@@ -100,7 +100,7 @@ def test_machines_that_are_down_or_slow_are_seen_so():
     tasks = {"first": {"work": 10}, "second": {"work": 10, "after": "first"}}
     made = instance(tasks, platform({"speed": 2}, {}, {}))
     down = Failure(machines=("m1",), at_s=1.0)
-    state = stopped({"w": made}, 2.0, scenario=replace(AS_BELIEVED, failures=(down,)))
+    state = stopped({"w": made}, 1.0, scenario=replace(AS_BELIEVED, failures=(down,)))
     state.machines.believe(2, 0.25, state.now)
     found = remainder_of(state, state.runs[0])
     row = found.instance.graph.index("second")
@@ -110,9 +110,10 @@ def test_machines_that_are_down_or_slow_are_seen_so():
 
 
 def test_attempts_of_other_runs_are_in_the_way():
-    made = {key: instance({key: {"work": 10}, f"{key}2": {"work": 1, "after": key}}, platform({})) for key in "vw"}
-    state = stopped(made, 4.0, arrivals="vw", settings=Settings())
-    state.now = 4.0
+    made = {
+        key: instance({key: {"work": 10}, f"{key}2": {"work": 1, "after": key}}, platform({})) for key in "vw"
+    }
+    state = stopped(made, 4.0, arrivals="vw", settings=Settings(contract=0.5, poll_every_s=4.0))
     found = remainder_of(state, state.runs[1])
     taken = [(busy.start_s, busy.finish_s) for busy in found.instance.busy]
     assert taken[0] == (0.0, pytest.approx(6.0))
@@ -122,7 +123,12 @@ def test_attempts_of_other_runs_are_in_the_way():
 
 def test_restart_files_spare_work_and_have_to_be_brought():
     tasks = {
-        "first": {"work": 100, "checkpoint": {"files": ["r"], "every": 10}, "progress": "p", "outputs": {"r": 4e6}},
+        "first": {
+            "work": 100,
+            "checkpoint": {"files": ["r"], "every": 10},
+            "progress": "p",
+            "outputs": {"r": 4e6},
+        },
         "last": {"work": 1, "after": "first"},
     }
     made = instance(tasks, platform({}, {}))
@@ -138,7 +144,9 @@ def test_restart_files_spare_work_and_have_to_be_brought():
     assert found.instance.modes(row).seconds.tolist() == pytest.approx([60.0, 60.0])
     assert "restart files of first" in graph.names
     assert not found.instance.busy  # what moves gives its nodes back
-    assert found.instance.pinned == {int(graph.variable[graph.index("restart files of first")]): run.checkpoint[0][1]}
+    assert found.instance.pinned == {
+        int(graph.variable[graph.index("restart files of first")]): run.checkpoint[0][1]
+    }
     without = replace(state.settings, checkpoints=False)
     state.settings = without
     again = remainder_of(state, run).instance

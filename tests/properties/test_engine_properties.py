@@ -63,6 +63,15 @@ def assert_replays(simulation, engine, entries):
     assert digest(applying.state) == digest(engine.state)
 
 
+def assert_goes_on(simulation, engine, entries):
+    """An engine rebuilt in the middle of a journal decides the rest as the first one did."""
+    rebuilt, middle = fresh(simulation, engine), len(entries) // 2
+    for entry in entries[:middle]:
+        rebuilt.apply(entry.event, entry.now, entry.commands)
+    for entry in entries[middle:]:
+        assert tuple(rebuilt.handle(entry.event, entry.now)) == entry.commands
+
+
 def assert_ended(engine, entries):
     """Every run is over and says how, or nothing that is ready can be placed anywhere."""
     for run in engine.state.runs:
@@ -91,4 +100,5 @@ def test_random_runs_keep_the_invariants_replay_and_end(simulation):
     engine, entries = simulated(simulation)
     audit(entries, [run.known for run in engine.state.runs])
     assert_replays(simulation, engine, entries)
+    assert_goes_on(simulation, engine, entries)
     assert_ended(engine, entries)

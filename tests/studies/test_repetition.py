@@ -8,6 +8,7 @@ from studies.toy_reproduction import Toy
 from weft.pools.pool import pool_named
 from weft.randomness import generator
 from weft.search.pool import ALONE
+from weft.studies.charts import Curves
 from weft.studies.ledger import Ledger
 from weft.studies.repetition import reproduce
 
@@ -87,3 +88,14 @@ def test_it_tells_how_far_it_is(ledger):
     heard = []
     reproduce(Toy(), ledger, runs=2, tell=heard.append)
     assert heard == [(3, 4, 1.0, 1.0), (4, 4, 2.0, 0.0)]
+
+
+class Drawing(Toy):
+    def charts(self, results, *, full):
+        return [Curves(title="drawn", times_s=[0.0], values={"small": results.of("small", "drawn")[:1]})]
+
+
+def test_charts_are_made_of_the_same_results_where_there_are_some(ledger):
+    assert reproduce(Toy(), ledger, seed=5).charts == ()
+    (chart,) = reproduce(Drawing(), ledger, seed=5).charts
+    assert chart.values == {"small": [ledger.known()["small", 0]["drawn"]]}

@@ -13,6 +13,7 @@ from weft.studies.reproduction import Band, Results, Row
 
 ALL = pytest.mark.parametrize("name", list(REPRODUCTIONS))
 DEMANDED = {
+    "s1-dynamic": {"A1.9", "A1.10"},
     "s1-tuning": {"A1.3", "A1.4", "A1.5", "A1.6", "A1.7", "A1.8"},
     "s2-local": {"A2.2", "A2.3"},
     "s2-alpha": {"A2.4", "A2.5", "A2.6", "A2.9"},

@@ -37,8 +37,8 @@ def part_of(
 ) -> Instance:
     """Make the instance of a part ``graph`` whose rows are some ``tasks`` of the whole.
 
-    ``left``: per row, the share of its work that is left; ``speed``, ``usable``: per machine. A pinned variable
-    keeps its machine even where that is not usable. Infeasible if a task can run nowhere.
+    ``left``: per row, the share of its work that is left; ``speed``, ``usable``: per machine. A pinned
+    variable keeps its machine even where that is not usable. Infeasible if a task can run nowhere.
     """
     seconds = rescaled(whole.seconds, tasks, left, speed)
     candidates = _candidates(whole, graph, tasks, usable, pinned)

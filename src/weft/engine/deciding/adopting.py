@@ -1,9 +1,10 @@
 """Adopting a plan: what has started is kept, what waits goes where it says, what is too slow is moved there.
 
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). A properly running task is never moved (I5). A task
-that breaks its contract, and is planned on another machine, migrates there; a plan that keeps it where it is
-leaves it alone. With ``bound_ancestors: always`` completed tasks that are tied to the abstract machine it leaves
-run again on the new one, and it waits for them; this stands in the journal as a Settle of a completed task.
+R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). A properly running task is never moved (I5). A
+task that breaks its contract, and is planned on another machine, migrates there; a plan that keeps it where
+it is leaves it alone. With ``bound_ancestors: always`` completed tasks that are tied to the abstract machine
+it leaves run again on the new one, and it waits for them; this stands in the journal as a Settle of a
+completed task.
 
 Deviations: S1 cancels a violating task before it plans; here it runs on until there is a plan. What broke its
 contract after the plan was asked for waits for the next one (stale-plan reconciliation).
@@ -51,8 +52,8 @@ def _place_anew(desk: Desk, run: Run, plan: RunPlan) -> None:
         attempt = desk.state.attempts[number]
         line = plan.line.get(task)
         waits = attempt.stage == Stage.ASSIGNED and attempt.queued
-        bound = attempt.cancelled or attempt.replaces is not None or attempt.replaced_by is not None
-        if line is None or not waits or bound:
+        moving = attempt.replaced_by is not None or attempt.replaces in desk.state.attempts
+        if line is None or not waits or attempt.cancelled or moving:
             continue
         elsewhere = (line.machine, line.count) != (attempt.machine, attempt.count)
         if attempt.staging:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from weft.engine.deciding.failing import fail
 from weft.engine.deciding.migrating import prepare_new, target_lost
-from weft.engine.deciding.rebinding import leave_lost
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
 from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.states import FINAL
 
 __all__ = ["LADDER", "answered", "climb", "doubt", "machine_back", "machine_lost"]
 
@@ -92,7 +92,21 @@ def machine_lost(desk: Desk, machine: int) -> None:
     for attempt in list(state.attempts.values()):
         if attempt.machine == machine and attempt.number in state.attempts:
             _lose(desk, attempt)
-    leave_lost(desk, machine)
+    _free_abstract_machines(desk, machine)
+
+
+def _free_abstract_machines(desk: Desk, machine: int) -> None:
+    """Let members of abstract machines that were bound to a lost machine, and have not started, go elsewhere.
+
+    Those that completed there do not run again: outputs, like restart files (``restarts``), are believed to
+    be kept on our side too, and outlive the machine that made them.
+    """
+    for run in list(desk.state.active.values()):
+        for variable, bound in sorted(run.binding.items()):
+            waiting = [task for task in run.members(variable) if run.state[task] not in FINAL]
+            if bound == machine and waiting:
+                text = f"{desk.state.machines[machine].name} is lost"
+                desk.emit(cm.Note(kind="rebound", run=run.index, task=waiting[0], machine=machine, text=text))
 
 
 def _lose(desk: Desk, attempt: Attempt) -> None:

@@ -35,10 +35,10 @@ def ask(desk: Desk, run: Run, reason: str) -> None:
 
 
 def go_on(desk: Desk, run: Run) -> None:
-    """See to it that a run that is re-planned at intervals is planned again, as long as something of it is alive.
+    """See to it that a run is planned again at its interval, as long as something of it is alive.
 
-    With the interval 0 a plan follows the other as soon as it is there (S1's maximal frequency); where planning
-    takes no time, at the interval of the polls.
+    With the interval 0 a plan follows the other as soon as it is there (S1's maximal frequency); where
+    planning takes no time, at the interval of the polls.
     """
     rule, state = desk.settings.replanning, desk.state
     if rule is None or rule.every_s is None or not run.planned or run.plan_wanted:

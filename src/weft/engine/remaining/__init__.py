@@ -1,1 +1,1 @@
-"""What remains of a run: as an instance for any planner, and the plan that comes back. Begin with ``planning``."""
+"""What remains of a run: an instance for any planner, and the plan that comes back. See ``planning``."""

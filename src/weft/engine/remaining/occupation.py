@@ -1,9 +1,9 @@
 """What takes machines beside the tasks that are planned again: live attempts of all runs, as a busy profile.
 
-An attempt holds its nodes until it is expected to end: what is left of its work by the last report, at the speed
-its machine is believed to have. Attempts of others that wait in a machine's queue follow as soon as nodes are
-free, in the queue's order; which resources they wait for is not looked at. Approximated: an attempt that is
-overdue without a report counts as about to end.
+An attempt holds its nodes until it is expected to end: what is left of its work by the last report, at the
+speed its machine is believed to have. Attempts of others that wait in a machine's queue follow as soon as
+nodes are free, in the queue's order; which resources they wait for is not looked at. Approximated: an attempt
+that is overdue without a report counts as about to end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Planning what remains of a run, and the plan that comes back.
 
-Deviation from S1 (spec s1 section 8): a new plan that promises no earlier end than the one in force is not taken.
-One that moves tasks that are too slow is taken if it promises no later end, with ``migrate: always`` even then.
+Deviation from S1 (spec s1 section 8): a new plan that promises no earlier end than the one in force is not
+taken. One that moves tasks that are too slow is taken if it promises no later end, with ``migrate: always``
+even then.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ _UNTOUCHED = (TaskState.WAITING, TaskState.READY)
 def plan_remaining(
     state: State, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
 ) -> StoredPlan:
-    """Plan what remains of a run: before anything has happened the whole workflow, later S1's static graph.
+    """Plan what remains of a run: before anything has happened all of it, later S1's static graph.
 
-    The plan's times are on the engine's clock. Infeasible if nothing is left to be planned, or nothing can be.
+    The plan's times are on the engine's clock. Infeasible if nothing is left to be planned, or nothing can
+    be.
     """
     run = state.runs[index]
     if _untouched(state, run):

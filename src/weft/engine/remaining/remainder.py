@@ -1,15 +1,15 @@
 """The remainder of a run as an instance: S1's static graph, with what runs and where data lie around it.
 
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). Tasks that ended or run properly are left out. Where
-a task of the window needs their data, a row without work stands for them: pinned to the machine where the data
-lie, not before the end that is expected of a running one. So data that are already somewhere cost what moving
-them costs. Restart files stand there in the same way.
+R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). Tasks that ended or run properly are left out.
+Where a task of the window needs their data, a row without work stands for them: pinned to the machine where
+the data lie, not before the end that is expected of a running one. So data that are already somewhere cost
+what moving them costs. Restart files stand there in the same way.
 
-Deviations. Of the tasks that S1 runs again, those that are not tied to a machine that is bound anew are left out,
-because their outputs exist; with ``bound_ancestors: lost`` also those that are (see ``deciding.rebinding``).
-Speeds are believed, as of the last news. Approximated: data that are under way or lie at several places count as lying where they were made;
-what one iteration hands to the next is not counted; restart files that fit one node count only spare nothing
-where a task may choose.
+Deviations. Of the tasks that S1 runs again, those that are not tied to a machine that is bound anew are left
+out, because their outputs exist; with ``bound_ancestors: lost`` also those that are (see
+``deciding.laddering``). Speeds are believed, as of the last news. Approximated: data that are under way or
+lie at several places count as lying where they were made; what one iteration hands to the next is not
+counted; restart files that fit one node count only spare nothing where a task may choose.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Remainder:
     again: tuple[str, ...]
     """Of these, completed ones that run again."""
     running_until_s: float
-    """When the last of the tasks that are left out because they run is expected to end, on the engine's clock."""
+    """When the last of the tasks that are left out because they run ends, on the engine's clock."""
 
 
 def remainder_of(state: State, run: Run) -> Remainder:

@@ -1,8 +1,8 @@
-"""How a run stands, in S1's words: the engine's states as queued, running, completed or failed (spec s1 section 2).
+"""How a run stands, in S1's words: queued, running, completed or failed (spec s1 section 2).
 
-What has not started is queued, whether it already waits at a machine or not. A task that is being migrated has
-its new machine and counts as running. A task that failed and is to be tried again is queued; one that failed for
-good, or was given up or left out, will not run again in this iteration and counts as completed.
+What has not started is queued, whether it already waits at a machine or not. A task that is being migrated
+has its new machine and counts as running. A task that failed and is to be tried again is queued; one that
+failed for good, or was given up or left out, will not run again in this iteration and counts as completed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from weft.workflow.unfolding.unfold import unfold
 __all__ = ["EVENT_S", "WAYS", "Execution", "Way", "executed"]
 
 EVENT_S = 30.0
-"""Between two scheduling events, as in the prototype; the paper raises one as soon as the last plan is done."""
+"""Between two scheduling events, as in the prototype; the paper raises one as soon as the last plan is done.
+"""
 _PLAN_STEPS = 75_000
 """Points a search may visit: all of the tuned settings."""
 
@@ -36,7 +37,8 @@ class Way:
 
     policy: str = "plan"
     migrates: bool = False
-    """Whether slow tasks are moved and the rest is planned again; else the first plan is followed to its end."""
+    """Whether slow tasks are moved and the rest is planned again; else the first plan is followed to its end.
+    """
     restarts: bool = False
     """Whether moved tasks go on from restart files; else they begin again."""
     bound_ancestors: str = "always"
@@ -76,7 +78,8 @@ class Execution:
     replicated_share: float = 0.0
     """Of the time that all programs ran: what served nothing in the end."""
     rescheduling_share: float = 0.0
-    """Of what migrations cost: the time for which slow tasks waited for a plan; the rest is replicated work."""
+    """Of what migrations cost: the time for which slow tasks waited for a plan; the rest is replicated work.
+    """
     predictions: list[tuple[float, float, str]] = field(default_factory=list)
     """At every plan: when it came, how long the rest was predicted to take, and why it was asked for."""
 
@@ -87,7 +90,7 @@ class Execution:
 
     @property
     def falling_share(self) -> float:
-        """Give the share of the events without a violation at which the predicted rest was less than before."""
+        """Give the share of the events without violation at which the predicted rest was less than before."""
         pairs = zip(self.predictions, self.predictions[1:], strict=False)
         falls = [after[1] < before[1] for before, after in pairs if after[2] == "interval"]
         return fmean(falls) if falls else 1.0
@@ -99,7 +102,9 @@ class Execution:
         return max(whole) / min(whole) if whole else 1.0
 
 
-def executed(make: Callable[..., Workflow], way: Way, planner: str, scenario: Scenario, seed: int) -> Execution:
+def executed(
+    make: Callable[..., Workflow], way: Way, planner: str, scenario: Scenario, seed: int
+) -> Execution:
     """Execute a workflow in one way; the same seed meets the same disturbances in every way."""
     simulation = Simulation(
         library=_library(make, restartable=way.restarts),

@@ -1,16 +1,18 @@
 """``s1-dynamic``: WIEN2k on machines that become slow, with and without migration (S1 section 13).
 
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 to 10 and 13; A1.9, A1.10). The preset ``s1`` is the paper:
-a task whose contract is broken is moved, from zero, and completed tasks tied to its abstract machine run again;
-the same with restart files; the first plan followed without any adaptation; the lazy baseline. The cases are
-one iteration (DAG1), a larger problem (DAG2), the loop (DG, three iterations), and the LAPW1 stage alone, which
-is what the prototype of the specification measured and the tolerances are about.
+R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 to 10 and 13; A1.9, A1.10). The preset ``s1`` is the
+paper: a task whose contract is broken is moved, from zero, and completed tasks tied to its abstract machine
+run again; the same with restart files; the first plan followed without any adaptation; the lazy baseline. The
+cases are one iteration (DAG1), a larger problem (DAG2), the loop (DG, three iterations), and the LAPW1 stage
+alone, which is what the prototype of the specification measured and the tolerances are about.
 
-Perturbations as in the prototype: a random machine of the Grid is slowed 3 to 10 times for 100 to 600 s, every
-4 s on average; a scheduling event every 30 s. One run executes a case in all ways under the same perturbations.
+Perturbations as in the prototype: a random machine of the Grid is slowed 3 to 10 times for 100 to 600 s,
+every 4 s on average; a scheduling event every 30 s. One run executes a case in all ways under the same
+perturbations.
 
 Deviations: a re-planning takes 7 ms per point visited, as in the paper, divided by the 59 of its parallel
-version. Without ``full`` the larger cases are planned by HEFT instead of the genetic search, in all ways alike.
+version. Without ``full`` the larger cases are planned by HEFT instead of the genetic search, in all ways
+alike.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ class Dynamic:
     """The dynamic evaluation."""
 
     name: ClassVar[str] = "s1-dynamic"
-    title: ClassVar[str] = "WIEN2k on machines that slow down, migration (Prodan, Fahringer 2005; S1 section 13)"
+    title: ClassVar[str] = (
+        "WIEN2k on machines that slow down, migration (Prodan, Fahringer 2005; S1 section 13)"
+    )
 
     def cells(self, *, full: bool) -> Sequence[Cell]:
         """Give the undisturbed cases, the loop with one violation, and the cases under perturbations."""
@@ -112,9 +116,7 @@ def _perturbed() -> Scenario:
 
 
 def _undisturbed() -> Scenario:
-    return replace(
-        AS_BELIEVED, iterations={"scf": _ITERATIONS}, replanning_s_per_point=_SECONDS_PER_POINT
-    )
+    return replace(AS_BELIEVED, iterations={"scf": _ITERATIONS}, replanning_s_per_point=_SECONDS_PER_POINT)
 
 
 def _compared(found: Mapping[str, Execution]) -> Measures:

@@ -125,7 +125,13 @@ def _loop(results: Results) -> Iterator[Row]:
     demanded = (
         ("completed", "ends", Band(least=1.0, most=1.0), "yes", 0),
         ("iterations", "iterations done, the fewest", Band(least=3.0, most=3.0), "all", 0),
-        ("iteration_spread", "predictions of one iteration, largest / smallest", Band(most=1.5), "constant", 2),
+        (
+            "iteration_spread",
+            "predictions of one iteration, largest / smallest",
+            Band(most=1.5),
+            "constant",
+            2,
+        ),
     )
     for measure, figure, band, paper, digits in demanded:
         found = results.summary(cell, measure)
@@ -140,7 +146,9 @@ def _loop(results: Results) -> Iterator[Row]:
             accepts="A1.10",
         )
     found = results.summary(cell, "migrations")
-    yield Row(table=table, figure="migrations", ours=found.mean, error=found.standard_error, runs=found.number)
+    yield Row(
+        table=table, figure="migrations", ours=found.mean, error=found.standard_error, runs=found.number
+    )
 
 
 def _calm(results: Results) -> Iterator[Row]:

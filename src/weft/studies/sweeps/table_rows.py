@@ -86,10 +86,11 @@ def _points(results: Results, factor: Factor, points: Sequence[float], *, strict
         known = factor.prototype(point)
         counts, _ = best_counts(results, case)
         for name in ALGORITHMS:
+            found = results.summary(case, name)
             yield _ase(
                 f"{factor.name}: length against shuffle (ASE), and on how many graphs the best (BDT)",
                 f"{point:g}: {name}, best on {counts[name]}",
-                found := results.summary(case, name),
+                found,
                 prototype=f"{known[name]:g} %" if name in known else "",
                 band=Band(most=100.0 + allowance(found.standard_error, strict=strict) - 1e-9),
                 accepts="A4.5",
@@ -129,7 +130,7 @@ def _direction(claim: Claim, error: float, *, strict: bool) -> Band:
         most = max(_NO_EFFECT_PERCENT, allowance(error, strict=False))
         return Band(least=-most, most=most)
     wrong = allowance(error, strict=strict)
-    return Band(least=-wrong) if claim == "rises" else Band(most=wrong)
+    return Band(least=0.0 - wrong) if claim == "rises" else Band(most=wrong)
 
 
 def allowance(error: float, *, strict: bool) -> float:

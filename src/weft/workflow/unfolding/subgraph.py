@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +95,7 @@ def subgraph(
     return part, order
 
 
-def _edges(order: list[int], links: Sequence[Link]) -> dict[str, NDArray[np.generic]]:
+def _edges(order: list[int], links: Sequence[Link]) -> dict[str, Any]:
     """Give the columns of the edges, predecessor by predecessor of each task."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)

@@ -1,0 +1,256 @@
+"""Re-planning and adopting: when plans are asked for, what they move, what runs again, what is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from planning_examples import instance, platform
+from weft.engine.invariants.auditing import audit
+from weft.engine.invariants.checking import check
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import PRESETS, Replanning, Settings
+from weft.engine.state.known import Library
+from weft.engine.state.plans import Line, RunPlan, StoredPlan
+from weft.instance.compilation import compile_instance
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import AS_BELIEVED, Arrival, Failure, Load, Perturbation, Scenario, Span
+from weft.simulation.simulate import Simulation
+from weft.studies.dynamic_grid.testbed import grid_testbed
+from weft.studies.dynamic_grid.wien2k import wien2k
+from weft.workflow.unfolding.unfold import unfold
+
+HEFT = Replanning(planner="heft", violators=0.0)
+S1 = replace(PRESETS["s1"], poll_every_s=5.0, replanning=HEFT)
+
+
+class Done:
+    """A simulation that is over, and its journal."""
+
+    def __init__(self, made, settings, scenario=AS_BELIEVED):
+        self.entries = []
+        simulation = Simulation(
+            library=Library({"w": made}),
+            arrivals=[Arrival(workflow="w")],
+            policy=policy_named("plan"),
+            settings=settings,
+            scenario=scenario,
+        )
+        self.engine = simulation.run(record=self.entries.append, check=check)
+        self.run = self.engine.state.runs[0]
+        self.names = self.run.known.names
+        audit(self.entries, [self.run.known])
+
+    def commands(self, kind):
+        return [
+            (entry.now, command)
+            for entry in self.entries
+            for command in entry.commands
+            if isinstance(command, kind)
+        ]
+
+    def starts(self):
+        """How often each task was started."""
+        return Counter(self.names[command.task] for _, command in self.commands(cm.Start))
+
+    def machines(self):
+        """The machines on which each task was started, in turn."""
+        found = {}
+        for _, command in self.commands(cm.Start):
+            found.setdefault(self.names[command.task], []).append(command.machine)
+        return found
+
+
+def slowed(machine, at_s=0.0, processes=9):
+    return replace(AS_BELIEVED, loads=(Load(machines=(machine,), processes=processes, at_s=at_s),))
+
+
+WATCHED = {"progress": "p"}
+PAIR = {
+    "make": {"work": 20, "machine": "here", "outputs": {"x": 1e6}, **WATCHED},
+    "use": {"work": 20, "machine": "here", "inputs": ["x"], **WATCHED},
+    "end": {"work": 1, "after": "use"},
+}
+
+
+def test_tied_ancestors_run_again_with_always_and_not_with_lost():
+    """S1 section 10: use violates, so make, tied to the same abstract machine, runs again on the new one."""
+    made = instance(PAIR, platform({"speed": 2}, {}))
+    always = Done(made, S1, slowed("m0", at_s=11.0))
+    assert always.run.ending == "completed"
+    assert always.starts() == {"make": 2, "use": 2, "end": 1}
+    assert always.machines()["make"] == [0, 1]
+    assert always.machines()["use"] == [0, 1]
+    again = [
+        command
+        for _, command in always.commands(cm.Settle)
+        if always.names[command.task] == "make" and command.state != "COMPLETED"
+    ]
+    assert [command.reason for command in again] == ["its abstract machine moves with use"]
+    lost = Done(made, replace(S1, bound_ancestors="lost"), slowed("m0", at_s=11.0))
+    assert lost.starts() == {"make": 1, "use": 2, "end": 1}
+    assert lost.machines()["use"] == [0, 1]
+    assert lost.run.ended_s < always.run.ended_s
+
+
+def test_a_properly_running_task_is_never_moved():
+    tasks = {f"t{number}": {"work": 40, **WATCHED} for number in range(4)}
+    made = instance(tasks, platform({}, {}, {}, {}, {}))
+    done = Done(made, S1, slowed("m2"))
+    moved = {
+        done.names[command.task] for _, command in done.commands(cm.Assign) if command.replaces is not None
+    }
+    (slow,) = moved
+    assert done.machines()[slow] == [2, 4]
+    assert all(len(machines) == 1 for name, machines in done.machines().items() if name != slow)
+
+
+def test_violations_found_at_one_time_are_answered_by_one_plan():
+    tasks = {f"t{number}": {"work": 40, **WATCHED} for number in range(3)}
+    made = instance(tasks, platform(*({},) * 6))
+    load = Load(machines=("m0", "m1", "m2"), processes=9)
+    done = Done(made, S1, replace(AS_BELIEVED, loads=(load,)))
+    asked = [(now, command.reason) for now, command in done.commands(cm.Replan)]
+    assert asked[0] == (0.0, "submitted")
+    assert asked[1][1] == "3 running tasks violate their contracts"
+    moves = [now for now, command in done.commands(cm.Assign) if command.replaces is not None]
+    assert moves == [asked[1][0]] * 3
+
+
+@pytest.mark.parametrize(("every_s", "seconds_per_point", "expected"), [
+    (7.0, 0.0, [7.0, 14.0, 21.0, 28.0]),
+    (0.0, 0.0, [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]),
+    (0.0, 4.0, [4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0]),
+])  # fmt: skip
+def test_plans_are_made_at_the_interval_or_one_after_the_other(every_s, seconds_per_point, expected):
+    """0: as soon as the last is done; where planning takes no time, at the interval of the polls."""
+    tasks = {"a": {"work": 20}, "b": {"work": 10, "after": "a"}, "c": {"work": 2, "after": "b"}}
+    made = instance(tasks, platform({}))
+    settings = Settings(poll_every_s=5.0, replanning=Replanning(planner="heft", every_s=every_s))
+    done = Done(made, settings, replace(AS_BELIEVED, replanning_s_per_point=seconds_per_point))
+    asked = [now for now, command in done.commands(cm.Replan) if command.reason == "interval"]
+    assert asked == [at for at in expected if at < done.run.ended_s]
+    assert done.run.ended_s == 32.0 + seconds_per_point
+
+
+def test_what_waits_goes_where_the_new_plan_says():
+    """The second machine comes back: what failed there and was queued elsewhere goes back; d stays with c."""
+    tasks = {
+        "a": {"work": 10},
+        "b": {"work": 10},
+        "c": {"work": 10, "machine": "pair"},
+        "d": {"work": 10, "machine": "pair", "after": "c"},
+    }
+    made = instance(tasks, platform({}, {}))
+    down = Failure(machines=("m1",), at_s=1.0, repair_s=4.0)
+    settings = Settings(replanning=Replanning(planner="heft", on_machines=True))
+    done = Done(made, settings, replace(AS_BELIEVED, failures=(down,)))
+    assert done.run.ending == "completed"
+    assert done.machines() == {"a": [1, 1], "b": [0], "c": [0], "d": [0]}
+    assert done.run.ended_s == pytest.approx(30.0)
+
+
+def test_an_abstract_machine_leaves_a_machine_that_is_lost_for_good():
+    made = instance(PAIR, platform({"speed": 2}, {}))
+    lost = replace(AS_BELIEVED, failures=(Failure(machines=("m0",), at_s=12.0),))
+    done = Done(made, Settings(), lost)
+    assert done.run.ending == "completed"
+    assert done.machines()["use"] == [0, 1]
+    assert done.starts()["make"] == 1
+
+
+def test_migration_that_does_not_pay_does_not_happen():
+    tasks = {"a": {"work": 20, **WATCHED}, "b": {"work": 1, "after": "a"}}
+    made = instance(tasks, platform({"speed": 10}, {"speed": 0.1}))
+    done = Done(made, replace(S1, migrate="pays", poll_every_s=1.0), slowed("m0", processes=1))
+    assert not [command for _, command in done.commands(cm.Assign) if command.replaces is not None]
+
+
+def test_a_plan_is_followed_iteration_by_iteration():
+    made = instance({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, "identical:1")
+    known = Library({"w": made})["w"]
+    lines = {
+        label: Line(machine=0, count=1, start_s=start_s, finish_s=start_s + 1)
+        for label, start_s in (("a", 0.0), ("b#1", 1.0), ("a#2", 2.0), ("b#3", 5.0))
+    }
+    stored = StoredPlan(planner="x", lines=lines, moving=("b#1",), again=("a",), running_until_s=9.0)
+    assert StoredPlan.of_record(stored.as_record()) == stored
+    assert stored.finish_s == 9.0
+
+    def starts(iteration):
+        plan = RunPlan(stored, known, "key", lambda _: iteration)
+        return [plan.line[task].start_s for task in (0, 1)]
+
+    assert [starts(iteration) for iteration in (1, 2, 3, 4)] == [
+        [0.0, 1.0],
+        [2.0, 1.0],
+        [2.0, 5.0],
+        [2.0, 5.0],
+    ]
+
+
+def test_a_loop_is_planned_again_when_its_next_iteration_begins():
+    tasks = {"first": {"work": 5, **WATCHED}, "last": {"work": 5, "after": "first", **WATCHED}}
+    loops = {"again": {"last": "last", "first": "first", "until": "last.exit_code == 0", "max_iterations": 9}}
+    made = instance(tasks, platform({}, {}), loops=loops)
+    settings = replace(S1, replanning=replace(HEFT, on_iteration=True))
+    done = Done(made, settings, replace(AS_BELIEVED, iterations={"again": 4}))
+    reasons = [command.reason for _, command in done.commands(cm.Replan)]
+    assert reasons == ["submitted", "next iteration", "next iteration", "next iteration"]
+    assert done.starts() == {"first": 4, "last": 4}
+
+
+def test_a_run_that_can_never_be_planned_ends_with_the_reason():
+    tasks = {name: {"nodes": [1, 2], "work": 4, "consumes": {"disk": {1: 1, 2: 9}}} for name in "ab"}
+    made = instance(tasks, platform({"nodes": 2}), budgets={"disk": 12})
+    simulation = Simulation(
+        library=Library({"w": made}),
+        arrivals=[Arrival(workflow="w")],
+        policy=policy_named("plan"),
+        settings=Settings(),
+        planner="heft",
+    )
+    engine = simulation.run()
+    run = engine.state.runs[0]
+    assert run.ending == "cancelled"
+    assert "no plan to follow" in run.stopping
+
+
+@pytest.mark.parametrize("settings", ["always", "lost", "pays"])
+@pytest.mark.parametrize("seed", range(2))
+def test_wien2k_comes_to_its_end_whatever_happens(settings, seed):
+    """Perturbed and failing machines, tied tasks, a loop: all invariants after every event."""
+    flow = wien2k(shared=True, watched=True, points=4, loop=True)
+    few = replace(grid_testbed(), machines=grid_testbed().machines[:8], sites={})
+    made = compile_instance(unfold(flow), few)
+    scenario = Scenario(
+        perturbations=(
+            Perturbation(
+                machines=("A*",),
+                slowdown=Span(low=3, high=10),
+                lasting_s=Span(low=50, high=200),
+                every_s=40.0,
+            ),
+        ),
+        failures=(Failure(machines=("A*",), mtbf_s=1500.0, repair_s=100.0),),
+        iterations={"scf": 2},
+    )
+    chosen = replace(S1, poll_every_s=30.0, replanning=replace(HEFT, every_s=30.0))
+    chosen = (
+        replace(chosen, migrate="pays") if settings == "pays" else replace(chosen, bound_ancestors=settings)
+    )
+    entries = []
+    simulation = Simulation(
+        library=Library({"w": made}),
+        arrivals=[Arrival(workflow="w")],
+        policy=policy_named("plan"),
+        settings=chosen,
+        scenario=scenario,
+        seed=seed,
+    )
+    engine = simulation.run(record=entries.append, check=check)
+    assert engine.state.runs[0].ending == "completed"
+    assert sum(isinstance(entry.event, ev.PlanReady) for entry in entries) > 3
