@@ -1,7 +1,7 @@
 """How messages are declared: plain records that nobody changes.
 
-Type checkers treat them as frozen. At run time they are not: freezing makes every record three times as dear to
-make, and an engine makes several per task.
+Type checkers treat them as frozen. At run time they are not: freezing makes every record three times as dear
+to make, and an engine makes several per task.
 """
 
 from __future__ import annotations

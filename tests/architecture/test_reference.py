@@ -58,7 +58,9 @@ def test_every_command_is_in_the_reference(name: str) -> None:
     assert f"`weft {name}" in USAGE
 
 
-@pytest.mark.parametrize("name", ["compare", "explain", "generate", "pareto", "plan", "replay", "reproduce", "simulate"])
+@pytest.mark.parametrize(
+    "name", ["compare", "explain", "generate", "pareto", "plan", "replay", "reproduce", "simulate"]
+)
 def test_every_option_is_in_the_reference(name: str) -> None:
     command = weft.get_command(click.Context(weft), name)
     assert command is not None

@@ -260,6 +260,7 @@ def _complete(state: State, run: Run, task: int, attempt: Attempt | None) -> Non
         if remembered:
             remembered.pop(task, None)
     run.move(task, TaskState.COMPLETED)
+    run.reopened.discard(task)
     _release_after(state, run, task)
 
 
@@ -268,7 +269,7 @@ def _release_after(state: State, run: Run, task: int) -> None:
     known, loops = run.known, run.loops
     inside = task in loops.around
     for successor in known.after(task):
-        if not (inside and loops.held_back_by(task, successor) is not None):
+        if not (inside and loops.waits_for_end(task, successor)):
             _release(state, run, successor)
     for changed in run.order.completed(task):
         run.ready.changed(changed)
@@ -301,6 +302,7 @@ def _repeat(state: State, command: cm.Repeat) -> None:
         run.loops.bodies[inner].iteration = 1
         run.loops.bodies[inner].left = False
     inside = set(body.tasks)
+    run.reopened -= inside
     for task in body.tasks:
         run.missing[task] = sum(1 for predecessor in run.known.before(task) if predecessor in inside)
         variable = run.known.variable[task]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -28,6 +29,10 @@ class _Stage:
     moved_bytes: float = 0.0
     flows: set[int] = field(default_factory=set)
     not_before_s: float = 0.0
+    sources: dict[int, None] = field(default_factory=dict)
+    """The machines from which data come."""
+    lost: dict[int, None] = field(default_factory=dict)
+    """Those that were down, or went down before all had come."""
 
 
 class Staging:
@@ -57,8 +62,8 @@ class Staging:
         """Give a time before which nothing arrives."""
         return self._transfers.next_end() if self._flows else math.inf
 
-    def stage_in(self, command: cm.StageIn, host: Host) -> None:
-        """Send for data."""
+    def stage_in(self, command: cm.StageIn, host: Host, host_of: Callable[[int], Host]) -> None:
+        """Send for data; those on a host that is down cannot be had."""
         if (command.attempt, command.part) in self._stages:
             return
         stage = self._stages[command.attempt, command.part] = _Stage(command.attempt, command.part, host)
@@ -74,8 +79,11 @@ class Staging:
                 stage.moved_bytes += parcel.size_bytes
                 if parcel.shared:
                     host.cache[parcel.name] = outside_s
+            elif not host_of(parcel.source).up:
+                stage.lost[parcel.source] = None
             else:
                 stage.moved_bytes += parcel.size_bytes
+                stage.sources[parcel.source] = None
                 flow = next(self._numbers)
                 stage.flows.add(flow)
                 self._flows[flow] = stage
@@ -100,9 +108,27 @@ class Staging:
             return None
         del self._stages[stage.attempt, stage.part]
         problem = "" if stage.host.up else "the machine does not answer"
+        if stage.lost:
+            problem = "a machine where data lie does not answer"
         return ev.StagedIn(
-            attempt=stage.attempt, part=stage.part, problem=problem, moved_bytes=stage.moved_bytes
+            attempt=stage.attempt,
+            part=stage.part,
+            problem=problem,
+            moved_bytes=stage.moved_bytes,
+            lost=tuple(sorted(stage.lost)),
         )
+
+    def lose(self, machines: Container[int]) -> None:
+        """Let what comes from machines that have gone down never arrive."""
+        for stage in list(self._stages.values()):
+            gone = [source for source in stage.sources if source in machines]
+            if gone and stage.flows:
+                stage.lost.update(dict.fromkeys(gone))
+                for flow in sorted(stage.flows):
+                    self._transfers.cancel(flow, self._agenda.now)
+                    del self._flows[flow]
+                stage.flows.clear()
+                self._agenda.put(self._agenda.now + self._latency_s, partial(self._staged, stage))
 
     def give_up(self, attempt: int) -> None:
         """Forget what is on the way for an attempt."""

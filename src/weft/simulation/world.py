@@ -132,7 +132,7 @@ class World:
         return self._hosts[self._host_of[machine]]
 
     def _stage_in(self, command: cm.StageIn) -> None:
-        self._staging.stage_in(command, self._host(command.machine))
+        self._staging.stage_in(command, self._host(command.machine), self._host)
 
     def _start(self, command: cm.Start) -> None:
         self._computing.start(command, self._host(command.machine))
@@ -233,6 +233,7 @@ class World:
             self._computing.lose(host)
             host.cache.clear()
             self._tell(host)
+            self._staging.lose(self._machines_of[host.index])
 
     def _repair(self, host: Host) -> None:
         host.failures -= 1

@@ -31,11 +31,7 @@ def complete(desk: Desk, run: Run, task: int) -> None:
     if known.graph.edge_condition:
         inside = task in loops.around
         edges = zip(known.after(task), known.edges_after(task), strict=True)
-        now = [
-            (after, edge)
-            for after, edge in edges
-            if not (inside and loops.held_back_by(task, after) is not None)
-        ]
+        now = [(after, edge) for after, edge in edges if not (inside and loops.waits_for_end(task, after))]
         _decide_branches(desk, run, task, now)
     desk.emit(Settle(run=run.index, task=task, state="COMPLETED"))
     if task in loops.ended_by:
@@ -88,6 +84,8 @@ def _judge_loops(desk: Desk, run: Run, task: int) -> None:
     """Repeat or leave the loops that a task ends, innermost first."""
     for index in run.loops.around[task]:
         body = run.loops.bodies[index]
+        if body.left:
+            continue  # its last task ran again because its outputs were lost
         if task not in body.lasts or any(run.state[last] != TaskState.COMPLETED for last in body.lasts):
             return
         if not _left(desk, run, body, task):

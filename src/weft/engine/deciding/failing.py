@@ -11,6 +11,7 @@ from __future__ import annotations
 from weft.engine.desk import Desk
 from weft.engine.messages.commands import Cancel, Note, Settle
 from weft.engine.messages.events import Ended
+from weft.engine.rerunning import rerun_bound_ancestors
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
 from weft.engine.state.states import FINAL, TaskState
@@ -71,6 +72,7 @@ def fail(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
         _give_up(desk, run, task, cause, f"{reason}; no machine has more memory for it")
     else:
         desk.emit(_again(desk, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth))
+        rerun_bound_ancestors(desk, run, task)
 
 
 def retries_of(desk: Desk, run: Run, task: int, cause: str) -> int:
@@ -112,6 +114,7 @@ def _give_up(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
         desk.emit(Settle(run=run.index, task=task, state="STOPPED", cause=cause, reason=reason))
     elif wish == "reschedule" and _somewhere_else(desk, run, task, cause):
         desk.emit(_again(desk, run, task, cause, f"{reason}; tried on another machine"))
+        rerun_bound_ancestors(desk, run, task)
     elif wish == "continue":
         _for_good(desk, run, task, cause, reason)
     else:

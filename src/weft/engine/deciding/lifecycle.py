@@ -19,6 +19,7 @@ from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.rerunning import rerun_lost
 from weft.engine.selection import pipeline
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
@@ -169,7 +170,8 @@ def _staged_in(desk: Desk, event: ev.StagedIn) -> None:
         return
     run = desk.state.runs[attempt.run]
     if event.problem:
-        fail(desk, run, attempt.task, "staging", f"staging failed: {event.problem}")
+        if not (event.lost and rerun_lost(desk, attempt, event.lost)):
+            fail(desk, run, attempt.task, "staging", f"staging failed: {event.problem}")
     elif attempt.replaces is not None and attempt.staging == 0:
         clean_up_or_drop(desk, attempt)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from weft.engine.invariants.broken import demand, story_of_task
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
@@ -77,10 +79,9 @@ def _check_progress(state: State, run: Run, attempt: Attempt, place: TaskState) 
     told = story_of_task(state, run, attempt.task)
     demand(attempt.replaced_by is None, "the attempt of a task is the last of them", told)
     if attempt.stage in _BEGUN:
-        # Where tied ancestors run again (S1), what has begun already had its data from the first time.
-        rerun = state.settings.bound_ancestors == "always"
-        ended = rerun or _missing(run, attempt.task) == 0
-        demand(ended, "an attempt began before its predecessors ended", told)
+        # Of a predecessor that runs again, what has begun already had the data of the first time.
+        before = _missing(run, attempt.task, besides=run.reopened)
+        demand(before == 0, "an attempt began before its predecessors ended", told)
         demand(attempt.staging == 0, "an attempt began before its data were there", told)
         demand(attempt.replaces not in state.attempts, "an attempt began beside the one before it", told)
     if place is _S.SCHEDULED:
@@ -91,10 +92,12 @@ def _check_progress(state: State, run: Run, attempt: Attempt, place: TaskState) 
         demand(attempt.suspended_since_s is not None, "a suspended task knows since when", told)
 
 
-def _missing(run: Run, task: int) -> int:
+def _missing(run: Run, task: int, besides: Container[int] = ()) -> int:
     """Count the predecessors that hold a task up: not ended well, or in a loop that was not left."""
     missing = 0
     for predecessor in run.known.before(task):
+        if predecessor in besides:
+            continue
         held = run.loops.held_back_by(predecessor, task)
         left = held is None or run.loops.bodies[held].left
         if not left or run.state[predecessor] not in (_S.COMPLETED, _S.SKIPPED):

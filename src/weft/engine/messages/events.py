@@ -81,6 +81,8 @@ class StagedIn:
     """Why it failed; "": it did not."""
     moved_bytes: float | None = None
     """What was really moved: less than was asked for if shared files were there; None: unknown."""
+    lost: tuple[int, ...] = ()
+    """Machines that do not answer, and whose data so cannot be had."""
 
 
 @message

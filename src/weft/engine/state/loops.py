@@ -65,6 +65,11 @@ class Loops:
         outside = [index for index in self.around.get(task, ()) if index not in beyond]
         return outside[-1] if outside else None
 
+    def waits_for_end(self, task: int, successor: int) -> bool:
+        """Say whether an edge is released only later, when a loop that is still under way is left."""
+        held = self.held_back_by(task, successor)
+        return held is not None and not self.bodies[held].left
+
 
 def loops_of(known: Known) -> Loops:
     """Find the bodies of a workflow's loops."""

@@ -36,9 +36,10 @@ def _held(state: State, run: Run, variable: int, *, besides: int) -> bool:
 
 def _wait_again(run: Run, task: int) -> None:
     """Let the successors of a completed task wait for it once more."""
+    run.reopened.add(task)
     inside = task in run.loops.around
     for successor in run.known.after(task):
-        if inside and run.loops.held_back_by(task, successor) is not None:
+        if inside and run.loops.waits_for_end(task, successor):
             continue
         run.missing[successor] += 1
         if run.state[successor] == TaskState.READY:

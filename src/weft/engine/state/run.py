@@ -79,6 +79,8 @@ class Run:
         """Outcomes of the tasks that conditions speak of."""
         self.binding: dict[int, int] = {}
         """Machines of the binding variables that several tasks name."""
+        self.reopened: set[int] = set()
+        """Tasks that had completed and run again: what has begun after them had their data the first time."""
         self.left_behind: dict[int, int] = {}
         """Tasks that had to leave and wait for a machine: the attempt whose files the next one takes over."""
         self.grown: dict[int, dict[str, float]] = {}

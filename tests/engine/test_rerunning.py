@@ -1,0 +1,83 @@
+"""Outputs on a machine that is lost are made again, as far back as somebody needs them."""
+
+from __future__ import annotations
+
+from engine_by_hand import platform_of, simulated
+from weft.engine.messages import commands as cm
+from weft.engine.settings import settings_named
+from weft.simulation.scenario import Failure, Scenario
+from weft.workflow.builder import Builder
+
+
+def chain(*, shared=False):
+    """Make a -> b -> c with files; b is tied to a's abstract machine if ``shared``."""
+    flow = Builder("chain")
+    tied = {"machine": "here"} if shared else {}
+    flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0"', **tied)
+    flow.task("b", work=10, inputs=["x"], outputs={"y": 1000}, requirements='name == "m0"', **tied)
+    flow.task("c", work=10, inputs=["y"], requirements='name == "m1"')
+    return flow.build()
+
+
+def lost_at(at_s, repair_s=float("inf")):
+    return Scenario(failures=(Failure(machines=("m0",), at_s=at_s, repair_s=repair_s),))
+
+
+def runs_of(done, name):
+    task = done.run.known.names.index(name)
+    return [now for now, command in done.commands(cm.Start) if command.task == task]
+
+
+def test_a_producer_runs_again_when_its_outputs_are_lost_before_they_have_moved():
+    flow = Builder("pair")
+    flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0" or name == "m2"')
+    flow.task("b", work=30, requirements='name == "m1"')
+    flow.task("c", work=10, inputs=["x"], after=["b"], requirements='name == "m1"')
+    done = simulated(flow.build(), platform_of(1.0, 1.0, 0.5), lost_at(15.0))
+    assert done.run.ending == "completed"
+    # c finds at 30 s that x cannot be had; a runs again on m2, which is half as fast.
+    assert runs_of(done, "a") == [0.0, 30.0]
+    assert runs_of(done, "c")[0] >= 50.0
+    reasons = [command.reason for _, command in done.commands(cm.Settle) if command.again]
+    assert "its outputs were on m0, which is lost" in reasons
+
+
+def test_nothing_runs_again_whose_outputs_nobody_needs_any_more():
+    flow = Builder("pair")
+    flow.task("a", work=10, outputs={"x": 1000}, requirements='name == "m0"')
+    flow.task("c", work=30, inputs=["x"], requirements='name == "m1"')
+    done = simulated(flow.build(), platform_of(1.0, 1.0), lost_at(20.0))
+    assert done.run.ending == "completed"
+    assert len(runs_of(done, "a")) == 1
+
+
+def test_it_goes_back_as_far_as_data_are_missing():
+    done = simulated(chain(), platform_of(1.0, 1.0), lost_at(20.0 + 1e-9, repair_s=100.0))
+    assert done.run.ending == "completed"
+    # b's output is lost on its way to c; b needs x, which lies on the same machine and is there again with it.
+    assert len(runs_of(done, "b")) == 2
+    assert len(runs_of(done, "a")) == 1
+    assert runs_of(done, "b")[1] >= 120.0
+
+
+def test_data_lost_while_they_move_are_made_again():
+    flow = Builder("slow")
+    flow.task("a", work=10, outputs={"x": "5GB"}, requirements='name == "m0"')
+    flow.task("c", work=10, inputs=["x"], requirements='name == "m1"')
+    done = simulated(flow.build(), platform_of(1.0, 1.0), lost_at(12.0, repair_s=20.0))
+    assert done.run.ending == "completed"
+    assert len(runs_of(done, "a")) == 2
+
+
+def test_a_failed_task_takes_its_bound_ancestors_along_as_s1_prints_it():
+    flow = Builder("tied")
+    flow.task("a", work=10, machine="here")
+    flow.task("b", work=20, after=["a"], machine="here", retries=1)
+    workflow = flow.build()
+    scenario = Scenario(exit_codes={"b": (1, 0)})
+    settings = settings_named("s1")
+    literal = simulated(workflow, platform_of(1.0, 1.0), scenario, settings, policy="plan")
+    ours = simulated(workflow, platform_of(1.0, 1.0), scenario, policy="plan")
+    assert len(runs_of(literal, "a")) == 2
+    assert len(runs_of(ours, "a")) == 1
+    assert literal.run.ending == ours.run.ending == "completed"
