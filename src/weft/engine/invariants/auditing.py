@@ -8,7 +8,6 @@ starts before its predecessors completed and its data arrived (I1), a plan moves
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import pairwise
 
 from weft.engine.invariants.broken import demand
 from weft.engine.journal import Entry
@@ -47,11 +46,13 @@ def audit(entries: Iterable[Entry], workflows: Sequence[Known]) -> Audit:
 class _Try:
     """The work of one attempt, in shares of its task's."""
 
-    __slots__ = ("reached", "spared")
+    __slots__ = ("reached", "source", "spared")
 
-    def __init__(self, spared: float) -> None:
+    def __init__(self, spared: float, source: _Try | None) -> None:
         self.spared = spared
         self.reached = spared
+        self.source = source
+        """Whose restart files it goes on from; None: it starts from zero."""
 
 
 class Audit:
@@ -74,8 +75,8 @@ class Audit:
         """Tasks that have completed or were left out in the present iteration."""
         self._left: set[tuple[int, int]] = set()
         """Bodies of loops that were left, by run."""
-        self._saved: dict[_Task, float] = {}
-        """The share of the work that restart files keep."""
+        self._saved: dict[_Task, tuple[float, _Try | None]] = {}
+        """The share of the work that restart files keep, and who wrote them."""
         self._tries: dict[_Task, list[_Try]] = {}
         """The attempts of the present iteration that were started."""
         self._try: dict[int, _Try] = {}
@@ -150,8 +151,8 @@ class Audit:
     def _checkpointed(self, event: ev.Checkpointed) -> None:
         task = self._task_of.get(event.attempt)
         if task is not None:
-            self._saved[task] = event.work_done
             self._reach(event.attempt, event.work_done)
+            self._saved[task] = (event.work_done, self._try.get(event.attempt))
 
     # Commands
 
@@ -183,25 +184,29 @@ class Audit:
         return self._loops[run]
 
     def _account(self, task: _Task, command: cm.Start) -> None:
-        """Note what an attempt goes on from, and what of the work before it is done again."""
-        spared, saved = command.restart_from, self._saved.get(task, 0.0)
+        """Note what an attempt goes on from."""
+        spared = command.restart_from
+        saved, source = self._saved.get(task, (0.0, None))
         demand(spared <= saved + _ROUNDING, self._say(task, f"{spared} is spared, {saved} was saved"))
-        tries = self._tries.setdefault(task, [])
-        if tries:
-            lost = max(0.0, tries[-1].reached - spared)
-            self.replicated[task] = self.replicated.get(task, 0.0) + lost
-        begun = self._try[command.attempt] = _Try(spared)
-        tries.append(begun)
+        begun = self._try[command.attempt] = _Try(spared, source if spared > 0.0 else None)
+        self._tries.setdefault(task, []).append(begun)
 
     def _check_work(self, task: _Task) -> None:
-        """What all attempts did is the whole work, and what was done again (I7)."""
+        """What the last attempt builds on is the whole work; all else was done again (I7)."""
         tries = self._tries.pop(task, [])
         if not tries:
             return
-        done = sum(each.reached - each.spared for each in tries)
-        again = sum(max(0.0, one.reached - other.spared) for one, other in pairwise(tries))
-        whole = abs(done - 1.0 - again) <= _ROUNDING * len(tries)
-        demand(whole, self._say(task, f"{done} of the work is done, {again} of it again"))
+        built_on: _Try | None = tries[-1]
+        needed = 1.0
+        while built_on is not None:
+            reached = built_on.reached >= needed - _ROUNDING
+            demand(
+                reached, self._say(task, f"{needed} of the work is needed, {built_on.reached} was done")
+            )
+            needed, built_on = built_on.spared, built_on.source
+        demand(needed <= _ROUNDING, self._say(task, f"nobody did the first {needed} of the work"))
+        again = sum(each.reached - each.spared for each in tries) - 1.0
+        self.replicated[task] = self.replicated.get(task, 0.0) + max(0.0, again)
 
     def _settle(self, command: cm.Settle) -> None:
         task = (command.run, command.task)
