@@ -200,9 +200,7 @@ class Audit:
         needed = 1.0
         while built_on is not None:
             reached = built_on.reached >= needed - _ROUNDING
-            demand(
-                reached, self._say(task, f"{needed} of the work is needed, {built_on.reached} was done")
-            )
+            demand(reached, self._say(task, f"{needed} of the work is needed, {built_on.reached} was done"))
             needed, built_on = built_on.spared, built_on.source
         demand(needed <= _ROUNDING, self._say(task, f"nobody did the first {needed} of the work"))
         again = sum(each.reached - each.spared for each in tries) - 1.0

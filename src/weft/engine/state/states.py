@@ -48,90 +48,32 @@ class TaskState(enum.IntEnum):
 
 _S = TaskState
 
+_SENT_BACK = (_S.READY, _S.WAITING, _S.HELD, _S.STOPPED, _S.FAILED, _S.CANCELLED)
+"""Where a task goes whose attempt is given up."""
+_BEGUN = (_S.EPILOG, _S.COMPLETED, _S.MIGRATING, _S.SUSPENDED, *_SENT_BACK)
+"""Where a task may go whose machine was told to start it."""
+_ON_ITS_MACHINE = (_S.SUBMITTED, _S.RUNNING, _S.COMPLETED, _S.MIGRATING, _S.SKIPPED, *_SENT_BACK)
+"""Where a task may go that has a machine and was not started there."""
+
 _STEPS: dict[TaskState, tuple[TaskState, ...]] = {
     _S.WAITING: (_S.READY, _S.SCHEDULED, _S.COMPLETED, _S.SKIPPED, _S.HELD, _S.CANCELLED),
-    _S.READY: (_S.SCHEDULED, _S.COMPLETED, _S.WAITING, _S.SKIPPED, _S.HELD, _S.FAILED, _S.CANCELLED),
-    _S.SCHEDULED: (
-        _S.PROLOG,
-        _S.SUBMITTED,
-        _S.RUNNING,
-        _S.COMPLETED,
-        _S.MIGRATING,
-        _S.READY,
-        _S.WAITING,
-        _S.SKIPPED,
-        _S.HELD,
-        _S.STOPPED,
-        _S.FAILED,
-        _S.CANCELLED,
-    ),
-    _S.PROLOG: (
-        _S.SCHEDULED,
-        _S.SUBMITTED,
-        _S.RUNNING,
-        _S.COMPLETED,
-        _S.MIGRATING,
-        _S.READY,
-        _S.WAITING,
-        _S.SKIPPED,
-        _S.HELD,
-        _S.STOPPED,
-        _S.FAILED,
-        _S.CANCELLED,
-    ),
-    _S.SUBMITTED: (
-        _S.RUNNING,
-        _S.EPILOG,
-        _S.COMPLETED,
-        _S.MIGRATING,
-        _S.SUSPENDED,
-        _S.READY,
-        _S.WAITING,
-        _S.HELD,
-        _S.STOPPED,
-        _S.FAILED,
-        _S.CANCELLED,
-    ),
-    _S.RUNNING: (
-        _S.EPILOG,
-        _S.COMPLETED,
-        _S.MIGRATING,
-        _S.SUSPENDED,
-        _S.READY,
-        _S.WAITING,
-        _S.HELD,
-        _S.STOPPED,
-        _S.FAILED,
-        _S.CANCELLED,
-    ),
-    _S.EPILOG: (_S.COMPLETED, _S.READY, _S.WAITING, _S.HELD, _S.STOPPED, _S.FAILED, _S.CANCELLED),
+    _S.READY: (_S.WAITING, _S.SCHEDULED, _S.COMPLETED, _S.SKIPPED, _S.HELD, _S.FAILED, _S.CANCELLED),
+    _S.SCHEDULED: (_S.PROLOG, *_ON_ITS_MACHINE),
+    _S.PROLOG: (_S.SCHEDULED, *_ON_ITS_MACHINE),
+    _S.SUBMITTED: (_S.RUNNING, *_BEGUN),
+    _S.RUNNING: _BEGUN,
+    _S.EPILOG: (_S.COMPLETED, *_SENT_BACK),
     _S.MIGRATING: (
         _S.SCHEDULED,
         _S.PROLOG,
         _S.SUBMITTED,
         _S.RUNNING,
         _S.SUSPENDED,
-        _S.READY,
-        _S.WAITING,
-        _S.COMPLETED,
-        _S.EPILOG,
-        _S.HELD,
-        _S.STOPPED,
-        _S.FAILED,
-        _S.CANCELLED,
-    ),
-    _S.SUSPENDED: (
-        _S.RUNNING,
-        _S.MIGRATING,
         _S.EPILOG,
         _S.COMPLETED,
-        _S.READY,
-        _S.WAITING,
-        _S.HELD,
-        _S.STOPPED,
-        _S.FAILED,
-        _S.CANCELLED,
+        *_SENT_BACK,
     ),
+    _S.SUSPENDED: (_S.RUNNING, _S.MIGRATING, _S.EPILOG, _S.COMPLETED, *_SENT_BACK),
     _S.HELD: (_S.READY, _S.WAITING, _S.CANCELLED),
     _S.STOPPED: (_S.READY, _S.WAITING, _S.CANCELLED),
     _S.COMPLETED: (_S.WAITING, _S.READY, _S.FAILED),
@@ -139,6 +81,7 @@ _STEPS: dict[TaskState, tuple[TaskState, ...]] = {
     _S.FAILED: (_S.READY, _S.WAITING),
     _S.CANCELLED: (),
 }
+
 STEPS: dict[int, frozenset[TaskState]] = {state: frozenset(steps) for state, steps in _STEPS.items()}
 """From each state: the states that may follow. COMPLETED and SKIPPED are left when a loop begins its next
 iteration or a completed task must run again; FAILED when the user resumes the run.
