@@ -14,6 +14,7 @@ from weft.api.runs.journal_files import Header, read_journal
 from weft.api.runs.replaying import replay_journal
 from weft.engine.replaying import rebuild
 from weft.engine.settings import PRESETS
+from weft.engine.state.digest import digest
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
 
@@ -39,6 +40,20 @@ def test_a_journal_rebuilds_the_end(journal):
     engine = rebuild(read.engine(), read.entries, read.plans)
     (run,) = engine.state.runs
     assert (run.ending, run.unfinished, engine.state.attempts) == ("completed", 0, {})
+
+
+def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
+    """Snapshots change nothing but what has to be applied: every prefix gives the same state."""
+    monkeypatch.setattr("weft.api.runs.journal_files.SNAPSHOT_EVERY", 20)
+    file = tmp_path / "short.jsonl"
+    weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
+    read = read_journal(file)
+    assert list(read.snapshots) == list(range(19, len(read.entries), 20))
+    for entries in (5, 20, 21, 39, 60, len(read.entries)):
+        slowly = rebuild(read.engine(), read.entries[:entries], read.plans)
+        assert digest(read.rebuilt(entries).state) == digest(slowly.state)
+    assert replay_journal(file).replayed.same
+    assert list(explanation_lines(explain_task(file, "lapw1[3]")))
 
 
 def test_plans_stand_before_the_entries_that_name_them(journal):

@@ -119,7 +119,7 @@ def test_a_standstill_is_told_with_its_reason(folder: Path) -> None:
     found = weft(*SIMULATE, "--scenario", "lost.yaml", "--no-chart", folder=folder)
     assert found.code == 1
     assert "outcome          stuck" in found.out
-    assert "note: standstill: run 0: run[1]" in found.out
+    assert "note: standstill: run 0: prepare (ready) waits for a machine" in found.out
     assert "fast, slow: is down" in found.out
 
 

@@ -36,6 +36,12 @@ class _Fixed:
 
     key: Callable[[int], float]
 
+    def remembered(self) -> Sequence[float]:
+        return ()
+
+    def remember(self, values: Sequence[float]) -> None:
+        """Change nothing: the order was fixed from the beginning."""
+
     def completed(self, task: int) -> Iterable[int]:  # noqa: ARG002
         return ()
 
@@ -93,6 +99,14 @@ class _Priorities:
         for ancestor in urgent:
             priority[ancestor] -= 1.0
         return urgent
+
+    def remembered(self) -> Sequence[float]:
+        return [*self._priority, *self._ended]
+
+    def remember(self, values: Sequence[float]) -> None:
+        tasks = len(self._priority)
+        self._priority = list(values[:tasks])
+        self._ended = bytearray(int(ended) for ended in values[tasks:])
 
     def _awaited_by(self, children: list[int]) -> list[int]:
         """List the unfinished ancestors of some tasks, each once."""

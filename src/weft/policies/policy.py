@@ -110,6 +110,14 @@ class RunOrder(Protocol):
         """Hear that a task has completed; give the tasks whose key has changed by it."""
         ...
 
+    def remembered(self) -> Sequence[float]:
+        """Give what it has made of the tasks it heard of, so that a snapshot can keep it."""
+        ...
+
+    def remember(self, values: Sequence[float]) -> None:
+        """Go on from what was remembered."""
+        ...
+
 
 class Order(Protocol):
     """Orders the ready tasks inside a workflow."""

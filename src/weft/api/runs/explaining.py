@@ -23,7 +23,7 @@ def explain_task(
     """Say why a task is where it is, at a time of a journal; at its end if none is given."""
     read = journal if isinstance(journal, Journal) else read_journal(journal)
     wanted = math.inf if at_s is None else at_s
-    return explain(read.engine, read.entries, read.plans, task, run=run, at_s=wanted)
+    return explain(read.engine, read.entries, read.plans, task, run=run, at_s=wanted, rebuilt=read.rebuilt)
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Journal files: JSON lines from which alone a run can be rebuilt, replayed and explained.
 
 The first line says who decided and on what: version, policy, settings, seed, the frozen workflows and the
-platform. Then come the entries, each plan before the first entry that names it.
+platform. Then come the entries, each plan before the first entry that names it, and after every 10,000
+entries a snapshot of the state, from which it can be rebuilt without applying what came before.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,9 +20,12 @@ from weft.documents import Document, from_python
 from weft.engine.engine import Engine
 from weft.engine.journal import SCHEMA, Entry
 from weft.engine.messages.events import PlanReady
+from weft.engine.replaying import rebuild
 from weft.engine.settings import Replanning, Settings
 from weft.engine.state.known import Library
 from weft.engine.state.plans import StoredPlan
+from weft.engine.state.snapshot import restore, snapshot
+from weft.engine.state.state import State
 from weft.errors import InvalidInput, Place, Problem
 from weft.formats.files import open_source
 from weft.instance.compilation import compile_instance
@@ -35,7 +39,10 @@ from weft.workflow.reading.workflow_reader import read_workflow
 from weft.workflow.records.workflow import Workflow
 from weft.workflow.writing import workflow_document
 
-__all__ = ["Header", "Journal", "JournalWriter", "journal_file", "read_journal"]
+__all__ = ["SNAPSHOT_EVERY", "Header", "Journal", "JournalWriter", "journal_file", "read_journal"]
+
+SNAPSHOT_EVERY = 10_000
+"""Entries between two snapshots."""
 
 _KIND = "weft-journal"
 
@@ -109,6 +116,8 @@ class Journal:
     header: Header
     plans: Mapping[str, StoredPlan]
     entries: tuple[Entry, ...]
+    snapshots: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    """By the number of the entry after which each was taken."""
 
     @cached_property
     def library(self) -> Library:
@@ -123,6 +132,15 @@ class Journal:
         chosen = policy_named(self.header.policy) if policy is None else policy
         return Engine(self.library, first.instance, chosen, self.header.settings, policy_named=policy_named)
 
+    def rebuilt(self, entries: int) -> Engine:
+        """Give the engine as it was after so many entries, from the last snapshot before that on."""
+        engine = self.engine()
+        engine.state.plans.update(self.plans)
+        last = max((number for number in self.snapshots if number < entries), default=-1)
+        if last >= 0:
+            restore(engine.state, self.snapshots[last])
+        return rebuild(engine, self.entries[last + 1 : entries], {})
+
 
 class JournalWriter:
     """Writes entries, and plans before the entries that name them."""
@@ -132,13 +150,15 @@ class JournalWriter:
         self._written: set[str] = set()
         self._line(header.as_record())
 
-    def write(self, entry: Entry, plans: Mapping[str, StoredPlan]) -> None:
-        """Write an entry; ``plans`` are the engine's."""
+    def write(self, entry: Entry, state: State) -> None:
+        """Write an entry; ``state`` is the engine's after it."""
         event = entry.event
         if isinstance(event, PlanReady) and event.plan and event.plan not in self._written:
             self._written.add(event.plan)
-            self._line({"plan": event.plan, **plans[event.plan].as_record()})
+            self._line({"plan": event.plan, **state.plans[event.plan].as_record()})
         self._line(entry.as_record())
+        if (entry.sequence + 1) % SNAPSHOT_EVERY == 0:
+            self._line({"snapshot": entry.sequence, "state": snapshot(state)})
 
     def _line(self, record: object) -> None:
         self._stream.write(json.dumps(record, separators=(",", ":"), ensure_ascii=False) + "\n")
@@ -164,14 +184,17 @@ def read_journal(name: str | Path) -> Journal:
         raise InvalidInput(Problem(what="the file is empty", advice=advice, place=Place(file=source.name)))
     header = _read(source.name, 1, lines[0], _header)
     plans: dict[str, StoredPlan] = {}
+    snapshots: dict[int, Mapping[str, Any]] = {}
     entries: list[Entry] = []
     for number, line in enumerate(lines[1:], start=2):
-        record = _read(source.name, number, line, _plan_or_entry)
-        if isinstance(record, Entry):
-            entries.append(record)
-        else:
-            plans[record[0]] = record[1]
-    return Journal(header=header, plans=plans, entries=tuple(entries))
+        match _read(source.name, number, line, _meaning):
+            case Entry() as entry:
+                entries.append(entry)
+            case str(key), StoredPlan() as plan:
+                plans[key] = plan
+            case after, state:
+                snapshots[after] = state
+    return Journal(header=header, plans=plans, entries=tuple(entries), snapshots=snapshots)
 
 
 def _read(file: str, number: int, line: str, read: Any) -> Any:
@@ -204,5 +227,10 @@ def _header(record: dict[str, Any]) -> Header:
     return Header.of_record(record)
 
 
-def _plan_or_entry(record: dict[str, Any]) -> tuple[str, StoredPlan] | Entry:
-    return (record["plan"], StoredPlan.of_record(record)) if "plan" in record else Entry.of_record(record)
+def _meaning(record: dict[str, Any]) -> Entry | tuple[str, StoredPlan] | tuple[int, Mapping[str, Any]]:
+    """Read a line below the header: an entry, a plan with its key, or a snapshot with its entry's number."""
+    if "plan" in record:
+        return record["plan"], StoredPlan.of_record(record)
+    if "snapshot" in record:
+        return int(record["snapshot"]), record["state"]
+    return Entry.of_record(record)

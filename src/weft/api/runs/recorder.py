@@ -41,7 +41,7 @@ class Recorder:
         entry = self._entry
         assert entry is not None
         if self._journal is not None:
-            self._journal.write(entry, engine.state.plans)
+            self._journal.write(entry, engine.state)
         self.history.take(entry, engine.state)
         for command in entry.commands:
             if isinstance(command, Repeat) and command.iteration > MOST_ITERATIONS:

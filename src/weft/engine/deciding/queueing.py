@@ -163,16 +163,18 @@ def _turn(desk: Desk, run: Run, machine: int) -> int | None:
     if run.plan is None:
         return None
 
+    def ended(task: int) -> bool:
+        return run.state[task] in FINAL
+
     def started(task: int) -> bool:
-        state = run.state[task]
-        if state in FINAL or state in (TaskState.RUNNING, TaskState.SUBMITTED, TaskState.EPILOG):
+        if run.state[task] in (TaskState.RUNNING, TaskState.SUBMITTED, TaskState.EPILOG):
             return True
         number = run.attempt_of.get(task)
         # A task that went elsewhere has no turn here any more.
         attempt = desk.state.attempts.get(number) if number is not None else None
         return attempt is not None and (attempt.machine != machine or attempt.stage > Stage.ASSIGNED)
 
-    return run.plan.first(machine, started)
+    return run.plan.first(machine, ended, started)
 
 
 def _ready_elsewhere(run: Run, first: int, attempt: Attempt) -> bool:

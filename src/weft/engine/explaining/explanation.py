@@ -90,8 +90,13 @@ def explain(
     *,
     run: int = 0,
     at_s: float = math.inf,
+    rebuilt: Callable[[int], Engine] | None = None,
 ) -> Explanation:
-    """Explain one task; ``fresh`` makes an engine as the journal's."""
+    """Explain one task; ``fresh`` makes an engine as the journal's.
+
+    ``rebuilt`` gives one as it was after so many entries, where there is a quicker way than to apply them
+    all.
+    """
     engine = fresh()
     engine.state.plans.update(plans)
     past = [entry for entry in entries if entry.now <= at_s]
@@ -112,7 +117,11 @@ def explain(
     number = finder.index(there)
     if number < 0:
         raise _unknown(there, task)
-    choice = None if placed is None else _choice(fresh(), past, plans, *placed)
+    choice = None
+    if placed is not None:
+        index, position = placed
+        before = rebuild(fresh(), past[:index], plans) if rebuilt is None else rebuilt(index)
+        choice = _choice(before, past[index], position)
     waiting = there.state[number] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
     return Explanation(
         run=run,
@@ -164,12 +173,9 @@ def _unknown(run: Run, task: str) -> InvalidInput:
     )
 
 
-def _choice(
-    engine: Engine, past: Sequence[Entry], plans: Mapping[str, StoredPlan], index: int, position: int
-) -> Choice:
-    """Work out again what a placement rested on, at the moment at which it was decided."""
-    rebuild(engine, past[:index], plans)
-    entry, state = past[index], engine.state
+def _choice(engine: Engine, entry: Entry, position: int) -> Choice:
+    """Work out again what a placement rested on; ``engine`` is as it was before the entry that decided it."""
+    state = engine.state
     absorb(state, entry.event, entry.now)
     for command in entry.commands[:position]:
         enact(state, command)

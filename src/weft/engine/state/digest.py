@@ -76,6 +76,7 @@ def _run(run: Run) -> dict[str, Any]:
     found["where"] = run.where.tolist()
     found["ready"] = list(run.ready)
     found["early"] = sorted(run.early)
+    found["reopened"] = sorted(run.reopened)
     found["virtual"] = sorted(run.virtual)
     found["plan"] = None if run.plan is None else run.plan.key
     found["loops"] = [(body.iteration, body.left) for body in run.loops.bodies]

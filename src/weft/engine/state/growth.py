@@ -50,6 +50,7 @@ def grow(state: State, index: int, lines: Mapping[str, Sequence[str]]) -> None:
         if attempt.task not in moved:
             # It was sent ahead to where the one task was planned that stood for many.
             state.close(attempt)
+    new.lines = {**old.lines, **{file: tuple(found) for file, found in lines.items()}}
     _carry_over(old, new, moved)
     _count_missing(new)
     for attempt in state.attempts.values():
@@ -95,7 +96,7 @@ def _count_missing(run: Run) -> None:
     """Count what every task still waits for, and sort the tasks without an attempt into ready and waiting."""
     known, loops = run.known, run.loops
     run.unfinished = sum(1 for state in run.state if state not in FINAL)
-    run.empty_ready()
+    run.list_ready([])
     for task in range(len(run)):
         missing = 0
         for predecessor in known.before(task):

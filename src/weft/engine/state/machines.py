@@ -121,6 +121,15 @@ class Machines:
         """Say whether some machine that is up has a free node."""
         return self.free_count > 0
 
+    def count_free(self) -> None:
+        """Look at every machine anew: which have free nodes, and which are believed to be slow or fast."""
+        self.free_count = sum(_is_free(state) for state in self.all)
+        self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
+        for alike, members in enumerate(self.classes):
+            self._free[alike] = [index for index in members if _is_free(self.all[index])]
+            for index in members:
+                self._listed[index] = _is_free(self.all[index])
+
     def first_free(self, alike: int) -> int | None:
         """Give the first machine of a class that has a free node; None: there is none."""
         heap = self._free[alike]

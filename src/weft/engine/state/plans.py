@@ -160,19 +160,27 @@ class RunPlan:
                 if past:
                     self.line[task] = max(past, key=lambda each: each[0])[1]
         self._turn: dict[int, list[int]] = {}
-        """Per machine: its tasks by planned start; what has started is taken off from the front."""
-        self._next: dict[int, int] = {}
+        """Per machine: its tasks by planned start."""
+        self._ended: dict[int, int] = {}
+        """Per machine: how many of them, from the first on, are known to have ended."""
         for task in sorted(self.line, key=lambda task: (self.line[task].start_s, task)):
             if known.group[task] >= 0:
                 self._turn.setdefault(self.line[task].machine, []).append(task)
 
-    def first(self, machine: int, done: Callable[[int], bool]) -> int | None:
-        """Give the first task planned on a machine that has not started; ``done(task)`` says which have."""
+    def first(self, machine: int, ended: Callable[[int], bool], started: Callable[[int], bool]) -> int | None:
+        """Give the first task planned on a machine that has neither ended nor started.
+
+        Only those that have ended are passed for good: what has started may come back.
+        """
         turn = self._turn.get(machine)
         if turn is None:
             return None
-        position = self._next.get(machine, 0)
-        while position < len(turn) and done(turn[position]):
+        position = self._ended.get(machine, 0)
+        while position < len(turn) and ended(turn[position]):
             position += 1
-        self._next[machine] = position
-        return turn[position] if position < len(turn) else None
+        self._ended[machine] = position
+        return next((task for task in turn[position:] if not (ended(task) or started(task))), None)
+
+    def look_again(self) -> None:
+        """Forget what has ended: a task that had ended runs again."""
+        self._ended.clear()

@@ -48,6 +48,8 @@ class Run:
         self.known = known
         self.instance = known.instance
         self.owner = owner
+        self.lines: dict[str, tuple[str, ...]] = {}
+        """The lines of files its graph has grown by."""
         self.arrival_s = now
         self.ended_s: float | None = None
         self.ending = ""
@@ -121,16 +123,15 @@ class Run:
         counts = graph.predecessor_pointer[1:] - graph.predecessor_pointer[:-1]
         self.missing = array("l", counts.tolist())
         ready = [task for task, count in enumerate(self.missing) if count == 0]
-        virtual = [task for task in ready if self.known.kind[task] == VIRTUAL]
         for task in ready:
             self.state[task] = _READY
-        self.virtual.update(dict.fromkeys(virtual))
-        self.ready.add_all([task for task in ready if self.known.kind[task] != VIRTUAL] if virtual else ready)
+        self.list_ready(ready)
 
-    def empty_ready(self) -> None:
-        """Forget which tasks are ready; who calls it sorts them in again."""
+    def list_ready(self, tasks: list[int]) -> None:
+        """List these tasks, and no others, as ready: O(n)."""
         self.ready = ReadyTasks(self.order.key, self.kind_of)
-        self.virtual.clear()
+        self.virtual = {task: None for task in tasks if self.known.kind[task] == VIRTUAL}
+        self.ready.add_all([task for task in tasks if task not in self.virtual] if self.virtual else tasks)
 
     def name(self, task: int) -> str:
         """Name a task, with its iteration if it is in a loop."""
@@ -183,6 +184,8 @@ class Run:
 
     def _count(self, task: int, change: int) -> None:
         self.unfinished += change
+        if change > 0 and self.plan is not None:
+            self.plan.look_again()
         if self._unfinished_s is not None:
             self._unfinished_s += change * self.known.mean_seconds[task]
 

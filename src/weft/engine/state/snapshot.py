@@ -1,0 +1,167 @@
+"""Snapshots: the whole state as plain data, from which it can be restored (design section 6).
+
+A journal is read from its last snapshot on: what came before need not be applied. What can be worked out from
+the rest (indexes of free machines, evaluated expressions, heaps) is not kept but made anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from weft.engine.state.attempt import Attempt, Stage
+from weft.engine.state.known import Known
+from weft.engine.state.machines import MachineState
+from weft.engine.state.plans import RunPlan
+from weft.engine.state.run import Outcome, Run
+from weft.engine.state.state import State
+from weft.engine.state.states import TaskState
+from weft.workflow.growth import with_lines
+from weft.workflow.unfolding.unfold import unfold
+
+__all__ = ["restore", "snapshot"]
+
+_RUN = (
+    "arrival_s", "ended_s", "ending", "version", "plan_wanted", "plan_asked_s",
+    "unfinished", "failed", "stopping",
+)  # fmt: skip
+_BY_TASK = ("attempt_of", "tries", "failures", "migrations", "binding", "left_behind", "grown", "requeued")
+_MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
+_STATE = ("now", "next_attempt", "discovered_s")
+_BY_MACHINE = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
+
+
+def snapshot(state: State) -> dict[str, Any]:
+    """Give the whole state as plain data that JSON can hold."""
+    return {
+        **{name: getattr(state, name) for name in _STATE},
+        **{name: _pairs(getattr(state, name)) for name in _BY_MACHINE},
+        "timers": dict(state.timers),
+        "listed": None if state.listed is None else sorted(state.listed),
+        "cached": [[host, sorted(files)] for host, files in state.cached.items()],
+        "unknown": [[machine, list(attempts)] for machine, attempts in state.unknown.items()],
+        "active": list(state.active),
+        "attempts": [_attempt(attempt) for attempt in state.attempts.values()],
+        "machines": [_machine(machine) for machine in state.machines],
+        "runs": [_run(run) for run in state.runs],
+    }
+
+
+def restore(state: State, record: Mapping[str, Any]) -> None:
+    """Put a fresh state where a snapshot was taken; the plans it names are in ``state.plans``."""
+    for name in _STATE:
+        setattr(state, name, record[name])
+    for name in _BY_MACHINE:
+        getattr(state, name).update(map(tuple, record[name]))
+    state.timers.update(record["timers"])
+    state.listed = None if record["listed"] is None else frozenset(record["listed"])
+    state.cached.update((host, set(files)) for host, files in record["cached"])
+    state.unknown.update((machine, dict.fromkeys(attempts)) for machine, attempts in record["unknown"])
+    attempts = [_restored_attempt(each) for each in record["attempts"]]
+    state.attempts.update((attempt.number, attempt) for attempt in attempts)
+    for machine, kept in zip(state.machines, record["machines"], strict=True):
+        _restore_machine(state, machine, kept)
+    state.machines.count_free()
+    for index, kept in enumerate(record["runs"]):
+        state.runs.append(_restored_run(state, index, kept))
+    state.active = {index: state.runs[index] for index in record["active"]}
+    state.roster += 1
+
+
+def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:
+    """Give a mapping in its order; JSON would turn its keys into text."""
+    return [[key, value] for key, value in values.items()]
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return dataclasses.asdict(attempt) | {"sent_for": sorted(attempt.sent_for), "stage": int(attempt.stage)}
+
+
+def _restored_attempt(kept: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        **{
+            **kept,
+            "stage": Stage(kept["stage"]),
+            "sent_for": frozenset(kept["sent_for"]),
+            "demand": tuple((name, amount) for name, amount in kept["demand"]),
+        }
+    )
+
+
+def _machine(machine: MachineState) -> dict[str, Any]:
+    return {
+        **{name: getattr(machine, name) for name in _MACHINE},
+        "amounts": dict(machine.amounts),
+        "holders": list(machine.holders),
+        "queue": [number for _, number in machine.queue],
+    }
+
+
+def _restore_machine(state: State, machine: MachineState, kept: Mapping[str, Any]) -> None:
+    for name in _MACHINE:
+        setattr(machine, name, kept[name])
+    machine.amounts = dict(kept["amounts"])
+    machine.holders = {number: state.attempts[number] for number in kept["holders"]}
+    machine.queue = [state.attempts[number].turn for number in kept["queue"]]
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "workflow": run.known.key,
+        "lines": {file: list(lines) for file, lines in run.lines.items()},
+        "owner": run.owner,
+        "planned": run.planned,
+        **{name: getattr(run, name) for name in _RUN},
+        **{name: _pairs(getattr(run, name)) for name in _BY_TASK},
+        "checkpoint": [[task, *kept] for task, kept in run.checkpoint.items()],
+        "requirements": [[task, *texts] for task, texts in run.requirements.items()],
+        "outcome": [[task, each.exit_code, dict(each.result)] for task, each in run.outcome.items()],
+        "avoid": [[task, sorted(machines)] for task, machines in run.avoid.items()],
+        "reopened": sorted(run.reopened),
+        "early": list(run.early),
+        "state": list(run.state),
+        "missing": run.missing.tolist(),
+        "where": run.where.tolist(),
+        "bodies": [[body.iteration, body.left] for body in run.loops.bodies],
+        "order": list(run.order.remembered()),
+        "plan": None if run.plan is None else run.plan.key,
+    }
+
+
+def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
+    known = _known(state, kept)
+    run = Run(index, known, state.order, owner=kept["owner"], now=kept["arrival_s"], planned=kept["planned"])
+    run.lines = {file: tuple(lines) for file, lines in kept["lines"].items()}
+    for name in _RUN:
+        setattr(run, name, kept[name])
+    for name in _BY_TASK:
+        getattr(run, name).update(map(tuple, kept[name]))
+    run.checkpoint.update(
+        (task, (share, machine, count)) for task, share, machine, count in kept["checkpoint"]
+    )
+    run.requirements.update((task, (demanded, rank)) for task, demanded, rank in kept["requirements"])
+    run.outcome.update(
+        (task, Outcome(exit_code=code, result=result)) for task, code, result in kept["outcome"]
+    )
+    run.avoid.update((task, set(machines)) for task, machines in kept["avoid"])
+    run.reopened.update(kept["reopened"])
+    run.early.update(dict.fromkeys(kept["early"]))
+    run.state = bytearray(kept["state"])
+    run.missing, run.where = array("l", kept["missing"]), array("l", kept["where"])
+    for body, (iteration, left) in zip(run.loops.bodies, kept["bodies"], strict=True):
+        body.iteration, body.left = iteration, left
+    run.order.remember(kept["order"])
+    run.list_ready([task for task, place in enumerate(run.state) if place == TaskState.READY])
+    if kept["plan"] is not None:
+        run.plan = RunPlan(state.plans[kept["plan"]], known, kept["plan"], run.loops.iteration)
+    return run
+
+
+def _known(state: State, kept: Mapping[str, Any]) -> Known:
+    """Find what is known of a run's workflow; if its graph has grown, grow it again."""
+    known = state.library[kept["workflow"]]
+    if not kept["lines"]:
+        return known
+    return state.library.grown(known, unfold(with_lines(known.graph.workflow, kept["lines"])))

@@ -1,0 +1,62 @@
+"""A snapshot is the whole state: restored from it, an engine goes on as if it had never stopped."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from engine_strategies import simulations
+from weft.engine.engine import Engine
+from weft.engine.invariants.checking import check
+from weft.engine.state.digest import digest
+from weft.engine.state.snapshot import restore, snapshot
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+MOST_ENTRIES = 300
+
+
+def recorded(simulation):
+    """Simulate; give the entries, a snapshot and a digest after each, and the engine."""
+    entries, kept, digests = [], [], []
+
+    def look(engine):
+        kept.append(json.dumps(snapshot(engine.state)))
+        digests.append(digest(engine.state))
+
+    engine = simulation.run(record=entries.append, check=look, stop=lambda _: len(entries) >= MOST_ENTRIES)
+    return entries, kept, digests, engine
+
+
+def restored(simulation, engine, kept):
+    first = simulation.library[simulation.arrivals[0].workflow]
+    found = Engine(simulation.library, first.instance, simulation.policy, simulation.settings)
+    found.state.plans.update(engine.state.plans)
+    restore(found.state, json.loads(kept))
+    return found
+
+
+@settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(simulations(), st.floats(0.0, 1.0))
+def test_what_is_restored_is_what_was_kept_and_decides_alike(simulation, share):
+    entries, kept, digests, engine = recorded(simulation)
+    at = min(len(entries) - 1, int(share * len(entries)))
+    found = restored(simulation, engine, kept[at])
+    check(found)
+    assert digest(found.state) == digests[at]
+    assert json.dumps(snapshot(found.state)) == kept[at]
+    for entry in entries[at + 1 :]:
+        assert tuple(found.handle(entry.event, entry.now)) == entry.commands
+    assert digest(found.state) == digests[-1]
+
+
+@settings(max_examples=15, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+@given(simulations(), st.floats(0.0, 1.0))
+def test_entries_are_applied_to_a_restored_state(simulation, share):
+    entries, kept, digests, engine = recorded(simulation)
+    at = min(len(entries) - 1, int(share * len(entries)))
+    found = restored(simulation, engine, kept[at])
+    for entry in entries[at + 1 :]:
+        found.apply(entry.event, entry.now, entry.commands)
+    assert digest(found.state) == digests[-1]
