@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import ByHand, one_task, platform_of
+from engine_by_hand import ByHand, one_task, platform_of, simulated
 from weft.engine.deciding.dispatching import PolicyError
+from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
 from weft.engine.selection.usability import obstacle
-from weft.engine.settings import Settings
+from weft.engine.settings import Settings, settings_named
 from weft.policies.orders import ByIndex
 from weft.policies.policy import Place
 
@@ -119,3 +120,11 @@ def test_a_policy_that_uses_a_machine_that_refused_is_told_so():
     engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False), fetched(0))
     with pytest.raises(PolicyError, match=r"'careless'.*'job'.*'m2'.*access is refused"):
         engine.tell(fetched(1))
+
+
+def test_a_plan_counts_on_machines_that_have_not_answered_yet():
+    """At the submission nobody has answered; the plan is made, and followed when they have."""
+    done = simulated(one_task(), platform_of(1.0, 2.0), settings=settings_named("s3"), policy="plan")
+    assert done.run.ending == "completed"
+    ((_, assigned),) = done.commands(cm.Assign)
+    assert assigned.machine == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.engine.remaining.carrying import carried
 from weft.engine.remaining.remainder import remainder_of
-from weft.engine.selection.usability import is_usable
+from weft.engine.selection.usability import is_ruled_out
 from weft.engine.state.plans import StoredPlan, stored_plan
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
@@ -76,7 +76,7 @@ def _untouched(state: State, run: Run) -> bool:
     return (
         not state.attempts
         and not state.machines.odd
-        and all(is_usable(state, machine.index) for machine in state.machines)
+        and not any(is_ruled_out(state, machine.index) for machine in state.machines)
         and all(found in _UNTOUCHED for found in run.state)
         and all(body.iteration == 1 for body in run.loops.bodies)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from weft.engine.state.state import State
 
-__all__ = ["STATE_UNKNOWN", "is_selective", "is_settling", "is_usable", "obstacle"]
+__all__ = ["STATE_UNKNOWN", "is_ruled_out", "is_selective", "is_settling", "is_usable", "obstacle"]
 
 STATE_UNKNOWN = "its state is not known"
 """The obstacle of a machine that has not been heard of for too long."""
@@ -52,6 +52,15 @@ def _has_answered(state: State, machine: int) -> bool:
 def is_usable(state: State, machine: int) -> bool:
     """Say whether a machine may be used now."""
     return not obstacle(state, machine)
+
+
+def is_ruled_out(state: State, machine: int) -> bool:
+    """Say whether a machine is known to be of no use: down, not listed, or access is refused.
+
+    A plan may count on one that has only not answered yet.
+    """
+    unlisted = state.listed is not None and machine not in state.listed
+    return not state.machines[machine].up or unlisted or state.access.get(machine) is False
 
 
 def obstacle(state: State, machine: int) -> str:
