@@ -179,7 +179,9 @@ class RunPlan:
         while position < len(turn) and ended(turn[position]):
             position += 1
         self._ended[machine] = position
-        return next((task for task in turn[position:] if not (ended(task) or started(task))), None)
+        while position < len(turn) and (ended(turn[position]) or started(turn[position])):
+            position += 1
+        return turn[position] if position < len(turn) else None
 
     def look_again(self) -> None:
         """Forget what has ended: a task that had ended runs again."""
