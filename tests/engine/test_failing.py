@@ -87,6 +87,29 @@ def test_out_of_memory_gets_more_where_there_is_more():
     assert "no machine has more memory" in engine.run.stopping
 
 
+@pytest.mark.parametrize("policy", ["lazy", "lazy:by=finish", "plan"])
+def test_a_task_that_needs_more_by_now_is_not_queued_where_it_never_fits(policy):
+    small, large = Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB)
+    ran = simulated(
+        one_task(memory="2GB", retries={"oom": 5}),
+        Platform(machines=(small, large)),
+        Scenario(exit_codes={"job": ("oom", 0)}),
+        policy=policy,
+    )
+    assert [start.machine for _, start in ran.commands(cm.Start)] == [0, 1]
+    assert ran.run.ending == "completed"
+
+
+def test_a_bound_task_grows_only_to_what_its_machine_has():
+    machines = (Machine(name="m0", speed=9.0, memory=3 * GB), Machine(name="m1", memory=8 * GB))
+    flow = Builder("bound")
+    flow.task("one", work=1, machine="here", memory="2GB")
+    flow.task("two", work=1, machine="here", memory="2GB", after="one", retries={"oom": 5})
+    ran = simulated(flow.build(), Platform(machines=machines), Scenario(exit_codes={"two": ("oom", 0)}))
+    assert [start.memory_bytes for _, start in ran.commands(cm.Start)] == [2 * GB, 2 * GB, 3 * GB]
+    assert ran.run.ending == "completed"
+
+
 def test_the_memory_that_is_allowed_grows_too():
     platform = Platform(machines=(Machine(name="m0", memory=16 * GB),))
     ran = simulated(

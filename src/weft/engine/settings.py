@@ -92,6 +92,8 @@ class Settings:
     on_failure: str = "stop"
     """When the retries are used up: ``hold`` (wait for the user), ``reschedule`` (try again from the start,
     elsewhere), ``stop`` (the run ends), ``continue`` (what does not depend on it goes on)."""
+    brings_results: bool = False
+    """Whether outputs that no task reads are brought to where the workflow lies."""
     strict_plan: bool = False
     """Whether a plan's order is kept even where a machine stands idle."""
     replanning: Replanning | None = None

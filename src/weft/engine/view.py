@@ -336,11 +336,8 @@ class EngineView:
         options = known.options(task)
         for count in options.counts[index]:
             nodes = options.nodes[index, count]
-            if free and not (
-                state.machines.fits(index, nodes, run.demand(task, index, count))
-                if known.demands
-                else machine.has_room(nodes)
-            ):
+            demand = run.demand(task, index, count) if known.demands else ()
+            if not (state.machines.fits(index, nodes, demand) if free else run.is_mode(task, index, count)):
                 continue
             left = 1.0 - spared(state, run, task, count) if run.checkpoint else 1.0
             seconds = known.seconds(task, index, count) * left / machine.speed_factor

@@ -73,7 +73,7 @@ def _move_slow_ones(desk: Desk, run: Run, plan: RunPlan) -> None:
         line = plan.line.get(task)
         if run.name(task) not in planned or line is None or line.machine == attempt.machine:
             continue
-        possible = (line.machine, line.count) in run.known.options(task).nodes
+        possible = run.is_mode(task, line.machine, line.count)
         if possible and is_usable(desk.state, line.machine) and _worth_it(desk, attempt, line):
             _move(desk, run, plan, attempt, line)
 

@@ -92,7 +92,10 @@ def _growth(desk: Desk, run: Run, task: int, cause: str) -> float | None:
         return None
     options = run.known.options(task)
     largest = 0.0
+    bound = run.binding.get(run.known.variable[task])
     for machine, count in options.nodes:
+        if bound is not None and machine != bound:
+            continue
         asked = dict(run.known.demand(task, machine, count)).get("memory")
         if asked is None:
             return None

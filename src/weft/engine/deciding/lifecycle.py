@@ -107,10 +107,16 @@ def _ended(desk: Desk, event: ev.Ended) -> None:
 
 
 def _ended_well(desk: Desk, run: Run, attempt: Attempt) -> None:
-    if run.known.brings_out(attempt.task):
+    if _brings_out(desk, run, attempt.task):
         desk.emit(cm.StageOut(attempt=attempt.number, machine=attempt.machine))
     else:
         _completed(desk, run, attempt.task)
+
+
+def _brings_out(desk: Desk, run: Run, task: int) -> bool:
+    """Say whether something a task has made is wanted elsewhere than on its machine."""
+    known = run.known
+    return known.brings_out(task) or (desk.settings.brings_results and bool(known.results(task)))
 
 
 def _completed(desk: Desk, run: Run, task: int) -> None:
@@ -129,6 +135,8 @@ def _send_to_early(desk: Desk, run: Run, task: int) -> None:
 
 
 def _story(event: ev.Ended) -> str:
+    if event.story:
+        return event.story
     if event.cause:
         return event.cause
     return "no exit code" if event.exit_code is None else f"exit code {event.exit_code}"

@@ -68,6 +68,10 @@ class Ended:
     """What it wrote to its result file."""
     work_done: float | None = None
     """The share of the whole task's work that is done; None: unknown (all of it after success)."""
+    story: str = ""
+    """What a reader should know of its end: the output that is missing, the signal that ended it."""
+    taken_over: int | None = None
+    """The execution that had done this task before, of whose outputs use is made; None: it ran."""
 
 
 @message

@@ -7,11 +7,13 @@ even then.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.engine.remaining.carrying import carried
-from weft.engine.remaining.remainder import remainder_of
+from weft.engine.remaining.remainder import Remainder, remainder_of
 from weft.engine.selection.usability import is_ruled_out
+from weft.engine.state.known import Known
 from weft.engine.state.plans import StoredPlan, stored_plan
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
@@ -25,44 +27,73 @@ from weft.schedule.schedule import Schedule
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["plan_remaining"]
+__all__ = ["Question", "plan_remaining", "question_of"]
 
 _ROUNDING = 1e-9
 _UNTOUCHED = (TaskState.WAITING, TaskState.READY)
 
 
-def plan_remaining(
-    state: State, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
-) -> StoredPlan:
-    """Plan what remains of a run: before anything has happened all of it, later S1's static graph.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Question:
+    """What is to be planned, read off the state: planning it takes time, and the state goes on meanwhile."""
 
-    The plan's times are on the engine's clock. Infeasible if nothing is left to be planned, or nothing can
-    be.
+    known: Known
+    instance: Instance
+    offset_s: float
+    """The engine's time when it was asked: a plan's times count from there."""
+    remainder: Remainder | None = None
+    """None: nothing has happened yet, all of it is planned."""
+    old: Schedule | None = None
+    """What is left of the plan in force; None: it must not stay."""
+
+    def answered(self, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
+        """Plan it; Infeasible if nothing can be."""
+        made = _made(planner, self.instance, self.known, steps, rng)
+        remainder, old = self.remainder, self.old
+        if remainder is None:
+            return stored_plan(
+                made.schedule, self.known, planner=planner.name, steps=made.steps, offset_s=self.offset_s
+            )
+        new = old is None or _better(made.schedule, old, moves=bool(remainder.moving))
+        return stored_plan(
+            made.schedule if new or old is None else old,
+            self.known,
+            planner=planner.name,
+            steps=made.steps,
+            offset_s=self.offset_s,
+            tasks=remainder.tasks,
+            running_until_s=remainder.running_until_s,
+            moving=remainder.moving if new else (),
+            again=remainder.again if new else (),
+        )
+
+
+def question_of(state: State, index: int) -> Question:
+    """Read off what remains of a run: before anything has happened all of it, later S1's static graph.
+
+    Infeasible if nothing is left to be planned.
     """
     run = state.runs[index]
     if _untouched(state, run):
-        made = _made(planner, run.instance, run, steps, rng)
-        return stored_plan(
-            made.schedule, run.known, planner=planner.name, steps=made.steps, offset_s=state.now
-        )
+        return Question(known=run.known, instance=run.instance, offset_s=state.now)
     remainder = remainder_of(state, run)
     if not remainder.tasks:
         raise Infeasible(f"nothing of {run.known.key!r} is left to be planned")
-    made = _made(planner, remainder.instance, run, steps, rng)
     must = bool(remainder.moving) and state.settings.migrate == "always"
-    old = None if must else carried(state, run, remainder)
-    new = old is None or _better(made.schedule, old, moves=bool(remainder.moving))
-    return stored_plan(
-        made.schedule if new or old is None else old,
-        run.known,
-        planner=planner.name,
-        steps=made.steps,
+    return Question(
+        known=run.known,
+        instance=remainder.instance,
         offset_s=state.now,
-        tasks=remainder.tasks,
-        running_until_s=remainder.running_until_s,
-        moving=remainder.moving if new else (),
-        again=remainder.again if new else (),
+        remainder=remainder,
+        old=None if must else carried(state, run, remainder),
     )
+
+
+def plan_remaining(
+    state: State, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
+) -> StoredPlan:
+    """Plan what remains of a run at once. The plan's times are on the engine's clock."""
+    return question_of(state, index).answered(planner, steps=steps, rng=rng)
 
 
 def _better(new: Schedule, old: Schedule, *, moves: bool) -> bool:
@@ -82,9 +113,11 @@ def _untouched(state: State, run: Run) -> bool:
     )
 
 
-def _made(planner: Planner, instance: Instance, run: Run, steps: int, rng: np.random.Generator) -> Plan:
+def _made(
+    planner: Planner, instance: Instance, known: Known, steps: int, rng: np.random.Generator
+) -> Plan:
     goal = objective_named("makespan")
     refusal = planner.supports(instance, goal)
     if refusal is not None:
-        raise Infeasible(f"planner {planner.name!r} cannot plan {run.known.key!r}: {refusal.reason}")
+        raise Infeasible(f"planner {planner.name!r} cannot plan {known.key!r}: {refusal.reason}")
     return planner.plan(instance, objective=goal, budget=Budget(steps=steps), rng=rng)

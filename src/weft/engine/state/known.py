@@ -23,10 +23,12 @@ from weft.platform.platform import Platform
 from weft.predictors.seconds import Classes, Related
 from weft.randomness import generator
 from weft.schedule.objective import objective_named
+from weft.workflow.growth import growing_files
 from weft.workflow.outcomes import outcomes_of
 from weft.workflow.records.data import Input
 from weft.workflow.records.quantity import value_of
 from weft.workflow.records.task import Task
+from weft.workflow.templates import fill
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, TaskGraph
 
 __all__ = ["Known", "Library", "Options", "origin"]
@@ -230,6 +232,26 @@ class Known:
     def brings_out(self, task: int) -> bool:
         """Say whether some output of a task is brought to where the user wants it."""
         return self.brings and any(item.target is not None for item in self.description(task).outputs)
+
+    def results(self, task: int) -> list[str]:
+        """List the outputs of a task that no task reads and that have no other place to go."""
+        outputs = self.description(task).outputs
+        if not outputs:
+            return []
+        context = self.graph.context(task)
+        names = [fill(item.file, context) for item in outputs if item.target is None]
+        return [name for name in names if name not in self._read_names]
+
+    @cached_property
+    def _read_names(self) -> frozenset[str]:
+        """Give the names of the files that some task reads."""
+        found = set()
+        for task in range(len(self)):
+            items = self.description(task).inputs
+            context = self.graph.context(task) if items else {}
+            found.update(fill(item.file, context) for item in items)
+        found.update(growing_files(self.graph.workflow))
+        return frozenset(found)
 
     def restart_bytes(self, task: int) -> float:
         """Estimate the bytes of a task's restart files: those of its outputs, where nobody said."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from weft.engine.state.attempt import Demand
 from weft.engine.state.known import Known
@@ -159,6 +160,16 @@ class Run:
         if factor == 1.0:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
+
+    def is_mode(self, task: int, machine: int, count: int) -> bool:
+        """Say whether a task may run so by its description, and by the memory it needs by now."""
+        if (machine, count) not in self.known.options(task).nodes:
+            return False
+        host = self.instance.machines[machine]
+        if task not in self.grown or host.occupancy == "unlimited":
+            return True
+        demand = self.demand(task, machine, count)
+        return all(amount <= host.amounts.get(name, inf) for name, amount in demand)
 
     def move(self, task: int, state: TaskState) -> None:
         """Lead a task to another state."""
