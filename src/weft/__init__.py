@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from weft.version import VERSION
+
 if TYPE_CHECKING:
     from weft.api.comparing import compare
     from weft.api.fronts import Front
@@ -49,7 +51,7 @@ __all__ = [
     "unfold",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "Builder": "weft.workflow.builder",

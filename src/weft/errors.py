@@ -12,6 +12,7 @@ from dataclasses import dataclass
 __all__ = [
     "Infeasible",
     "InvalidInput",
+    "Locked",
     "Path",
     "Place",
     "Problem",
@@ -121,3 +122,9 @@ class Infeasible(WeftError):
     """The input is valid, but no plan can exist on this platform."""
 
     exit_code = 3
+
+
+class Locked(WeftError):
+    """Another engine is at work in this project."""
+
+    exit_code = 4

@@ -10,13 +10,14 @@ import pytest
 import weft
 from architecture.house import ROOT
 from weft.api.runs.explaining import explain_task, explanation_lines
-from weft.api.runs.journal_files import Header, read_journal
 from weft.api.runs.replaying import replay_journal
 from weft.engine.replaying import rebuild
 from weft.engine.settings import PRESETS
 from weft.engine.state.digest import digest
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
+from weft.repository.header import Header
+from weft.repository.journal_files import read_journal_file as read_journal
 
 EXAMPLES = ROOT / "examples"
 
@@ -44,7 +45,7 @@ def test_a_journal_rebuilds_the_end(journal):
 
 def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
     """Snapshots change nothing but what has to be applied: every prefix gives the same state."""
-    monkeypatch.setattr("weft.api.runs.journal_files.SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("weft.repository.journal_files.SNAPSHOT_EVERY", 20)
     file = tmp_path / "short.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
     read = read_journal(file)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.api.runs.journal_files import Header, journal_file
 from weft.api.runs.recorder import Recorder, Tell
 from weft.api.runs.simulated import SimulatedRun, SimulatedRuns
 from weft.engine.explaining.waiting import standstill
@@ -23,6 +22,8 @@ from weft.planners.naming import planner_named
 from weft.platform.platform import Platform
 from weft.policies.naming import policy_named
 from weft.randomness import generator
+from weft.repository.header import Header
+from weft.repository.journal_files import journal_file
 from weft.schedule.objective import objective_named
 from weft.simulation.arrivals import arrivals_of
 from weft.simulation.reading.checks import check_scenario

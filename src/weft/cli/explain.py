@@ -17,18 +17,18 @@ __all__ = ["command"]
 @click.option(
     "--run",
     type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
     metavar="NUMBER",
-    help="Which run; they are numbered from 0 in the order of arrival.",
+    help="Which run: of a project as `weft ls` numbers them, if not given the last; of a file from 0 in the "
+    "order of arrival, if not given the first.",
 )
 @options.as_json
-def command(journal: str, task: str, at: str | None, run: int, as_json: bool) -> None:
+def command(journal: str, task: str, at: str | None, run: int | None, as_json: bool) -> None:
     """Say why TASK is where it is: its state, the last decision about it, and what that rested on.
 
-    JOURNAL is a file that `weft simulate --journal` wrote; TASK is a name such as lapw0 or 'lapw1[3]'. Every
-    machine is shown with the conditions it met or not and with the estimates at the moment of the decision;
-    of a task that waits, what it waits for.
+    JOURNAL is a file that `weft simulate --journal` wrote, or a project in which `weft run` was called (its
+    folder, or the database in its .weft); TASK is a name such as lapw0 or 'lapw1[3]'. Every machine is shown
+    with the conditions it met or not and with the estimates at the moment of the decision; of a task that
+    waits, what it waits for.
     """
     at_s = options.given_seconds("--at", at)
     with stage("loading"):

@@ -25,19 +25,26 @@ _SHOWN = 20
     metavar="NAME[:OPTION=VALUE...]",
     help="Let another policy decide: a what-if; differences are no error then.",
 )
+@click.option(
+    "--run",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Of a project: the journal of which run, as `weft ls` numbers them; if not given, of the last.",
+)
 @options.as_json
-def command(journal: str, policy: str | None, as_json: bool) -> None:
+def command(journal: str, policy: str | None, run: int | None, as_json: bool) -> None:
     """Feed the events of JOURNAL to a fresh engine and compare its commands with the recorded ones.
 
-    JOURNAL is a file that `weft simulate --journal` wrote. Exit code 0: the same commands; 1: not the same,
-    and the first entry that differs is shown, command by command. With --policy the exit code is 0 either
-    way: where the other policy first decides otherwise is the answer that was asked for, and what follows
-    would never have happened so.
+    JOURNAL is a file that `weft simulate --journal` wrote, or a project in which `weft run` was called (its
+    folder, or the database in its .weft). Exit code 0: the same commands; 1: not the same, and the first
+    entry that differs is shown, command by command. With --policy the exit code is 0 either way: where the
+    other policy first decides otherwise is the answer that was asked for, and what follows would never have
+    happened so.
     """
     with stage("loading"):
         from weft.api.runs.replaying import replay_journal
     with stage(f"replaying {journal}"):
-        found = replay_journal(journal, policy=policy)
+        found = replay_journal(journal, policy=policy, run=run)
     if as_json:
         options.print_json(found.as_record())
     else:

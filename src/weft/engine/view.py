@@ -21,7 +21,7 @@ from weft.instance.instance import Instance
 from weft.policies.policy import MachineView, Mode, RunView
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["EngineView", "SeenMachine", "SeenRun", "free_at_s"]
+__all__ = ["EngineView", "SeenMachine", "SeenRun"]
 
 
 class SeenMachine:
@@ -66,33 +66,28 @@ class SeenMachine:
 
     def free_at_s(self, nodes: int) -> float:
         """Estimate when so many nodes will be free."""
-        return free_at_s(self._state, self._machine, nodes)
+        return self._machine.free_at_s(nodes, self._state.attempts, self._state.now)
 
 
-def free_at_s(state: State, machine: MachineState, nodes: int) -> float:
-    """Estimate when so many nodes will be free: who takes nodes ends as expected, who waits goes first."""
-    now = state.now
-    if machine.unlimited or (machine.free_nodes >= nodes and not machine.queue):
-        return now
-    ends = sorted((max(holder.expected_end_s, now), holder.nodes) for holder in machine.holders.values())
-    for _, number in machine.queue:
-        waiting = state.attempts[number]
-        start = _room_at(ends, machine.nodes, waiting.nodes, now)
-        ends.append((start + waiting.seconds / machine.speed_factor, waiting.nodes))
-        ends.sort()
-    return _room_at(ends, machine.nodes, nodes, now)
+class _Queueing(Mode):
+    """A way to run a task that may have to wait: when it ends is worked out when somebody asks for it."""
 
+    __slots__ = ("_machine", "_state")
 
-def _room_at(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:
-    """Give the first time after which so many nodes stay free."""
-    free = capacity - sum(taken for _, taken in ends)
-    at = now
-    for end, taken in ends:
-        if free >= nodes:
-            break
-        free += taken
-        at = end
-    return at
+    def __init__(
+        self, state: State, machine: MachineState, count: int, nodes: int, seconds: float, ready_s: float
+    ) -> None:
+        self.machine, self.count, self.nodes = machine.index, count, nodes
+        self.seconds, self.ready_s = seconds, ready_s
+        self._machine, self._state = machine, state
+
+    def __getattr__(self, name: str) -> float:
+        """Work out the end at the first question: until then the slot of ``finish_s`` is empty."""
+        if name != "finish_s":
+            raise AttributeError(name)
+        free_s = self._machine.free_at_s(self.nodes, self._state.attempts, self._state.now)
+        self.finish_s = max(self.ready_s, free_s) + self.seconds
+        return self.finish_s
 
 
 class SeenRun:
@@ -341,8 +336,10 @@ class EngineView:
                 continue
             left = 1.0 - spared(state, run, task, count) if run.checkpoint else 1.0
             seconds = known.seconds(task, index, count) * left / machine.speed_factor
-            start = ready_s if free else max(ready_s, free_at_s(state, machine, nodes))
-            found.append(Mode(index, count, nodes, seconds, ready_s, start + seconds))
+            if free:
+                found.append(Mode(index, count, nodes, seconds, ready_s, ready_s + seconds))
+            else:
+                found.append(_Queueing(state, machine, count, nodes, seconds, ready_s))
 
     def staging_s(self, run: Run, task: int, machine: int) -> float:
         """Estimate how long a task's data take to a machine, if they are sent for now."""

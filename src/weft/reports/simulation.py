@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from weft.reports.report import PlanView
 from weft.schedule.schedule import Schedule
 from weft.studies.statistics import Summary
 
-__all__ = ["SimulationView", "chart_of"]
+__all__ = ["SimulationView", "attempts_chart", "chart_of"]
 
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
 """Signs behind the names of attempts that did not complete."""
@@ -41,24 +41,41 @@ def chart_of(view: SimulationView) -> PlanView:
     """Show every attempt whose program ran as a bar; those that did not complete have kinds of their own."""
     history = view.history
     ran = [attempt for attempt in history.attempts.values() if attempt.started_s is not None]
-    several = len(history.runs) > 1
-    looping = {run.index for run in history.runs if any(count > 1 for count in run.iterations.values())}
-    schedule = Schedule(
-        tasks=tuple(_label(attempt, several=several, looping=attempt.run in looping) for attempt in ran),
-        machines=tuple(name for name, _ in view.machines),
-        machine=np.array([attempt.machine for attempt in ran], dtype=np.uint32),
-        nodes=np.array([attempt.nodes for attempt in ran], dtype=np.uint32),
-        start_s=np.array([attempt.started_s for attempt in ran], dtype=np.float64),
-        finish_s=np.array([_end_s(attempt, history) for attempt in ran], dtype=np.float64),
-    )
-    return PlanView(
-        title=view.title,
-        schedule=schedule,
-        kinds=tuple(_kinds(ran, history, several=several)),
-        machine_nodes=tuple(nodes for _, nodes in view.machines),
+    return replace(
+        attempts_chart(view.title, ran, history, view.machines, several=len(history.runs) > 1),
         machine_sites=view.sites,
         facts=view.facts,
         lower_bound_s=view.lower_bound_s or None,
+    )
+
+
+def attempts_chart(
+    title: str,
+    ran: Sequence[Tried],
+    history: History,
+    machines: Sequence[tuple[str, int]],
+    *,
+    several: bool,
+    origin_s: float = 0.0,
+) -> PlanView:
+    """Show attempts whose programs ran as bars, their times counted from ``origin_s``.
+
+    ``machines`` are given by name and nodes; ``several``: the attempts are those of several runs.
+    """
+    looping = {run.index for run in history.runs if any(count > 1 for count in run.iterations.values())}
+    schedule = Schedule(
+        tasks=tuple(_label(attempt, several=several, looping=attempt.run in looping) for attempt in ran),
+        machines=tuple(name for name, _ in machines),
+        machine=np.array([attempt.machine for attempt in ran], dtype=np.uint32),
+        nodes=np.array([attempt.nodes for attempt in ran], dtype=np.uint32),
+        start_s=np.array([attempt.started_s for attempt in ran], dtype=np.float64) - origin_s,
+        finish_s=np.array([_end_s(attempt, history) for attempt in ran], dtype=np.float64) - origin_s,
+    )
+    return PlanView(
+        title=title,
+        schedule=schedule,
+        kinds=tuple(_kinds(ran, history, several=several)),
+        machine_nodes=tuple(nodes for _, nodes in machines),
     )
 
 

@@ -21,9 +21,9 @@ from weft.reports.simulation_tables import (
 )
 from weft.units import counted
 
-__all__ = ["simulation_html"]
+__all__ = ["STYLE", "section", "simulation_html", "table_html"]
 
-_STYLE = """
+STYLE = """
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px;
   margin-top: 16px; overflow-x: auto; }
 section h2 { font-size: 16px; margin: 0 0 8px; }
@@ -37,6 +37,7 @@ section svg text { font-size: 12px; fill: currentcolor; }
 .box .median { stroke: var(--mark); stroke-width: 2.5; }
 td.number, th.number { text-align: right; }
 """
+"""How the sections below a chart look."""
 
 _MOST_ROWS = 500
 """Rows of a table beyond which the rest is only counted."""
@@ -44,42 +45,44 @@ _MOST_ROWS = 500
 
 def simulation_html(view: SimulationView) -> str:
     """Render the page."""
-    return HtmlGantt().render(chart_of(view), style=_STYLE, more="\n".join(_sections(view)))
+    return HtmlGantt().render(chart_of(view), style=STYLE, more="\n".join(_sections(view)))
 
 
 def _sections(view: SimulationView) -> list[str]:
     history, end_s = view.history, view.history.end_s
     names = tuple(name for name, _ in view.machines)
     sections = [
-        _section(
+        section(
             "Over time",
             steps_chart("Active workflows", history.active, end_s),
             steps_chart("Ready tasks", history.ready, end_s),
         ),
-        _section(
+        section(
             "Slowdown",
             "<p>Time from arrival to end over the estimated time alone on the empty platform.</p>",
             box_plots("By application", view.slowdowns),
-            _table(slowdown_table(view.slowdowns)),
+            table_html(slowdown_table(view.slowdowns)),
         ),
-        _section("Runs", _table(run_table(history.runs))),
-        _section("Machines", _table(use_table(view.uses))),
+        section("Runs", table_html(run_table(history.runs))),
+        section("Machines", table_html(use_table(view.uses))),
     ]
     if history.moves:
-        sections.append(_section("Migrations", _table(migration_table(history.moves, names))))
+        sections.append(section("Migrations", table_html(migration_table(history.moves, names))))
     if history.failures:
-        sections.append(_section("Failures", _table(failure_table(history))))
+        sections.append(section("Failures", table_html(failure_table(history))))
     if view.notes:
         listed = "".join(f"<li>{escape(note)}</li>\n" for note in view.notes)
-        sections.append(_section("Notes", f"<ul>\n{listed}</ul>"))
+        sections.append(section("Notes", f"<ul>\n{listed}</ul>"))
     return sections
 
 
-def _section(title: str, *parts: str) -> str:
+def section(title: str, *parts: str) -> str:
+    """Put parts of a page under a heading."""
     return f"<section>\n<h2>{escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>"
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table) -> str:
+    """Write a table; of a very long one the first rows."""
     head = _row("th", table.heading, table.texts)
     body = "\n".join(_row("td", row, table.texts) for row in table.rows[:_MOST_ROWS])
     rest = len(table.rows) - _MOST_ROWS

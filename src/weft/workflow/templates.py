@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from weft.expressions import Value
 
-__all__ = ["LATE_NAMES", "Field", "fields", "fill", "is_late", "shown"]
+__all__ = ["LATE_NAMES", "Field", "fields", "fill", "is_late", "pieces", "shown"]
 
 LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task")
 """Names filled in when a task is about to start; so are ``machine.*`` and results of other tasks."""
@@ -33,20 +33,21 @@ class Field:
 
 
 @functools.lru_cache(maxsize=4096)
-def _pieces(text: str) -> tuple[str | Field, ...]:
-    pieces: list[str | Field] = []
+def pieces(text: str) -> tuple[str | Field, ...]:
+    """Take a template apart: names in braces, and what stands between them."""
+    found: list[str | Field] = []
     end = 0
     for match in _PIECE.finditer(text):
-        pieces.append(text[end : match.start()])
-        pieces.append(Field(match[1], match[2] is not None) if match[1] else match[0])
+        found.append(text[end : match.start()])
+        found.append(Field(match[1], match[2] is not None) if match[1] else match[0])
         end = match.end()
-    pieces.append(text[end:])
-    return tuple(piece for piece in pieces if piece != "")
+    found.append(text[end:])
+    return tuple(piece for piece in found if piece != "")
 
 
 def fields(text: str) -> list[Field]:
     """List the names a template uses."""
-    return [piece for piece in _pieces(text) if isinstance(piece, Field)] if "{" in text else []
+    return [piece for piece in pieces(text) if isinstance(piece, Field)] if "{" in text else []
 
 
 def is_late(name: str) -> bool:
@@ -71,7 +72,7 @@ def fill(text: str, values: Mapping[str, Value], *, quote: bool = False, last: b
     if "{" not in text and "}" not in text:
         return text
     parts = []
-    for piece in _pieces(text):
+    for piece in pieces(text):
         if isinstance(piece, str):
             parts.append(_BRACES.get(piece, piece) if last else piece)
         elif piece.name in values:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from weft.api.runs.journal_files import Journal, read_journal
 from weft.engine.explaining.candidates import Candidate
 from weft.engine.explaining.explanation import Choice, Explanation, explain
+from weft.repository.journal import Journal
+from weft.repository.journal_sources import FoundJournal, find_journal
 from weft.units import counted, format_seconds
 
 __all__ = ["explain_task", "explanation_lines"]
@@ -18,12 +19,20 @@ _SHOWN, _STORY = 12, 12
 
 
 def explain_task(
-    journal: Journal | str | Path, task: str, *, run: int = 0, at_s: float | None = None
+    journal: Journal | str | Path, task: str, *, run: int | None = None, at_s: float | None = None
 ) -> Explanation:
-    """Say why a task is where it is, at a time of a journal; at its end if none is given."""
-    read = journal if isinstance(journal, Journal) else read_journal(journal)
+    """Say why a task is where it is, at a time of a journal; at its end if none is given.
+
+    ``run`` is the number that ``weft ls`` shows, if not given the last; of a journal or a file of JSON lines
+    its place within it, from 0, if not given the first.
+    """
+    if isinstance(journal, Journal):
+        found = FoundJournal(journal=journal, position=run or 0)
+    else:
+        found = find_journal(journal, run)
+    read, which = found.journal, found.position
     wanted = math.inf if at_s is None else at_s
-    return explain(read.engine, read.entries, read.plans, task, run=run, at_s=wanted, rebuilt=read.rebuilt)
+    return explain(read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt)
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.api.runs.journal_files import JournalWriter
 from weft.engine.engine import Engine
 from weft.engine.history.history import History
 from weft.engine.journal import Entry
 from weft.engine.messages.commands import Repeat
+from weft.repository.journal_files import JournalWriter
 
 __all__ = ["MOST_ITERATIONS", "Recorder", "Tell"]
 

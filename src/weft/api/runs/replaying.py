@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.api.runs.journal_files import Journal, read_journal
 from weft.engine.replaying import Replayed, replay
 from weft.policies.naming import policy_named
+from weft.repository.journal import Journal
+from weft.repository.journal_sources import find_journal
 
 __all__ = ["ReplayedJournal", "replay_journal"]
 
@@ -37,9 +38,14 @@ class ReplayedJournal:
         }
 
 
-def replay_journal(journal: Journal | str | Path, *, policy: str | None = None) -> ReplayedJournal:
-    """Decide a journal again, with its own policy or another."""
-    read = journal if isinstance(journal, Journal) else read_journal(journal)
+def replay_journal(
+    journal: Journal | str | Path, *, policy: str | None = None, run: int | None = None
+) -> ReplayedJournal:
+    """Decide a journal again, with its own policy or another.
+
+    Of a project ``run`` says which journal: that of the run of this number, if not given of the last.
+    """
+    read = journal if isinstance(journal, Journal) else find_journal(journal, run).journal
     name = read.header.policy if policy is None else policy
     engine = read.engine(policy_named(name))
     return ReplayedJournal(journal=read, policy=name, replayed=replay(engine, read.entries, read.plans))

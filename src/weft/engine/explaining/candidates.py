@@ -11,7 +11,7 @@ from weft.engine.selection.usability import STATE_UNKNOWN, obstacle
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
-from weft.engine.view import EngineView, free_at_s
+from weft.engine.view import EngineView
 from weft.instance.candidates import conditions_of
 from weft.units import format_seconds
 from weft.workflow.unfolding.task_graph import COMPUTE
@@ -141,7 +141,7 @@ def _room(state: State, machine: MachineState, options: tuple[Option, ...]) -> C
         return Condition(name="room", holds=True, text="there is room")
     least = min((option.nodes for option in options), default=0)
     if machine.free_nodes < least and not machine.unlimited:
-        free_s = format_seconds(free_at_s(state, machine, least))
+        free_s = format_seconds(machine.free_at_s(least, state.attempts, state.now))
         text = (
             f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {least} (expected at {free_s})"
         )

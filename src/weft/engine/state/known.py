@@ -245,7 +245,7 @@ class Known:
     @cached_property
     def _read_names(self) -> frozenset[str]:
         """Give the names of the files that some task reads."""
-        found = set()
+        found: set[str] = set()
         for task in range(len(self)):
             items = self.description(task).inputs
             context = self.graph.context(task) if items else {}

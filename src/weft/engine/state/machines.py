@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from weft.engine.state.attempt import Attempt, Demand
@@ -17,6 +17,8 @@ class MachineState:
     """One machine."""
 
     __slots__ = (
+        "_backlog",
+        "_starts",
         "alike",
         "amounts",
         "believed_at_s",
@@ -57,6 +59,10 @@ class MachineState:
         self.host = int(instance.network.host[index])
         self.alike = 0
         """The number of its class: machines of one description and place in the network."""
+        self._starts: list[float] = []
+        """On one node: when each of those that wait is expected to start, as far as it was worked out, and
+        in the end when the next would."""
+        self._backlog: _Backlog | None = None
 
     def has_room(self, nodes: int) -> bool:
         """Say whether so many nodes are free."""
@@ -65,12 +71,99 @@ class MachineState:
     def enqueue(self, attempt: Attempt) -> None:
         """Let an attempt wait for data and room."""
         attempt.queued = True
-        insort(self.queue, attempt.turn)
+        place = bisect_left(self.queue, attempt.turn)
+        self.queue.insert(place, attempt.turn)
+        del self._starts[place + 1 :]
+        if place < len(self.queue) - 1:
+            self._backlog = None
 
     def dequeue(self, attempt: Attempt) -> None:
         """Take an attempt out of the queue: it starts, or is given up."""
         attempt.queued = False
-        del self.queue[bisect_left(self.queue, attempt.turn)]
+        place = bisect_left(self.queue, attempt.turn)
+        del self.queue[place]
+        # Who waits behind the first starts when it was to start, if the first starts in time.
+        del self._starts[place + 1 if place else 0 : None if place else 1]
+        self._backlog = None
+
+    def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
+        """Estimate when so many nodes will be free: who takes nodes ends as expected, who waits goes first.
+
+        What was worked out for those that wait is kept as long as those before them keep their times: as a
+        rule this costs O(nodes), after a surprise O(queue).
+        """
+        if self.unlimited or (self.free_nodes >= nodes and not self.queue):
+            return now
+        if self.nodes == nodes == 1:
+            return self._next_start_s(attempts, now)
+        ends = sorted((max(holder.expected_end_s, now), holder.nodes) for holder in self.holders.values())
+        backlog = self._backlog
+        if backlog is None or not backlog.follows(ends, self.speed_factor, now):
+            backlog = self._backlog = _Backlog(ends, self.nodes, self.speed_factor, now)
+        for _, number in self.queue[backlog.waiting :]:
+            backlog.append(attempts[number])
+        return backlog.room_at_s(nodes)
+
+    def _next_start_s(self, attempts: Mapping[int, Attempt], now: float) -> float:
+        """Let those that wait for the only node follow each other."""
+        first = now
+        for holder in self.holders.values():
+            if holder.nodes:
+                first = max(first, holder.expected_end_s)
+        starts = self._starts
+        if not starts or starts[0] != first:
+            starts[:] = (first,)
+        for place in range(len(starts) - 1, len(self.queue)):
+            waiting = attempts[self.queue[place][1]]
+            taken = waiting.seconds / self.speed_factor if waiting.nodes else 0.0
+            starts.append(starts[place] + taken)
+        return starts[-1]
+
+
+class _Backlog:
+    """The times at which nodes are expected to become free, with those that wait served in their order."""
+
+    __slots__ = ("_at", "_base", "_ends", "_full", "_now", "_passed", "_room", "_speed_factor", "waiting")
+
+    def __init__(self, ends: list[tuple[float, int]], nodes: int, speed_factor: float, now: float) -> None:
+        """Begin with (end, nodes) of those that take nodes, ascending."""
+        self._base = ends
+        self._ends = list(ends)
+        self._speed_factor = speed_factor
+        self._now = self._at = now
+        self._room = nodes - sum(taken for _, taken in ends)
+        """Nodes that are free when those before ``_passed`` have ended and nobody else has."""
+        self._passed = 0
+        self._full = self._room <= 0
+        self.waiting = 0
+        """How many of the queue are counted in."""
+
+    def follows(self, ends: list[tuple[float, int]], speed_factor: float, now: float) -> bool:
+        """Say whether it still holds: where nodes are free from now on, the time itself counts."""
+        if self._passed == 0 and self._full:
+            self._now = self._at = now
+        same_time = self._full or now == self._now
+        return same_time and speed_factor == self._speed_factor and ends == self._base
+
+    def append(self, attempt: Attempt) -> None:
+        """Let one more wait: it goes as soon as those before it leave enough nodes."""
+        self._room, self._at, self._passed = self._pass(attempt.nodes)
+        self._room -= attempt.nodes
+        insort(self._ends, (self._at + attempt.seconds / self._speed_factor, attempt.nodes), lo=self._passed)
+        self.waiting += 1
+
+    def room_at_s(self, nodes: int) -> float:
+        """Give the first time after which so many nodes stay free."""
+        return self._pass(nodes)[1]
+
+    def _pass(self, nodes: int) -> tuple[int, float, int]:
+        """Let others end until so many nodes are free: room, time, how many have ended."""
+        room, at, passed = self._room, self._at, self._passed
+        while room < nodes and passed < len(self._ends):
+            at, taken = self._ends[passed]
+            room += taken
+            passed += 1
+        return room, at, passed
 
 
 class Machines:

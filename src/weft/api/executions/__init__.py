@@ -1,0 +1,1 @@
+"""Executing workflows for real, and looking after what was executed."""

@@ -1,0 +1,98 @@
+"""Inputs: the files a task wants in its directory, and which tasks of the run make them.
+
+A file that several iterations of a loop make is the one made last; before any was made it is the user's own
+(the first guess of a calculation). So who makes a file is known before the run, and which one it is only when
+the task starts.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.engine.state.known import Known
+from weft.expressions import Value
+from weft.platform.machine import Machine
+from weft.workflow.records.data import Input
+from weft.workflow.templates import fill
+
+__all__ = ["Inputs", "Wanted", "names_for", "outputs_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One declared input of a task."""
+
+    name: str
+    """In the task's directory; may be a wildcard or a folder."""
+    makers: tuple[int, ...] = ()
+    """The tasks that write it."""
+    source: str = ""
+    """Where the user keeps it; "": under the same name beside the workflow."""
+    shared: bool = False
+    compressed: bool = False
+
+
+def names_for(known: Known, task: int, machine: Machine) -> dict[str, Value]:
+    """Give what file names may speak of once a machine was chosen."""
+    return {
+        **known.graph.context(task),
+        "machine.name": machine.name,
+        "machine.arch": machine.arch or "",
+        "machine.os": machine.os or "",
+    }
+
+
+def outputs_of(known: Known, task: int) -> list[str]:
+    """List the names of the files a task writes; wildcards and folders as they were declared."""
+    outputs = known.description(task).outputs
+    if not outputs:
+        return []
+    context = known.graph.context(task)
+    return [fill(output.file, context) for output in outputs]
+
+
+class Inputs:
+    """Who makes which file of one workflow."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._makers: dict[str, list[int]] = {}
+        self._patterns: list[tuple[str, int]] = []
+        for task in range(len(known)):
+            for name in outputs_of(known, task):
+                self._makers.setdefault(name, []).append(task)
+                if _is_pattern(name):
+                    self._patterns.append((name + "*" if name.endswith("/") else name, task))
+
+    def of(self, task: int, machine: Machine) -> Iterator[Wanted]:
+        """List the inputs of a task, in the order in which they were declared."""
+        inputs = self._known.description(task).inputs
+        if not inputs:
+            return
+        names = names_for(self._known, task, machine)
+        for item in inputs:
+            yield self._wanted(item, names)
+
+    def _wanted(self, item: Input, names: dict[str, Value]) -> Wanted:
+        name = fill(item.file, names)
+        source = fill(item.source, names) if item.source else ""
+        makers = () if source else tuple(self._who(name))
+        return Wanted(name, makers, source, item.shared, item.compressed)
+
+    def _who(self, name: str) -> list[int]:
+        found = self._makers.get(name)
+        if found is not None:
+            return found
+        if _is_pattern(name):
+            return [maker for made, makers in self._makers.items() if _holds(name, made) for maker in makers]
+        return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
+
+
+def _holds(pattern: str, name: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern + "*" if pattern.endswith("/") else pattern)
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name or name.endswith("/")

@@ -1,0 +1,77 @@
+"""The layout: where weft keeps what on disk. Everything lies in ``.weft/`` of the project, or in a sandbox.
+
+What weft itself believes (records, runners, checkpoints) lies apart from the directories in which tasks work,
+so that a task that writes what it likes there cannot be taken for weft.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.platform.machine import Machine
+
+__all__ = ["Layout", "plain_name"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_LONGEST = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of one project."""
+
+    project: Path
+    """Absolute, without links."""
+
+    @property
+    def home(self) -> Path:
+        """Give the directory of weft's own state."""
+        return self.project / ".weft"
+
+    @property
+    def database(self) -> Path:
+        """Give the file of the journal and everything that is remembered."""
+        return self.home / "weft.db"
+
+    @property
+    def lock(self) -> Path:
+        """Give the file that the one engine of the project holds."""
+        return self.home / "lock"
+
+    def records(self, execution: int, attempt: int) -> Path:
+        """Give the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
+        return self.home / "attempts" / str(execution) / str(attempt)
+
+    def runner(self, execution: int, machine: Machine) -> Path:
+        """Give the directory in which a machine's runner keeps its socket, beat and exit files."""
+        return self.home / "runners" / str(execution) / plain_name(machine.name)
+
+    def checkpoints(self, execution: int, run: int, task: int) -> Path:
+        """Give the directory in which a task's last restart files are kept on our side."""
+        return self.home / "checkpoints" / str(execution) / f"{run}-{task}"
+
+    def sandbox(self, machine: Machine) -> Path:
+        """Give a machine's own directory: the one its ``backend`` names, or one in the project."""
+        stated = machine.backend.get("sandbox")
+        if isinstance(stated, str) and stated:
+            return (self.project / stated).absolute()
+        return self.home / "sandbox" / plain_name(machine.name)
+
+    def workdir(self, execution: int, machine: Machine, attempt: int) -> Path:
+        """Give the directory in which an attempt works, and where its outputs stay."""
+        return self.sandbox(machine) / str(execution) / str(attempt)
+
+    def cache(self, machine: Machine) -> Path:
+        """Give the directory of a machine's shared inputs, by content."""
+        return self.sandbox(machine) / "cache"
+
+
+def plain_name(name: str) -> str:
+    """Give a name that is one safe part of a path, and another for every other name."""
+    plain = _UNSAFE.sub("_", name)
+    if plain == name and len(name) <= _LONGEST and name.strip("."):
+        return name
+    return f"{plain[:_LONGEST].strip('.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

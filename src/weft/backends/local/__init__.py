@@ -1,0 +1,1 @@
+"""This computer: named machines with sandboxes, and a runner for each."""

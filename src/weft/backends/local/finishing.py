@@ -1,0 +1,196 @@
+"""Finishing an attempt: what its program's end means, what it has made, and where that goes."""
+
+from __future__ import annotations
+
+import fnmatch
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft.backends.backend import Circumstances
+from weft.backends.inputs import outputs_of
+from weft.backends.jobs.problem import JobProblem
+from weft.backends.jobs.results import growth_lines, read_result
+from weft.backends.local.live import Live
+from weft.backends.local.runners import Record
+from weft.backends.local.watching import kept, share_done
+from weft.backends.products import MadeFile, Product
+from weft.backends.staging.made import collect, protect
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.publishing import publish
+from weft.backends.staging.removing import remove_tree
+from weft.engine.messages import events as ev
+from weft.engine.state.known import Known
+from weft.expressions import Value
+from weft.workflow.templates import fill
+
+__all__ = ["Finished", "Finishing"]
+
+_REQUEUE, _AGAIN = 99, 85
+_HALTED = "the engine was stopped"
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""Signals that programs do not send themselves: whoever sent one wanted the program off the machine."""
+
+
+@dataclass(slots=True)
+class Finished:
+    """What is to be told of an end."""
+
+    ended: ev.Ended
+    product: Product | None = None
+    checkpoint: float | None = None
+    """The share of the work that its last restart files spare; None: there are no new ones."""
+    lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Finishing:
+    """Looks at what programs leave; staging threads call it."""
+
+    def __init__(self, circumstances: Circumstances) -> None:
+        self._circumstances = circumstances
+
+    def is_plain(self, live: Live) -> bool:
+        """Say whether there is nothing to look at but the end itself."""
+        known = self._circumstances.known_of(live.run)
+        description = known.description(live.task)
+        return not description.outputs and description.recovery.checkpoint is None
+
+    def finish(self, live: Live, record: Record) -> Finished:
+        """Judge an end, and take in what was made."""
+        known = self._circumstances.known_of(live.run)
+        self._write_exit_code(live, record)
+        ended = _judged(live, record)
+        finished = Finished(ended)
+        if not ended.cause and ended.exit_code is not None and ended.exit_code not in (_REQUEUE, _AGAIN):
+            self._take_in(live, record, known, finished)
+        elif known.description(live.task).recovery.checkpoint and kept(self._circumstances, live):
+            finished.checkpoint = share_done(self._circumstances, live)
+        return finished
+
+    def _take_in(self, live: Live, record: Record, known: Known, finished: Finished) -> None:
+        """Take in the outputs and the result of a program that ended by itself."""
+        ended = finished.ended
+        good = ended.exit_code == 0 or ended.exit_code in known.outcomes(live.task)
+        if not good:
+            return
+        try:
+            files = self._files(live, known, all_of_them=ended.exit_code == 0)
+            result = read_result(live.workdir)
+            finished.lines = dict(growth_lines(known, live.task, live.workdir))
+        except (StagingProblem, JobProblem) as problem:
+            finished.ended = ev.Ended(attempt=live.number, exit_code=None, cause="error", story=str(problem))
+            return
+        if result or live.stale:
+            finished.ended = ev.Ended(
+                attempt=live.number, exit_code=ended.exit_code, result=result, work_done=1.0, story=live.stale
+            )
+        finished.product = self._product(live, record, known, files, result)
+        if not files:
+            _remove_if_empty(live.workdir)
+
+    def _files(self, live: Live, known: Known, *, all_of_them: bool) -> tuple[MadeFile, ...]:
+        names = outputs_of(known, live.task)
+        if not names:
+            return ()
+        files = collect(live.workdir, names, missing_ok=not all_of_them)
+        protect(live.workdir, files)
+        return files
+
+    def _product(
+        self,
+        live: Live,
+        record: Record,
+        known: Known,
+        files: tuple[MadeFile, ...],
+        result: dict[str, Value],
+    ) -> Product:
+        circumstances, start = self._circumstances, live.start
+        assert start is not None
+        return Product(
+            execution=circumstances.execution,
+            run=live.run,
+            task=live.task,
+            name=known.names[live.task],
+            kind=known.description(live.task).name,
+            workflow=known.key,
+            attempt=live.number,
+            iteration=start.iteration,
+            machine=circumstances.machines[live.machine].name,
+            directory=str(live.workdir),
+            files=files,
+            exit_code=int(record.get("code") or 0),
+            result=result,
+            fingerprint=live.fingerprint,
+            parts=live.fingerprint_parts,
+            seconds=max(0.0, float(record.get("at", 0.0)) - float(record.get("began", 0.0))),
+        )
+
+    def stage_out(self, live: Live, product: Product | None) -> str:
+        """Bring outputs to where the user wants them; give the problem, or ""."""
+        if product is None:
+            return "what it has made is not known any more"
+        known = self._circumstances.known_of(live.run)
+        folder = Path(self._circumstances.folder_of(live.run))
+        context = known.graph.context(live.task)
+        targets = {
+            fill(item.file, context): fill(item.target, context)
+            for item in known.description(live.task).outputs
+            if item.target is not None
+        }
+        results = set(known.results(live.task))
+        try:
+            for file in product.files:
+                target = targets.get(file.name)
+                if target is not None:
+                    publish(Path(product.directory), file, target, folder=folder)
+                elif _is_result(file.name, results):
+                    publish(Path(product.directory), file, file.name, folder=folder)
+        except StagingProblem as problem:
+            return str(problem)
+        return ""
+
+    def clean_up(self, live: Live) -> str:
+        """Remove an attempt's directory; give the problem, or ""."""
+        try:
+            remove_tree(live.workdir.parent, live.workdir.name)
+        except StagingProblem as problem:
+            return str(problem)
+        return ""
+
+    def _write_exit_code(self, live: Live, record: Record) -> None:
+        if not live.launched:
+            return
+        code = record.get("code")
+        text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
+        with suppress(OSError):  # it is for readers: the journal knows
+            (live.records / "exitcode").write_text(text, encoding="ascii")
+
+
+def _is_result(name: str, results: set[str]) -> bool:
+    return name in results or any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
+
+
+def _judged(live: Live, record: Record) -> ev.Ended:
+    """Say how a program ended, in the engine's words."""
+    code, by, cause = record.get("code"), record.get("signal"), record.get("cause") or ""
+    text = str(record.get("text") or "")
+    by_itself = code is not None and not cause
+    if live.halted and not live.cancelled and not by_itself:
+        return ev.Ended(attempt=live.number, exit_code=_REQUEUE, story=_HALTED)
+    if cause == "error":
+        return ev.Ended(attempt=live.number, exit_code=code, cause="error", story=text)
+    if cause:
+        return ev.Ended(attempt=live.number, exit_code=None, cause=cause, story=text)
+    if code is None and by is not None:
+        name = signal.Signals(by).name if by in signal.valid_signals() else f"signal {by}"
+        outside = by in _FROM_OUTSIDE
+        story = f"killed from outside ({name})" if outside else f"ended by {name}"
+        cause = "preempted" if outside else "error"
+        return ev.Ended(attempt=live.number, exit_code=None, cause=cause, story=story)
+    return ev.Ended(attempt=live.number, exit_code=code, work_done=1.0)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):  # something is in it: it stays for whoever wants to look
+        directory.rmdir()

@@ -1,0 +1,64 @@
+"""Live attempts: what the local world remembers of each, from its assignment to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weft.backends.jobs.news import TaskNews
+from weft.engine.messages.commands import Assign, Start
+
+__all__ = ["Live"]
+
+
+@dataclass(slots=True, eq=False)
+class Live:
+    """One attempt."""
+
+    number: int
+    run: int
+    task: int
+    machine: int
+    nodes: int
+    count: int
+    workdir: Path
+    records: Path
+    start: Start | None = None
+    """The command to start it; None: it has not come."""
+    parts: set[int] = field(default_factory=set)
+    """The numbers of the StageIns that were begun."""
+    cancelled: bool = False
+    """Whether the engine wants it to end."""
+    halted: bool = False
+    """Whether it is ended because the engine stops; it will run again."""
+    launched: bool = False
+    """Whether its runner was told to start it."""
+    over: bool = False
+    """Whether its end was reported, or is about to be."""
+    began_at: float = 0.0
+    """Wall time at which its program was given to the runner."""
+    pid: int | None = None
+    stale: str = ""
+    """Why what an earlier execution has made could not be taken over; "": there was nothing."""
+    fingerprint: str = ""
+    fingerprint_parts: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Digest of each input that was brought."""
+    news: TaskNews | None = None
+    """What its program says through files; None: nothing is expected."""
+    done: float | None = None
+    """The share of the work its program last said it has done."""
+
+    @classmethod
+    def of(cls, command: Assign, workdir: Path, records: Path) -> Live:
+        """Begin what an assignment says."""
+        return cls(
+            command.attempt,
+            command.run,
+            command.task,
+            command.machine,
+            command.nodes,
+            command.count,
+            workdir,
+            records,
+        )

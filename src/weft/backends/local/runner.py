@@ -1,0 +1,73 @@
+"""The runner: the process that starts a machine's tasks and stays their parent when the engine dies.
+
+Run as ``python -I -S runner.py DIRECTORY``, one per execution and machine, in its own session; one line of
+JSON on its input gives the token and its settings. DIRECTORY then holds ``socket``, ``pid``, ``beat`` (once
+a second), ``starts`` and ``ends`` (one line per attempt), ``lock`` and ``log``. It ends when it has nothing
+to do and no engine for a minute. Over the socket goes one JSON object per line, and each may come twice.
+From the engine:
+
+- ``hello``: token, env (what all programs get), cores (null: all);
+- ``start``: attempt, argv, env (what differs; null removes), cwd, stdin, stdout, stderr, append, time_s,
+  memory_bytes, cores, grace_s;
+- ``cancel``: attempt, grace_s; ``signal``: attempt, signal; ``forget``: attempt, or attempts; ``end``.
+
+The runner says ``here`` (pid, running, ended, problem), ``started``, ``ended``, ``signalled`` (to how many
+processes) and ``problem``. It must start in a few hundredths of a second, so it loads neither weft nor heavy modules.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+
+__all__ = ["ALREADY_RUNS", "NO_SETTINGS", "main"]
+
+ALREADY_RUNS = 3
+"""Exit code: another runner holds the directory."""
+NO_SETTINGS = 4
+"""Exit code: who started it died before saying what for."""
+
+
+def main(directory: str) -> int:
+    """Serve a directory until there is nothing more to do."""
+    # Only here: the packages that these files lie in are stood in for by then.
+    from weft.backends.local.runner_loop import Runner
+    from weft.backends.local.runner_records import Records
+
+    line = os.read(0, 65536)
+    if not line.endswith(b"\n"):
+        return NO_SETTINGS
+    settings = json.loads(line)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    records = Records(directory, settings["token"])
+    lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=records.folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return ALREADY_RUNS
+    except OSError:
+        pass  # a file system without locks: who starts a runner has looked for one
+    os.chdir("/")
+    Runner(records, settings["token"], idle_s=settings["idle_s"], grace_s=settings["grace_s"]).serve()
+    return 0
+
+
+def _stand_in() -> None:
+    """Make the files beside this one importable without loading weft: its packages are long to load."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    for name in ("weft.backends.local", "weft.backends", "weft"):
+        package = type(sys)(name)
+        package.__path__ = [folder]
+        sys.modules[name] = package
+        folder = os.path.dirname(folder)
+
+
+if __name__ == "__main__":
+    # Files that the engine was born with: a pipe held open here would keep its reader waiting for us.
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    _stand_in()
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,132 @@
+"""The runners of an execution: one per machine, started when the machine is first used."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Mapping
+from typing import Any
+
+from weft.backends.backend import Circumstances
+from weft.backends.local.runner_link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
+from weft.platform.machine import Machine
+
+__all__ = ["Record", "Runners"]
+
+Record = Mapping[str, Any]
+"""What a runner says of a program's end."""
+
+
+class Runners:
+    """Connections to runners, by machine."""
+
+    def __init__(self, circumstances: Circumstances, poller: select.poll) -> None:
+        self._circumstances = circumstances
+        self._poller = poller
+        self._links: dict[int, RunnerLink] = {}
+        self._machine_of: dict[int, int] = {}
+        """By file descriptor."""
+        self._unsent: set[int] = set()
+        """Machines for whose runner messages have gathered."""
+        self._environment = dict(os.environ)
+
+    def connect(self, machine: int) -> tuple[set[int], dict[int, Record]]:
+        """Reach a machine's runner, or start one; give the attempts that run and the ends not yet forgotten.
+
+        What a dead runner left is ended first, and told as lost; one that hangs is killed. Raises
+        RunnerFailed.
+        """
+        link = self._link(machine)
+        self._unregister(machine)
+        try:
+            here = link.connect()
+        except RunnerHangs:
+            link.kill()
+            here = link.connect()
+        self._machine_of[link.fileno()] = machine
+        self._poller.register(link.fileno(), select.POLLIN)
+        running = {int(each["attempt"]) for each in here["running"]}
+        return running, {int(each["attempt"]): each for each in here["ended"]}
+
+    def start(self, machine: int, message: Record) -> str:
+        """Give a program to the machine's runner; say why that was not possible, or ""."""
+        link = self._links.get(machine)
+        if link is None or not link.connected:
+            try:
+                self.connect(machine)
+            except (RunnerFailed, RunnerHangs) as error:
+                return str(error)
+        self._send(machine, message)
+        return ""
+
+    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
+        """Tell a program to end."""
+        self._send(machine, {"do": "cancel", "attempt": attempt, "grace_s": grace_s})
+
+    def signal(self, machine: int, attempt: int, name: str) -> None:
+        """Send a signal to a program."""
+        self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
+
+    def forget(self, machine: int, attempt: int) -> None:
+        """Say that the end of a program is in the journal."""
+        self._send(machine, {"do": "forget", "attempt": attempt})
+
+    def flush(self) -> None:
+        """Send what has gathered."""
+        for machine in list(self._unsent):
+            link = self._links[machine]
+            link.flush()
+            if not link.has_unsent:
+                self._unsent.discard(machine)
+
+    def receive(self, descriptor: int) -> tuple[int, list[dict[str, Any]], bool]:
+        """Take what a runner says: the machine, the messages, and whether the runner is gone."""
+        machine = self._machine_of[descriptor]
+        try:
+            return machine, list(self._links[machine].receive()), False
+        except RunnerGone:
+            self._unregister(machine)
+            return machine, [], True
+
+    def silent(self) -> list[int]:
+        """List the machines whose runner lives and shows no sign of it."""
+        return [machine for machine, link in self._links.items() if link.connected and link.hangs]
+
+    def close(self, *, stop: bool) -> None:
+        """Let go of all; ``stop``: they end as soon as nothing runs."""
+        for machine, link in self._links.items():
+            self._unregister(machine)
+            if link.connected and stop:
+                link.send({"do": "end"})
+            link.flush()
+            link.close()
+
+    def _send(self, machine: int, message: Record) -> None:
+        link = self._links.get(machine)
+        if link is not None and link.connected:
+            link.send(message)
+            self._unsent.add(machine)
+
+    def _unregister(self, machine: int) -> None:
+        for descriptor in [each for each, of in self._machine_of.items() if of == machine]:
+            self._poller.unregister(descriptor)
+            del self._machine_of[descriptor]
+
+    def _link(self, machine: int) -> RunnerLink:
+        link = self._links.get(machine)
+        if link is None:
+            circumstances = self._circumstances
+            described = circumstances.machines[machine]
+            link = self._links[machine] = RunnerLink(
+                circumstances.layout.runner(circumstances.execution, described),
+                circumstances.token,
+                cores=_cores(described),
+                environment=self._environment,
+            )
+        return link
+
+
+def _cores(machine: Machine) -> list[int] | None:
+    """Give the cores a machine asks for as its own; None: any."""
+    stated = machine.backend.get("cores")
+    return [int(core) for core in stated] if isinstance(stated, list | tuple) else None

@@ -1,0 +1,409 @@
+"""The local world: named machines of this host, each with a sandbox and a runner (design section 7).
+
+One thread decides nothing and waits for all: runners' sockets, staging threads, files of running programs.
+What takes long (bringing, hashing, removing files) happens in threads; a task without files passes through
+none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, ClassVar
+
+from weft.backends.backend import Capabilities, Circumstances, Job
+from weft.backends.inputs import Inputs
+from weft.backends.local.finishing import Finished, Finishing
+from weft.backends.local.live import Live
+from weft.backends.local.preparing import Prepared, Preparing
+from weft.backends.local.runner_link import RunnerFailed, RunnerHangs
+from weft.backends.local.runners import Record, Runners
+from weft.backends.local.watching import Watching
+from weft.backends.made import MadeSoFar
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.state.known import Known
+
+__all__ = ["LocalWorld"]
+
+_GRACE_S = 5.0
+"""How long a program that is told to end may take before it is killed."""
+
+_STAGING_THREADS = 4
+
+
+class LocalWorld:
+    """This computer."""
+
+    kind: ClassVar[str] = "local"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        reattaches=True, limits_time=True, limits_memory=True, signals=True, own_disk=False
+    )
+
+    def __init__(self, circumstances: Circumstances, *, grace_s: float = _GRACE_S) -> None:
+        self._circumstances = circumstances
+        self._grace_s = grace_s
+        self._live: dict[int, Live] = {}
+        self._events: deque[ev.Event] = deque()
+        self._of_task: dict[tuple[int, int], int] = {}
+        """The last attempt of a task."""
+        self._running: set[int] = set()
+        """Attempts of an engine that died whose programs still run."""
+        self._ends: dict[int, Record] = {}
+        """Attempts of an engine that died whose programs have ended since."""
+        self._later: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._waking, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poller = select.poll()
+        self._poller.register(self._waking, select.POLLIN)
+        self._pool = ThreadPoolExecutor(max_workers=_STAGING_THREADS, thread_name_prefix="staging")
+        self._made = MadeSoFar(circumstances.products, circumstances.execution)
+        self._inputs: dict[int, tuple[Known, Inputs]] = {}
+        self._runners = Runners(circumstances, self._poller)
+        self._preparing = Preparing(circumstances, self._made, self._inputs_of)
+        self._finishing = Finishing(circumstances)
+        self._watching = Watching(circumstances)
+        self._actions: dict[type, Callable[[Any], None]] = {
+            cm.Assign: self._assign,
+            cm.Settle: self._settle,
+            cm.StageIn: self._stage_in,
+            cm.Start: self._start,
+            cm.Signal: self._signal,
+            cm.Cancel: self._cancel,
+            cm.StageOut: self._stage_out,
+            cm.CleanUp: self._clean_up,
+            cm.Drop: self._drop,
+            cm.Probe: self._probe,
+            cm.Discover: self._discover,
+            cm.Fetch: self._fetch,
+        }
+
+    # What the engine says
+
+    def carry_out(self, commands: Sequence[cm.Command]) -> None:
+        """Begin what is commanded."""
+        for command in commands:
+            action = self._actions.get(type(command))
+            if action is not None:
+                action(command)
+        self._runners.flush()
+
+    def _assign(self, command: cm.Assign) -> None:
+        if command.attempt in self._live:
+            return
+        layout, execution = self._circumstances.layout, self._circumstances.execution
+        machine = self._circumstances.machines[command.machine]
+        self._of_task[command.run, command.task] = command.attempt
+        self._live[command.attempt] = Live.of(
+            command,
+            layout.workdir(execution, machine, command.attempt),
+            layout.records(execution, command.attempt),
+        )
+
+    def _settle(self, command: cm.Settle) -> None:
+        """Forget an attempt that is over, unless what it left is kept for the next one."""
+        number = self._of_task.get((command.run, command.task))
+        live = None if number is None else self._live.get(number)
+        if live is not None and live.over and not command.keep:
+            del self._live[live.number]
+            del self._of_task[command.run, command.task]
+
+    def _stage_in(self, command: cm.StageIn) -> None:
+        live = self._live[command.attempt]
+        if command.part in live.parts:
+            return
+        live.parts.add(command.part)
+
+        def bring() -> Callable[[], None]:
+            moved, problem, lost = self._preparing.stage_in(live, command)
+            event = ev.StagedIn(
+                attempt=live.number, part=command.part, problem=problem, moved_bytes=moved, lost=lost
+            )
+            return lambda: self._events.append(event)
+
+        self._aside(bring)
+
+    def _start(self, command: cm.Start) -> None:
+        live = self._live[command.attempt]
+        if live.start is not None:
+            return
+        live.start = command
+        live.began_at = time.time()
+        if live.number in self._running:
+            live.launched = True
+            self._watching.begin(live)
+        elif live.number in self._ends:
+            live.launched = True
+            self._program_ended(live, self._ends.pop(live.number))
+        elif self._preparing.is_plain(live):
+            self._launch(live, self._preparing.prepare(live))
+        else:
+            self._aside(lambda: self._prepared(live, self._preparing.prepare(live)))
+
+    def _prepared(self, live: Live, prepared: Prepared) -> Callable[[], None]:
+        return lambda: self._launch(live, prepared)
+
+    def _launch(self, live: Live, prepared: Prepared) -> None:
+        """Give a program to its runner, or say why there is none to run."""
+        if live.over:
+            return
+        if live.cancelled or live.halted:
+            self._report_stopped(live)
+        elif prepared.problem:
+            self._end(
+                live,
+                ev.Ended(attempt=live.number, exit_code=None, cause=prepared.cause, story=prepared.problem),
+            )
+        elif prepared.taken is not None:
+            self._made.add(prepared.taken)
+            taken = prepared.taken
+            ended = ev.Ended(
+                attempt=live.number,
+                exit_code=taken.exit_code,
+                result=taken.result,
+                work_done=1.0,
+                story=f"taken over from execution {prepared.taken_from}",
+                taken_over=prepared.taken_from,
+            )
+            self._end(live, ended, prepared.lines)
+        elif prepared.message is None:
+            self._program_ended(live, {"code": 0})
+        else:
+            problem = self._runners.start(live.machine, prepared.message)
+            if problem:
+                self._end(live, ev.Ended(attempt=live.number, exit_code=None, cause="lost", story=problem))
+                return
+            live.launched = True
+            self._watching.begin(live)
+
+    def _signal(self, command: cm.Signal) -> None:
+        live = self._live.get(command.attempt)
+        if live is not None and live.launched:
+            self._runners.signal(live.machine, live.number, _SIGNALS[command.what])
+
+    def _cancel(self, command: cm.Cancel) -> None:
+        live = self._live[command.attempt]
+        if live.over or live.cancelled:
+            return
+        live.cancelled = True
+        if live.launched:
+            self._runners.cancel(live.machine, live.number, self._grace_s)
+        elif live.start is None:
+            self._report_stopped(live)
+
+    def _report_stopped(self, live: Live) -> None:
+        """Say of an attempt that never ran that it will not."""
+        if live.halted and not live.cancelled:
+            self._end(live, ev.Ended(attempt=live.number, exit_code=_REQUEUE, story=_HALTED))
+        else:
+            self._end(live, ev.Ended(attempt=live.number, exit_code=None, cause="cancelled"))
+
+    def _stage_out(self, command: cm.StageOut) -> None:
+        live = self._live[command.attempt]
+
+        def publish() -> Callable[[], None]:
+            problem = self._finishing.stage_out(live, self._made.of(live.run, live.task))
+            return lambda: self._events.append(ev.StagedOut(attempt=live.number, problem=problem))
+
+        self._aside(publish)
+
+    def _clean_up(self, command: cm.CleanUp) -> None:
+        live = self._live.get(command.attempt)
+
+        def remove() -> Callable[[], None]:
+            problem = "" if live is None else self._finishing.clean_up(live)
+            return lambda: self._events.append(ev.CleanedUp(attempt=command.attempt, problem=problem))
+
+        self._aside(remove)
+
+    def _drop(self, command: cm.Drop) -> None:
+        self._live.pop(command.attempt, None)
+
+    def _probe(self, command: cm.Probe) -> None:
+        if command.of == "progress" and command.attempt is not None:
+            live = self._live.get(command.attempt)
+            if live is not None and live.launched and not live.over:
+                self._events.append(self._watching.progress(live))
+        elif command.of == "reattach" and command.attempt is not None:
+            return  # a runner that is gone is noticed by itself
+        elif command.machine is not None:
+            alive = command.of != "job" or command.attempt in self._live
+            self._events.append(
+                ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
+            )
+
+    def _discover(self, command: cm.Discover) -> None:  # noqa: ARG002 -- it says nothing more
+        self._events.append(ev.Discovered(machines=tuple(range(len(self._circumstances.machines)))))
+
+    def _fetch(self, command: cm.Fetch) -> None:
+        self._events.append(ev.Fetched(machine=command.machine, speed_factor=1.0))
+
+    # What happens
+
+    def poll(self, timeout_s: float) -> list[ev.Event]:
+        """Wait for news, at most so long."""
+        if self._events or not self._later.empty():
+            timeout_s = 0.0
+        wait_s = min(timeout_s, self._watching.next_in_s())
+        for descriptor, _ in self._poller.poll(max(0.0, wait_s) * 1000.0):
+            if descriptor == self._waking:
+                self._drain()
+            else:
+                self._hear(descriptor)
+        while not self._later.empty():
+            self._later.get()()
+        if self._watching.next_in_s() <= 0.0:
+            self._events.extend(self._watching.look())
+            for machine in self._runners.silent():
+                self._runner_gone(machine)
+        self._runners.flush()
+        found = list(self._events)
+        self._events.clear()
+        return found
+
+    def _hear(self, descriptor: int) -> None:
+        machine, messages, gone = self._runners.receive(descriptor)
+        for message in messages:
+            live = self._live.get(message.get("attempt", -1))
+            match message["is"]:
+                case "ended" if live is not None:
+                    self._program_ended(live, message)
+                case "started" if live is not None:
+                    live.pid = message.get("pid")
+                case "stopped" if live is not None and not live.over:
+                    self._events.append(ev.Suspended(attempt=live.number))
+                case "continued" if live is not None and not live.over:
+                    self._events.append(ev.Resumed(attempt=live.number))
+        if gone:
+            self._runner_gone(machine)
+
+    def _runner_gone(self, machine: int) -> None:
+        """Start another runner: it tells what the one before has left, and ends what has no parent."""
+        waiting = [live for live in self._live.values() if live.machine == machine and live.launched]
+        waiting = [live for live in waiting if not live.over]
+        if not waiting:
+            return
+        lost: Record = {"cause": "lost", "text": "its runner died"}
+        try:
+            running, ends = self._runners.connect(machine)
+        except (RunnerFailed, RunnerHangs) as error:
+            running, ends, lost = set(), {}, {"cause": "lost", "text": str(error)}
+        for live in waiting:
+            if live.number not in running:
+                self._program_ended(live, ends.get(live.number, lost))
+
+    def _program_ended(self, live: Live, record: Record) -> None:
+        """Take in the end of a program: what it made is looked at before it is told."""
+        if live.over:
+            return
+        live.over = True
+        self._watching.end(live)
+        if self._finishing.is_plain(live):
+            self._finished(live, self._finishing.finish(live, record))
+        else:
+
+            def finish() -> Callable[[], None]:
+                finished = self._finishing.finish(live, record)
+                return lambda: self._finished(live, finished)
+
+            self._aside(finish)
+
+    def _finished(self, live: Live, finished: Finished) -> None:
+        if finished.product is not None:
+            self._made.add(finished.product)
+            self._circumstances.products.add(finished.product)
+        if finished.checkpoint is not None:
+            self._events.append(ev.Checkpointed(attempt=live.number, work_done=finished.checkpoint))
+        live.over = False
+        self._end(live, finished.ended, finished.lines)
+
+    def _end(self, live: Live, ended: ev.Ended, lines: dict[str, tuple[str, ...]] | None = None) -> None:
+        """Tell the end of an attempt, once."""
+        if live.over:
+            return
+        live.over = True
+        if lines:
+            self._events.append(ev.TasksAdded(run=live.run, lines=lines))
+        self._events.append(ended)
+        if live.launched:
+            self._runners.forget(live.machine, live.number)
+
+    # Taking over, and letting go
+
+    def find(self, jobs: Sequence[Job]) -> None:
+        """Take up the attempts of an engine that died: connect to their runners, or settle what they left."""
+        for machine in sorted({job.machine for job in jobs if job.stage == "started"}):
+            running, ends = self._runners.connect(machine)
+            self._running |= running
+            self._ends |= ends
+
+    def halt(self, grace_s: float) -> None:
+        """End all programs, as if they had asked to be run again later."""
+        for live in list(self._live.values()):
+            if live.over or live.halted:
+                continue
+            live.halted = True
+            if live.launched:
+                self._runners.cancel(live.machine, live.number, grace_s)
+            elif live.start is None:
+                continue
+        self._runners.flush()
+
+    @property
+    def busy(self) -> bool:
+        """Say whether some program still runs."""
+        return any(live.start is not None and not live.over for live in self._live.values())
+
+    def wake(self) -> None:
+        """Let ``poll`` return."""
+        with suppress(BlockingIOError):  # it is awake
+            os.write(self._waker, b"x")
+
+    def close(self, *, stop: bool) -> None:
+        """Let go of the runners; ``stop``: they end as soon as nothing runs."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._runners.close(stop=stop)
+        os.close(self._waking)
+        os.close(self._waker)
+
+    def _aside(self, work: Callable[[], Callable[[], None]]) -> None:
+        """Do something in a thread, and what follows from it here."""
+
+        def done() -> None:
+            try:
+                self._later.put(work())
+            except BaseException as error:
+                self._later.put(partial(_raise, error))
+            self.wake()
+
+        self._pool.submit(done)
+
+    def _drain(self) -> None:
+        try:
+            while os.read(self._waking, 4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _inputs_of(self, run: int) -> Inputs:
+        """Give who makes which file of a run; a graph that has grown has more makers."""
+        known = self._circumstances.known_of(run)
+        found = self._inputs.get(run)
+        if found is None or found[0] is not known:
+            found = self._inputs[run] = known, Inputs(known)
+        return found[1]
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+_SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
+_REQUEUE = 99
+_HALTED = "the engine was stopped"

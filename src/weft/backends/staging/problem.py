@@ -1,0 +1,45 @@
+"""What can go wrong with a file on its way: one type, which says what was tried, on which file, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft.errors import WeftError
+
+__all__ = ["StagingProblem", "quoted", "telling"]
+
+_LONGEST_NAME = 200
+
+
+class StagingProblem(WeftError):
+    """A file could not be brought, made sure of, or taken away."""
+
+    def __init__(
+        self, what: str, file: str, why: str, *, advice: str = "", number: int | None = None
+    ) -> None:
+        self.what = what
+        """What was tried or demanded, such as ``cannot be linked``."""
+        self.file = file
+        self.why = why
+        self.number = number
+        """The system's error number, such as ``errno.ENOSPC``; ``EAGAIN``: it changed while it was read."""
+        tail = f"; {advice}" if advice else ""
+        super().__init__(f"{quoted(file)} {what}: {why}{tail}")
+
+
+def quoted(name: str) -> str:
+    """Show a file name in a message: quoted, on one line, not too long, whatever bytes are in it."""
+    text = repr(name)
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 2]}…{text[0]}"
+
+
+@contextmanager
+def telling(what: str, file: str) -> Iterator[None]:
+    """Tell what the system refuses as a staging problem of one file."""
+    try:
+        yield
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+        raise StagingProblem(what, file, why, number=error.errno) from error

@@ -1,0 +1,341 @@
+"""Safe paths: every name from a workflow or a task, and everything a task left, is reached through here.
+
+A task may leave any names and links, and may change them while weft looks. So nothing is reached by a path:
+each part is opened on its own below the directory that was opened before it, without following links, and
+what was opened is looked at, not its name. A link is resolved here, part by part; one that leads out of its
+root is refused. Files are opened for reading only once they are known to be plain: a FIFO never blocks, a
+device is never touched.
+
+A root must be absolute and have no link in it (resolve it once, when it is made): where the kernel finds it
+elsewhere, somebody has put a link in its place since.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.backends.staging.problem import StagingProblem, telling
+
+__all__ = [
+    "Entry",
+    "Parts",
+    "Reached",
+    "directory_at",
+    "inside",
+    "is_inside",
+    "kind_of",
+    "make_directory",
+    "make_parents",
+    "names_in",
+    "open_inside",
+    "parent_of",
+    "parts_of",
+    "reached",
+    "reopened",
+    "root_at",
+    "walk_inside",
+]
+
+Parts = tuple[str, ...]
+"""A name below a root, part by part; none of them ``.``, ``..`` or empty."""
+
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MOST_LINKS = 40
+_DEEPEST = 100
+"""Directories below a root: each holds a file descriptor while a name is resolved."""
+_KINDS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def kind_of(status: os.stat_result) -> str:
+    """Say what something is, in words."""
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
+
+
+def parts_of(name: str) -> Parts:
+    """Take a name below a root apart; one that could lead elsewhere is refused."""
+    why = ""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if not name.strip() or not all(part.strip() for part in parts):
+        why = "a name must not be empty or blank"
+    elif "\0" in name:
+        why = "a name must not hold a NUL character"
+    elif name.startswith("/"):
+        why = "only names relative to the directory are allowed"
+    elif ".." in parts:
+        why = "'..' leads out of the directory"
+    elif not parts:
+        why = "it names the directory itself"
+    elif not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        why = "a name must be UTF-8"
+    if why:
+        raise StagingProblem("is no name of a file here", name, why)
+    return parts
+
+
+def inside(root: Path, name: str) -> Path:
+    """Give the path of a name below a root; the name alone is checked, not what lies there."""
+    return root.joinpath(*parts_of(name))
+
+
+def is_inside(root: Path, name: str) -> bool:
+    """Say whether a name is allowed and leads, links followed, to something below the root."""
+    try:
+        with reached(root, parts_of(name)):
+            return True
+    except StagingProblem:
+        return False
+
+
+@contextmanager
+def root_at(root: Path) -> Iterator[int]:
+    """Open a root; refuse one in whose place, or above which, there is a link."""
+    with telling("cannot be entered", str(root)):
+        top = os.open(root, _ENTER)
+    try:
+        place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
+        if place != os.path.normpath(root):
+            why = f"it is {place!r} in truth, so there is a link on the way to it"
+            raise StagingProblem("cannot be entered", str(root), why)
+        yield top
+    finally:
+        os.close(top)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Something below a root, held by a descriptor that neither reads nor writes."""
+
+    fd: int
+    status: os.stat_result
+    parts: Parts
+    """Where it lies, links resolved."""
+
+    @property
+    def is_file(self) -> bool:
+        """Say whether it is a plain file."""
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_directory(self) -> bool:
+        """Say whether it is a directory."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+@contextmanager
+def reached(root: Path, parts: Sequence[str]) -> Iterator[Reached]:
+    """Reach what a name leads to, links inside the root resolved; what lies outside is refused."""
+    name = "/".join(parts)
+    with root_at(root) as top:
+        way = _Way(top, str(root), name)
+        try:
+            with telling("cannot be reached", name):
+                way.follow(parts)
+            yield Reached(way.fds[-1], os.fstat(way.fds[-1]), tuple(way.names))
+        finally:
+            way.leave()
+
+
+class _Way:
+    """The directories that were opened on the way to a name, the last one first to be left."""
+
+    def __init__(self, top: int, root: str, name: str) -> None:
+        self._top = top
+        self._root = os.path.normpath(root)
+        self._name = name
+        self.fds: list[int] = []
+        self.names: list[str] = []
+
+    def follow(self, parts: Sequence[str]) -> None:
+        todo = list(reversed(parts))
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                self._go_up()
+            elif part not in ("", "."):
+                target = self._enter(part)
+                if target is not None:
+                    links += 1
+                    if links > _MOST_LINKS:
+                        raise OSError(errno.ELOOP, "")
+                    todo.extend(reversed(self._below(target)))
+        if not self.fds:
+            raise StagingProblem("cannot be used", self._name, "it is a link to the directory it lies in")
+
+    def leave(self) -> None:
+        while self.fds:
+            os.close(self.fds.pop())
+        self.names.clear()
+
+    def _enter(self, part: str) -> str | None:
+        """Open the next part; of a link, give what it says instead."""
+        if len(self.fds) >= _DEEPEST:
+            raise StagingProblem("cannot be reached", self._name, f"it lies over {_DEEPEST} directories deep")
+        fd = os.open(part, _LOOK, dir_fd=self.fds[-1] if self.fds else self._top)
+        try:
+            if stat.S_ISLNK(os.fstat(fd).st_mode):
+                # An empty name reads the link that was opened, not one that has taken its place.
+                return os.readlink("", dir_fd=fd)
+            self.fds.append(fd)
+            self.names.append(part)
+            fd = -1
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        return None
+
+    def _go_up(self) -> None:
+        if not self.fds:
+            self._refuse("..")
+        os.close(self.fds.pop())
+        self.names.pop()
+
+    def _below(self, target: str) -> list[str]:
+        if not target.startswith("/"):
+            return target.split("/")
+        if target != self._root and not target.startswith(self._root + "/"):
+            self._refuse(target)
+        self.leave()
+        return target[len(self._root) :].split("/")
+
+    def _refuse(self, target: str) -> None:
+        why = f"a link leads out of {self._root!r} (to {target!r}), and weft follows none that does"
+        raise StagingProblem("cannot be used", self._name, why, advice="make it a file of its own")
+
+
+def reopened(found: Reached, name: str) -> int:
+    """Open a plain file or a directory for reading; whatever else it is, it is not opened."""
+    if not (found.is_file or found.is_directory):
+        raise StagingProblem("cannot be read", name, f"it is {kind_of(found.status)}, no file or directory")
+    with telling("cannot be read", name):
+        return os.open(f"/proc/self/fd/{found.fd}", _READ)
+
+
+def open_inside(root: Path, name: str) -> int:
+    """Open a file or directory below a root for reading, links inside the root followed; never blocks."""
+    with reached(root, parts_of(name)) as found:
+        return reopened(found, name)
+
+
+@contextmanager
+def directory_at(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
+    """Open a directory below a root for listing and changing, no link followed; ``make`` it where absent."""
+    with root_at(root) as top:
+        fd = os.dup(top)
+        try:
+            for depth, part in enumerate(parts):
+                below = _step(fd, part, "/".join(parts[: depth + 1]), make)
+                os.close(fd)
+                fd = below
+            # A descriptor that only looks cannot list: the same directory, opened once more.
+            listing = os.open(f"/proc/self/fd/{fd}", _LIST & ~os.O_NOFOLLOW)
+        except OSError as error:
+            name = "/".join(parts) or str(root)
+            raise StagingProblem(
+                "cannot be listed", name, os.strerror(error.errno or 0), number=error.errno
+            ) from error
+        finally:
+            os.close(fd)
+        try:
+            yield listing
+        finally:
+            os.close(listing)
+
+
+def _step(above: int, part: str, name: str, make: bool) -> int:
+    try:
+        return os.open(part, _ENTER, dir_fd=above)
+    except OSError as error:
+        if error.errno == errno.ENOENT and make:
+            return _made(above, part, name)
+        what, why = "cannot be entered", os.strerror(error.errno or 0)
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            why = "it is a file or a link, and no directory"
+        raise StagingProblem(what, name, why, number=error.errno) from error
+
+
+def _made(above: int, part: str, name: str) -> int:
+    with telling("cannot be made", name):
+        with suppress(FileExistsError):  # Another thread was faster.
+            os.mkdir(part, dir_fd=above)
+        return os.open(part, _ENTER, dir_fd=above)
+
+
+@contextmanager
+def parent_of(root: Path, parts: Sequence[str]) -> Iterator[int]:
+    """Open the directory in which a name is to lie, made where absent."""
+    with directory_at(root, parts[:-1], make=True) as parent:
+        yield parent
+
+
+def make_parents(root: Path, name: str) -> None:
+    """Make the directories in which a name is to lie."""
+    with parent_of(root, parts_of(name)):
+        pass
+
+
+def make_directory(root: Path, name: str) -> Path:
+    """Make a directory, and those above it, below a root; it may be there already."""
+    parts = parts_of(name)
+    with directory_at(root, parts, make=True):
+        return root.joinpath(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that lies below a root, as a walk finds it."""
+
+    parts: Parts
+    """From the root."""
+    status: os.stat_result
+    """Of itself: a link is a link."""
+
+
+def walk_inside(root: Path, parts: Sequence[str] = ()) -> Iterator[Entry]:
+    """Walk over everything below a directory, in the order of names, directories before what is in them."""
+    todo = [tuple(parts)]
+    while todo:
+        here = todo.pop()
+        if len(here) >= _DEEPEST:
+            raise StagingProblem("cannot be walked", "/".join(here), f"over {_DEEPEST} directories deep")
+        below = []
+        with directory_at(root, here) as listing:
+            found = list(_listed(listing, here))
+        for entry in found:
+            yield entry
+            if stat.S_ISDIR(entry.status.st_mode):
+                below.append(entry.parts)
+        todo.extend(reversed(below))
+
+
+def names_in(directory: int) -> list[str]:
+    """List what lies in an open directory, in order."""
+    return sorted(os.listdir(directory))
+
+
+def _listed(directory: int, parts: Parts) -> Iterator[Entry]:
+    with telling("cannot be listed", "/".join(parts)):
+        names = names_in(directory)
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # Somebody has removed it since.
+        yield Entry((*parts, name), status)

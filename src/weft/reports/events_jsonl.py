@@ -1,0 +1,155 @@
+"""``events.jsonl``: one JSON object per happening of an execution, in order, for programs that read along.
+
+Every object has the same first keys (``n``, ``at_s``, ``at``, ``what``, ``run``, ``workflow``, ``task``,
+``iteration``, ``attempt``, ``machine``; null where it has none), then those of its ``what``, which
+``HAPPENINGS`` lists. What only keeps weft itself going (timers, probes) is not told; the journal has it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from weft.engine.engine import Engine
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.state.plans import StoredPlan
+from weft.engine.state.state import State
+
+__all__ = ["HAPPENINGS", "EventLines", "events_jsonl"]
+
+HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
+    ev.Submitted: ("run-submitted", ("owner",)),
+    cm.Finish: ("run-ended", ("outcome", "reason")),
+    ev.TasksAdded: ("run-grown", ("lines",)),
+    ev.Asked: ("run-asked", ("asked",)),
+    cm.Repeat: ("loop-repeated", ("body",)),
+    cm.Leave: ("loop-left", ("body", "reason")),
+    cm.Replan: ("plan-asked", ("reason", "version")),
+    ev.PlanReady: ("plan-ready", ("plan", "steps", "problem", "version")),
+    cm.Assign: (
+        "attempt-assigned",
+        ("nodes", "count", "reserve", "replaces", "restart_from", "reason"),
+    ),
+    cm.StageIn: ("attempt-staging", ("part", "parcels", "bytes")),
+    ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "problem")),
+    cm.Start: ("attempt-submitted", ("nodes", "count", "restart_from", "time_limit_s", "memory_bytes")),
+    ev.Started: ("attempt-started", ()),
+    ev.Progressed: (
+        "attempt-progressed",
+        ("work_done", "iterations", "all_iterations", "last_iteration_s"),
+    ),
+    ev.Checkpointed: ("attempt-checkpointed", ("work_done",)),
+    ev.Suspended: ("attempt-suspended", ()),
+    ev.Resumed: ("attempt-resumed", ()),
+    ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory")),
+    cm.Signal: ("attempt-signalled", ("signal",)),
+    cm.Cancel: ("attempt-cancelled", ("reason",)),
+    ev.Ended: ("attempt-ended", ("exit_code", "cause", "result", "work_done")),
+    cm.Return: ("attempt-returned", ()),
+    cm.Drop: ("attempt-dropped", ()),
+    cm.StageOut: ("attempt-leaving", ()),
+    ev.StagedOut: ("attempt-left", ("problem",)),
+    cm.CleanUp: ("attempt-cleaning", ()),
+    ev.CleanedUp: ("attempt-cleaned", ("problem",)),
+    cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
+    ev.MachineChanged: ("machine-changed", ("up", "speed_factor")),
+    cm.Note: ("noted", ("kind", "value", "text")),
+}
+"""By message: the word that is told, and its own keys."""
+
+_RENAMED = {"signal": "what", "asked": "what"}
+"""Keys that have another name in the message."""
+
+
+class EventLines:
+    """Tells entry by entry, during a run or afterwards."""
+
+    def __init__(self, zero_at_s: float | None = None) -> None:
+        """``zero_at_s``: seconds since 1970 at the engine's time 0; None: unknown."""
+        self._zero_at_s = zero_at_s
+        self._of: dict[int, tuple[int, str, int, int]] = {}
+        """By attempt: its run, task, iteration and machine."""
+
+    def take(self, entry: Entry, state: State) -> Iterator[str]:
+        """Give the lines of an entry, without line ends; ``state`` is the engine's after it."""
+        for message in (entry.event, *entry.commands):
+            if isinstance(message, cm.Assign):
+                run = state.runs[message.run]
+                name, iteration = run.known.names[message.task], run.loops.iteration(message.task)
+                self._of[message.attempt] = (message.run, name, iteration, message.machine)
+        for message in (entry.event, *entry.commands):
+            told = HAPPENINGS.get(type(message))
+            if told is not None:
+                yield self._line(entry, state, message, *told)
+
+    def _line(self, entry: Entry, state: State, message: Any, what: str, keys: tuple[str, ...]) -> str:
+        attempt = _number(message, "attempt")
+        known = None if attempt is None else self._of.get(attempt)
+        run, task, iteration, machine = (None, None, None, None) if known is None else known
+        if known is None:
+            run, machine = _number(message, "run"), _number(message, "machine")
+            index = _number(message, "task")
+            if run is not None and index is not None and run < len(state.runs):
+                task = state.runs[run].known.names[index]
+                iteration = state.runs[run].loops.iteration(index)
+        record = {
+            "n": entry.sequence,
+            "at_s": entry.now,
+            "at": self._date(entry.now),
+            "what": what,
+            "run": run,
+            "workflow": state.runs[run].known.key if run is not None and run < len(state.runs) else None,
+            "task": task,
+            "iteration": getattr(message, "iteration", iteration),
+            "attempt": attempt,
+            "machine": None if machine is None else state.machines[machine].name,
+        }
+        record |= {key: _plain(_value(message, key)) for key in keys}
+        return json.dumps(record, ensure_ascii=False, allow_nan=False)
+
+    def _date(self, now_s: float) -> str | None:
+        if self._zero_at_s is None:
+            return None
+        return datetime.fromtimestamp(self._zero_at_s + now_s, UTC).isoformat(timespec="milliseconds")
+
+
+def _number(message: Any, key: str) -> int | None:
+    value = getattr(message, key, None)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _value(message: Any, key: str) -> Any:
+    if isinstance(message, cm.StageIn) and key in ("parcels", "bytes"):
+        sizes = [parcel.size_bytes for parcel in message.parcels]
+        return len(sizes) if key == "parcels" else sum(sizes)
+    return getattr(message, _RENAMED.get(key, key))
+
+
+def _plain(value: Any) -> Any:
+    """Give a value as JSON has it; it has no word for numbers without end."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def events_jsonl(
+    engine: Engine,
+    entries: Iterable[Entry],
+    plans: Mapping[str, StoredPlan],
+    *,
+    zero_at_s: float | None = None,
+) -> Iterator[str]:
+    """Apply the entries of a journal to a fresh engine and tell each happening, a line at a time."""
+    engine.state.plans.update(plans)
+    lines = EventLines(zero_at_s)
+    for entry in entries:
+        engine.apply(entry.event, entry.now, entry.commands)
+        for line in lines.take(entry, engine.state):
+            yield line + "\n"

@@ -1,0 +1,1 @@
+"""What is remembered: journals, products, runs and requests, in one SQLite file; a journal also in lines."""

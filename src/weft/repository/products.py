@@ -1,0 +1,135 @@
+"""Products in the database: what completed tasks have made, found again by task, by fingerprint, by name.
+
+What was added lately is also kept in memory, a bounded number of them: most questions are about those, and
+what is not committed yet can be found nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from typing import Any
+
+from weft.backends.products import MadeFile, Product
+from weft.repository.database import Database, storable
+from weft.repository.encoding import json_text
+
+__all__ = ["StoredProducts"]
+
+_COLUMNS = (
+    "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
+    "exit_code", "result", "fingerprint", "parts", "seconds",
+)  # fmt: skip
+# Names of columns are put into statements, and nothing else ever is.
+_PRODUCT = f"INSERT INTO product VALUES (?{', ?' * len(_COLUMNS)})"  # noqa: S608
+_FILE = "INSERT INTO made_file VALUES (?, ?, ?, ?, ?, ?)"
+_NEWEST = f"SELECT number, {', '.join(_COLUMNS)} FROM product WHERE %s ORDER BY number DESC LIMIT 1"  # noqa: S608
+_FILES = "SELECT name, size_bytes, digest, modified_ns FROM made_file WHERE product = ? ORDER BY position"
+_BY_TASK = _NEWEST % "execution = ? AND run = ? AND task = ?"
+_BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
+_BY_NAME = _NEWEST % "workflow = ? AND name = ?"
+
+_KEPT = 10_000
+"""How many products are kept in memory."""
+
+_Key = tuple[Any, ...]
+
+
+class StoredProducts:
+    """Implements ``backends.products.Products``. Threads may share it."""
+
+    def __init__(self, database: Database, *, kept: int = _KEPT) -> None:
+        self._database = database
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._recent: deque[tuple[Product, int]] = deque()
+        """The products in memory, oldest first, with the number of commits after which each is on disk."""
+        self._found: dict[_Key, Product] = {}
+        """The newest of those, by each of their keys."""
+        (newest,) = database.row("SELECT max(number) FROM product") or (None,)
+        self._next = (newest or 0) + 1
+
+    def add(self, product: Product) -> None:
+        """Remember a product; it is written by the same commit as the entries after it."""
+        with self._lock:
+            self._write(self._next, product)
+            self._next += 1
+            self._recent.append((product, self._database.commits))
+            for key in _keys(product):
+                self._found[key] = product
+            self._forget_old()
+
+    def of(self, execution: int, run: int, task: int) -> Product | None:
+        """Give the last product of a task of a run."""
+        return self._newest(_BY_TASK, (execution, run, task))
+
+    def made_from(self, fingerprint: str) -> Product | None:
+        """Give the newest product of a fingerprint."""
+        return self._newest(_BY_FINGERPRINT, (fingerprint,)) if fingerprint else None
+
+    def last_of(self, workflow: str, name: str) -> Product | None:
+        """Give the newest product of a task by its name, whatever it was made from."""
+        return self._newest(_BY_NAME, (workflow, name))
+
+    def _newest(self, question: str, key: _Key) -> Product | None:
+        with self._lock:
+            recent = self._found.get(key)
+        if recent is not None:
+            return recent
+        row = self._database.row(question, key)
+        return None if row is None else _product(row, self._database.rows(_FILES, (row[0],)))
+
+    def _write(self, number: int, product: Product) -> None:
+        with self._database.together:
+            self._database.insert_later(_PRODUCT, _row(number, product))
+            for position, file in enumerate(product.files):
+                row = (number, position, storable(file.name), file.size_bytes, file.digest, file.modified_ns)
+                self._database.insert_later(_FILE, row)
+
+    def _forget_old(self) -> None:
+        """Forget the oldest above the number that is kept, unless they are not on disk yet."""
+        recent = self._recent
+        while len(recent) > self._kept and recent[0][1] < self._database.commits:
+            product, _ = recent.popleft()
+            for key in _keys(product):
+                if self._found.get(key) is product:
+                    del self._found[key]
+
+
+def _keys(product: Product) -> list[_Key]:
+    """List what a product is found by: keys of one, two and three parts."""
+    keys: list[_Key] = [(product.execution, product.run, product.task), (product.workflow, product.name)]
+    return [*keys, (product.fingerprint,)] if product.fingerprint else keys
+
+
+def _row(number: int, product: Product) -> list[Any]:
+    return [
+        number,
+        product.execution,
+        product.run,
+        product.task,
+        storable(product.name),
+        storable(product.kind),
+        storable(product.workflow),
+        product.attempt,
+        product.iteration,
+        storable(product.machine),
+        storable(product.directory),
+        product.exit_code,
+        json_text(dict(product.result)),
+        product.fingerprint,
+        json_text(dict(product.parts)),
+        product.seconds,
+    ]
+
+
+def _product(row: tuple[Any, ...], files: list[tuple[Any, ...]]) -> Product:
+    stated = dict(zip(_COLUMNS, row[1:], strict=True))
+    made = tuple(
+        MadeFile(name=name, size_bytes=size, digest=digest, modified_ns=modified)
+        for name, size, digest, modified in files
+    )
+    return Product(
+        **stated | {"result": json.loads(stated["result"]), "parts": json.loads(stated["parts"])}, files=made
+    )

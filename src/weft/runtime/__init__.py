@@ -1,0 +1,1 @@
+"""The loop: one journal, one engine, one world."""

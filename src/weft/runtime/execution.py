@@ -1,0 +1,313 @@
+"""An execution under way: the lock, the database, one engine, one world, and the loop between them.
+
+``begin`` starts one, ``take_up`` goes on with one whose engine has stopped or died: the engine is rebuilt
+from the journal, the world finds what still runs, and is told again what it has not answered.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from weft.backends import BACKENDS
+from weft.backends.backend import Backend, Circumstances, Job
+from weft.backends.layout import Layout
+from weft.engine.engine import Engine
+from weft.engine.explaining.waiting import standstill
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.state.attempt import Stage
+from weft.errors import InvalidInput, Problem
+from weft.platform.platform import Platform
+from weft.repository.database import Database, open_database
+from weft.repository.header import Header
+from weft.repository.journal import Journal
+from weft.repository.journal_store import JournalStore
+from weft.repository.products import StoredProducts
+from weft.repository.requests import Requests
+from weft.repository.runs import Runs
+from weft.runtime.asking import Asking
+from weft.runtime.clock import RunClock
+from weft.runtime.lock import Lock
+from weft.runtime.loop import Arriving, Listener, Loop
+from weft.runtime.replanning import Replanning
+from weft.runtime.unanswered import Unanswered, wanted_plans
+
+__all__ = ["Ending", "Execution", "backend_of", "open_project"]
+
+_TOKEN = "token"  # noqa: S105 -- the key it is kept under
+_ARRIVALS, _STEPS = "arrivals", "plan_steps"
+_GRACE_S = 5.0
+_STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a stretch of an execution ended."""
+
+    state: str
+    """``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``."""
+    stuck: tuple[str, ...] = ()
+    """Why it could not go on; empty: it could, or had nothing to go on with."""
+
+
+def backend_of(platform: Platform) -> str:
+    """Name the backend of a platform's machines; they must all have the same one."""
+    kinds: dict[str, str] = {}
+    for machine in platform.machines:
+        kinds.setdefault(str(machine.backend.get("kind", "")), machine.name)
+    if "" in kinds:
+        raise InvalidInput(
+            Problem(
+                what=f"machine {kinds['']!r} has no backend: weft does not know how to reach it",
+                advice="give it `backend: {kind: local}` to run on this computer, or use `weft simulate`",
+            )
+        )
+    if len(kinds) > 1:
+        what = f"machines of several backends ({', '.join(sorted(kinds))}) in one platform"
+        raise InvalidInput(Problem(what=what, rule="a run uses one backend"))
+    return next(iter(kinds))
+
+
+class Execution:
+    """One execution in this process."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        lock: Lock,
+        database: Database,
+        store: JournalStore,
+        header: Header,
+        engine: Engine,
+        *,
+        sequence: int,
+        token: str,
+        plan_steps: int,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        """Use ``begin`` or ``take_up``."""
+        self.layout = layout
+        self.header = header
+        self.engine = engine
+        self.number = store.execution
+        self.runs = Runs(database)
+        self.products = StoredProducts(database)
+        self._lock = lock
+        self._database = database
+        self._store = store
+        self.clock = RunClock(header.started_at_s, engine.state.now)
+        self._waiting = 0
+        self.backend = self._made_backend(token)
+        self._planning = Replanning(
+            engine, planner=header.planner, steps=plan_steps, seed=header.seed, wake=self.backend.wake
+        )
+        self.loop = Loop(
+            engine,
+            self.backend,
+            store,
+            self.clock,
+            self._planning,
+            sequence=sequence,
+            requests=Asking(Requests(database), engine, self.number),
+            listeners=[self._note_runs, *listeners],
+        )
+
+    @classmethod
+    def begin(
+        cls,
+        layout: Layout,
+        lock: Lock,
+        database: Database,
+        header: Header,
+        arrivals: Sequence[Arriving],
+        *,
+        plan_steps: int,
+        listeners: Sequence[Listener] = (),
+    ) -> Self:
+        """Begin an execution; its number is in the database before anything else happens."""
+        store = JournalStore(database)
+        number = store.begin(header)
+        token = secrets.token_hex(32)
+        runs = Runs(database)
+        runs.remember(number, _TOKEN, token)
+        runs.remember(number, _ARRIVALS, _written(arrivals))
+        runs.remember(number, _STEPS, str(plan_steps))
+        database.commit()
+        engine = Journal(header=header, plans={}, entries=()).engine()
+        made = cls(
+            layout, lock, database, store, header, engine,
+            sequence=0, token=token, plan_steps=plan_steps, listeners=listeners,
+        )  # fmt: skip
+        made.loop.expect(arrivals)
+        return made
+
+    @classmethod
+    def take_up(
+        cls,
+        layout: Layout,
+        lock: Lock,
+        database: Database,
+        number: int,
+        *,
+        listeners: Sequence[Listener] = (),
+    ) -> Self:
+        """Go on with an execution."""
+        store = JournalStore(database)
+        rebuilt = store.resume(number)
+        runs = Runs(database)
+        token = runs.remembered(number, _TOKEN) or secrets.token_hex(32)
+        runs.set_execution_state(number, "running")
+        made = cls(
+            layout, lock, database, store, rebuilt.header, rebuilt.engine,
+            sequence=rebuilt.entries, token=token, listeners=listeners,
+            plan_steps=int(runs.remembered(number, _STEPS) or 0),
+        )  # fmt: skip
+        begun = len(rebuilt.engine.state.runs)
+        arrivals = _read(runs.remembered(number, _ARRIVALS) or "[]")
+        made.loop.expect([each for each in arrivals if each[1].run >= begun])
+        unanswered = Unanswered()
+        for entry in store.all_after(number):
+            unanswered.hear(entry)
+        made._take_over(unanswered)
+        return made
+
+    def _take_over(self, unanswered: Unanswered) -> None:
+        commands = unanswered.commands(self.engine)
+        started = {command.attempt for command in commands if isinstance(command, cm.Start)}
+        self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
+        self.loop.take_over([*commands, *wanted_plans(self.engine.state)])
+
+    def _job(self, number: int, started: bool) -> Job:
+        attempt = self.engine.state.attempts[number]
+        stage = "started" if started else _STAGES.get(attempt.stage, "ended")
+        return Job(
+            attempt=number,
+            run=attempt.run,
+            task=attempt.task,
+            machine=attempt.machine,
+            nodes=attempt.nodes,
+            count=attempt.count,
+            iteration=attempt.iteration,
+            stage=stage,
+            cancelled=bool(attempt.cancelled),
+        )
+
+    def run(self, interrupted: Callable[[], bool] = lambda: False) -> Ending:
+        """Go on until everything is over, nothing can go on, or somebody interrupts."""
+        self.loop.run(interrupted)
+        if self.loop.over:
+            return self._note_ending(Ending(state=self._worst()))
+        if interrupted():
+            self._halt()
+            return self._note_ending(Ending(state="interrupted"))
+        return self._note_ending(Ending(state="failed", stuck=tuple(standstill(self.engine.state))))
+
+    def _halt(self) -> None:
+        """End all programs in order: restart files are kept, and decisions wait for whoever resumes."""
+        loop = self.loop
+        loop.halting = True
+        self.backend.halt(_GRACE_S)
+        until = time.monotonic() + 2 * _GRACE_S
+        while self.backend.busy and time.monotonic() < until:
+            loop.turn(0.1)
+
+    def _worst(self) -> str:
+        found = {run.ending for run in self.engine.state.runs}
+        return next((word for word in ("failed", "stopped", "cancelled") if word in found), "completed")
+
+    def _note_ending(self, ending: Ending) -> Ending:
+        now = time.time()
+        at_s = None if ending.state == "interrupted" else now
+        self.runs.set_execution_state(self.number, ending.state, at_s=at_s)
+        for run in self.engine.state.active.values():
+            reason = "; ".join(ending.stuck)
+            self.runs.set_state(self.number, run.index, ending.state, at_s=at_s, reason=reason)
+        self._database.commit()
+        return ending
+
+    def _note_runs(self, entry: Entry, engine: Engine) -> None:
+        """Keep the list of runs in step with the journal: both are written by one commit."""
+        event = entry.event
+        if type(event) is ev.Submitted:
+            run = engine.state.runs[event.run]
+            self.runs.add(
+                execution=self.number,
+                position=event.run,
+                workflow=event.workflow,
+                owner=event.owner,
+                tasks=len(run),
+                at_s=self.clock.wall(entry.now),
+            )
+        elif type(event) is ev.TasksAdded:
+            self.runs.grow(self.number, event.run, len(engine.state.runs[event.run]))
+        elif type(event) is ev.PlanReady and event.plan:
+            self._note_promise(event, engine)
+        for command in entry.commands:
+            if type(command) is cm.Finish:
+                self.runs.set_state(
+                    self.number,
+                    command.run,
+                    command.outcome,
+                    at_s=self.clock.wall(entry.now),
+                    reason=command.reason,
+                )
+
+    def _note_promise(self, event: ev.PlanReady, engine: Engine) -> None:
+        """Remember the first plan's makespan: what was promised before anything ran."""
+        run = engine.state.runs[event.run]
+        if run.version == event.version and event.version == 0:
+            promised_s = engine.state.plans[event.plan].finish_s - run.arrival_s
+            self.runs.promise(self.number, event.run, p50_s=promised_s, p90_s=None)
+
+    def close(self) -> None:
+        """Let go of everything; programs that still run go on, and are found again."""
+        self._planning.close()
+        self.backend.close(stop=self.loop.over)
+        self._database.close()
+        self._lock.release()
+
+    def _made_backend(self, token: str) -> Backend:
+        platform = self.header.platform
+        made: Callable[[Circumstances], Backend] = BACKENDS.load(backend_of(platform))
+        return made(
+            Circumstances(
+                layout=self.layout,
+                execution=self.number,
+                machines=tuple(platform.machines),
+                known_of=lambda run: self.engine.state.runs[run].known,
+                folder_of=self._folder_of,
+                products=self.products,
+                token=token,
+            )
+        )
+
+    def _folder_of(self, run: int) -> str:
+        key = self.engine.state.runs[run].known.key
+        return str(self.layout.project / self.header.folders.get(key, "."))
+
+
+def _written(arrivals: Sequence[Arriving]) -> str:
+    return json.dumps([[at_s, event.run, event.workflow, event.owner] for at_s, event in arrivals])
+
+
+def _read(text: str) -> list[Arriving]:
+    return [
+        (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner))
+        for at_s, run, workflow, owner in json.loads(text)
+    ]
+
+
+def open_project(layout: Layout, command: Sequence[str] = ()) -> tuple[Lock, Database]:
+    """Take the lock of a project and open its database."""
+    lock = Lock(layout.lock, command)
+    try:
+        return lock, open_database(layout.database, create=True)
+    except BaseException:
+        lock.release()
+        raise

@@ -1,0 +1,187 @@
+"""The lock of a project: one engine at a time, by name.
+
+The lock is the kernel's (flock), so it ends with its process, however that dies. Who holds it stands in the
+file. Where the file system knows no flock, the owner named in the file counts: a file that appears whole,
+under its name, for one process only, and that is taken away when its process is found to be dead (number and
+start time).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from weft.errors import Locked, WeftError
+from weft.runtime.owner import Owner
+
+__all__ = ["Lock", "holder"]
+
+_NO_FLOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
+_LONGEST_BYTES = 65_536
+_TRIES, _PAUSE_S = 20, 0.01
+
+
+class Lock:
+    """Held from its making to ``release``, or as a context."""
+
+    def __init__(self, path: Path, command: Sequence[str] = ()) -> None:
+        """Take the lock; raise Locked if another engine has it. ``command``: what the user called."""
+        self.path = path
+        self.owner = Owner.this_process(command)
+        self.took_over: Owner | None = None
+        """Who had it and died without letting go."""
+        self._descriptor: int | None = None
+        self._by_name = False
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._take()
+        except OSError as error:
+            raise WeftError(
+                f"cannot lock the project with '{path}': {error.strerror}; check that you may write there"
+            ) from None
+        _held.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let go. The file stays where flock works: to remove it would let two hold two files of one name."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+        elif self._by_name and _owner(self.path) == self.owner:
+            self.path.unlink()
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go without a word: in a forked child, which must not hold its parent's lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor, self._by_name = None, False
+
+    def _take(self) -> None:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        try:
+            works = self._wait_for(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if not works:
+            os.close(descriptor)
+            self._take_by_name()
+            return
+        self.took_over = _owner(self.path)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, self.owner.as_text().encode(), 0)
+        self._descriptor = descriptor
+
+    def _wait_for(self, descriptor: int) -> bool:
+        """Get the kernel's lock; False: this file system has none."""
+        for _ in range(_TRIES):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                found = _owner(self.path)
+                if found is not None and found.alive:
+                    raise _locked(self.path, found) from None
+                # Its owner is on the way in or out, or somebody looks at it: that takes a moment only.
+                time.sleep(_PAUSE_S)
+            except OSError as error:
+                if error.errno in _NO_FLOCK:
+                    return False
+                raise
+        raise _locked(self.path, _owner(self.path))
+
+    def _take_by_name(self) -> None:
+        """Take the lock without flock: by a file that only one process can have made."""
+        for _ in range(_TRIES):
+            before = _owner(self.path)
+            if before is not None and before.alive:
+                raise _locked(self.path, before)
+            _take_away(self.path, before)
+            self.took_over = before or self.took_over
+            # Whoever was faster stands in the file now; who that is decides.
+            if _made(self.path, self.owner) and _owner(self.path) == self.owner:
+                self._by_name = True
+                return
+        raise _locked(self.path, _owner(self.path))
+
+
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
+def holder(path: Path) -> Owner | None:
+    """Say which engine holds a lock; None: none does."""
+    found = _owner(path)
+    return found if found is not None and found.alive else None
+
+
+def _made(path: Path, owner: Owner) -> bool:
+    """Make the file that names the owner, whole and under its name at once; False: there is one."""
+    own = path.with_name(f"{path.name}.{owner.pid}")
+    try:
+        own.write_text(owner.as_text())
+        os.link(own, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _made_plainly(path, owner)
+    finally:
+        own.unlink(missing_ok=True)
+    return True
+
+
+def _made_plainly(path: Path, owner: Owner) -> bool:
+    try:
+        with path.open("x") as stream:
+            stream.write(owner.as_text())
+    except FileExistsError:
+        return False
+    return True
+
+
+def _take_away(path: Path, stale: Owner | None) -> None:
+    """Remove the file of an owner that is dead, or of none; if it is not that file any more put it back."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}.old")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return
+    if _owner(aside) == stale:
+        aside.unlink()
+    else:
+        aside.rename(path)
+
+
+def _owner(path: Path) -> Owner | None:
+    try:
+        with path.open("rb") as stream:
+            return Owner.of_text(stream.read(_LONGEST_BYTES).decode(errors="replace"))
+    except OSError:
+        return None
+
+
+def _locked(path: Path, owner: Owner | None) -> Locked:
+    who = f"{owner} is at work" if owner is not None else "another engine is at work"
+    advice = "wait for it, follow it with `weft watch`, or end it with `weft cancel`"
+    return Locked(f"{path.parent.parent}: {who} in this project; {advice}")

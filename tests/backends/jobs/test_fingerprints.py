@@ -1,0 +1,119 @@
+"""Fingerprints: what makes a task another one, what does not, and why a product is stale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from backends.jobs_by_hand import rendered, with_task
+from weft.backends.jobs.fingerprints import fingerprint, why_stale
+from weft.backends.products import Product
+from weft.platform.machine import Machine
+from weft.workflow.records.job import Environment
+
+FACETS = {"command": "x --n {nodes} {machine.name} $(({cores}+1)) {p}", "params": {"p": 1}, "outputs": ["o"]}
+OTHER = Machine(name="elsewhere", arch="x86_64", nodes=8)
+
+
+def key(tmp_path, facets=None, inputs=None, scripts=None, **more):
+    job = rendered(with_task(**{**FACETS, **(facets or {})}), tmp_path, **more)
+    return fingerprint(job, inputs or {}, scripts or {}).key
+
+
+def test_where_and_how_wide_a_task_ran_does_not_matter(tmp_path):
+    one = key(tmp_path)
+    assert one == key(
+        tmp_path, machine=OTHER, nodes=4, count=4, attempt_number=3, restart=True, limits=(9.0, 1e9)
+    )
+    assert one == key(tmp_path, workdir=tmp_path / "a" / "b" / "c", records=tmp_path / "r")
+    surrounded = {"wrapper": "mpirun -n {nodes}", "environment": {"modules": ["gcc"]}}
+    assert key(tmp_path, surrounded) == key(tmp_path, surrounded, nodes=4, count=4)
+    calls = [rendered(with_task(call="m:f"), tmp_path, nodes=nodes, count=nodes) for nodes in (1, 4)]
+    assert len({fingerprint(job, {}, {}).key for job in calls}) == 1
+
+
+def test_everything_it_is_made_from_matters(tmp_path):
+    keys = [
+        key(tmp_path),
+        key(tmp_path, {"params": {"p": 2}}),
+        key(tmp_path, {"env": {"A": "1"}}),
+        key(tmp_path, {"env": {"A": "2"}}),
+        key(tmp_path, {"version": "2"}),
+        key(tmp_path, {"outputs": ["o", "p"]}),
+        key(tmp_path, {"environment": {"container": "a"}}),
+        key(tmp_path, {"environment": {"container": "b"}}),
+        key(tmp_path, {"prolog": "a"}),
+        key(tmp_path, {"epilog": "a"}),
+        key(tmp_path, {"stdin": "a"}),
+        key(tmp_path, inputs={"a": "1"}),
+        key(tmp_path, inputs={"a": "2"}),
+        key(tmp_path, inputs={"b": "1"}),
+        key(tmp_path, scripts={"a": "1"}),
+        key(tmp_path, iteration=2),
+        key(tmp_path, folder=tmp_path / "sub"),
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_project_may_be_moved(tmp_path):
+    places = [tmp_path / "one", tmp_path / "two"]
+    assert len({key(place, folder=place / "flows") for place in places}) == 1
+
+
+def test_equal_tasks_of_other_names_are_other_tasks(tmp_path):
+    known = with_task(sweep={"k": [1, 2]}, command="true")
+    jobs = [rendered(known, tmp_path, f"job[{k}]") for k in (1, 2)]
+    assert len({fingerprint(job, {}, {}).key for job in jobs}) == 2
+
+
+def product(found):
+    return Product(execution=1, run=0, task=0, name="job", kind="job", workflow="w", attempt=1, fingerprint=found.key,
+                   parts=found.parts)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "inputs", "scripts", "words"),
+    [
+        ({}, {"mesh": "b" * 40, "old": "c"}, {}, "input mesh changed; script run.py is no longer there"),
+        (
+            {},
+            {"mesh": "a" * 40, "new": "c"},
+            {"run.py": "s"},
+            "input new is new; input old is no longer there",
+        ),
+        ({"command": "y"}, None, None, "the command changed from 'x'"),
+        ({"version": "3"}, None, None, "the version changed from 'none'"),
+        (
+            {"declared": {"A": "2", "B": "1"}},
+            None,
+            None,
+            "environment variable A changed; environment variable B is new",
+        ),
+        ({"environment": Environment(container="i")}, None, None, "environment variable container is new"),
+        ({"outputs": ("q",)}, None, None, "the outputs changed from 'o'"),
+        ({}, None, None, ""),
+    ],
+)
+def test_why_a_product_is_stale(tmp_path, change, inputs, scripts, words):
+    job = rendered(with_task(command="x", env={"A": "1"}, outputs=["o"]), tmp_path)
+    old_inputs, old_scripts = {"mesh": "a" * 40, "old": "c"}, {"run.py": "s"}
+    old = product(fingerprint(job, old_inputs, old_scripts))
+    new = fingerprint(
+        replace(job, **change),
+        old_inputs if inputs is None else inputs,
+        old_scripts if scripts is None else scripts,
+    )
+    assert why_stale(new.parts, old) == words
+    assert (new.key == old.fingerprint) is (words == "")
+
+
+def test_secrets_and_long_lists_are_not_kept(tmp_path):
+    job = rendered(with_task(command="x " + "y" * 5000, env={"TOKEN": "secret-word"}), tmp_path)
+    many = {f"f{number}": "d" * 40 for number in range(5000)}
+    found = fingerprint(job, many, {})
+    assert "secret-word" not in str(found.parts)
+    assert sum(map(len, found.parts.values())) < 1000
+    changed = fingerprint(job, {**many, "f77": "e" * 40}, {})
+    assert changed.key != found.key
+    assert why_stale(changed.parts, product(found)) == "some input changed"

@@ -1,0 +1,360 @@
+"""Rendering: commands, environments, streams and words come out as the program will see them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backends.jobs_by_hand import LOCAL, known_of, rendered, run_job, with_task
+from weft.backends.jobs.problem import JobProblem
+from weft.backends.jobs.rendering import PROGRESS_FILE, RESULT_FILE, news_files, results_needed
+from weft.platform.machine import Machine
+from weft.workflow.builder import Builder
+
+
+def test_a_text_goes_to_the_shell_and_a_list_does_not(tmp_path):
+    assert rendered(with_task(command="echo a | cat"), tmp_path).argv == (
+        "/bin/sh",
+        "-eu",
+        "-c",
+        "echo a | cat",
+    )
+    assert rendered(with_task(command=["echo", "a | b"]), tmp_path).argv == ("echo", "a | b")
+
+
+def test_names_are_filled_in_and_quoted(tmp_path):
+    flow = Builder("w", params={"label": "it's $HOME"})
+    flow.task(
+        "job", sweep={"k": "1..2"}, work=1, inputs=["a b", "c"], outputs=["out.{k}"], cores=2, memory="2GB",
+        command="run {k} {label} {inputs} {outputs} {nodes}/{cores}/{memory_mb} {iteration} {task} {machine.arch} {{x}}",
+    )  # fmt: skip
+    job = rendered(
+        known_of(flow),
+        tmp_path,
+        "job[2]",
+        nodes=2,
+        count=1,
+        iteration=3,
+        limits=(None, 2e9),
+        inputs=["a b", "c"],
+    )
+    line = "run 2 'it'\"'\"'s $HOME' 'a b' c out.2 1/2/2000 3 'job[2]' x86_64 {x}"
+    assert job.argv == ("/bin/sh", "-eu", "-c", line)
+    assert job.outputs == ("out.2",)
+
+
+def test_a_list_word_that_is_nothing_but_a_list_becomes_several(tmp_path):
+    known = with_task(command=["cat", "{inputs}", "-n{nodes}", "x {inputs}"], inputs=["a", "b c"])
+    job = rendered(known, tmp_path, inputs=["a", "b c"])
+    assert job.argv == ("cat", "a", "b c", "-n1", "x a b c")
+
+
+def test_arguments_are_words_of_their_own(tmp_path):
+    known = with_task(command="echo x |", arguments=["grep", "a {task}", "$x"], params={})
+    assert rendered(known, tmp_path).argv[-1] == "echo x | grep 'a job' '$x'"
+    assert rendered(with_task(command=["p"], arguments=["{nodes}", "b c"]), tmp_path).argv == (
+        "p",
+        "1",
+        "b c",
+    )
+
+
+def test_the_environment_says_what_was_allocated(tmp_path):
+    machine = Machine(name="cluster", nodes=8, cores=36)
+    known = with_task(command="env", nodes=[1, 2, 4], machine=machine, env={"OWN": "a b", "WEFT_TASK": "no"},
+                      checkpoint={"files": ["r1", "r2"], "every": 5}, progress="how-far")  # fmt: skip
+    job = rendered(known, tmp_path, machine=machine, nodes=4, count=4, iteration=2, limits=(90.0, 3.5e9), attempt_number=3,
+                   restart=True)  # fmt: skip
+    work = str(tmp_path / "box/1/7")
+    assert job.env == {
+        "OWN": "a b",
+        "WEFT_TASK": "job",
+        "WEFT_ATTEMPT": "3",
+        "WEFT_NODES": "4",
+        "WEFT_CORES": "36",
+        "WEFT_MEM_MB": "3500",
+        "WEFT_ITERATION": "2",
+        "WEFT_RESTART": "1",
+        "WEFT_CHECKPOINT_DIR": work,
+        "WEFT_CHECKPOINT_FILES": "r1\nr2",
+        "WEFT_PROGRESS_FILE": f"{work}/how-far",
+        "WEFT_RESULT_FILE": f"{work}/{RESULT_FILE}",
+        "WEFT_TIME_LEFT_S": "90",
+    }
+    assert news_files(known, 0) == ("how-far", ("r1", "r2"))
+    seen = dict(line.split("=", 1) for line in run_job(job).stdout.decode().splitlines() if "=" in line)
+    assert seen["OWN"] == "a b"
+    assert seen["WEFT_NODES"] == "4"
+
+
+def test_without_limits_nothing_is_promised(tmp_path):
+    machine = Machine(name="m")
+    job = rendered(with_task(command="x", machine=machine), tmp_path, machine=machine)
+    assert not {"WEFT_MEM_MB", "WEFT_TIME_LEFT_S", "WEFT_CHECKPOINT_FILES"} & job.env.keys()
+    assert job.env["WEFT_PROGRESS_FILE"].endswith(PROGRESS_FILE)
+    with pytest.raises(JobProblem, match="memory_mb"):
+        rendered(with_task(command="x {memory_mb}", machine=machine), tmp_path, machine=machine)
+    with pytest.raises(JobProblem, match="m does not state it"):
+        rendered(with_task(command="x {machine.arch}", machine=machine), tmp_path, machine=machine)
+    with pytest.raises(JobProblem, match="did you mean"):
+        rendered(with_task(command="x {machine.arhc}"), tmp_path)
+
+
+def test_one_template_gives_another_program_on_another_architecture(tmp_path):
+    # A3.8
+    for arch in ("sparc", "alpha"):
+        machine = Machine(name="m", arch=arch)
+        job = rendered(
+            with_task(command="./bin.{machine.arch} x", machine=machine), tmp_path, machine=machine
+        )
+        assert job.argv[-1] == f"./bin.{arch} x"
+
+
+def test_results_of_other_tasks(tmp_path):
+    flow = Builder("w")
+    flow.task("conv", work=1, command="c")
+    flow.task(
+        "job", work=1, after="conv", command="x {conv.result.delta} {conv.exit_code} '{conv.result.text}'"
+    )
+    known = known_of(flow)
+    job = known.names.index("job")
+    assert results_needed(known, job) == {"conv": known.names.index("conv")}
+    assert results_needed(known, known.names.index("conv")) == {}
+    results = {"conv": {"exit_code": 1, "result": {"delta": 0.25, "text": "a'b"}}}
+    assert rendered(known, tmp_path, results=results).argv[-1] == "x 0.25 1 'a'\\''b'"
+    with pytest.raises(JobProblem, match=r"no delta; it wrote text"):
+        rendered(known, tmp_path, results={"conv": {"exit_code": 0, "result": {"text": ""}}})
+    # Nothing has ended yet: the first iteration of a loop.
+    assert rendered(known, tmp_path).argv[-1] == "x '' '' ''"
+
+
+def test_the_result_of_a_sweep_is_that_of_the_same_point(tmp_path):
+    flow = Builder("w")
+    flow.task("a", sweep={"k": "1..3", "t": [0.5, 1.5]}, work=1, command="c")
+    flow.task("job", sweep={"t": [0.5, 1.5], "k": "1..3"}, work=1, after="a[k, t]", command="x {a.result.v}")
+    flow.task("sum", work=1, after="a", command="x {a.result.v}")
+    known = known_of(flow)
+    for name in known.names:
+        if name.startswith("job["):
+            t, k = name[4:-1].split(",")
+            (found,) = results_needed(known, known.names.index(name)).values()
+            assert known.names[found] == f"a[{k},{t}]"
+    with pytest.raises(JobProblem, match="may mean 6"):
+        results_needed(known, known.names.index("sum"))
+
+
+def test_streams(tmp_path):
+    job = rendered(with_task(command="x"), tmp_path)
+    assert (job.stdin, job.stdout, job.stderr) == (None, f"{tmp_path}/records/out", f"{tmp_path}/records/err")
+    job = rendered(
+        with_task(command="x", stdin="in.{task}", stdout="logs/{task}.out", stderr="/dev/null"), tmp_path
+    )
+    work = f"{tmp_path}/box/1/7"
+    assert (job.stdin, job.stdout, job.stderr) == (f"{work}/in.job", f"{work}/logs/job.out", "/dev/null")
+    assert job.streams == ("logs/job.out",)
+
+
+@pytest.mark.parametrize(
+    ("facets", "words"),
+    [
+        ({"stdout": "../escape"}, "own directory"),
+        ({"stderr": "a/../../b"}, "own directory"),
+        ({"stdout": "data", "inputs": ["data"]}, "inputs are not written to"),
+        ({"env": {"A=B": "x"}}, "plain name"),
+    ],
+)
+def test_what_is_refused(facets, words, tmp_path):
+    with pytest.raises(JobProblem, match=words):
+        rendered(with_task(command="x", **facets), tmp_path, inputs=facets.get("inputs", ()))
+
+
+def test_words_that_name_files_beside_the_workflow_are_brought_along(tmp_path):
+    for name in (
+        "lapw0",
+        "train.py",
+        "conf.yaml",
+        "out.dat",
+        "seen.txt",
+        "in.dat",
+        "log",
+        "run-3.sh",
+        "sub/tool",
+        "env.txt",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    (tmp_path / ".weft").mkdir()
+    (tmp_path / ".weft/secret").write_text("x")
+    (tmp_path.parent / "above").write_text("x")
+    known = with_task(
+        sweep={"k": [3]}, inputs=["in.dat"], outputs=["out.dat", "seen.*"], stdin="env.txt",
+        command="./lapw0 in.dat && python train.py --c conf.yaml;./run-{k}.sh 'sub/tool' out.dat seen.txt ../above "
+        f"{tmp_path}/lapw0 .weft/secret missing >log",
+    )  # fmt: skip
+    job = rendered(known, tmp_path, "job[3]", inputs=["in.dat"])
+    assert job.words == ("lapw0", "train.py", "conf.yaml", "run-3.sh", "sub/tool", "env.txt")
+    listed = with_task(command=["./lapw0", "--x", "train.py", "conf.yaml2"])
+    assert rendered(listed, tmp_path).words == ("lapw0", "train.py")
+
+
+def test_nothing_to_execute(tmp_path):
+    flow = Builder("w")
+    flow.task("job", kind="virtual")
+    flow.task("idle", work=1)
+    for name in ("job", "idle"):
+        job = rendered(known_of(flow), tmp_path, name)
+        assert job.argv is None
+        assert "nothing to execute" in job.script
+
+
+def test_the_script_does_the_same_by_hand(tmp_path):
+    value = "a'b $HOME\nc"
+    program = "import sys, os, json; print(json.dumps([sys.argv[1:], os.environ['OWN'], os.getcwd()]))"
+    for command in (["{python}", "-c", "{program}", "{value}"], "{python} -c {program} {value}"):
+        known = with_task(
+            params={"python": sys.executable, "program": program, "value": value},
+            command=command,
+            env={"OWN": value},
+        )
+        job = rendered(known, tmp_path)
+        direct = json.loads(run_job(job).stdout)
+        (tmp_path / "command.sh").write_text(job.script)
+        by_hand = subprocess.run(["/bin/sh", tmp_path / "command.sh"], capture_output=True, check=True)
+        assert direct == json.loads(by_hand.stdout) == [[value], value, str(tmp_path / "box/1/7")]
+
+
+def test_a_long_line_is_run_from_the_script(tmp_path):
+    names = [f"input-{number:06d}" for number in range(20_000)]
+    known = with_task(command="for f in {inputs}; do echo $f; done | wc -l", inputs=["x"])
+    job = rendered(known, tmp_path, inputs=names)
+    assert job.needs_script
+    assert job.argv == ("/bin/sh", f"{tmp_path}/records/command.sh")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records/command.sh").write_text(job.script)
+    assert run_job(job).stdout.strip() == b"20000"
+
+
+def test_the_shell_stops_at_the_first_failure_and_at_unset_variables(tmp_path):
+    assert run_job(rendered(with_task(command="false; echo on"), tmp_path)).returncode == 1
+    assert run_job(rendered(with_task(command="echo $WEFT_NO_SUCH_VARIABLE"), tmp_path)).returncode == 2
+
+
+def test_prolog_wrapper_and_epilog(tmp_path):
+    known = with_task(
+        params={"word": "a'b"}, prolog="echo prolog {word}", wrapper="env WRAPPED=1", epilog="echo epilog {nodes}",
+        command="echo $WRAPPED {word}; exit 3",
+    )  # fmt: skip
+    done = run_job(rendered(known, tmp_path))
+    assert done.stdout.decode().splitlines() == ["prolog a'b", "1 a'b", "epilog 1"]
+    assert done.returncode == 3
+    failing = run_job(
+        rendered(with_task(prolog="false", command="echo never", epilog="echo never"), tmp_path)
+    )
+    assert (failing.returncode, failing.stdout) == (1, b"")
+
+
+def test_the_epilog_runs_when_the_group_is_told_to_end(tmp_path):
+    job = rendered(with_task(command="echo began; sleep 20", epilog="echo cleaned"), tmp_path)
+    Path(job.workdir).mkdir(parents=True)
+    running = subprocess.Popen(job.argv, cwd=job.workdir, stdout=subprocess.PIPE, start_new_session=True)
+    assert running.stdout.readline() == b"began\n"
+    os.killpg(running.pid, 15)
+    rest, _ = running.communicate(timeout=20)
+    assert (rest, running.returncode) == (b"cleaned\n", 143)
+
+
+def program_on_path(folder, name, text):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_containers_by_what_the_machine_has(tmp_path):
+    known = with_task(command="echo in $WEFT_TASK", environment={"container": "image:1"}, env={"OWN": "x"})
+    job = rendered(known, tmp_path)
+    docker = program_on_path(tmp_path / "d", "docker", 'for w; do printf "[%s]" "$w"; done')
+    job.env["PATH"] = docker
+    words = run_job(job).stdout.decode()
+    work = f"{tmp_path}/box/1/7"
+    assert words.startswith(
+        f"[run][--rm][--init][--interactive][--volume][{work}:{work}][--workdir][{work}][--user]"
+    )
+    assert "[--env][OWN][--env][WEFT_TASK]" in words
+    assert words.endswith("[image:1][/bin/sh][-eu][-c][echo in $WEFT_TASK]")
+    job.env["PATH"] = program_on_path(tmp_path / "d", "apptainer", 'for w; do printf "[%s]" "$w"; done')
+    expected = (
+        f"[exec][--bind][{work}][--pwd][{work}][docker://image:1][/bin/sh][-eu][-c][echo in $WEFT_TASK]"
+    )
+    assert run_job(job).stdout.decode() == expected
+    job.env["PATH"] = str(tmp_path / "nowhere")
+    none = run_job(job)
+    assert none.returncode == 127
+    assert b"no apptainer" in none.stderr
+
+
+def test_conda_environments_are_made_once_in_the_sandbox(tmp_path):
+    (tmp_path / "env.yaml").write_text("dependencies: [x]")
+    job = rendered(with_task(command=["prog", "a b"], environment={"conda": "env.yaml"}), tmp_path)
+    assert job.words == ("env.yaml",)
+    create = 'echo "conda $*" >&2; [ "$1" != env ] || mkdir -p "$5/conda-meta"'
+    job.env["PATH"] = program_on_path(tmp_path / "d", "conda", create)
+    first, second = run_job(job).stderr.decode(), run_job(job).stderr.decode()
+    prefix = first.splitlines()[0].split()[5]
+    assert prefix.startswith(f"{tmp_path}/box/conda/")
+    assert first.splitlines()[0] == f"conda env create --quiet --prefix {prefix} --file env.yaml"
+    assert second == f"conda run --no-capture-output --prefix {prefix} prog a b\n"
+    named = rendered(with_task(command="x", environment={"conda": "base"}), tmp_path)
+    assert "conda run --no-capture-output --name base /bin/sh" in named.argv[-1]
+    with pytest.raises(JobProblem, match=r"missing\.yml cannot be read"):
+        rendered(with_task(command="x", environment={"conda": "missing.yml"}), tmp_path)
+
+
+def test_modules_are_loaded_first(tmp_path):
+    (tmp_path / "init").mkdir()
+    (tmp_path / "init/sh").write_text(
+        'module() { echo "module $*"; LOADED=$2; export LOADED; echo $unset_variable; }\n'
+    )
+    job = rendered(
+        with_task(command="echo with $LOADED", environment={"modules": ["gcc/13", "mpi"]}), tmp_path
+    )
+    job.env["MODULESHOME"] = str(tmp_path)
+    assert run_job(job).stdout.decode().split() == ["module", "load", "gcc/13", "mpi", "with", "gcc/13"]
+
+
+def test_a_python_function(tmp_path):
+    (tmp_path / "calc.py").write_text(
+        "def add(k, label, nodes, *, inputs, extra=5):\n    print(k, label, nodes, inputs, extra)\n    return {'total': k + extra}\n"
+        "def wrong(unheard_of): pass\ndef one(first, k): return first + str(k)\n"
+    )
+    known = with_task(params={"label": "a'b"}, sweep={"k": [3]}, call="calc:add", inputs=["x"])
+    job = rendered(known, tmp_path, "job[3]", inputs=["x"], count=2, nodes=2)
+    assert job.words == ("calc.py",)
+    done = run_job(job)
+    assert done.stdout.decode() == "3 a'b 2 ['x'] 5\n", done.stderr
+    assert json.loads((tmp_path / "box/1/7" / RESULT_FILE).read_text()) == {"total": 8}
+    assert sys.executable not in job.command
+    for call, why in [
+        ("calc:wrong", "unheard_of"),
+        ("calc:none", "has no 'none'"),
+        ("nope:f", "no module 'nope'"),
+    ]:
+        failed = run_job(rendered(with_task(call=call), tmp_path))
+        assert failed.returncode == 2
+        assert why in failed.stderr.decode()
+    (tmp_path / "box/1/7" / RESULT_FILE).unlink()
+    run_job(rendered(with_task(sweep={"k": [3]}, call="calc:one", arguments=["w{k}"]), tmp_path, "job[3]"))
+    assert json.loads((tmp_path / "box/1/7" / RESULT_FILE).read_text()) == {"value": "w33"}
+    with pytest.raises(JobProblem, match="at most 100000 bytes"):
+        rendered(with_task(params={"big": "x" * 200_000}, call="calc:add"), tmp_path)
+
+
+def test_a_local_node_is_a_core(tmp_path):
+    known = with_task(command="x {nodes} {cores}", cores=2, nodes=[1, 2])
+    assert rendered(known, tmp_path, machine=LOCAL, nodes=4, count=2).argv[-1] == "x 2 2"

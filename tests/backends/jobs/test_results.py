@@ -1,0 +1,95 @@
+"""What an ended task left: its result file, and the lines that sweeps grow over."""
+
+from __future__ import annotations
+
+import pytest
+
+from backends.jobs_by_hand import known_of
+from weft.backends.jobs.problem import JobProblem
+from weft.backends.jobs.rendering import RESULT_FILE
+from weft.backends.jobs.results import growth_lines, read_result
+from weft.workflow.builder import Builder
+
+
+def test_a_flat_result_is_read(tmp_path):
+    assert read_result(tmp_path) == {}
+    (tmp_path / RESULT_FILE).write_text("")
+    assert read_result(tmp_path) == {}
+    (tmp_path / RESULT_FILE).write_text(
+        '{"delta": 1e-5, "n": 3, "ok": true, "text": "a\\u00e9", "none": null}'
+    )
+    assert read_result(tmp_path) == {"delta": 1e-5, "n": 3, "ok": True, "text": "aé", "none": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "no JSON"),
+        ("[1]", "one flat JSON object"),
+        ('{"a": {"b": 1}}', "a in the result file"),
+        ('{"a": [1]}', "a in the result file"),
+        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": 1e999}', "inf"),
+        ('{"a": "' + "x" * 70_000 + '"}', "at most 65536 bytes"),
+        ("[" * 60_000, "no JSON"),
+    ],
+)
+def test_other_results_are_named(text, words, tmp_path):
+    (tmp_path / RESULT_FILE).write_text(text)
+    with pytest.raises(JobProblem, match=words):
+        read_result(tmp_path)
+
+
+def test_a_result_elsewhere_is_not_read(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "other").write_text('{"a": 1}')
+    (work / RESULT_FILE).symlink_to(tmp_path / "other")
+    with pytest.raises(JobProblem, match="leads out"):
+        read_result(work)
+    (work / RESULT_FILE).unlink()
+    (work / RESULT_FILE).mkdir()
+    with pytest.raises(JobProblem, match="no plain file"):
+        read_result(work)
+
+
+def growing(file, outputs):
+    flow = Builder("w")
+    flow.task("split", work=1, command="s", outputs=outputs)
+    flow.task("work", sweep={"part": f"lines({file})"}, after="split", work=1, command="w {part}")
+    known = known_of(flow)
+    return known, known.names.index("split"), known.names.index("work[*]")
+
+
+@pytest.mark.parametrize(
+    ("file", "outputs", "written"),
+    [
+        ('"parts.txt"', ["parts.txt"], "parts.txt"),
+        ("split.parts", ["split.parts"], "split.parts"),
+        ("split.parts", ["parts"], "parts"),
+        ("split.parts", [], "split.parts"),
+    ],
+)
+def test_lines_that_a_sweep_waits_for(file, outputs, written, tmp_path):
+    known, split, work = growing(file, outputs)
+    with pytest.raises(JobProblem, match="was not written"):
+        growth_lines(known, split, tmp_path)
+    (tmp_path / written).write_text("a b\r\n\n  c'd\nlast")
+    assert growth_lines(known, split, tmp_path) == {file.strip('"'): ("a b", "c'd", "last")}
+    assert growth_lines(known, work, tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\n\n", "has no lines"),
+        (b"a\nb\na\n", "'a' twice"),
+        (b"a\0\n", "no text"),
+        (b"\xff\xfe\n", "no text"),
+    ],
+)
+def test_lines_that_are_none(content, words, tmp_path):
+    known, split, _ = growing("split.parts", ["split.parts"])
+    (tmp_path / "split.parts").write_bytes(content)
+    with pytest.raises(JobProblem, match=words):
+        growth_lines(known, split, tmp_path)

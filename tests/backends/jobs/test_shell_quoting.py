@@ -1,0 +1,105 @@
+"""Replacements in shell lines: values arrive unchanged wherever they stand, and never become shell text."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.backends.jobs.problem import JobProblem
+from weft.backends.jobs.shell import COMMENT, DOUBLE, PLAIN, SINGLE, UNSAFE, contexts
+from weft.backends.jobs.values import Values
+
+NASTY = st.text(alphabet="ab $`\"'\\\n;|&<>(){}*?[]~#!%-=\t\u00e9\u4e2d", max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a {x} '{x}' \"{x}\" {x}", [PLAIN, SINGLE, DOUBLE, PLAIN]),
+        ("awk '{print $1}' {x}", [PLAIN]),
+        ("echo it\\'s {x}", [PLAIN]),
+        ('echo "a \\" {x}"', [DOUBLE]),
+        ("echo 'a\\' {x}", [PLAIN]),
+        ("echo \\{x}", [UNSAFE]),
+        ('echo "\\{x}"', [UNSAFE]),
+        ("echo '\\{x}'", [SINGLE]),
+        ("echo \\\\{x}", [PLAIN]),
+        ("echo $(f {x} '{x}') {x}", [PLAIN, SINGLE, PLAIN]),
+        ('echo "$(f {x} "{x}") {x}"', [PLAIN, DOUBLE, DOUBLE]),
+        ("echo `f {x}` {x}", [UNSAFE, PLAIN]),
+        ("echo $(( {x} + (1 << {x}) )) {x}", [UNSAFE, UNSAFE, PLAIN]),
+        ("cat {x} <<EOF\nit's {x}\nEOF", [PLAIN, UNSAFE]),
+        ("a # it's {x}\nb {x}", [COMMENT, PLAIN]),
+        ("a#it {x}", [PLAIN]),
+        ("(cd d; a {x}); b '{x}'", [PLAIN, SINGLE]),
+        ("case {x} in a) b {x};; esac", [PLAIN, PLAIN]),
+        ('"$(case {x} in a) b {x};; esac)"', [UNSAFE, UNSAFE]),
+        ("echo '{x} {x}", [UNSAFE, UNSAFE]),
+        ("${HOME} {x} ${y:-'} {x}", [PLAIN, UNSAFE]),
+        ("'{{{x}}}' {x}", [SINGLE, PLAIN]),
+        ("$((f); g) {x} ", [UNSAFE]),
+        ("echo $'a\\'{x}'", [UNSAFE]),
+        ("((i = {x})); echo {x}", [UNSAFE, UNSAFE]),
+    ],
+)
+def test_where_a_name_stands(line, expected):
+    assert list(contexts(line)) == expected
+
+
+def shell(line, value):
+    """Run a line with a value filled in; give its words as the program sees them."""
+    filled = Values({"x": value, "xs": [value, "b c"]}, {}, {}).line(line)
+    done = subprocess.run(["/bin/sh", "-eu", "-c", filled], capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0, (filled, done.stderr)
+    return done.stdout.decode().split("\0")[:-1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(NASTY)
+def test_values_arrive_unchanged_through_a_real_shell(value):
+    line = "printf '%s\\0' {x} pre'{x}'post \"a {x} b\" \"$(printf '%s.' {x})\" {xs} # {x}"
+    assert shell(line, value) == [value, f"pre{value}post", f"a {value} b", f"{value}.", value, "b c"]
+
+
+@settings(max_examples=100)
+@given(NASTY, st.sampled_from(["`echo {x}`", "$(( {x} ))", "cat <<E\n{x}\nE", "\\{x}", '"\\{x}"', "'{x}"]))
+def test_where_quoting_does_not_help_only_harmless_values_pass(value, line):
+    harmless = value == "" or all(
+        letter.isascii() and (letter.isalnum() or letter in "@%+=:,./-_") for letter in value
+    )
+    values = Values({"x": value}, {}, {})
+    if harmless:
+        assert values.line(line) == line.replace("{x}", value)
+    else:
+        with pytest.raises(JobProblem, match="cannot be quoted"):
+            values.line(line)
+
+
+def test_a_value_that_would_run_a_command_runs_nothing(tmp_path):
+    canary = tmp_path / "canary"
+    for line in ("echo {x}", 'echo "{x}"', "echo '{x}'", 'echo "$(echo {x})"'):
+        for value in (
+            f"$(touch {canary})",
+            f"`touch {canary}`",
+            f"'; touch {canary}; '",
+            f'"; touch {canary}; "',
+        ):
+            filled = Values({"x": value}, {}, {}).line(line)
+            done = subprocess.run(
+                ["/bin/sh", "-eu", "-c", filled], capture_output=True, text=True, check=True
+            )
+            assert done.stdout == value + "\n"
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\ud800"])
+def test_what_no_program_can_be_given_is_refused(value):
+    with pytest.raises(JobProblem, match="cannot be given to a program"):
+        Values({"x": value}, {}, {}).line("echo {x}")
+
+
+def test_raw_is_not_quoted():
+    assert Values({"x": "a; b"}, {}, {}).line("{x:raw} '{x:raw}'") == "a; b 'a; b'"

@@ -1,0 +1,79 @@
+"""Jobs rendered and run by hand: a workflow of a few tasks, its known form, and its programs as processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from weft.backends.jobs.rendering import render
+from weft.engine.messages.commands import Start
+from weft.engine.state.known import Known
+from weft.instance.compilation import compile_instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+__all__ = ["LOCAL", "known_of", "rendered", "run_job", "with_task"]
+
+LOCAL = Machine(name="here", nodes=4, arch="x86_64", memory=8e9, backend={"kind": "local"})
+
+
+def known_of(flow, machine=LOCAL):
+    """Give what an engine knows of a workflow on one machine."""
+    return Known("w", compile_instance(checked_graph(flow.build()), Platform(machines=(machine,))))
+
+
+def with_task(params=None, machine=LOCAL, **facets):
+    """Give what is known of a workflow of the one task ``job``."""
+    flow = Builder("one", params=params or {})
+    flow.task("job", **{"work": 1, **facets})
+    return known_of(flow, machine)
+
+
+def rendered(
+    known,
+    place: Path,
+    name="job",
+    machine=LOCAL,
+    *,
+    nodes=1,
+    count=1,
+    iteration=1,
+    limits=(None, None),
+    **more,
+):
+    """Render the job of a task by its name, in ``place/box/1/7``."""
+    start = Start(
+        attempt=7,
+        run=0,
+        task=known.names.index(name),
+        machine=0,
+        nodes=nodes,
+        count=count,
+        iteration=iteration,
+        time_limit_s=limits[0],
+        memory_bytes=limits[1],
+    )
+    places = {
+        "workdir": place / "box" / "1" / "7",
+        "records": place / "records",
+        "project": place,
+        "folder": place,
+    }
+    return render(known, start, machine, **{**places, **more})
+
+
+def run_job(job, **more):
+    """Run a rendered job as a runner would; give the finished process."""
+    Path(job.workdir).mkdir(parents=True, exist_ok=True)
+    return subprocess.run(
+        job.argv,
+        cwd=job.workdir,
+        env={**os.environ, **job.env},
+        capture_output=True,
+        timeout=30,
+        check=False,
+        **more,
+    )

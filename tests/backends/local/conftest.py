@@ -1,0 +1,18 @@
+"""Fixtures of the local world: a runner that does not outlive its test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner_bench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A runner with nothing to do."""
+    made = Bench(tmp_path)
+    yield made
+    made.close()

@@ -1,0 +1,376 @@
+"""A runner outlives its engine, is found again, is replaced when it dies, and goes when nobody needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner_bench import TOKEN, Bench, lives, wait_until
+from weft.backends.local.process_groups import process, processes
+from weft.backends.local.runner_link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
+from weft.backends.local.runner_orphans import kill_orphans, orphans
+from weft.backends.local.runner_records import Ledger, Records, encoded
+
+
+def hang_up(bench: Bench) -> None:
+    bench.link.disconnect()
+    bench.heard.clear()
+
+
+def test_a_runner_stands_apart(bench: Bench) -> None:
+    pid = bench.here["pid"]
+    assert bench.link.pid == pid
+    assert os.getsid(pid) == os.getpgid(pid) == pid
+    assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+    files = {path.name: str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    assert files["0"] == os.devnull
+    assert files["1"] == files["2"] == str(bench.directory / "log")
+    assert TOKEN.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert TOKEN.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
+    assert not any(
+        TOKEN.encode() in path.read_bytes() for path in bench.directory.iterdir() if path.is_file()
+    )
+
+
+def test_a_runner_loads_neither_weft_nor_heavy_modules() -> None:
+    runner = Path(sys.modules[RunnerLink.__module__].__file__ or "").with_name("runner.py")
+    program = (
+        "import sys\n"
+        f"names = {{'__name__': 'runner', '__file__': {str(runner)!r}}}\n"
+        "exec(open(names['__file__']).read(), names)\n"
+        "names['_stand_in']()\n"
+        "import weft.backends.local.runner_loop\n"
+        "sys.stdout.write(' '.join(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stdout.split())
+    assert "weft.backends.local.runner_tasks" in loaded
+    assert not loaded & {
+        "weft.errors",
+        "weft.registry",
+        "dataclasses",
+        "typing",
+        "subprocess",
+        "threading",
+        "asyncio",
+    }
+
+
+def test_a_task_goes_on_without_its_engine_and_its_end_is_kept(bench: Bench) -> None:
+    os.mkfifo(bench.work / "go")
+    bench.sh(1, "read line < go; exit 3")
+    bench.sh(2, "sleep 1000")
+    bench.hear("started", 1)
+    running = bench.hear("started", 2)
+    hang_up(bench)
+    (bench.work / "go").write_text("go\n")
+    wait_until(lambda: 1 in bench.link.ends_on_disk(), "the end is on disk")
+    here = bench.link.connect()
+    assert here["pid"] == bench.here["pid"]
+    assert here["running"] == [{"attempt": 2, "pid": running["pid"], "at": running["at"]}]
+    assert [(end["attempt"], end["code"]) for end in here["ended"]] == [(1, 3)]
+    assert here["ended"][0] == bench.link.ends_on_disk()[1]
+    bench.say({"do": "forget", "attempt": 1})
+    hang_up(bench)
+    assert bench.link.connect()["ended"] == []
+
+
+def test_a_second_engine_takes_the_place_of_the_first(bench: Bench) -> None:
+    bench.sh(1, "echo up > up; sleep 1000")
+    bench.written("up")
+    second = bench.new_link()
+    here = second.connect()
+    assert here["pid"] == bench.here["pid"]
+    assert [each["attempt"] for each in here["running"]] == [1]
+    with pytest.raises(RunnerGone):
+        bench.hear("nothing")
+    assert not bench.link.connected
+    bench.link.close()
+    bench.link = second
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 5})
+    assert bench.end_of(1)["cause"] == "cancelled"
+
+
+def test_strangers_are_not_heard(bench: Bench) -> None:
+    def knock(line: bytes) -> socket.socket:
+        stranger = socket.socket(socket.AF_UNIX)
+        stranger.settimeout(20)
+        folder = os.open(bench.directory, os.O_RDONLY)
+        stranger.connect(f"/proc/self/fd/{folder}/socket")
+        os.close(folder)
+        stranger.sendall(line)
+        return stranger
+
+    order = json.dumps({"do": "start", "attempt": 1, "argv": ["touch", str(bench.work / "done")]}).encode()
+    for first in (
+        b'{"do":"hello","token":"wrong"}\n',
+        b'{"do":"hello","token":null}\n',
+        b"nonsense\n",
+        b"[]\n",
+        b"",
+    ):
+        with (
+            contextlib.closing(knock(first + order + b"\n")) as stranger,
+            contextlib.suppress(ConnectionResetError),
+        ):
+            assert stranger.recv(100) == b""
+    silent = [knock(b"") for _ in range(20)]
+    bench.sh(2, "exit 6")
+    assert bench.end_of(2)["code"] == 6
+    for each in silent:
+        each.close()
+    assert not (bench.work / "done").exists()
+    wrong = bench.new_link("another token")
+    with pytest.raises((RunnerHangs, RunnerFailed)):
+        wrong.connect(timeout_s=0.5)
+    wrong.close()
+    bench.sh(3, "exit 7")
+    assert bench.end_of(3)["code"] == 7
+
+
+def test_a_runner_without_work_and_engine_goes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, idle_s=0.3)
+    bench.sh(1, "echo up > up; sleep 0.8; exit 2")
+    bench.written("up")
+    hang_up(bench)
+    wait_until(lambda: not bench.link.alive, "the runner ends")
+    assert bench.link.ends_on_disk()[1]["code"] == 2
+    assert {path.name for path in bench.directory.iterdir()} == {"ends", "lock", "log", "starts"}
+    here = bench.link.connect()
+    assert here["pid"] != bench.here["pid"]
+    assert [end["code"] for end in here["ended"]] == [2]
+    bench.close()
+
+
+def test_a_runner_ends_when_told_and_nothing_runs(bench: Bench) -> None:
+    os.mkfifo(bench.work / "go")
+    bench.sh(1, "read line < go; exit 1")
+    bench.say({"do": "end"})
+    bench.hear("started", 1)
+    (bench.work / "go").write_text("go\n")
+    assert bench.end_of(1)["code"] == 1
+    with pytest.raises(RunnerGone):
+        bench.hear("nothing")
+    wait_until(lambda: not bench.link.alive, "the runner ends")
+
+
+def test_long_names_of_directories_do(tmp_path: Path) -> None:
+    deep = tmp_path
+    for _ in range(6):
+        deep = deep / ("d" * 60)
+    bench = Bench(deep)
+    bench.sh(1, "exit 8")
+    assert bench.end_of(1)["code"] == 8
+    bench.close()
+
+
+def test_a_runner_that_is_told_to_end_takes_its_tasks_along(bench: Bench) -> None:
+    bench.sh(1, "trap 'echo saved > saved; exit 85' TERM; echo up > up; while :; do sleep 0.05; done")
+    bench.sh(2, "sleep 1000")
+    bench.written("up")
+    os.kill(bench.here["pid"], signal.SIGTERM)
+    first, second = bench.end_of(1), bench.end_of(2)
+    assert (first["code"], first["cause"]) == (85, "lost")
+    assert (second["signal"], second["cause"]) == (15, "lost")
+    with pytest.raises(RunnerGone):
+        bench.hear("nothing")
+    assert set(bench.link.ends_on_disk()) == {1, 2}
+
+
+def test_orphans_of_a_killed_runner_are_found_and_killed(bench: Bench) -> None:
+    bench.sh(1, "sleep 1000 & echo $! > child; echo $$ > leader; wait")
+    bench.sh(3, "exit 9")
+    child, leader = bench.leaves("child"), bench.leaves("leader")
+    assert bench.end_of(3)["code"] == 9
+    runner = bench.here["pid"]
+    os.kill(runner, signal.SIGKILL)
+    with pytest.raises(RunnerGone):
+        bench.hear("nothing")
+    wait_until(lambda: not bench.link.alive, "the runner is dead")
+    assert lives(child)
+    assert lives(leader)
+    killed = bench.link.kill_orphans()
+    assert {child, leader} <= set(killed)
+    assert not lives(child)
+    assert not lives(leader)
+    assert bench.link.kill_orphans() == ()
+    here = bench.link.connect()
+    assert here["pid"] != runner
+    ends = {end["attempt"]: end for end in here["ended"]}
+    assert (ends[1]["code"], ends[1]["signal"], ends[1]["cause"]) == (None, None, "lost")
+    assert ends[3]["code"] == 9
+    bench.sh(1, "echo again > again")  # an attempt that may have run does not run again
+    assert bench.end_of(1)["cause"] == "lost"
+    assert not (bench.work / "again").exists()
+
+
+def test_connecting_kills_the_orphans_first(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    pid = bench.leaves("pid")
+    os.kill(bench.here["pid"], signal.SIGKILL)
+    bench.link.connect()
+    assert not lives(pid)
+
+
+def test_an_orphan_whose_start_was_not_recorded_is_found(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    pid = bench.leaves("pid")
+    bench.hear("started", 1)
+    os.kill(bench.here["pid"], signal.SIGKILL)
+    (bench.directory / "starts").unlink()
+    wait_until(lambda: not bench.link.alive, "the runner is dead")
+    assert pid in bench.link.kill_orphans()
+    assert not lives(pid)
+
+
+def test_a_process_that_was_given_a_dead_runners_number_is_never_touched(tmp_path: Path) -> None:
+    """Neither as the runner nor as a task nor as a member of the session."""
+    victim = subprocess.Popen(
+        ["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert victim.stdout is not None
+    victim.stdout.readline()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    records = Records(str(tmp_path), TOKEN)
+    own = process(victim.pid)
+    assert own is not None
+    starts = Ledger(records, "starts")
+    starts.add(encoded({"attempt": 1, "pid": victim.pid, "at": 0.0, "within": [0.0, 0.1]}))
+    for identity in (
+        {"pid": victim.pid, "began_ticks": own.began_ticks - 1000, "boot": boot},
+        {"pid": victim.pid, "began_ticks": own.began_ticks - 1000, "boot": "another"},
+        {"pid": 2**22 - 1, "began_ticks": 1, "boot": boot},
+    ):
+        records.write("pid", identity)
+        assert orphans(records) == []
+        assert kill_orphans(records) == ()
+    assert victim.poll() is None
+    os.killpg(victim.pid, signal.SIGKILL)
+    victim.wait()
+    victim.stdout.close()
+    records.close()
+
+
+def test_a_forged_record_of_the_runner_kills_nobody(bench: Bench) -> None:
+    victim = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    own = process(victim.pid)
+    assert own is not None
+    bench.say({"do": "end"})
+    wait_until(lambda: not bench.link.alive, "the runner ends")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    forged = {"pid": victim.pid, "began_ticks": own.began_ticks, "boot": boot}
+    forger = Records(str(bench.directory), "a guess")
+    forger.write("pid", forged)
+    forger.close()
+    assert not bench.link.alive
+    assert bench.link.kill() == ()
+    assert victim.poll() is None
+    victim.kill()
+    victim.wait()
+
+
+def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench) -> None:
+    bench.sh(1, "sleep 1000")
+    bench.hear("started", 1)
+    os.kill(bench.here["pid"], signal.SIGSTOP)
+    assert bench.link.alive
+    assert not bench.link.hangs
+    wait_until(lambda: bench.link.hangs, "no beat for some seconds")
+    assert bench.link.connected
+    here = bench.link.connect()
+    assert here["pid"] == bench.here["pid"]
+    assert [each["attempt"] for each in here["running"]] == [1]
+    assert not bench.link.hangs
+
+
+def test_a_runner_that_does_not_answer_can_be_killed_and_replaced(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    pid = bench.leaves("pid")
+    os.kill(bench.here["pid"], signal.SIGSTOP)
+    with pytest.raises(RunnerHangs):
+        bench.link.connect(timeout_s=0.5)
+    assert pid in bench.link.kill()
+    assert not lives(pid)
+    assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
+
+
+def test_only_one_runner_serves_a_directory(bench: Bench) -> None:
+    other = bench.new_link()
+    other._start()
+    wait_until(lambda: not other._child_lives(), "the second runner sees the first and ends")
+    assert other.connect()["pid"] == bench.here["pid"]
+    bench.link.close()
+    bench.link = other
+
+
+def test_a_runner_that_cannot_start_says_why(tmp_path: Path) -> None:
+    link = RunnerLink(tmp_path / "runner", TOKEN, environment={}, python="/no/such/python")
+    with pytest.raises(RunnerFailed, match=r"/no/such/python: No such file"):
+        link.connect()
+    link.close()
+    cores = RunnerLink(tmp_path / "cores", TOKEN, environment={}, cores=[4000], idle_s=0.1)
+    with pytest.raises(RunnerFailed, match=r"cores \[4000\] cannot be had"):
+        cores.connect()
+    cores.kill()
+    cores.close()
+
+
+def test_cores_of_the_machine_are_kept_to(tmp_path: Path) -> None:
+    last = max(os.sched_getaffinity(0))
+    bench = Bench(tmp_path, cores=[last])
+    bench.python(1, "import os; print(os.sched_getaffinity(0))")
+    assert bench.end_of(1)["code"] == 0
+    assert bench.out(1) == f"{{{last}}}\n"
+    bench.close()
+
+
+def test_on_a_full_disk_ends_are_told_and_written_later(bench: Bench) -> None:
+    """The limit on a file's size fails writes as a full disk does."""
+    runner = bench.here["pid"]
+    bench.sh(1, "exit 1")
+    bench.end_of(1)
+    size = (bench.directory / "ends").stat().st_size
+    old = resource.prlimit(runner, resource.RLIMIT_FSIZE, (size + 50, resource.RLIM_INFINITY))
+    bench.sh(2, "exit 2")
+    bench.sh(3, "exit 3")
+    assert (bench.end_of(2)["code"], bench.end_of(3)["code"]) == (2, 3)
+    assert set(bench.link.ends_on_disk()) == {1}
+    assert bench.link.beat_age_s() < 5
+    resource.prlimit(runner, resource.RLIMIT_FSIZE, old)
+    wait_until(lambda: set(bench.link.ends_on_disk()) == {1, 2, 3}, "the ends are written after all")
+    assert set(bench.link.starts_on_disk()) == {1, 2, 3}
+
+
+def test_nothing_stays_behind(bench: Bench) -> None:
+    """Fifty tasks at once, half of them cancelled, and their groups are gone."""
+    for attempt in range(50):
+        bench.sh(attempt, "sleep 0.1 & sleep 0.2; wait")
+    for attempt in range(0, 50, 2):
+        bench.say({"do": "cancel", "attempt": attempt, "grace_s": 5})
+    causes = [bench.end_of(attempt)["cause"] for attempt in range(50)]
+    assert causes == ["cancelled", ""] * 25
+    assert [one.pid for one in processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
+
+
+def test_a_beat_shows_life(bench: Bench) -> None:
+    wait_until(lambda: (bench.directory / "beat").exists(), "the first beat")
+    records = Records(str(bench.directory), TOKEN)
+    before = records.read_again("beat")
+    wait_until(lambda: records.read_again("beat") != before, "the next beat")
+    after = records.read_again("beat")
+    records.close()
+    assert before is not None
+    assert after is not None
+    assert float(str(after["monotonic_s"])) - float(str(before["monotonic_s"])) >= 1.0
+    assert bench.link.beat_age_s() < 10

@@ -1,0 +1,217 @@
+"""How a runner ends tasks: the whole group, for the reason that there was, and never before all of it is gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from runner_bench import Bench, lives, wait_until
+from weft.backends.local.process_groups import processes
+
+IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
+
+
+def test_a_killed_program_is_not_blamed_on_the_runner(bench: Bench) -> None:
+    bench.sh(1, "kill -KILL $$")
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"]) == (None, 9, "")
+
+
+def test_cancelling_ends_the_whole_group(bench: Bench) -> None:
+    bench.sh(1, "sleep 1000 & echo $! > child; echo $$ > parent; wait")
+    child, parent = bench.leaves("child"), bench.leaves("parent")
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"]) == (None, 15, "cancelled")
+    assert not lives(child)
+    assert not lives(parent)
+
+
+def test_who_ignores_the_request_is_killed(bench: Bench) -> None:
+    bench.sh(1, IGNORES.format(1))
+    bench.written("up1")
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 0.2})
+    end = bench.end_of(1)
+    assert (end["signal"], end["cause"]) == (9, "cancelled")
+    assert end["seconds"] >= 0.2
+
+
+def test_a_second_request_shortens_the_grace_and_keeps_the_cause(bench: Bench) -> None:
+    bench.sh(1, IGNORES.format(1), time_s=0.3, grace_s=600)
+    bench.written("up1")
+    time.sleep(0.5)
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 0})
+    end = bench.end_of(1)
+    assert (end["signal"], end["cause"]) == (9, "timeout")
+
+
+def test_a_program_may_use_its_grace(bench: Bench) -> None:
+    bench.sh(1, "trap 'echo saved > saved; exit 85' TERM; echo up > up; while :; do sleep 0.05; done")
+    bench.written("up")
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"]) == (85, None, "cancelled")
+    assert bench.written("saved") == "saved"
+
+
+def test_a_stopped_program_can_be_ended(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    pid = bench.leaves("pid")
+    bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
+    assert bench.hear("signalled", 1)["processes"] >= 1
+    wait_until(lambda: _state(pid) == "T", "it is stopped")
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
+    end = bench.end_of(1)
+    assert (end["signal"], end["cause"]) == (15, "cancelled")
+    assert end["seconds"] < 20
+
+
+def test_stopped_programs_go_on_when_told(bench: Bench) -> None:
+    os.mkfifo(bench.work / "go")
+    bench.sh(1, "echo $$ > pid; read line < go; exit 5")
+    pid = bench.leaves("pid")
+    bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
+    wait_until(lambda: _state(pid) == "T", "it is stopped")
+    bench.say({"do": "signal", "attempt": 1, "signal": "CONT"})
+    (bench.work / "go").write_text("go\n")
+    assert bench.end_of(1)["code"] == 5
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_members_left_behind_are_ended_before_the_end_is_told(bench: Bench, ignoring: bool) -> None:
+    trap = "trap '' TERM; " if ignoring else ""
+    os.mkfifo(bench.work / "up")
+    member = f"({trap}echo up > up; while :; do sleep 0.05; done)"
+    bench.sh(1, f"{member} & echo $! > child; read x < up; exit 4", grace_s=0.3)
+    end = bench.end_of(1)
+    child = bench.leaves("child")
+    assert not lives(child)
+    assert (end["code"], end["signal"], end["cause"]) == (4, None, "")
+    assert [one.pid for one in processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
+
+
+def test_the_time_limit_holds(bench: Bench) -> None:
+    bench.sh(1, "sleep 1000", time_s=0.3)
+    bench.sh(2, "exit 0", time_s=1000)
+    end = bench.end_of(1)
+    assert (end["signal"], end["cause"]) == (15, "timeout")
+    assert 0.3 <= end["seconds"] < 20
+    assert "still running after 0." in end["text"]
+    assert bench.end_of(2)["cause"] == ""
+
+
+def test_the_time_limit_holds_for_who_ignores_it(bench: Bench) -> None:
+    bench.sh(1, IGNORES.format(1), time_s=0.3, grace_s=0.3)
+    end = bench.end_of(1)
+    assert (end["signal"], end["cause"]) == (9, "timeout")
+    assert end["seconds"] >= 0.6
+
+
+HUNGRY = "import time\nx = bytearray({0})\ntime.sleep(1000)"
+
+
+def test_the_memory_limit_holds(bench: Bench) -> None:
+    bench.python(1, HUNGRY.format(120_000_000), memory_bytes=60_000_000)
+    bench.python(2, "x = bytearray(20_000_000)\nimport time\ntime.sleep(0.5)", memory_bytes=60_000_000)
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"]) == (None, 9, "oom")
+    assert "and was given 60.0 MB" in end["text"]
+    assert end["max_rss_bytes"] > 60_000_000
+    assert bench.end_of(2)["code"] == 0
+
+
+def test_the_memory_limit_counts_all_members(bench: Bench) -> None:
+    program = "import os, time\n[os.fork() for _ in range(2)]\nx = bytearray(40_000_000)\ntime.sleep(1000)"
+    bench.python(1, program, memory_bytes=100_000_000)
+    assert bench.end_of(1)["cause"] == "oom"
+
+
+def test_shared_memory_counts_once(bench: Bench) -> None:
+    """Four processes that share 60 MB have 240 MB in sum, but use 60."""
+    program = (
+        "import mmap, os, time\n"
+        "x = mmap.mmap(-1, 60_000_000)\n"
+        "x[:] = bytes(60_000_000)\n"
+        "[os.fork() for _ in range(2)]\n"
+        "sum(x[::4096])\n"
+        "time.sleep(0.8)\n"
+    )
+    bench.python(1, program, memory_bytes=150_000_000)
+    assert bench.end_of(1)["cause"] == ""
+
+
+def test_a_signal_reaches_those_who_know_it_and_kills_nobody(bench: Bench) -> None:
+    """The shell that started the program has no handler, and would die of SIGUSR1."""
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(6))\n"
+        "open('ready', 'w').write('ready\\n')\n"
+        "time.sleep(1000)"
+    )
+    (bench.work / "program.py").write_text(program)
+    bench.sh(1, f"{sys.executable} -I -S program.py; echo $? > code; exit 0")
+    bench.written("ready")
+    bench.say({"do": "signal", "attempt": 1, "signal": "USR1"})
+    assert bench.hear("signalled", 1)["processes"] == 1
+    assert bench.end_of(1)["code"] == 0
+    assert bench.written("code") == "6"
+
+
+def test_a_signal_that_nobody_knows_is_lost_and_told(bench: Bench) -> None:
+    bench.sh(1, "echo up > up; sleep 0.3; exit 3")
+    bench.written("up")
+    bench.say({"do": "signal", "attempt": 1, "signal": "USR1"})
+    bench.say({"do": "signal", "attempt": 99, "signal": "USR1"})
+    assert bench.hear("signalled", 1)["processes"] == bench.hear("signalled", 99)["processes"] == 0
+    assert bench.end_of(1)["code"] == 3
+
+
+def test_every_command_may_come_twice(bench: Bench) -> None:
+    for _ in range(2):
+        bench.sh(1, "echo once >> runs; exit 2")
+    first, second = bench.hear("started", 1), bench.hear("started", 1)
+    assert first == second
+    end = bench.end_of(1)
+    bench.sh(1, "echo once >> runs; exit 2")
+    assert bench.end_of(1) == end
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 1})
+    assert bench.end_of(1) == end
+    assert bench.written("runs") == "once"
+    bench.say({"do": "forget", "attempts": [1]})
+    bench.say({"do": "forget", "attempt": 1})
+    bench.sh(1, "echo once >> runs; exit 2")
+    assert "ended" in bench.hear("problem", 1)["text"]
+    assert bench.written("runs") == "once"
+
+
+def test_what_was_cancelled_before_it_started_never_starts(bench: Bench) -> None:
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 1})
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"]) == (None, None, "cancelled")
+    bench.sh(1, "echo up > up")
+    assert bench.end_of(1) == end
+    assert not (bench.work / "up").exists()
+
+
+def test_ledgers_do_not_grow_with_what_is_forgotten(bench: Bench) -> None:
+    """Two thousand programs that cannot be started: their ends are written, forgotten and left out."""
+    sizes = []
+    for attempt in range(1, 2001):
+        bench.start(attempt, "absent")
+        if attempt % 100 == 0:
+            for each in range(attempt - 99, attempt + 1):
+                assert bench.end_of(each)["code"] == 127
+            bench.say({"do": "forget", "attempts": list(range(attempt - 99, attempt))})
+            bench.say({"do": "signal", "attempt": 0, "signal": "USR1"})
+            bench.hear("signalled", 0)
+            sizes.append((bench.directory / "ends").stat().st_size)
+    assert max(sizes[10:]) <= 1.3 * max(sizes[:10])
+    assert set(range(100, 2001, 100)) <= set(bench.link.ends_on_disk())
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]

@@ -1,0 +1,143 @@
+"""What a runner does with programs: it starts them as told, or says exactly what is in the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from runner_bench import Bench
+
+
+def test_an_end_says_how_it_was(bench: Bench) -> None:
+    before = time.time()
+    bench.sh(1, "echo hello; echo woe >&2; exit 7")
+    started = bench.hear("started", 1)
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"], end["text"]) == (7, None, "", "")
+    assert before - 1 <= started["at"] == end["began"] <= end["at"] <= time.time() + 1
+    assert end["max_rss_bytes"] > 0
+    assert bench.out(1) == "hello\n"
+    assert (bench.work / "err1").read_text() == "woe\n"
+
+
+def test_work_is_counted(bench: Bench) -> None:
+    bench.python(1, "x = bytearray(80_000_000)\nfor i in range(3_000_000): pass")
+    end = bench.end_of(1)
+    assert end["user_s"] > 0
+    assert end["max_rss_bytes"] > 80_000_000
+    assert 0 < end["user_s"] + end["system_s"] <= end["seconds"] + 0.1
+
+
+def test_a_program_gets_the_base_environment_and_its_own(bench: Bench) -> None:
+    bench.sh(1, 'echo "$BASE ${HOME-none} $MINE"', env={"MINE": "two words; $(no) 'quotes'\nand lines"})
+    bench.sh(2, 'echo "${BASE-none}"', env={"BASE": None})
+    assert bench.end_of(1)["code"] == bench.end_of(2)["code"] == 0
+    assert bench.out(1) == "base none two words; $(no) 'quotes'\nand lines\n"
+    assert bench.out(2) == "none\n"
+
+
+def test_input_output_and_directory_are_as_told(bench: Bench) -> None:
+    (bench.work / "in").write_text("from a file\n")
+    (bench.work / "both").write_text("before\n")
+    both = str(bench.work / "both")
+    bench.sh(1, "cat; pwd >&2", stdin=str(bench.work / "in"), stdout=both, stderr=both, append=True)
+    bench.end_of(1)
+    assert Path(both).read_text() == f"before\nfrom a file\n{bench.work}\n"
+    bench.sh(2, "cat; echo done", stdout=both)  # without an input there is nothing to read, and no waiting
+    bench.end_of(2)
+    assert Path(both).read_text() == "done\n"
+
+
+def test_a_program_starts_with_a_clean_slate(bench: Bench) -> None:
+    """Its own group, default signals, none blocked, no file of the runner open."""
+    program = (
+        "import os\n"
+        "status = dict(line.split(':\\t') for line in open('/proc/self/status').read().splitlines() if ':\\t' in line)\n"
+        "ignored = [n for n in range(1, 65) if int(status['SigIgn'], 16) >> n - 1 & 1]\n"
+        "print(os.getpgid(0) == os.getpid(), int(status['SigBlk'], 16), ignored)\n"
+        "print(len(os.listdir('/proc/self/fd')))"
+    )
+    bench.python(1, program)
+    assert bench.end_of(1)["code"] == 0
+    assert bench.out(1) == "True 0 [13, 25, 32, 33]\n4\n"
+    # Python itself ignores 13 and 25, the C library keeps 32 and 33 for its threads; the fourth file is the listing
+    bench.sh(2, "yes | head -n 1; kill -PIPE $$")
+    assert bench.end_of(2)["signal"] == 13
+
+
+def test_a_program_is_looked_for_in_its_own_path(bench: Bench) -> None:
+    folder = bench.work / "bin"
+    folder.mkdir()
+    tool = folder / "tool"
+    tool.write_text("#!/bin/sh\necho mine\n")
+    tool.chmod(0o755)
+    bench.start(1, "tool", env={"PATH": str(folder)})
+    bench.start(2, "bin/tool")
+    bench.start(3, "tool")
+    assert [bench.end_of(attempt)["code"] for attempt in (1, 2, 3)] == [0, 0, 127]
+    assert bench.out(1) == bench.out(2) == "mine\n"
+    tool.unlink()
+    bench.start(4, "tool", env={"PATH": str(folder)})  # what was found before is looked for again
+    assert bench.end_of(4)["code"] == 127
+
+
+@pytest.mark.parametrize(
+    ("argv", "change", "code", "text"),
+    [
+        (["no-such-program"], {}, 127, "command not found: no-such-program"),
+        (["./no-such-program"], {}, 127, "command not found: ./no-such-program"),
+        (["./plain"], {}, 126, "./plain is not executable"),
+        (["plain"], {"env": {"PATH": "."}}, 126, "./plain is not executable"),
+        (["./broken"], {}, 126, "interpreter"),
+        (["./headless"], {}, 126, "no line #!"),
+        (["./"], {}, 126, "cannot be started"),
+        ([], {}, 126, "empty"),
+        (["true", "a\0b"], {}, 126, "null"),
+        (["true"], {"env": {"A=B": "x"}}, 126, "cannot be started"),
+        (["true"], {"cwd": "absent"}, 126, "absent cannot be entered: No such file"),
+        (["true"], {"stdin": "absent"}, 126, "stdin absent cannot be opened: No such file"),
+        (["true"], {"stdout": "absent/out"}, 126, "stdout absent/out cannot be opened: No such file"),
+        (["true"], {"stderr": "link"}, 126, "stderr link cannot be opened"),
+        (["true"], {"cores": [4000]}, 126, "cores [4000] cannot be had"),
+        (["true", "x" * 200_000], {}, 126, "Argument list too long"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_started_is_named(
+    bench: Bench, argv: list[str], change: dict[str, object], code: int, text: str
+) -> None:
+    (bench.work / "plain").write_text("text")
+    canary = bench.work.parent / "canary"
+    canary.write_text("kept")
+    (bench.work / "link").symlink_to(canary)
+    for name, first in (("broken", "#!/no/such/interpreter\n"), ("headless", "no program")):
+        (bench.work / name).write_text(first)
+        (bench.work / name).chmod(0o755)
+    bench.start(1, *argv, **change)
+    end = bench.end_of(1)
+    assert (end["code"], end["signal"], end["cause"]) == (code, None, "error")
+    assert text in end["text"]
+    assert canary.read_text() == "kept"
+    assert bench.link.ends_on_disk()[1] == end
+
+
+def test_cores_are_kept_to(bench: Bench) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    bench.python(1, program, cores=[cores[-1]])
+    bench.python(2, program)
+    assert bench.end_of(1)["code"] == bench.end_of(2)["code"] == 0
+    assert bench.out(1) == f"{[cores[-1]]}\n"
+    assert bench.out(2) == f"{cores}\n"
+
+
+def test_messages_that_make_no_sense_change_nothing(bench: Bench) -> None:
+    for message in ({"do": "dance"}, {"do": "start", "attempt": "x"}, {"do": "cancel"}, {"do": "forget"}, {}):
+        bench.say(message)
+        assert bench.hear("problem")["text"]
+    bench.say({"do": "signal", "attempt": 1, "signal": "NONSENSE"})
+    assert "NONSENSE" in bench.hear("problem")["text"]
+    bench.sh(1, "exit 3")
+    assert bench.end_of(1)["code"] == 3

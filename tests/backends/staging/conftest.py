@@ -1,0 +1,46 @@
+"""A place to stage in, and canaries outside of it that nothing may touch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """A task's directory, a second one, and what lies outside of both."""
+
+    work: Path
+    other: Path
+    outside: Path
+    canary: Path
+
+
+def story(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Everything about a tree that nobody may change: names, kinds, modes, times, contents."""
+    found: dict[str, tuple[object, ...]] = {}
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (status.st_mode, status.st_mtime_ns, status.st_ino, status.st_uid, content)
+    return found
+
+
+@pytest.fixture
+def grounds(tmp_path: Path) -> Iterator[Grounds]:
+    work, other, outside = (tmp_path / name for name in ("work", "other", "outside"))
+    for folder in (work, other, outside, outside / "deep"):
+        folder.mkdir()
+    canary = outside / "canary"
+    canary.write_text("sing")
+    (outside / "deep" / "second").write_text("sing too")
+    for path in (canary, outside / "deep" / "second", outside / "deep", outside):
+        os.utime(path, ns=(1_000_000_000_000_000_000, 1_000_000_000_000_000_000))
+    before = story(outside)
+    yield Grounds(work, other, outside, canary)
+    assert story(outside) == before
+    assert list(tmp_path.rglob(".weft-*")) == [], "something was left behind"

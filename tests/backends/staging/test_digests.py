@@ -1,0 +1,116 @@
+"""Digests: content and nothing else, remembered only where that is safe."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from weft.backends.staging.digests import Digests, digest_file, digest_tree
+from weft.backends.staging.problem import StagingProblem
+
+OLD_NS = 1_500_000_000_000_000_000
+
+
+def plain(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=20).hexdigest()
+
+
+def of(digests: Digests, path: Path) -> str:
+    return digests.of_path(path.parent, path.name)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"weft" * 700_000])
+def test_a_digest_is_that_of_the_content(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "f").write_bytes(content)
+    assert digest_file(tmp_path / "f") == digest_tree(tmp_path, "f") == plain(content)
+    with (tmp_path / "f").open("rb") as file:
+        file.seek(1)
+        assert digest_file(file.fileno()) == plain(content)
+        assert file.tell() == 1
+
+
+def test_a_settled_file_is_not_read_again(tmp_path: Path) -> None:
+    path, digests = tmp_path / "f", Digests()
+    path.write_text("one")
+    os.utime(path, ns=(OLD_NS, OLD_NS))
+    first = of(digests, path)
+    path.write_text("two")
+    os.utime(path, ns=(OLD_NS, OLD_NS))
+    assert of(digests, path) == first, "same inode, size and time: it is remembered"
+    os.utime(path, ns=(OLD_NS, OLD_NS + 1))
+    assert of(digests, path) == plain(b"two")
+
+
+def test_a_file_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
+    path, digests = tmp_path / "f", Digests()
+    now_ns = time.time_ns()
+    for text in ("one", "two"):
+        path.write_text(text)
+        os.utime(path, ns=(now_ns, now_ns))
+        assert of(digests, path) == plain(text.encode())
+
+
+def test_only_so_many_are_remembered(tmp_path: Path) -> None:
+    digests = Digests(most=2)
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text(path.name)
+        os.utime(path, ns=(OLD_NS, OLD_NS))
+        of(digests, path)
+    for path in paths:
+        path.write_text("z")
+        os.utime(path, ns=(OLD_NS, OLD_NS))
+    assert [of(digests, path) == plain(b"z") for path in reversed(paths)] == [False, False, True]
+
+
+def test_a_file_that_grows_while_it_is_read_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * 30_000_000)
+    stop = threading.Event()
+
+    def grow() -> None:
+        with path.open("ab", buffering=0) as file:
+            while not stop.is_set():
+                file.write(b"y")
+                time.sleep(0.0005)
+
+    grower = threading.Thread(target=grow)
+    grower.start()
+    try:
+        with pytest.raises(StagingProblem, match="it changed while it was read"):
+            digest_file(path)
+    finally:
+        stop.set()
+        grower.join()
+
+
+def tree(root: Path, *entries: tuple[str, str | None]) -> str:
+    root.mkdir()
+    for name, content in entries:
+        path = root / "t" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_text(content)
+    return digest_tree(root, "t")
+
+
+def test_a_tree_is_its_names_and_contents(tmp_path: Path) -> None:
+    entries = [("a", "1"), ("b/c", "2"), ("b/d", None)]
+    first = tree(tmp_path / "one", *entries)
+    assert tree(tmp_path / "two", *reversed(entries)) == first
+    others = [
+        [("a", "2"), ("b/c", "1"), ("b/d", None)],
+        [("a", "1"), ("b/c", "2"), ("b/d", "")],
+        [("a", "1"), ("b/c", "2")],
+        [("a", "1"), ("b/c", "2"), ("d", None)],
+        [("a", "1"), ("b/c", "2"), ("b/d", None), ("e", "")],
+    ]
+    digests = {tree(tmp_path / str(number), *other) for number, other in enumerate(others)}
+    assert len(digests | {first}) == len(others) + 1

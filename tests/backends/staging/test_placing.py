@@ -1,0 +1,171 @@
+"""Placing: links where they will do, copies that are checked, and nothing half done."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weft.backends.staging.made import collect, intact
+from weft.backends.staging.placing import place
+from weft.backends.staging.problem import StagingProblem
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def elsewhere(grounds) -> Iterator[Path]:
+    """A directory of another file system."""
+    if not SHARED_MEMORY.is_dir() or SHARED_MEMORY.stat().st_dev == grounds.work.stat().st_dev:
+        pytest.skip("no second file system")
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
+        yield Path(folder)
+
+
+def test_one_file_system_needs_no_copy(grounds) -> None:
+    (grounds.work / "f").write_text("text")
+    assert place(grounds.work, "f", grounds.other, "in/here") == 0
+    assert (grounds.other / "in" / "here").samefile(grounds.work / "f")
+    assert place(grounds.work, "f", grounds.other, "in/here") == 0, "twice is once"
+    (grounds.other / "taken").write_text("old")
+    place(grounds.work, "f", grounds.other, "taken")
+    assert (grounds.other / "taken").samefile(grounds.work / "f")
+
+
+def test_another_file_system_gets_a_copy(grounds, elsewhere: Path) -> None:
+    source = grounds.work / "f"
+    source.write_text("text")
+    source.chmod(0o555)
+    os.utime(source, ns=(5, 1_234_567_890_123_456_789))
+    (file,) = collect(grounds.work, ["f"])
+    for _ in range(2):  # The second time over the first.
+        assert place(grounds.work, "f", elsewhere, "d/f", digest=file.digest) == 4
+    status = (elsewhere / "d" / "f").stat()
+    assert stat.S_IMODE(status.st_mode) == 0o555
+    assert status.st_mtime_ns == 1_234_567_890_123_456_789
+    assert intact(elsewhere / "d", file, thorough=True)
+
+
+@pytest.mark.parametrize("name", ["f", "d"])
+def test_a_copy_with_another_checksum_is_never_seen(grounds, name: str) -> None:
+    (grounds.work / "f").write_text("text")
+    (grounds.work / "d").mkdir()
+    (grounds.work / "d" / "g").write_text("text")
+    (file,) = collect(grounds.work, [name])
+    (grounds.work / "f").write_text("TEXT")
+    (grounds.work / "d" / "g").write_text("TEXT")
+    with pytest.raises(StagingProblem, match="checksum"):
+        place(grounds.work, name, grounds.other, name, how="copy", digest=file.digest)
+    assert list(grounds.other.iterdir()) == []
+
+
+def test_trees_are_links_and_keep_their_times(grounds) -> None:
+    for name in ("d/a", "d/e/b", "d/e/.hidden"):
+        (grounds.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (grounds.work / name).write_text(name)
+    (grounds.work / "d" / "empty").mkdir()
+    for name in ("d/e", "d/empty", "d"):
+        os.utime(grounds.work / name, ns=(1, 1))
+    (made,) = collect(grounds.work, ["d"])
+    assert place(grounds.work, "d", grounds.other, "d", digest=made.digest) == 0
+    assert (grounds.other / "d" / "e" / "b").samefile(grounds.work / "d" / "e" / "b")
+    assert intact(grounds.other, made, thorough=True)
+    assert place(grounds.work, "d", grounds.other, "copy", how="copy", digest=made.digest) == 3 + 5 + 11
+    assert not (grounds.other / "copy" / "a").samefile(grounds.work / "d" / "a")
+
+
+def test_a_directory_that_is_there_is_added_to(grounds) -> None:
+    for root, name, text in ((grounds.work, "d/a", "new"), (grounds.work, "d/e/b", "new"), (grounds.other, "d/a", "old"),
+                             (grounds.other, "d/mine", "kept"), (grounds.other, "d/e/mine", "kept")):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    place(grounds.work, "d", grounds.other, "d", how="copy")
+    found = {str(path.relative_to(grounds.other)): path.read_text() for path in grounds.other.rglob("*") if path.is_file()}
+    assert found == {"d/a": "new", "d/e/b": "new", "d/mine": "kept", "d/e/mine": "kept"}
+
+
+def test_a_file_does_not_take_the_place_of_a_directory_nor_the_other_way(grounds) -> None:
+    (grounds.work / "f").write_text("text")
+    (grounds.work / "d").mkdir()
+    (grounds.work / "d" / "f").write_text("text")
+    (grounds.other / "d").mkdir()
+    (grounds.other / "f").write_text("mine")
+    for how in ("link", "copy"):
+        with pytest.raises(StagingProblem, match="Is a directory"):
+            place(grounds.work, "f", grounds.other, "d", how=how)
+        with pytest.raises(StagingProblem, match="Not a directory"):
+            place(grounds.work, "d", grounds.other, "f", how=how)
+    assert (grounds.other / "f").read_text() == "mine"
+
+
+def test_nothing_is_placed_through_a_link(grounds) -> None:
+    (grounds.work / "f").write_text("text")
+    (grounds.other / "out").symlink_to(grounds.outside)
+    (grounds.other / "canary").symlink_to(grounds.canary)
+    for how in ("link", "copy"):
+        with pytest.raises(StagingProblem, match="'out' cannot be entered"):
+            place(grounds.work, "f", grounds.other, "out/canary", how=how)
+        place(grounds.work, "f", grounds.other, "canary", how=how)
+        assert (grounds.other / "canary").read_text() == "text"
+
+
+@pytest.mark.parametrize("how", ["link", "copy"])
+def test_what_was_left_as_a_source_is_not_trusted(grounds, how: str) -> None:
+    work = grounds.work
+    os.mkfifo(work / "fifo")
+    (work / "out").symlink_to(grounds.canary)
+    (work / "d").mkdir()
+    (work / "d" / "out").symlink_to(grounds.outside)
+    (work / "e").mkdir()
+    os.mkfifo(work / "e" / "fifo")
+    for name in ("fifo", "out", "d", "e", "d/out/canary", "../outside/canary", str(grounds.canary)):
+        with pytest.raises(StagingProblem):
+            place(work, name, grounds.other, "x", how=how)
+    assert list(grounds.other.iterdir()) == []
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(grounds) -> None:
+    resource = pytest.importorskip("resource")
+    (grounds.work / "f").write_bytes(b"x" * 100_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal = pytest.importorskip("signal")
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(StagingProblem) as full:
+            place(grounds.work, "f", grounds.other, "f", how="copy")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert full.value.number == errno.EFBIG
+    assert "'f'" in str(full.value)
+    assert list(grounds.other.iterdir()) == []
+
+
+def test_whoever_looks_sees_all_or_nothing(grounds) -> None:
+    sizes = (3_000_000, 2_000_000)
+    for number, size in enumerate(sizes):
+        (grounds.work / f"f{number}").write_bytes(bytes([number]) * size)
+    stop = threading.Event()
+    seen: set[tuple[int, int]] = set()
+
+    def look() -> None:
+        while not stop.is_set():
+            if (grounds.other / "f").exists():
+                content = (grounds.other / "f").read_bytes()
+                seen.add((content[0], len(content)))
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    for turn in range(30):
+        place(grounds.work, f"f{turn % 2}", grounds.other, "f", how="copy")
+    stop.set()
+    looker.join()
+    assert seen
+    assert seen <= {(0, sizes[0]), (1, sizes[1])}

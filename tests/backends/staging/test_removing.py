@@ -1,0 +1,146 @@
+"""A tree is removed whatever a task has left in it, and nothing outside of it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from architecture.house import environment
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.removing import remove_tree
+
+
+def fill(folder: Path, outside: Path) -> None:
+    (folder / "a" / "b" / "c").mkdir(parents=True)
+    (folder / "a" / "b" / "c" / "file").write_text("x")
+    (folder / "a" / "empty").mkdir()
+    (folder / "a" / "b" / "out").symlink_to(outside)
+    (folder / "a" / "canary").symlink_to(outside / "canary")
+    (folder / "a" / "loop").symlink_to(".")
+    os.mkfifo(folder / "a" / "fifo")
+    (folder / "a" / "line\nbreak 'quote").write_text("x")
+    (folder / "a" / ".weft-removed-0").mkdir()
+    (folder / "a" / ".weft-removed-0" / "x").write_text("taken")
+    Path(os.fsdecode(os.fsencode(folder) + b"/a/\xff\xfe")).write_text("no UTF-8")
+
+
+def test_everything_goes(grounds) -> None:
+    fill(grounds.work, grounds.outside)
+    os.link(grounds.canary, grounds.work / "a" / "hard")
+    remove_tree(grounds.work, "a")
+    assert list(grounds.work.iterdir()) == []
+    remove_tree(grounds.work, "a")
+    remove_tree(grounds.work, "nor/this")
+
+
+def test_a_link_is_removed_and_not_followed(grounds) -> None:
+    (grounds.work / "link").symlink_to(grounds.outside)
+    with pytest.raises(StagingProblem):
+        remove_tree(grounds.work, "link/deep")
+    remove_tree(grounds.work, "link")
+    assert not (grounds.work / "link").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["..", "../outside", "a/../../outside", "/", "", "."])
+def test_names_that_lead_out_are_refused(grounds, name: str) -> None:
+    with pytest.raises(StagingProblem):
+        remove_tree(grounds.work, name)
+
+
+def test_a_nest_deeper_than_any_path_goes(grounds) -> None:
+    fd = os.open(grounds.work, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("deeper", dir_fd=fd)
+        below = os.open("deeper", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+    remove_tree(grounds.work, "deeper")
+    assert list(grounds.work.iterdir()) == []
+
+
+def test_ten_thousand_files_go(grounds) -> None:
+    folder = grounds.work / "many"
+    folder.mkdir()
+    (grounds.work / "one").touch()
+    for number in range(10_000):
+        os.link(grounds.work / "one", folder / str(number))
+    remove_tree(grounds.work, "many")
+    assert not folder.exists()
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from weft.backends.staging.removing import remove_tree
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+root = Path(sys.argv[1])
+(root / "a/b/c").mkdir(parents=True)
+(root / "a/b/c/f").write_text("x")
+(root / "a/f").write_text("x")
+for name, mode in (("a/f", 0), ("a/b/c", 0), ("a/b", 0o500), ("a", 0o100)):
+    (root / name).chmod(mode)
+remove_tree(root, "a")
+sys.stdout.write(str(sorted(root.iterdir())))
+"""
+
+
+def test_a_tree_that_a_task_has_locked_goes() -> None:
+    # Not as root, to whom nothing is locked; below a directory that another user can reach.
+    with tempfile.TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+        root = Path(os.path.realpath(above)) / "root"
+        root.mkdir()
+        root.chmod(0o777)
+        command = [sys.executable, "-c", CLOSED, str(root)]
+        done = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=60, check=False
+        )
+    assert (done.stdout, done.returncode) == ("[]", 0), done.stderr
+
+
+def test_links_swapped_in_while_a_tree_is_removed_are_not_followed(grounds) -> None:
+    """A task goes on exchanging directories for links to the outside while its tree is removed."""
+    stop = threading.Event()
+
+    def swap() -> None:
+        tree = grounds.work / "t"
+        number = 0
+        while not stop.is_set():
+            number += 1
+            name = tree / ("x", "y")[number % 2]
+            with suppress(OSError):
+                (tree / f"new{number}" / "deep").mkdir(parents=True)
+                (tree / f"new{number}" / "deep" / "second").touch()
+                (tree / f"new{number}").rename(name)
+                name.rename(tree / f"old{number}")
+                name.symlink_to(grounds.outside)
+                (tree / f"old{number}" / "deep").rename(tree / f"deep{number}")
+                (tree / f"old{number}" / "deep").symlink_to(grounds.outside / "deep")
+                name.unlink()
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    rounds = removed = 0
+    try:
+        while rounds < 150:
+            rounds += 1
+            try:
+                remove_tree(grounds.work, "t")
+                removed += 1
+            except StagingProblem as problem:
+                assert "keeps writing" in str(problem)
+    finally:
+        stop.set()
+        swapper.join()
+    remove_tree(grounds.work, "t")
+    assert removed > 0
+    assert not (grounds.work / "t").exists()

@@ -1,0 +1,139 @@
+"""What a task has made is found, measured, protected, and known again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from weft.backends.staging.made import collect, intact, protect
+from weft.backends.staging.placing import place
+from weft.backends.staging.problem import StagingProblem
+
+
+def write(path: Path, text: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_names_wildcards_and_directories_are_found_in_the_order_declared(grounds) -> None:
+    for name in ("b", "v.2", "v.1", "d/x", "d/e/y", "unasked"):
+        write(grounds.work / name, name)
+    files = collect(grounds.work, ["v.?", "d/", "b", "v.1"])
+    assert [file.name for file in files] == ["v.1", "v.2", "d", "b"]
+    assert [file.size_bytes for file in files] == [3, 3, 8, 1]
+    assert files[3].digest == hashlib.blake2b(b"b", digest_size=20).hexdigest()
+    assert files[3].modified_ns == (grounds.work / "b").stat().st_mtime_ns
+
+
+def test_what_is_missing_is_named_with_what_may_be_meant(grounds) -> None:
+    write(grounds.work / "d" / "vector_1")
+    with pytest.raises(StagingProblem) as missing:
+        collect(grounds.work, ["d/vector.1"])
+    assert str(missing.value) == (
+        "'d/vector.1' was not made: the task has ended without it; there is 'd/vector_1'"
+    )
+    with pytest.raises(StagingProblem, match=r"'\*\.csv' was not made"):
+        collect(grounds.work, ["*.csv"])
+    with pytest.raises(StagingProblem, match="there is a file of that name, and no directory"):
+        collect(grounds.work, ["d/vector_1/"])
+    assert collect(grounds.work, ["d/vector.1", "d", "*.csv"], missing_ok=True)[0].name == "d"
+
+
+def test_made_files_become_read_only_and_stay_intact(grounds) -> None:
+    for name in ("f", "d/x", "d/e/y"):
+        write(grounds.work / name)
+    (grounds.work / "d" / "x").chmod(0o755)
+    files = collect(grounds.work, ["f", "d"])
+    protect(grounds.work, files)
+    assert [mode(grounds.work / name) for name in ("f", "d/x", "d/e/y")] == [0o444, 0o555, 0o444]
+    assert all(intact(grounds.work, file, thorough=True) for file in files)
+    protect(grounds.work, files)
+    assert all(intact(grounds.work, file) for file in files)
+
+
+@pytest.mark.parametrize("name", ["d/x", "d/e/y", "f"])
+@pytest.mark.parametrize("how", ["change", "touch", "remove", "link", "fifo", "add"])
+def test_a_change_is_noticed(grounds, name: str, how: str) -> None:
+    for each in ("f", "d/x", "d/e/y"):
+        write(grounds.work / each)
+        os.utime(grounds.work / each, ns=(1_000, 1_000))
+    for folder in ("d/e", "d"):
+        os.utime(grounds.work / folder, ns=(1_000, 1_000))
+    files = collect(grounds.work, ["f", "d"])
+    path = grounds.work / name
+    if how == "change":
+        path.write_text("y")
+    elif how == "touch":
+        os.utime(path)
+    elif how == "add":
+        if name == "f":
+            return
+        (path.parent / "added").write_text("")
+    else:
+        path.unlink()
+        if how == "link":
+            path.symlink_to(grounds.canary)
+        elif how == "fifo":
+            os.mkfifo(path)
+    assert [intact(grounds.work, file) for file in files] == [name != "f", name == "f"]
+
+
+def test_content_is_read_only_when_asked(grounds) -> None:
+    path = write(grounds.work / "f", "one")
+    os.utime(path, ns=(1_000, 1_000))
+    (file,) = collect(grounds.work, ["f"])
+    path.unlink()
+    os.link(write(grounds.work / "g", "two"), path)
+    os.utime(path, ns=(1_000, 1_000))
+    assert intact(grounds.work, file)
+    assert not intact(grounds.work, file, thorough=True)
+
+
+def test_links_stand_for_files_of_the_directory(grounds) -> None:
+    write(grounds.work / "deep" / "real", "text")
+    (grounds.work / "f").symlink_to("deep/real")
+    (grounds.work / "d").mkdir()
+    (grounds.work / "d" / "g").symlink_to("../deep/real")
+    write(grounds.work / "d" / "run1" / "log")
+    (grounds.work / "d" / "latest").symlink_to(grounds.work / "d" / "run1")
+    (grounds.work / "whole").symlink_to("d")
+    file, folder, same = collect(grounds.work, ["f", "d", "whole"])
+    assert (file.size_bytes, folder.size_bytes) == (4, 5)
+    assert folder.digest == same.digest
+    protect(grounds.work, [file, folder])
+    assert mode(grounds.work / "deep" / "real") == 0o444
+    place(grounds.work, "d", grounds.other, "d")
+    assert (grounds.other / "d" / "g").read_text() == "text"
+    assert not (grounds.other / "d" / "g").is_symlink()
+    assert os.readlink(grounds.other / "d" / "latest") == "run1"
+    assert intact(grounds.other, folder, thorough=True)
+
+
+def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
+    write(grounds.work / "deep" / "real")
+    (grounds.work / "d").mkdir()
+    (grounds.work / "d" / "sub").symlink_to("../deep")
+    with pytest.raises(StagingProblem, match="'d/sub' cannot be handed on: it is a link to a directory outside"):
+        collect(grounds.work, ["d"])
+
+
+def test_a_file_with_other_names_becomes_one_of_its_own_before_it_is_protected(grounds) -> None:
+    """A task may hand out a hard link to a file of the user: that one is left as it is."""
+    (grounds.work / "d").mkdir()
+    os.link(grounds.canary, grounds.work / "d" / "f")
+    os.link(grounds.canary, grounds.work / "g")
+    files = collect(grounds.work, ["d", "g"])
+    protect(grounds.work, files)
+    assert mode(grounds.work / "g") == mode(grounds.work / "d" / "f") == 0o444
+    assert mode(grounds.canary) == 0o644
+    assert (grounds.work / "g").read_text() == "sing"
+    assert all(intact(grounds.work, file, thorough=True) for file in files)

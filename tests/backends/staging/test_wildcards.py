@@ -1,0 +1,73 @@
+"""Wildcards mean what they mean to a shell: Python's glob is the twin."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.wildcards import matching
+
+NAMES = [
+    "a",
+    "b.dat",
+    "c.dat",
+    ".hidden.dat",
+    "x/a.dat",
+    "x/y/b.dat",
+    "x/y/z/c.dat",
+    "[1]",
+    "x/.h/d.dat",
+    "l*t",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("wild")
+    for name in NAMES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+PIECES = st.sampled_from(["*", "?", "*.dat", "x", "y", "a", "[ab]*", "b.dat", "[!a].dat", "l*", "??*", ".*"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(pieces=st.lists(PIECES, min_size=1, max_size=4), anywhere=st.integers(-1, 3))
+def test_it_finds_what_glob_finds(folder: Path, pieces: list[str], anywhere: int) -> None:
+    pieces = [piece for piece in pieces if piece != ".*"]
+    if 0 <= anywhere < len(pieces):
+        pieces.insert(anywhere, "**")
+    pattern = "/".join(pieces)
+    if not pieces or not ("*" in pattern or "?" in pattern):
+        return
+    expected = {os.path.normpath(name) for name in glob.glob(pattern, root_dir=folder, recursive=True)}
+    assert matching(folder, pattern) == sorted(expected)
+
+
+def test_names_without_wildcards_are_themselves(folder: Path) -> None:
+    assert matching(folder, "[1]") == ["[1]"]
+    assert matching(folder, "[a]") == []
+    assert matching(folder, ".hidden.dat") == [".hidden.dat"]
+    assert matching(folder, "./x//y/") == ["x/y"]
+    assert matching(folder, "a/b") == []
+
+
+def test_a_whole_directory_is_one_thing(folder: Path) -> None:
+    assert matching(folder, "x/**") == ["x"]
+    assert matching(folder, "**") == ["[1]", "a", "b.dat", "c.dat", "l*t", "x"]
+
+
+def test_links_out_are_refused_and_never_walked(grounds) -> None:
+    (grounds.work / "out").symlink_to(grounds.outside)
+    for pattern in ("*", "*/canary", "out/*", "out/**/second", "**"):
+        with pytest.raises(StagingProblem, match="leads out"):
+            matching(grounds.work, pattern)
+    assert matching(grounds.work, "**/canary") == []

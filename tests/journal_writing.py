@@ -1,0 +1,137 @@
+"""A journal with a plan and a loop, and the products of an imagined world, written to a database step by step.
+
+Run as a program (``python journal_writing.py FOLDER TRIAL...``) it writes one database per trial, each in a forked
+child that dies as the trial says: ``commit:3`` and ``committed:3`` by the failpoint, ``kill:0.02`` by SIGKILL from
+outside after so many seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+from weft.backends.products import MadeFile, Product
+from weft.engine.settings import PRESETS
+from weft.engine.state.known import Library
+from weft.formats.files import load_platform, load_workflow
+from weft.instance.compilation import compile_instance
+from weft.policies.naming import policy_named
+from weft.repository import journal_store
+from weft.repository.database import open_database
+from weft.repository.header import Header
+from weft.repository.journal import Journal
+from weft.repository.journal_store import JournalStore
+from weft.repository.products import StoredProducts
+from weft.simulation.scenario import AS_BELIEVED, Arrival
+from weft.simulation.simulate import Simulation
+from weft.workflow.checks import checked_graph
+
+__all__ = ["COMMIT_EVERY", "header", "journal", "product", "write"]
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+COMMIT_EVERY = 8
+"""Entries per commit in ``write``."""
+
+
+def header() -> Header:
+    """Give the header of that journal."""
+    return journal().header
+
+
+@cache
+def journal() -> Journal:
+    """Simulate the loop example."""
+    platform, entries = load_platform(EXAMPLES / "grid.yaml"), []
+    flow = load_workflow(EXAMPLES / "wien2k.yaml")
+    simulation = Simulation(
+        library=Library({"wien2k": compile_instance(checked_graph(flow), platform)}),
+        arrivals=[Arrival(workflow="wien2k")],
+        policy=policy_named("plan"),
+        settings=PRESETS["default"],
+        scenario=AS_BELIEVED,
+        planner="heft",
+    )
+    engine = simulation.run(record=entries.append)
+    stated = Header(
+        policy="plan",
+        settings=simulation.settings,
+        seed=simulation.seed,
+        planner="heft",
+        platform=platform,
+        workflows={"wien2k": flow},
+        folders={"wien2k": "."},
+        owner="ada",
+        command=("weft", "run", "wien2k.yaml"),
+        started_at_s=1.5e9,
+    )
+    return Journal(header=stated, plans=dict(engine.state.plans), entries=tuple(entries))
+
+
+def product(number: int, **facets) -> Product:
+    """Imagine a product of two files."""
+    files = tuple(
+        MadeFile(name=f"out-{part}", size_bytes=part, digest=f"{number:02x}", modified_ns=10**18 + number)
+        for part in range(2)
+    )
+    stated = {
+        "execution": 1,
+        "run": 0,
+        "task": number,
+        "name": f"t[{number}]",
+        "kind": "t",
+        "workflow": "wien2k",
+        "attempt": number,
+        "files": files,
+        "fingerprint": f"f{number}",
+        "parts": {"command": "c", "inputs": '{"a": "1"}'},
+        "result": {"delta": 0.5, "n": number},
+        "machine": "m0",
+        "directory": f"/work/{number}",
+        "seconds": 1.25,
+    }
+    return Product(**stated | facets)
+
+
+def write(folder: Path, *, watch=lambda store: None) -> None:
+    """Write the journal, a product before each entry; ``watch`` is called after every commit."""
+    read = journal()
+    with open_database(folder / ".weft" / "weft.db", create=True) as database:
+        store, products = JournalStore(database), StoredProducts(database)
+        store.begin(read.header)
+        engine = read.engine()
+        engine.state.plans.update(read.plans)
+        for entry in read.entries:
+            products.add(product(entry.sequence))
+            engine.apply(entry.event, entry.now, entry.commands)
+            store.append(entry, engine.state)
+            if entry.sequence % COMMIT_EVERY == COMMIT_EVERY - 1:
+                store.commit()
+                watch(store)
+        store.commit()
+        watch(store)
+
+
+def _dies(folder: Path, trial: str) -> None:
+    """Write in a child that dies as the trial says, and wait for its end."""
+    how, _, when = trial.partition(":")
+    if how != "kill":
+        os.environ["WEFT_FAILPOINT"] = trial
+    child = os.fork()
+    if not child:
+        write(folder / trial.replace(":", "-"))
+        os._exit(0)
+    if how == "kill":
+        time.sleep(float(when))
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    journal_store.SNAPSHOT_EVERY = 10
+    journal()  # before the forks, so that they share it
+    for each in sys.argv[2:]:
+        _dies(Path(sys.argv[1]), each)

@@ -1,0 +1,119 @@
+"""``events.jsonl``: every happening once, in order, with the same keys."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+import weft
+from engine_by_hand import platform_of
+from reports.executed_journals import example_journal, journal_of
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.reports.events_jsonl import HAPPENINGS, EventLines, events_jsonl
+from weft.simulation.scenario import Scenario
+
+FIRST = ["n", "at_s", "at", "what", "run", "workflow", "task", "iteration", "attempt", "machine"]
+
+
+def told(written, zero_at_s=None):
+    lines = list(events_jsonl(written.engine(), written.entries, written.plans, zero_at_s=zero_at_s))
+    assert all(line.endswith("\n") and line.count("\n") == 1 for line in lines)
+    return [json.loads(line) for line in lines]
+
+
+def test_the_story_of_a_task_that_failed_once():
+    flow = weft.Builder("flow")
+    flow.task("job", work=10, retries=1)
+    scenario = Scenario(exit_codes={"job": (7, 0)})
+    written = journal_of(flow.build(), platform_of(1.0), scenario=scenario, policy="fcfs")
+    story = told(written, zero_at_s=1_000_000_000.5)
+    assert [(each["at_s"], each["what"], each["attempt"]) for each in story] == [
+        (0, "run-submitted", None),
+        (0, "attempt-assigned", 0),
+        (0, "attempt-submitted", 0),
+        (10, "attempt-ended", 0),
+        (10, "task-settled", None),
+        (10, "attempt-assigned", 1),
+        (10, "attempt-submitted", 1),
+        (20, "attempt-ended", 1),
+        (20, "task-settled", None),
+        (20, "run-ended", None),
+    ]
+    assert story[3] == {
+        "n": 1,
+        "at_s": 10.0,
+        "at": "2001-09-09T01:46:50.500+00:00",
+        "what": "attempt-ended",
+        "run": 0,
+        "workflow": "flow",
+        "task": "job",
+        "iteration": 1,
+        "attempt": 0,
+        "machine": "m0",
+        "exit_code": 7,
+        "cause": "",
+        "result": {},
+        "work_done": story[3]["work_done"],
+    }
+    assert (story[4]["task"], story[4]["state"], story[4]["cause"]) == ("job", "READY", "error")
+    assert story[-1]["outcome"] == "completed"
+
+
+def test_keys_are_stable_and_nothing_is_left_out():
+    written = example_journal()
+    story = told(written)
+    keys = {word: [*FIRST, *own] for word, own in HAPPENINGS.values()}
+    assert all(list(each) == keys[each["what"]] for each in story)
+    assert [each["n"] for each in story] == sorted(each["n"] for each in story)
+    messages = [
+        message
+        for entry in written.entries
+        for message in (entry.event, *entry.commands)
+        if type(message) in HAPPENINGS
+    ]
+    expected = Counter(HAPPENINGS[type(message)][0] for message in messages)
+    assert Counter(each["what"] for each in story) == expected
+    assert all(each["at"] is None for each in story)
+    attempts = [each for each in story if each["what"].startswith("attempt-")]
+    assert all(each["task"] and each["machine"] and each["workflow"] for each in attempts)
+
+
+def test_every_message_is_told_or_left_out_on_purpose():
+    silent = {"Answered", "Discover", "Discovered", "Fetch", "Fetched", "Probe", "SetTimer", "TimerFired"}
+    silent |= {"Command", "Event", "Parcel"}
+    named = {kind.__name__ for kind in HAPPENINGS}
+    assert named | silent == set(cm.__all__) | set(ev.__all__)
+    assert not named & silent
+    words = [word for word, _ in HAPPENINGS.values()]
+    assert len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize("message", sorted(HAPPENINGS, key=lambda kind: kind.__name__))
+def test_the_keys_of_a_happening_are_fields_of_its_message(message):
+    renamed = {"asked": "what", "signal": "what", "bytes": "parcels"}
+    fields = set(message.__dataclass_fields__)
+    assert {renamed.get(key, key) for key in HAPPENINGS[message][1]} <= fields
+
+
+def test_numbers_without_end_are_texts():
+    written = journal_of(_one(), platform_of(1.0), policy="fcfs")
+    engine = written.engine()
+    lines = EventLines()
+    for entry in written.entries[:1]:
+        engine.apply(entry.event, entry.now, entry.commands)
+        list(lines.take(entry, engine.state))
+    note = cm.Note(kind="strange", value=float("inf"), text='"quoted"\nline')
+    entry = Entry(sequence=1, now=1.0, event=ev.TimerFired(timer="x"), commands=(note,))
+    (line,) = lines.take(entry, engine.state)
+    assert json.loads(line)["value"] == "inf"
+    assert "\n" not in line
+
+
+def _one():
+    flow = weft.Builder("one")
+    flow.task("job", work=1)
+    return flow.build()

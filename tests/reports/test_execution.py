@@ -1,0 +1,211 @@
+"""An executed run as data: what a journal and the evidence beside it say, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import weft
+from engine_by_hand import platform_of
+from reports.executed_journals import example_journal, journal_of
+from weft.backends.layout import Layout
+from weft.engine.engine import Engine
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.engine.state.plans import Line
+from weft.errors import InvalidInput
+from weft.instance.compilation import compile_instance
+from weft.policies.naming import policy_named
+from weft.reports.execution import executed_run
+from weft.reports.execution_chronicle import Chronicle
+from weft.reports.execution_evidence import Evidence, Measured, Promise
+from weft.reports.execution_facts import facts_of, notes_of
+from weft.reports.execution_logs import Logs
+from weft.reports.execution_tables import deviation_table, kind_table, promise_table
+from weft.simulation.scenario import Durations, Scenario
+from weft.workflow.checks import checked_graph
+
+
+def three_in_a_row():
+    flow = weft.Builder("row")
+    flow.task("first", work=10)
+    flow.task("middle", work=20, after=["first"])
+    flow.task("last", work=30, after=["middle"])
+    return flow.build()
+
+
+def swept(**facets):
+    flow = weft.Builder("sweep")
+    flow.task("work", sweep={"k": "1..4"}, work=10, **facets)
+    return flow.build()
+
+
+def test_a_run_as_planned_keeps_its_promise():
+    executed = journal_of(three_in_a_row(), platform_of(1.0)).executed()
+    assert (executed.outcome, executed.took_s) == ("completed", 60)
+    (verdict,) = executed.verdicts
+    assert (verdict.promised_s, verdict.at_most_s, verdict.took_s) == (60, None, 60)
+    assert (verdict.word, verdict.change) == ("kept", 0)
+    assert deviation_table(executed).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("p50", "p90", "word"),
+    [
+        (60, 70, "kept"),
+        (50, 60, "kept (within P90)"),
+        (40, 50, "broken (beyond P90)"),
+        (40, None, "late"),
+    ],
+)
+def test_what_was_said_before_the_run_is_what_it_is_judged_by(p50, p90, word):
+    promise = Promise(makespan_p50_s=p50, makespan_p90_s=p90)
+    executed = journal_of(three_in_a_row(), platform_of(1.0)).executed(Evidence(promises={0: promise}))
+    assert executed.verdicts[0].word == word
+    assert executed.verdicts[0].change == pytest.approx(60 / p50 - 1)
+    assert promise_table(executed).rows[0][2] == word
+
+
+def test_tasks_that_went_otherwise_are_found_in_the_plan():
+    slow = Scenario(durations=Durations(tasks={"middle": Durations(bias=1.5)}))
+    executed = journal_of(three_in_a_row(), platform_of(1.0), scenario=slow, policy="fcfs").executed(
+        Evidence(
+            promises={
+                0: Promise(
+                    makespan_p50_s=60,
+                    lines={
+                        "first": Line(machine=0, count=1, start_s=0, finish_s=10),
+                        "middle": Line(machine=0, count=1, start_s=10, finish_s=30),
+                        "last": Line(machine=0, count=1, start_s=30, finish_s=60),
+                    },
+                )
+            }
+        )
+    )
+    assert [(each.task, each.longer_s, each.late_s) for each in executed.deviations] == [
+        ("middle", 10, 10),
+        ("last", 0, 10),
+        ("first", 0, 0),
+    ]
+    assert [row[0] for row in deviation_table(executed).rows] == ["middle"]
+
+
+def test_kinds_are_summed_up():
+    scenario = Scenario(exit_codes={"work[2]": (1, 0)})
+    flow = swept(retries=1)
+    written = journal_of(flow, platform_of(1.0, 2.0), scenario=scenario, policy="fcfs")
+    measured = {
+        number: Measured(cpu_s=2.5, max_rss_bytes=1000 + number)
+        for number in written.chronicle().history.attempts
+    }
+    executed = written.executed(Evidence(measured=measured))
+    (kind,) = executed.kinds
+    assert (kind.tasks, kind.completed, kind.attempts, kind.failed, kind.taken_over) == (4, 4, 5, 1, 0)
+    seconds = sorted(each.ran_s for each in executed.attempts if each.ending == "completed")
+    assert set(seconds) <= {5.0, 10.0}
+    assert (kind.mean_s, kind.most_s) == (sum(seconds) / 4, seconds[-1])
+    assert kind.p50_s == (seconds[1] + seconds[2]) / 2
+    assert kind.p90_s == pytest.approx(seconds[2] + 0.7 * (seconds[3] - seconds[2]))
+    assert kind.ratio == pytest.approx(1), "every attempt took what was estimated"
+    assert kind.cpu_share == pytest.approx(5 * 2.5 / sum(each.ran_s for each in executed.ran))
+    assert kind.max_rss_bytes == 1000 + max(measured)
+    assert kind_table(executed).rows[0][:5] == ("work", "4/4", "-", "1", "-")
+
+
+def test_a_failure_is_told_with_its_log(tmp_path):
+    scenario = Scenario(exit_codes={"work[2]": (7, 0)})
+    written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
+    (failed,) = written.chronicle().history.failures
+    layout = Layout(tmp_path)
+    records = layout.records(3, failed.attempt)
+    records.mkdir(parents=True)
+    (records / "out").write_text("never looked at\n")
+    (records / "err").write_text("".join(f"line {n}\n" for n in range(1, 31)))
+    measured = {failed.attempt: Measured(text="it said so")}
+    executed = written.executed(Evidence(logs=Logs(layout=layout, execution=3), measured=measured))
+    (told,) = executed.failures
+    assert told.headline == f"work[2], attempt {failed.attempt}: error (exit code 7), tried again"
+    assert told.log is not None
+    assert told.log.path == f".weft/attempts/3/{failed.attempt}/err"
+    assert told.log.lines == tuple(f"line {n}" for n in range(21, 31))
+    assert told.text == "it said so"
+    assert ("failures", "1 (1 error)") in facts_of(executed)
+
+
+def taken_over_journal():
+    """Give what an engine hears of a world that finds the outputs of the first task made already."""
+    platform = platform_of(1.0)
+    instance = compile_instance(checked_graph(three_in_a_row()), platform)
+    engine = Engine(
+        Library({"row": instance}),
+        instance,
+        policy_named("fcfs"),
+        Settings(begins_at_once=False),
+        policy_named=policy_named,
+    )
+    chronicle = Chronicle()
+    waiting: list[tuple[float, ev.Event]] = [(0.0, ev.Submitted(run=0, workflow="row"))]
+    sequence = 0
+    while waiting:
+        now, event = waiting.pop(0)
+        commands = engine.handle(event, now)
+        chronicle.take(Entry(sequence=sequence, now=now, event=event, commands=tuple(commands)), engine.state)
+        sequence += 1
+        for command in commands:
+            if isinstance(command, cm.Start):
+                over = command.task == 0
+                if not over:
+                    waiting.append((now + 1, ev.Started(attempt=command.attempt)))
+                waiting.append((now if over else now + 11, ev.Ended(attempt=command.attempt)))
+    return chronicle.finish(engine.state), platform
+
+
+def test_what_an_earlier_run_had_made_is_counted_as_taken_over():
+    chronicle, platform = taken_over_journal()
+    executed = executed_run(chronicle, platform)
+    assert executed.outcome == "completed"
+    assert executed.taken_over == 1
+    assert [(kind.kind, kind.taken_over, kind.attempts, kind.mean_s) for kind in executed.kinds] == [
+        ("first", 1, 0, None),
+        ("middle", 0, 1, 10),
+        ("last", 0, 1, 10),
+    ]
+    assert ("tasks", "3 completed, 1 of them taken over from earlier runs") in facts_of(executed)
+
+
+def test_one_run_of_several_can_be_shown():
+    written = journal_of([swept(), three_in_a_row()], platform_of(1.0), arrivals=(0, 100), policy="fcfs")
+    both, second = written.executed(), written.executed(runs=[1])
+    assert (both.several, second.several) == (True, False)
+    assert (both.origin_s, both.took_s) == (0, 160)
+    assert (second.origin_s, second.took_s) == (100, 60)
+    assert {attempt.task for attempt in second.attempts} == {"first", "middle", "last"}
+    assert second.running.times_s == [0, 60], "times count from the run's arrival"
+    assert {kind.workflow for kind in both.kinds} == {"sweep", "row"}
+    with pytest.raises(InvalidInput, match="run 2; this execution has 2 runs"):
+        written.executed(runs=[2])
+
+
+def test_a_run_that_was_cut_off_is_told_as_far_as_it_went():
+    written = journal_of(three_in_a_row(), platform_of(1.0), policy="fcfs")
+    ended = [entry for entry in written.entries if isinstance(entry.event, ev.Ended)]
+    cut = written.entries[: ended[1].sequence + 1]
+    executed = type(written)(
+        simulation=written.simulation, platform=written.platform, entries=cut, plans=written.plans
+    ).executed()
+    assert (executed.outcome, executed.took_s) == ("interrupted", 30)
+    assert [attempt.ending for attempt in executed.attempts] == ["completed", "completed", ""]
+    assert notes_of(executed) == ["run 0 (row) has not ended"]
+
+
+def test_everything_is_plain_data_and_the_same_every_time():
+    written = example_journal()
+    first, second = written.executed().as_record(), written.executed().as_record()
+    assert json.dumps(first) == json.dumps(second)
+    assert len(first["attempts"]) == len(written.chronicle().history.attempts)
+    assert {kind["kind"] for kind in first["kinds"]} >= {"lapw0", "lapw1", "simulate"}
+    assert first["outcome"] == "failed"

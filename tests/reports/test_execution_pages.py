@@ -1,0 +1,197 @@
+"""The page and the summary of an executed run: what they show is what happened, and nothing in it is obeyed."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import weft
+from engine_by_hand import platform_of
+from reports.executed_journals import example_journal, journal_of
+from reports.test_simulation_pages import Reader
+from weft.backends.layout import Layout
+from weft.reports.execution_charts import estimate_chart, promise_chart
+from weft.reports.execution_evidence import Evidence, Measured, Promise
+from weft.reports.execution_html import chart_of_execution, execution_html
+from weft.reports.execution_logs import Logs
+from weft.reports.execution_promise import Verdict
+from weft.reports.execution_tables import path_table
+from weft.reports.execution_text import execution_lines
+from weft.simulation.scenario import Scenario
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+EVIL = '<img src=x onerror="document.title=1"><script>document.title = "taken"</script>'
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """A run with a failure whose log holds HTML, and a name that does too."""
+    flow = weft.Builder("<b>flow</b>")
+    flow.task("work", sweep={"k": "1..3"}, work=10, retries=1)
+    flow.task("end", work=5, after=["work"])
+    scenario = Scenario(exit_codes={"work[2]": (3, 0)})
+    written = journal_of(flow.build(), platform_of(1.0, 1.0), scenario=scenario, policy="fcfs")
+    (failed,) = written.chronicle().history.failures
+    layout = Layout(tmp_path_factory.mktemp("project"))
+    records = layout.records(1, failed.attempt)
+    records.mkdir(parents=True)
+    (records / "err").write_text(f"first\n{EVIL}\n\x1b[31m@@SCRIPT@@\n")
+    evidence = Evidence(
+        promises={0: Promise(makespan_p50_s=20, makespan_p90_s=22)},
+        logs=Logs(layout=layout, execution=1),
+        measured={0: Measured(cpu_s=9, max_rss_bytes=5e6)},
+    )
+    return written.executed(evidence)
+
+
+def test_the_page_is_whole_and_needs_nothing_else(executed):
+    page = execution_html(executed)
+    reader = Reader()
+    reader.feed(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
+    assert reader.open == []
+    assert reader.headings == [
+        "Failures",
+        "Promise against outcome",
+        "Critical path",
+        "Kinds of tasks",
+        "Migrations",
+        "Over time",
+        "Runs",
+        "Machines",
+    ]
+    assert "http://" not in page
+    assert "https://" not in page
+    assert page == execution_html(executed)
+
+
+def test_what_tasks_wrote_is_escaped(executed):
+    page = execution_html(executed)
+    assert EVIL not in page
+    assert html.escape(EVIL) in page
+    assert "\x1b" not in page
+    assert "@@SCRIPT@@" in page, "what looks like a placeholder is none"
+    assert "<b>flow" not in page
+
+
+def test_the_critical_path_is_marked_in_the_chart(executed):
+    chart = chart_of_execution(executed)
+    marked = [chart.schedule.tasks[index] for index in chart.critical]
+    assert marked == [
+        step.attempt.task + (" ✗" if step.attempt.ending == "failed" else "") for step in executed.path.steps
+    ]
+    assert chart.schedule.makespan_s == executed.took_s
+
+
+def test_a_rough_day_has_a_page_too():
+    written = example_journal()
+    page = execution_html(written.executed())
+    assert page.count('<div class="failure">') == len(written.chronicle().history.failures)
+    one = written.executed(runs=[4])
+    assert "<h2>Critical path</h2>" in execution_html(one)
+    others = [row[0] for row in path_table(one).rows if not row[0].startswith(("simulate", "process"))]
+    assert all(re.match(r"\d+:", name) for name in others), "tasks of other runs are named with their run"
+
+
+def test_a_run_in_which_nothing_ran_has_a_page():
+    flow = weft.Builder("nothing")
+    flow.task("gate", kind="virtual")
+    executed = journal_of(flow.build(), platform_of(1.0), policy="fcfs").executed()
+    assert "Critical path" in execution_html(executed)
+    assert execution_lines(executed)[0] == "nothing on platform"
+
+
+def test_promises_are_drawn_to_scale():
+    verdict = Verdict(run=0, workflow="w", promised_s=10, at_most_s=15, took_s=20, completed=True)
+    drawn = promise_chart([verdict])
+    widths = dict(re.findall(r'<rect class="(\w+)" x="[\d.]+" y="\d+" width="([\d.]+)"', drawn))
+    # 694 units stand for the longest of them, 20 s.
+    assert {kind: float(width) for kind, width in widths.items()} == {
+        "promised": 347.0,
+        "unsure": 173.5,
+        "late": 694.0,
+    }
+    assert promise_chart([]) == ""
+
+
+def test_estimates_are_set_against_reality(executed):
+    drawn = estimate_chart(executed.attempts)
+    points = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)
+    assert len(points) == 4
+    # 5 s and 10 s, as estimated: on the line from the lower left to the upper right.
+    assert all(float(x) - 70 == pytest.approx(434 - float(y), abs=0.11) for x, y in points)
+    assert estimate_chart(()) == ""
+
+
+def test_the_summary_says_what_matters(executed):
+    lines = execution_lines(executed)
+    text = "\n".join(lines)
+    assert lines[0] == "<b>flow</b> on platform"
+    assert "  outcome        completed" in lines
+    assert "20 s, at most 22 s: broken (beyond P90), +" in text
+    assert "work[2], attempt" in text
+    assert "error (exit code 3), tried again" in text
+    assert f"  | {EVIL}"[:60] in text
+    assert "?[31m@@SCRIPT@@" in text
+    assert "\x1b" not in text
+    assert re.search(r"^  log: \.weft/attempts/1/\d+/err$", text, re.MULTILINE)
+    assert not any("taken over" in line for line in lines), "columns that say nothing are left out"
+
+
+@pytest.mark.parametrize("width", [10, 60, 200])
+def test_the_summary_keeps_to_its_width(executed, width):
+    lines = execution_lines(executed, width=width, ascii_only=True)
+    assert max(map(len, lines)) <= max(width, 40)
+
+
+# With CI=true the browser must be there: without one the test runs, and fails.
+@pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no browser: install chromium")
+def test_a_browser_draws_the_page_and_runs_nothing_of_it(executed, tmp_path):
+    watch = """<script>
+    const seen = { errors: [] };
+    window.addEventListener("error", (event) => seen.errors.push(event.message));
+    </script></head>"""
+    ask = """<script>
+    setTimeout(() => {
+      const by = (id) => document.getElementById(id);
+      const width = (kind) => document.querySelector(`rect.${kind}`).getBoundingClientRect().width;
+      const chart = by("chart");
+      const pixels = chart.getContext("2d").getImageData(0, 0, chart.width, chart.height).data;
+      seen.drawn = pixels.some((value) => value > 0);
+      seen.title = document.title;
+      seen.images = document.querySelectorAll("img").length;
+      seen.log = document.querySelector(".failure pre").textContent;
+      seen.ratio = width("late") / width("promised");
+      seen.kinds = by("legend").children.length;
+      by("critical").click();
+      seen.critical = by("critical").checked;
+      const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+      seen.page = [dark, getComputedStyle(document.body).backgroundColor];
+      const out = document.createElement("pre");
+      out.id = "seen";
+      out.textContent = JSON.stringify(seen);
+      document.body.append(out);
+    }, 300);
+    </script></body>"""
+    page = execution_html(executed).replace("</head>", watch, 1)
+    head, _, tail = page.rpartition("</body>")
+    file = tmp_path / "report.html"
+    file.write_text(head + ask + tail, encoding="utf-8")
+    command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"]
+    command += ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom"]
+    done = subprocess.run([*command, file.as_uri()], capture_output=True, timeout=120, check=False)
+    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout.decode(errors="replace"), re.DOTALL)
+    assert found, done.stderr[-2000:]
+    seen = json.loads(html.unescape(found.group(1)))
+    assert seen["errors"] == []
+    assert (seen["title"], seen["images"]) == ("<b>flow</b> on platform", 0)
+    assert seen["log"] == f"first\n{EVIL}\n?[31m@@SCRIPT@@"
+    assert seen["ratio"] == pytest.approx(executed.took_s / 20, rel=0.01)
+    assert (seen["drawn"], seen["critical"], seen["kinds"]) == (True, True, 3)
+    assert seen["page"] == [False, "rgb(246, 247, 249)"] or seen["page"] == [True, "rgb(18, 22, 29)"]

@@ -1,0 +1,131 @@
+"""``trace.tsv``: Nextflow's columns, a line per attempt, ``-`` for what nobody knows."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+import weft
+from engine_by_hand import platform_of
+from reports.executed_journals import example_journal, journal_of
+from reports.test_execution import taken_over_journal
+from weft.backends.products import Product
+from weft.reports.execution import executed_run
+from weft.reports.execution_evidence import Evidence, Measured
+from weft.reports.trace_tsv import TRACE_COLUMNS, trace_tsv
+from weft.simulation.scenario import Scenario
+
+DEFAULT = (
+    "task_id hash native_id name status exit submit duration realtime %cpu peak_rss peak_vmem rchar wchar"
+)
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+@pytest.fixture(scope="module")
+def written():
+    flow = weft.Builder("flow")
+    flow.task("work", sweep={"k": "1..2"}, work=90, retries=1)
+    scenario = Scenario(exit_codes={"work[2]": (3, 0)})
+    return journal_of(flow.build(), platform_of(1.0), scenario=scenario, policy="fcfs")
+
+
+def test_the_first_columns_are_nextflows_in_its_order(written):
+    head, *lines = trace_tsv(written.executed()).splitlines()
+    assert head.split("\t")[:14] == DEFAULT.split()
+    assert len(lines) == 3
+    assert all(line.count("\t") == len(TRACE_COLUMNS) - 1 for line in lines)
+
+
+def test_what_is_known_is_written_as_nextflow_does(written):
+    product = Product(
+        execution=1,
+        run=0,
+        task=0,
+        name="work[1]",
+        kind="work",
+        workflow="flow",
+        attempt=0,
+        fingerprint="abcdef0123456789",
+        directory="/somewhere/0",
+    )
+    evidence = Evidence(
+        measured={0: Measured(cpu_s=45, max_rss_bytes=1.5 * 1024**3, pid=4711)},
+        products={0: product},
+        zero_at_s=1_000_000_000.25,
+    )
+    first, second, third = rows_of(trace_tsv(written.executed(evidence)))
+    assert first == {
+        "task_id": "0",
+        "hash": "ab/cdef01",
+        "native_id": "4711",
+        "name": "work[1]",
+        "status": "COMPLETED",
+        "exit": "0",
+        "submit": "2001-09-09 01:46:40.250",
+        "duration": "1m 30s",
+        "realtime": "1m 30s",
+        "%cpu": "50.0%",
+        "peak_rss": "1.5 GB",
+        "peak_vmem": "-",
+        "rchar": "-",
+        "wchar": "-",
+        "process": "work",
+        "tag": "1",
+        "attempt": "1",
+        "cpus": "1",
+        "memory": "-",
+        "time": "-",
+        "start": "2001-09-09 01:46:40.250",
+        "complete": "2001-09-09 01:48:10.250",
+        "queue": "m0",
+        "workdir": "/somewhere/0",
+    }
+    assert (second["status"], second["exit"], second["attempt"]) == ("FAILED", "3", "1")
+    assert (third["status"], third["exit"], third["attempt"]) == ("COMPLETED", "0", "2")
+    raw = rows_of(trace_tsv(written.executed(evidence), raw=True))[0]
+    assert (raw["submit"], raw["realtime"], raw["peak_rss"], raw["%cpu"]) == (
+        "1000000000250",
+        "90000",
+        "1610612736",
+        "50.0",
+    )
+
+
+def test_without_a_clock_there_are_no_dates(written):
+    row = rows_of(trace_tsv(written.executed()))[0]
+    assert (row["submit"], row["start"], row["complete"], row["native_id"]) == ("-", "-", "-", "-")
+    assert row["duration"] == "1m 30s"
+
+
+def test_what_was_taken_over_is_cached():
+    chronicle, platform = taken_over_journal()
+    rows = rows_of(trace_tsv(executed_run(chronicle, platform)))
+    assert [(row["name"], row["status"], row["realtime"]) for row in rows] == [
+        ("first", "CACHED", "-"),
+        ("middle", "COMPLETED", "10s"),
+        ("last", "COMPLETED", "10s"),
+    ]
+    assert [row["duration"] for row in rows] == ["0ms", "11s", "11s"]
+
+
+def test_attempts_that_left_their_machine_are_aborted():
+    executed = example_journal().executed()
+    rows = rows_of(trace_tsv(executed))
+    assert len(rows) == len(executed.attempts)
+    by_number = {int(row["task_id"]): row["status"] for row in rows}
+    for attempt in executed.attempts:
+        expected = {"completed": "COMPLETED", "failed": "FAILED"}.get(attempt.ending, "ABORTED")
+        assert by_number[attempt.number] == expected
+
+
+def test_names_cannot_break_lines_or_columns():
+    flow = weft.Builder("flow")
+    flow.task("work", sweep={"k": ["a\tb\nc"]}, work=1)
+    text = trace_tsv(journal_of(flow.build(), platform_of(1.0), policy="fcfs").executed())
+    (row,) = rows_of(text)
+    assert row["name"] == "work[a?b?c]"

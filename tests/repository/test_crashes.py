@@ -1,0 +1,140 @@
+"""Whenever the writer dies: what was committed is whole and in order, with its plans; of the rest there is nothing."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import journal_writing
+from architecture.house import environment
+from journal_writing import COMMIT_EVERY, journal, product, write
+from weft.engine.messages.events import PlanReady
+from weft.engine.replaying import rebuild
+from weft.engine.state.digest import digest
+from weft.errors import InvalidInput
+from weft.repository import journal_store
+from weft.repository.database import open_database
+from weft.repository.journal_store import JournalStore
+from weft.repository.products import StoredProducts
+
+_FRAME_BYTES, _WAL_HEADER_BYTES = 24 + 4096, 32
+"""Of a frame of SQLite's write-ahead log, and of what stands before the first."""
+
+
+@cache
+def state_after(count: int) -> dict:
+    """Give the state after so many entries, all of them applied."""
+    expected = journal()
+    return digest(rebuild(expected.engine(), expected.entries[:count], expected.plans).state)
+
+
+def began(folder: Path) -> bool:
+    """Say whether the tables were there when it ended; if not there is no file, or an empty one."""
+    try:
+        open_database(folder / ".weft" / "weft.db").close()
+    except InvalidInput as error:
+        if re.search("no file|an empty database", str(error)):
+            return False
+        raise
+    return True
+
+
+def whole(folder: Path, *, rebuilds: bool = True) -> int:
+    """Check everything that the writer left, and count the entries."""
+    with open_database(folder / ".weft" / "weft.db") as database:
+        assert database.rows("PRAGMA integrity_check") == [("ok",)]
+        store, products, expected = JournalStore(database), StoredProducts(database), journal()
+        if not database.rows("SELECT number FROM execution"):
+            return 0
+        entries = tuple(store.all_after(1))
+        count = len(entries)
+        assert entries == expected.entries[:count]
+        assert count % COMMIT_EVERY == 0 or count == len(expected.entries)
+        named = {entry.event.plan for entry in entries if isinstance(entry.event, PlanReady)}
+        assert {key for (key,) in database.rows("SELECT key FROM plan")} == named
+        assert [products.of(1, 0, number) for number in range(count)] == [
+            product(number) for number in range(count)
+        ]
+        assert products.of(1, 0, count) is None
+        assert database.rows("SELECT count(*) FROM made_file") == [(2 * count,)]
+        if rebuilds:
+            rebuilt = store.rebuilt(1)
+            assert rebuilt.entries == count
+            assert digest(rebuilt.engine.state) == state_after(count)
+        return count
+
+
+def dies(folder: Path, trials: list[str]) -> list[int]:
+    """Write once per trial and die; count what is left of each."""
+    script = journal_writing.__file__
+    subprocess.run([sys.executable, script, str(folder), *trials], env=environment(), check=True, timeout=120)
+    return [whole(folder / trial.replace(":", "-")) for trial in trials]
+
+
+def test_the_writer_dies_at_every_commit(tmp_path):
+    """Commits are those of the entries only; before one the entries are missing, after it they are there."""
+    total = len(journal().entries)
+    numbers = range(1, -(-total // COMMIT_EVERY) + 1)
+    before = dies(tmp_path, [f"commit:{number}" for number in numbers])
+    assert before == [COMMIT_EVERY * (number - 1) for number in numbers]
+    after = dies(tmp_path, [f"committed:{number}" for number in numbers])
+    assert after == [min(COMMIT_EVERY * number, total) for number in numbers]
+
+
+def test_the_writer_is_killed_at_random_moments(tmp_path):
+    drawn = random.Random(6)
+    trials = [f"kill:{drawn.uniform(0.0, 0.15):.4f}" for _ in range(12)]
+    script = journal_writing.__file__
+    subprocess.run(
+        [sys.executable, script, str(tmp_path), *trials], env=environment(), check=True, timeout=120
+    )
+    seen = []
+    for trial in trials:
+        folder = tmp_path / trial.replace(":", "-")
+        if began(folder):
+            seen.append(whole(folder))
+        else:
+            write(folder)
+            assert whole(folder) == len(journal().entries)
+    assert seen, "every one died before it began"
+
+
+def test_the_log_ends_at_any_of_its_writes(tmp_path, monkeypatch):
+    """A kill between two writes leaves the log cut there: at every frame, and in the midst of some."""
+    monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
+    copy = tmp_path / "copy"
+    total = len(journal().entries)
+
+    def keep(store):
+        shutil.copytree(tmp_path / "whole" / ".weft", copy / ".weft", dirs_exist_ok=True)
+
+    write(tmp_path / "whole", watch=keep)
+    log = (copy / ".weft" / "weft.db-wal").read_bytes()
+    frames = (len(log) - _WAL_HEADER_BYTES) // _FRAME_BYTES
+    counts = []
+    for frame in range(frames + 1):
+        for cut in (0, 1000) if frame % 8 == 0 else (0,):
+            folder = tmp_path / "cut"
+            shutil.copytree(copy, folder)
+            (folder / ".weft" / "weft.db-shm").unlink(missing_ok=True)
+            end = _WAL_HEADER_BYTES + frame * _FRAME_BYTES + cut
+            (folder / ".weft" / "weft.db-wal").write_bytes(log[:end])
+            counts.append(whole(folder, rebuilds=frame % 8 == 0) if began(folder) else -1)
+            shutil.rmtree(folder)
+    assert counts == sorted(counts), "a longer log holds no less"
+    assert (counts[0], counts[-1]) == (-1, total)
+    assert len(set(counts)) > total // COMMIT_EVERY, "every commit was the last of some log"
+
+
+@pytest.mark.parametrize("value", ["", "commit", "commit:x", "elsewhere:1", "commit:-1"])
+def test_other_failpoints_do_nothing(tmp_path, monkeypatch, value):
+    monkeypatch.setenv("WEFT_FAILPOINT", value)
+    write(tmp_path)
+    assert whole(tmp_path) == len(journal().entries)

@@ -1,0 +1,260 @@
+"""The database file: made once, refused when it is not ours, and nothing is lost when it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from architecture.house import environment
+from weft.errors import InvalidInput
+from weft.repository.database import open_database
+from weft.repository.schema import VERSION
+from weft.repository.storage_problem import StorageProblem
+
+KEEP = "INSERT INTO kept VALUES (?, ?, ?)"
+
+
+@pytest.fixture
+def database(tmp_path):
+    with open_database(tmp_path / ".weft" / "weft.db", create=True) as opened:
+        yield opened
+
+
+def kept(database):
+    return database.rows("SELECT execution, key, value FROM kept ORDER BY execution, key")
+
+
+def test_it_is_made_once_and_read_again(tmp_path):
+    path = tmp_path / "a" / "b" / "weft.db"
+    for number in range(2):
+        with open_database(path, create=True) as database:
+            database.later(KEEP, (number, "k", "v"))
+            database.commit()
+    with open_database(path) as database:
+        assert kept(database) == [(0, "k", "v"), (1, "k", "v")]
+    assert [file.name for file in path.parent.iterdir()] == ["weft.db"], "nothing stays beside it"
+
+
+def test_many_may_make_it_at_once(tmp_path):
+    path, faults = tmp_path / "weft.db", []
+
+    def make():
+        try:
+            open_database(path, create=True).close()
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    with open_database(path) as database:
+        assert kept(database) == []
+
+
+def test_nothing_is_there_before_the_commit(tmp_path, database):
+    database.later(KEEP, (1, "k", "v"))
+    database.insert_later(KEEP, (2, "k", "v"))
+    with open_database(database.path) as other:
+        assert kept(other) == []
+        database.commit()
+        assert kept(other) == [(1, "k", "v"), (2, "k", "v")]
+    assert database.commits == 1
+    database.commit()
+    assert database.commits == 1, "nothing to write is no commit"
+
+
+def test_changes_are_made_in_their_order_behind_new_rows(database):
+    database.later("UPDATE kept SET value = 'first' WHERE execution = 1", ())
+    database.insert_later(KEEP, (1, "k", "v"))
+    database.later("UPDATE kept SET value = value || ' second' WHERE execution = 1", ())
+    database.commit()
+    assert kept(database) == [(1, "k", "first second")]
+
+
+def test_a_full_disk_loses_nothing(database):
+    """SQLite's own limit of pages gives the same error as a full disk."""
+    ((pages,),) = database.rows("PRAGMA page_count")
+    database.rows(f"PRAGMA max_page_count={pages}")
+    for number in range(50):
+        database.insert_later(KEEP, (number, "k", "v" * 1000))
+    database.later("UPDATE kept SET value = 'short' WHERE execution = 7", ())
+    for _ in range(2):
+        with pytest.raises(StorageProblem, match="disk is full: make room"):
+            database.commit()
+        assert kept(database) == []
+    database.rows("PRAGMA max_page_count=100000")
+    database.commit()
+    assert len(kept(database)) == 50
+    assert (7, "k", "short") in kept(database)
+
+
+def test_a_file_that_may_not_grow_loses_nothing(tmp_path):
+    """A limit of the file's size, which is how a full disk looks to most writers."""
+    script = """if True:
+        import resource, sys
+        from pathlib import Path
+        from weft.repository.database import open_database
+        from weft.repository.storage_problem import StorageProblem
+        with open_database(Path(sys.argv[1]), create=True) as database:
+            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+            for number in range(500):
+                database.insert_later("INSERT INTO kept VALUES (?, 'k', ?)", (number, "v" * 1000))
+            try:
+                database.commit()
+            except StorageProblem as error:
+                print(error)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            database.commit()
+            print(len(database.rows("SELECT * FROM kept")))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "weft.db")],
+        env=environment(), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    problem, count = done.stdout.splitlines()
+    assert "weft.db: " in problem
+    assert "full" in problem
+    assert count == "500"
+
+
+def damaged(path, offset, data):
+    with path.open("r+b") as stream:
+        stream.seek(offset)
+        stream.write(data)
+
+
+def test_a_damaged_file_is_told(tmp_path):
+    path = tmp_path / "weft.db"
+    with open_database(path, create=True) as database:
+        for number in range(500):
+            database.insert_later(KEEP, (number, "k", "v" * 100))
+        database.commit()
+    damaged(path, 4096 * 20, b"\xff" * 4096 * 20)
+    with open_database(path) as database, pytest.raises(InvalidInput, match="is damaged"):
+        kept(database)
+    damaged(path, 0, b"no database at all")
+    for create in (False, True):
+        with pytest.raises(InvalidInput, match=r"weft\.db: .*not a database"):
+            open_database(path, create=create)
+
+
+def test_other_versions_and_other_files_are_refused(tmp_path):
+    path = tmp_path / "weft.db"
+    open_database(path, create=True).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version={VERSION + 1}")
+    connection.close()
+    for create in (False, True):
+        with pytest.raises(
+            InvalidInput, match=f"of version {VERSION + 1}; this weft reads version {VERSION}"
+        ):
+            open_database(path, create=create)
+    other = tmp_path / "other.db"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE people (name)")
+    connection.close()
+    for create in (False, True):
+        with pytest.raises(InvalidInput, match="not weft's"):
+            open_database(other, create=create)
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(InvalidInput, match="an empty database"):
+        open_database(tmp_path / "empty.db")
+    open_database(tmp_path / "empty.db", create=True).close()
+
+
+def test_what_is_not_there_is_told(tmp_path):
+    with pytest.raises(InvalidInput, match="no file"):
+        open_database(tmp_path / "weft.db")
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageProblem, match="cannot make the folder"):
+        open_database(tmp_path / "file" / "weft.db", create=True)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageProblem, match="unable to open"):
+        open_database(tmp_path / "folder", create=True)
+
+
+READING = """if True:
+    import os, sys
+    from pathlib import Path
+    from weft.repository.database import open_database
+    from weft.repository.storage_problem import StorageProblem
+    if os.getuid() == 0:
+        os.setuid(65534)
+    with open_database(Path(sys.argv[1])) as database:
+        print(database.rows("SELECT value FROM kept"))
+        try:
+            database.now("INSERT INTO kept VALUES (2, 'k', 'v')")
+        except StorageProblem as error:
+            print(error)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("at_work", [True, False])
+def test_who_may_only_read_can_read(at_work):
+    folder = Path(tempfile.mkdtemp())
+    try:
+        folder.chmod(0o755)
+        path = folder / "weft.db"
+        database = open_database(path, create=True)
+        database.later(KEEP, (1, "k", "seen"))
+        database.commit()
+        if not at_work:
+            database.close()
+        done = subprocess.run(
+            [sys.executable, "-c", READING, str(path)],
+            env=environment(PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        database.close()
+        if "Permission denied" in done.stderr:
+            pytest.skip("others may not read the source tree")
+        assert done.stdout.startswith("[('seen',)]\n"), done.stderr
+        assert "may not be written to" in done.stdout
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("text", ["a", "ä", "\udc80\udcff", "x" * 10_000, "\x00", ""])
+def test_any_text_comes_back(database, text):
+    database.later(KEEP, (1, text, text))
+    database.commit()
+    assert kept(database) == [(1, text, text)]
+    assert database.row("SELECT execution FROM kept WHERE key = ?", (text,)) == (1,)
+
+
+def test_others_changes_are_noticed_and_our_own_are_not(database):
+    before = database.foreign_changes
+    database.now(KEEP, (1, "k", "v"))
+    assert database.foreign_changes == before
+    with open_database(database.path) as other:
+        other.now(KEEP, (2, "k", "v"))
+    assert database.foreign_changes != before
+
+
+def test_threads_may_share_it(database):
+    def add(first):
+        for number in range(first, first + 200):
+            database.insert_later(KEEP, (number, "k", "v"))
+            if number % 10 == 0:
+                database.commit()
+            database.rows("SELECT count(*) FROM kept")
+
+    threads = [threading.Thread(target=add, args=(1000 * each,)) for each in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    database.commit()
+    assert len(kept(database)) == 600

@@ -1,0 +1,80 @@
+"""The text of an entry is what the long way gives, whatever the messages hold; and it is read back equal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal_writing import journal
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.repository.encoding import entry_text, json_text
+
+ODD = ["", "\x00", "a\nb", '"', "\\", "é", "\u2028", "\x85", "\U0001f642", "\udc80", "</script>"]
+
+
+VALUES = st.none() | st.booleans() | st.floats() | st.text() | st.integers()
+RESULTS = st.dictionaries(st.text(), VALUES, max_size=3)
+
+
+def drawn(kind: type) -> st.SearchStrategy[typing.Any]:
+    """Draw a message with any values that its fields may have."""
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: st.from_type(hints[field.name]) for field in dataclasses.fields(kind)}
+    return st.builds(kind, **fields | ({"result": RESULTS} if "result" in fields else {}))
+
+
+PARCELS = st.lists(drawn(cm.Parcel), max_size=3).map(tuple)
+STAGING = st.builds(cm.StageIn, parcels=PARCELS)
+EVENTS = st.one_of(*map(drawn, typing.get_args(ev.Event)))
+COMMANDS = st.one_of(STAGING, *map(drawn, typing.get_args(cm.Command)))
+ENTRIES = st.builds(
+    Entry,
+    sequence=st.integers(0, 10**9),
+    now=st.floats(0, 1e9),
+    event=EVENTS,
+    commands=st.lists(COMMANDS, max_size=4).map(tuple),
+)
+
+
+@given(ENTRIES)
+def test_the_short_way_gives_what_the_long_way_gives(entry):
+    assert entry_text(entry) == json_text(entry.as_record())
+
+
+def test_every_entry_of_a_run_is_read_back():
+    for entry in journal().entries:
+        text = entry_text(entry)
+        assert text == json.dumps(entry.as_record(), separators=(",", ":"))
+        assert Entry.of_record(json.loads(text)) == entry
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_stay_on_one_line_and_come_back(text):
+    entry = Entry(
+        sequence=0,
+        now=0.0,
+        event=ev.Ended(attempt=1, result={text: text}, exit_code=None),
+        commands=(cm.Note(kind="x", text=text),),
+    )
+    written = entry_text(entry)
+    assert written.isascii()
+    assert len(written.splitlines()) == 1
+    assert Entry.of_record(json.loads(written)) == entry
+
+
+def test_numbers_without_end_come_back():
+    entry = Entry(
+        sequence=0,
+        now=1.0,
+        event=ev.Ended(attempt=1, result={"a": math.inf, "b": True, "c": 1}, work_done=-math.inf),
+        commands=(cm.SetTimer(timer="t", at_s=math.inf),),
+    )
+    assert Entry.of_record(json.loads(entry_text(entry))) == entry

@@ -1,0 +1,77 @@
+"""A journal is found by a file's name, a database's, or a project's; replayed and explained alike."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from journal_writing import header, journal, write
+from weft.api.runs.explaining import explain_task
+from weft.api.runs.replaying import replay_journal
+from weft.cli.main import weft as command
+from weft.errors import InvalidInput
+from weft.repository.database import open_database
+from weft.repository.journal_files import journal_file, read_journal_file
+from weft.repository.journal_sources import find_journal
+from weft.repository.runs import Runs
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A project with two runs: that of the journal, and one of an execution that never began."""
+    folder = tmp_path_factory.mktemp("project")
+    write(folder)
+    with open_database(folder / ".weft" / "weft.db") as database:
+        runs = Runs(database)
+        for execution in (7, 1):
+            runs.add(execution=execution, position=0, workflow="wien2k", owner="ada", tasks=9, at_s=1.0)
+        database.commit()
+    return folder
+
+
+def test_a_project_is_named_in_three_ways(project):
+    for name in (project, project / ".weft", project / ".weft" / "weft.db", str(project)):
+        found = find_journal(name)
+        assert (found.position, found.journal.entries) == (0, journal().entries)
+
+
+def test_a_file_is_a_journal_too(tmp_path):
+    expected, file = journal(), tmp_path / "run.jsonl"
+    engine = expected.engine()
+    engine.state.plans.update(expected.plans)
+    with journal_file(file, header()) as writer:
+        for entry in expected.entries:
+            engine.apply(entry.event, entry.now, entry.commands)
+            writer.write(entry, engine.state)
+    found = find_journal(file, 2)
+    assert (found.position, found.journal.entries) == (2, expected.entries)
+    assert read_journal_file(file).plans == expected.plans
+
+
+def test_both_are_replayed_and_explained(project):
+    assert replay_journal(project).replayed.same
+    assert replay_journal(project, run=2).replayed.same
+    assert not replay_journal(project, policy="fcfs").replayed.same
+    assert explain_task(project, "lapw1[3]").state == "completed"
+    assert explain_task(project, "lapw1[3]", run=2, at_s=0.0).state != "completed"
+
+
+def test_what_is_not_there_is_told(project, tmp_path):
+    with pytest.raises(InvalidInput, match="no run 3"):
+        find_journal(project, 3)
+    with pytest.raises(InvalidInput, match="no execution 7"):
+        find_journal(project, 1)
+    with pytest.raises(InvalidInput, match="no runs in"):
+        find_journal(tmp_path)
+    with pytest.raises(InvalidInput, match="no file"):
+        find_journal(tmp_path / "nothing.jsonl")
+    with pytest.raises(InvalidInput, match="an empty file name"):
+        find_journal("")
+
+
+def test_the_commands_take_a_project(project, capsys):
+    command.main(["replay", str(project), "--run", "2", "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["same"] is True
+    command.main(["explain", str(project / ".weft" / "weft.db"), "lapw1[3]"], standalone_mode=False)
+    assert capsys.readouterr().out.startswith("lapw1[3] of run 0 (wien2k) is completed at ")

@@ -1,0 +1,171 @@
+"""A journal in the database: what was written is read back, followed, rebuilt and written on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from journal_writing import COMMIT_EVERY, header, journal, write
+from weft.engine.replaying import rebuild
+from weft.engine.state.digest import digest
+from weft.errors import InvalidInput
+from weft.repository import journal_store
+from weft.repository.database import open_database
+from weft.repository.journal_store import JournalStore
+from weft.workflow.unfolding.parameters import with_params
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_database(tmp_path / ".weft" / "weft.db", create=True) as database:
+        yield JournalStore(database)
+
+
+@pytest.fixture
+def written(tmp_path):
+    write(tmp_path)
+    with open_database(tmp_path / ".weft" / "weft.db") as database:
+        yield JournalStore(database)
+
+
+def fed(store, engine, entries):
+    """Apply entries and append them."""
+    for entry in entries:
+        engine.apply(entry.event, entry.now, entry.commands)
+        store.append(entry, engine.state)
+
+
+def test_a_journal_is_read_back(written):
+    read, expected = written.read(1), journal()
+    assert read.entries == expected.entries
+    assert read.plans == expected.plans
+    assert read.header.as_record() == header().as_record()
+    assert (read.header.folders, read.header.command) == ({"wien2k": "."}, ("weft", "run", "wien2k.yaml"))
+    rebuilt = written.rebuilt(1)
+    assert rebuilt.entries == len(expected.entries)
+    assert rebuilt.engine.state.runs[0].ending == "completed"
+
+
+def test_a_follower_reads_what_is_new(tmp_path):
+    seen = []
+
+    def follow(store):
+        with open_database(store.database.path) as other:
+            after = seen[-1].sequence if seen else -1
+            new = JournalStore(other).entries_after(1, after)
+            assert 0 < len(new) <= COMMIT_EVERY
+            seen.extend(new)
+
+    write(tmp_path, watch=follow)
+    assert tuple(seen) == journal().entries
+
+
+def test_entries_are_read_in_portions(written, monkeypatch):
+    monkeypatch.setattr(journal_store, "_AT_ONCE", 7)
+    assert [entry.sequence for entry in written.entries_after(1, 10, most=3)] == [11, 12, 13]
+    assert written.entries_after(1, 10_000) == []
+    assert tuple(written.all_after(1)) == journal().entries
+
+
+def test_an_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
+    """Engines that each write a few entries and stop: together they write the same journal and state."""
+    monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 10)
+    expected, path, step = journal(), tmp_path / "weft.db", 13
+    for first in range(0, len(expected.entries), step):
+        with open_database(path, create=True) as database:
+            store = JournalStore(database)
+            if first == 0:
+                store.begin(expected.header)
+                engine = expected.engine()
+            else:
+                rebuilt = store.resume(1)
+                engine = rebuilt.engine
+                assert rebuilt.entries == first
+                slowly = rebuild(expected.engine(), expected.entries[:first], expected.plans)
+                named = {key: plan for key, plan in slowly.state.plans.items() if key in engine.state.plans}
+                assert engine.state.plans == named
+                assert digest(engine.state) == digest(slowly.state)
+            engine.state.plans.update(expected.plans)
+            fed(store, engine, expected.entries[first : first + step])
+            store.commit()
+    with open_database(path) as database:
+        assert JournalStore(database).read(1).entries == expected.entries
+        ((count, last),) = database.rows("SELECT count(*), max(entry) FROM snapshot")
+        assert (count, last > 60) == (1, True), "only the last is kept"
+
+
+def test_snapshots_of_large_states_are_rare(store, monkeypatch):
+    """Their cost per entry is bounded: between two lie as many entries as there are tasks."""
+    monkeypatch.setattr(journal_store, "SNAPSHOT_EVERY", 5)
+    expected = journal()
+    store.begin(expected.header)
+    engine = expected.engine()
+    engine.state.plans.update(expected.plans)
+    taken = []
+    for entry in expected.entries:
+        fed(store, engine, [entry])
+        store.commit()
+        ((after,),) = store.database.rows("SELECT max(entry) FROM snapshot")
+        if after is not None and after not in taken:
+            taken.append(after)
+    tasks = len(engine.state.runs[0].state)
+    assert tasks > 5
+    assert taken == list(range(4, len(expected.entries), tasks))
+
+
+def test_journals_do_not_mix(store):
+    expected = journal()
+    for number in (1, 2):
+        assert store.begin(replace(header(), seed=number)) == number
+        engine = expected.engine()
+        engine.state.plans.update(expected.plans)
+        fed(store, engine, expected.entries[: 10 * number])
+    store.commit()
+    assert [len(store.read(number).entries) for number in (1, 2)] == [10, 20]
+    assert [store.header(number).seed for number in (1, 2)] == [1, 2]
+
+
+def test_an_entry_is_never_written_twice(store):
+    expected = journal()
+    store.begin(header())
+    engine = expected.engine()
+    engine.state.plans.update(expected.plans)
+    fed(store, engine, expected.entries[:2])
+    store.append(expected.entries[1], engine.state)
+    with pytest.raises(Exception, match="UNIQUE constraint failed"):
+        store.commit()
+
+
+def test_damage_is_told_with_its_place(written):
+    with pytest.raises(InvalidInput, match="no execution 9; `weft ls` lists"):
+        written.read(9)
+    database = written.database
+    database.now("UPDATE entry SET record = '{\"n\":3}' WHERE number = 3")
+    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3"):
+        written.read(1)
+    database.now("UPDATE entry SET record = 'x' WHERE number = 3")
+    with pytest.raises(InvalidInput, match=r"weft\.db: entry 3 cannot be read.*restore it from a copy"):
+        written.read(1)
+    database.now("UPDATE execution SET header = replace(header, '\"schema\":1', '\"schema\":9')")
+    with pytest.raises(InvalidInput, match="a journal of schema 9"):
+        written.header(1)
+
+
+def test_the_fingerprint_is_what_was_asked_for():
+    first = header()
+    assert replace(first, command=("x",), owner="bob", started_at_s=9.0, version="9").fingerprint == (
+        first.fingerprint
+    )
+    (flow,) = first.workflows.values()
+    parameter = next(iter(flow.params))
+    others = [
+        replace(first, policy="fcfs"),
+        replace(first, seed=1),
+        replace(first, folders={"wien2k": "elsewhere"}),
+        replace(first, workflows={"w": flow}),
+        replace(first, workflows={"wien2k": with_params(flow, {parameter: 3})}),
+        replace(first, platform=replace(first.platform, machines=first.platform.machines[:1])),
+        replace(first, settings=replace(first.settings, gain=0.77)),
+    ]
+    assert len({each.fingerprint for each in [first, *others]}) == len(others) + 1

@@ -1,0 +1,140 @@
+"""Products are found by task, fingerprint and name, before and after the commit, in memory or not."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from journal_writing import product
+from weft.backends.products import MadeFile
+from weft.repository.database import open_database
+from weft.repository.products import StoredProducts
+
+
+@pytest.fixture
+def database(tmp_path):
+    with open_database(tmp_path / "weft.db", create=True) as opened:
+        yield opened
+
+
+def test_a_product_is_found_before_and_after_the_commit(database):
+    products, made = StoredProducts(database), product(3)
+    products.add(made)
+    for _ in range(2):
+        assert products.of(1, 0, 3) == products.made_from("f3") == products.last_of("wien2k", "t[3]") == made
+        database.commit()
+    again = StoredProducts(database)
+    assert again.of(1, 0, 3) == again.made_from("f3") == again.last_of("wien2k", "t[3]") == made
+    assert (again.of(1, 0, 4), again.made_from("f4"), again.last_of("wien2k", "t")) == (None, None, None)
+
+
+def test_odd_names_come_back(database):
+    odd = MadeFile(name="a\nb\udc80\x00'\"", size_bytes=2**50, digest="d", modified_ns=2**62)
+    made = product(
+        1, name="ä[\udcff]", directory="/a\udc80", files=(odd,), result={"x": float("inf"), "y": None}
+    )
+    products = StoredProducts(database)
+    products.add(made)
+    database.commit()
+    assert StoredProducts(database).last_of("wien2k", "ä[\udcff]") == made
+
+
+def test_an_unknown_fingerprint_is_never_found(database):
+    products = StoredProducts(database)
+    products.add(product(1, fingerprint=""))
+    database.commit()
+    assert products.made_from("") is None
+    assert StoredProducts(database).made_from("") is None
+
+
+class Plainly:
+    """The same contract, with a list."""
+
+    def __init__(self):
+        self.all = []
+
+    def newest(self, **wanted):
+        found = [each for each in self.all if all(getattr(each, key) == wanted[key] for key in wanted)]
+        return found[-1] if found else None
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "commit", "reopen"]), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, kept=st.integers(0, 3))
+def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
+    """Whatever is in memory, on disk or forgotten: always the newest is found."""
+    plainly, number = Plainly(), 0
+    with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:
+        products = StoredProducts(database, kept=kept)
+        for what, task, name, fingerprint in steps:
+            if what == "add":
+                number += 1
+                facets = {
+                    "task": task,
+                    "name": f"n{name}",
+                    "fingerprint": f"{fingerprint}" if fingerprint else "",
+                }
+                made = product(number, **facets)
+                products.add(made)
+                plainly.all.append(made)
+            else:
+                database.commit()
+            if what == "reopen":
+                products = StoredProducts(database, kept=kept)
+            assert products.of(1, 0, task) == plainly.newest(execution=1, run=0, task=task)
+            assert products.last_of("wien2k", f"n{name}") == plainly.newest(name=f"n{name}")
+            assert products.made_from("1") == plainly.newest(fingerprint="1")
+
+
+def test_a_product_and_its_files_are_written_by_one_commit(database):
+    """Threads add while another commits: at no moment is there a product without its files."""
+    products = StoredProducts(database, kept=10)
+    adding = [
+        threading.Thread(target=lambda first=first: [products.add(product(first + n)) for n in range(300)])
+        for first in (1000, 2000)
+    ]
+    for thread in adding:
+        thread.start()
+    lonely = (
+        "SELECT count(*) FROM product WHERE "
+        "(SELECT count(*) FROM made_file WHERE product = product.number) <> 2"
+    )
+    while any(thread.is_alive() for thread in adding):
+        database.commit()
+        assert database.rows(lonely) == [(0,)]
+    database.commit()
+    assert database.rows("SELECT count(*) FROM product") == [(600,)]
+    assert database.rows(lonely) == [(0,)]
+
+
+def test_memory_is_bounded(database):
+    """What is on disk is forgotten: four times as many products take no more memory."""
+    products = StoredProducts(database, kept=200)
+
+    def fill(first, last):
+        for number in range(first, last):
+            products.add(product(number))
+            if number % 50 == 0:
+                database.commit()
+
+    tracemalloc.start()
+    try:
+        fill(0, 400)
+        before, _ = tracemalloc.get_traced_memory()
+        fill(400, 1600)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after < 1.5 * before
+    assert products.of(1, 0, 5) == product(5)

@@ -1,0 +1,78 @@
+"""Requests go from one process to the engine's and come back answered, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.repository.database import open_database
+from weft.repository.requests import Reply, Requests
+
+
+@pytest.fixture
+def engine(tmp_path):
+    with open_database(tmp_path / "weft.db", create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shell(engine):
+    with open_database(engine.path) as opened:
+        yield opened
+
+
+def test_a_request_is_found_and_answered(engine, shell):
+    here, there = Requests(engine), Requests(shell)
+    assert list(here.pending()) == []
+    first = there.ask("cancel", execution=1, run=0, task="a[1]", owner="ada", at_s=5.0)
+    second = there.ask("migrate", execution=1, run=0, task="b", machine="m\udc80")
+    found = here.pending()
+    assert [(each.number, each.what, each.task) for each in found] == [
+        (first, "cancel", "a[1]"),
+        (second, "migrate", "b"),
+    ]
+    assert (found[0].owner, found[0].asked_at_s, found[0].machine, found[1].machine) == (
+        "ada",
+        5.0,
+        None,
+        "m\udc80",
+    )
+    assert here.pending() == found, "it stays until it is answered"
+    here.done(first, "cancelled")
+    assert [each.number for each in here.pending()] == [second]
+    assert there.reply(first) is None, "not before the commit"
+    engine.commit()
+    assert there.reply(first) == Reply(granted=True, text="cancelled")
+    assert there.reply(second) is None
+    here.done(second, "no such machine", granted=False)
+    engine.commit()
+    assert there.reply(second) == Reply(granted=False, text="no such machine")
+    assert list(here.pending()) == []
+
+
+def test_an_answer_that_was_not_committed_is_asked_again(engine, shell):
+    """The engine died between: the next one finds the request as if nobody had seen it."""
+    number = Requests(shell).ask("hold", execution=1)
+    Requests(engine).done(number, "held")
+    assert [each.number for each in Requests(shell).pending()] == [number]
+
+
+def test_looking_reads_nothing_while_nobody_asks(engine, shell):
+    here, read = Requests(engine), []
+    here.pending()
+    engine._connection.set_trace_callback(read.append)
+    for _ in range(3):
+        here.pending()
+    assert read == ["PRAGMA data_version"] * 3
+    Requests(shell).ask("hold", execution=1)
+    assert len(here.pending()) == 1
+
+
+def test_a_request_can_be_taken_back(engine, shell):
+    here, there = Requests(engine), Requests(shell)
+    first, second = (there.ask("hold", execution=1) for _ in range(2))
+    assert there.withdraw(first)
+    assert [each.number for each in here.pending()] == [second]
+    here.done(second, "held")
+    engine.commit()
+    assert not there.withdraw(second)
+    assert there.ask("hold", execution=1) > second, "a number is never given twice"

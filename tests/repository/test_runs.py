@@ -1,0 +1,137 @@
+"""Runs and executions: numbered, described, found again, and known to be unfinished."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from journal_writing import header
+from weft.errors import InvalidInput
+from weft.repository.database import open_database
+from weft.repository.journal_store import JournalStore
+from weft.repository.runs import STATES, UNFINISHED, Runs
+
+
+@pytest.fixture
+def database(tmp_path):
+    with open_database(tmp_path / "weft.db", create=True) as opened:
+        yield opened
+
+
+def add(runs, execution, position, **facets):
+    stated = {"workflow": "w", "owner": "ada", "tasks": 3, "at_s": 10.0}
+    return runs.add(execution=execution, position=position, **stated | facets)
+
+
+def test_runs_are_numbered_across_executions(database):
+    runs = Runs(database)
+    assert [add(runs, 1, 0), add(runs, 1, 1)] == [1, 2], "told before they are written"
+    database.commit()
+    assert add(Runs(database), 2, 0, predicted_p50_s=5.0, predicted_p90_s=7.5) == 3
+    database.commit()
+    assert [(run.number, run.execution, run.position) for run in runs.all()] == [
+        (1, 1, 0),
+        (2, 1, 1),
+        (3, 2, 0),
+    ]
+    assert runs.run() == runs.run(3) == runs.at(2, 0)
+    assert runs.of(1) == [runs.run(1), runs.run(2)]
+    assert runs.run(3).as_record() == {
+        "number": 3,
+        "execution": 2,
+        "position": 0,
+        "workflow": "w",
+        "owner": "ada",
+        "state": "running",
+        "reason": "",
+        "tasks": 3,
+        "started_at_s": 10.0,
+        "ended_at_s": None,
+        "predicted_p50_s": 5.0,
+        "predicted_p90_s": 7.5,
+    }
+
+
+def test_a_run_that_is_known_stays_as_it_is(database):
+    runs = Runs(database)
+    add(runs, 1, 0)
+    database.commit()
+    runs.set_state(1, 0, "failed", at_s=20.0, reason="task a failed")
+    runs.promise(1, 0, p50_s=3.0, p90_s=4.0)
+    runs.grow(1, 0, 12)
+    database.commit()
+    assert add(runs, 1, 0, workflow="other") == 1
+    database.commit()
+    (run,) = runs.all()
+    assert (run.workflow, run.state, run.reason, run.ended_at_s) == ("w", "failed", "task a failed", 20.0)
+    assert (run.tasks, run.predicted_p50_s, run.predicted_p90_s) == (12, 3.0, 4.0)
+
+
+def test_a_run_may_begin_and_end_in_one_commit(database):
+    runs = Runs(database)
+    runs.set_state(1, 0, "completed")
+    add(runs, 1, 0)
+    runs.set_state(1, 0, "cancelled", at_s=11.0)
+    database.commit()
+    assert runs.run(1).state == "cancelled"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_unfinished_can_be_resumed(database, state):
+    store, runs = JournalStore(database), Runs(database)
+    first, other = header(), replace(header(), seed=9)
+    assert runs.unfinished(first.fingerprint) is None
+    assert [store.begin(first), store.begin(other)] == [1, 2]
+    assert runs.unfinished(first.fingerprint) == runs.execution(1)
+    assert runs.unfinished().number == 2
+    runs.set_execution_state(1, state, at_s=None if state in UNFINISHED else 30.0)
+    database.commit()
+    found = runs.unfinished(first.fingerprint)
+    assert (found is not None) is (state in UNFINISHED)
+    assert [each.state for each in runs.executions()] == [state, "running"]
+
+
+def test_only_the_last_of_a_fingerprint_is_resumed(database):
+    store, runs = JournalStore(database), Runs(database)
+    assert [store.begin(header()), store.begin(header())] == [1, 2]
+    runs.set_execution_state(2, "completed", at_s=1.0)
+    database.commit()
+    assert runs.unfinished(header().fingerprint) is None
+
+
+def test_an_execution_tells_who_and_what(database):
+    number = JournalStore(database).begin(header())
+    found = Runs(database).execution(number)
+    assert found.as_record() == {
+        "number": 1,
+        "fingerprint": header().fingerprint,
+        "state": "running",
+        "owner": "ada",
+        "command": ["weft", "run", "wien2k.yaml"],
+        "version": header().version,
+        "started_at_s": 1.5e9,
+        "ended_at_s": None,
+    }
+
+
+def test_words_are_remembered(database):
+    runs = Runs(database)
+    runs.remember(1, "token", "a")
+    runs.remember(1, "token", "b")
+    runs.remember(2, "token", "c")
+    assert runs.remembered(1, "token") is None
+    database.commit()
+    assert [runs.remembered(number, "token") for number in (1, 2, 3)] == ["b", "c", None]
+
+
+def test_what_is_not_there_is_told(database):
+    runs = Runs(database)
+    with pytest.raises(InvalidInput, match="no run yet"):
+        runs.run()
+    with pytest.raises(InvalidInput, match="no run 4; `weft ls` lists"):
+        runs.run(4)
+    with pytest.raises(InvalidInput, match="no execution 4"):
+        runs.execution(4)
+    with pytest.raises(ValueError, match="'done' is none of"):
+        runs.set_state(1, 0, "done")

@@ -1,0 +1,96 @@
+"""A runner on the bench: real processes, started through a link, and waited for with a bound."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from weft.backends.local.process_groups import process
+from weft.backends.local.runner_link import RunnerLink
+
+__all__ = ["TOKEN", "Bench", "lives", "wait_until"]
+
+TOKEN = "a secret of the tests"
+PATIENCE_S = 30.0
+
+
+def wait_until(happened: Callable[[], object], what: str) -> None:
+    end_s = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < end_s, f"never: {what}"
+        time.sleep(0.01)
+
+
+class Bench:
+    """A link to a runner of its own, and a directory in which its tasks work."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.work = root / "work"
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.directory = root / "runner"
+        self.settings = {"idle_s": 60.0, "grace_s": 5.0} | settings
+        self.link = self.new_link()
+        self.here = self.link.connect()
+        self.heard: list[dict[str, Any]] = []
+
+    def new_link(self, token: str = TOKEN) -> RunnerLink:
+        environment = {"PATH": os.environ["PATH"], "BASE": "base"}
+        return RunnerLink(self.directory, token, environment=environment, **self.settings)
+
+    def start(self, attempt: int, *argv: str, **more: Any) -> None:
+        order: Mapping[str, Any] = {
+            "do": "start", "attempt": attempt, "argv": list(argv), "env": {}, "cwd": str(self.work), "stdin": None,
+            "stdout": str(self.work / f"out{attempt}"), "stderr": str(self.work / f"err{attempt}"), "append": False,
+            "time_s": None, "memory_bytes": None, "cores": None,
+        }  # fmt: skip
+        self.say({**order, **more})
+
+    def sh(self, attempt: int, script: str, **more: Any) -> None:
+        self.start(attempt, "/bin/sh", "-c", script, **more)
+
+    def python(self, attempt: int, program: str, **more: Any) -> None:
+        self.start(attempt, sys.executable, "-I", "-S", "-c", program, **more)
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        self.link.send(message)
+        self.link.flush()
+
+    def hear(self, kind: str, attempt: int | None = None) -> dict[str, Any]:
+        """Wait for a message and take it; the others are kept."""
+        end_s = time.monotonic() + PATIENCE_S
+        while True:
+            for at, message in enumerate(self.heard):
+                if message["is"] == kind and (attempt is None or message["attempt"] == attempt):
+                    return self.heard.pop(at)
+            assert time.monotonic() < end_s, f"no {kind} of {attempt}, but {self.heard}"
+            select.select([self.link], [], [], 0.2)
+            self.heard += self.link.receive()
+
+    def end_of(self, attempt: int) -> dict[str, Any]:
+        return self.hear("ended", attempt)
+
+    def out(self, attempt: int) -> str:
+        return (self.work / f"out{attempt}").read_text()
+
+    def written(self, name: str) -> str:
+        """Wait for a file of a task and give its first line."""
+        path = self.work / name
+        wait_until(lambda: path.exists() and path.read_text().endswith("\n"), f"{name} is written")
+        return path.read_text().strip()
+
+    def leaves(self, name: str) -> int:
+        """Wait until a task has written a process number, and give it."""
+        return int(self.written(name))
+
+    def close(self) -> None:
+        self.link.kill()
+        self.link.close()
+
+
+def lives(pid: int) -> bool:
+    return process(pid) is not None

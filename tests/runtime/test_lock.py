@@ -1,0 +1,247 @@
+"""One engine at a time: whoever holds the lock is named, whoever died has lost it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from architecture.house import environment
+from weft.errors import Locked, WeftError
+from weft.runtime import lock as module
+from weft.runtime.lock import Lock, holder
+from weft.runtime.owner import Owner
+
+HOLDING = """if True:
+    import os, sys, time
+    from pathlib import Path
+    from weft.errors import Locked
+    from weft.runtime import lock
+    if sys.argv[2] == "by name":
+        def refused(*_):
+            raise OSError(37, "No locks available")
+        lock.fcntl.flock = refused
+    try:
+        held = lock.Lock(Path(sys.argv[1]), ["weft", "run", "a file.yaml"])
+    except Locked as error:
+        print(error, flush=True)
+        sys.exit(error.exit_code)
+    if sys.argv[2] == "forks" and os.fork() == 0:
+        os.close(1)
+        time.sleep(60)
+    print("held", flush=True)
+    sys.stdin.read()
+    held.release()
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "project" / ".weft" / "lock"
+
+
+@pytest.fixture(params=["flock", "by name"])
+def way(request, monkeypatch):
+    """Where the file system knows flock, and where it does not."""
+    if request.param == "by name":
+
+        def refused(*_):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(module.fcntl, "flock", refused)
+    return request.param
+
+
+def started(path, way):
+    """Start an engine that holds the lock until its standard input ends."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(path), way],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(), start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def other(path, way):
+    """Another engine that holds the lock."""
+    child = started(path, way)
+    assert child.stdout.readline() == "held\n"
+    yield child
+    child.kill()
+    child.communicate()
+
+
+def test_another_engine_is_named(path, other):
+    with pytest.raises(Locked) as caught:
+        Lock(path)
+    assert caught.value.exit_code == 4
+    text = str(caught.value)
+    assert f"process {other.pid} on " in text
+    assert "`weft run 'a file.yaml'` of " in text
+    assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", text)
+    assert text.startswith(f"{path.parents[1]}: ")
+    assert holder(path).pid == other.pid
+
+
+def test_it_is_free_after_an_orderly_end(path, other):
+    other.communicate("")
+    assert holder(path) is None
+    with Lock(path) as mine:
+        assert mine.took_over is None
+        assert holder(path) == mine.owner
+    assert holder(path) is None
+
+
+def test_a_stale_lock_is_taken_over(path, other):
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    assert holder(path) is None
+    with Lock(path, ["weft", "resume"]) as mine:
+        assert mine.took_over.pid == other.pid
+        assert mine.took_over.command == "weft run 'a file.yaml'"
+        assert holder(path).command == "weft resume"
+
+
+def test_a_zombie_holds_nothing(path, other):
+    """A process that ended and that nobody has waited for still has its number."""
+    other.send_signal(signal.SIGKILL)
+    while "Z" not in Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2]:
+        time.sleep(0.005)
+    with Lock(path) as mine:
+        assert mine.took_over.pid == other.pid
+
+
+def test_a_stopped_engine_still_holds_it(path, other):
+    other.send_signal(signal.SIGSTOP)
+    with pytest.raises(Locked, match=f"process {other.pid}"):
+        Lock(path)
+
+
+def test_of_many_one_gets_it(path, way):
+    """They all begin at once, on the lock of one that died."""
+    first = started(path, way)
+    first.stdout.readline()
+    first.kill()
+    first.communicate()
+    children = [started(path, way) for _ in range(5)]
+    words = [child.stdout.readline() for child in children]
+    for child in children:
+        child.communicate("")
+    assert sorted(child.returncode for child in children) == [0, 4, 4, 4, 4]
+    assert words.count("held\n") == 1
+    assert [file.name for file in path.parent.iterdir()] in (["lock"], []), "nothing stays behind"
+
+
+def test_one_process_cannot_hold_it_twice(path, way):
+    with Lock(path):
+        with pytest.raises(Locked):
+            Lock(path)
+        assert holder(path) is not None
+    Lock(path).release()
+
+
+def test_a_forked_child_does_not_hold_it(path):
+    """The engine is killed while a child it had forked lives on."""
+    child = started(path, "forks")
+    try:
+        assert child.stdout.readline() == "held\n"
+        with pytest.raises(Locked):
+            Lock(path)
+        child.kill()
+        child.wait()
+        with Lock(path) as mine:
+            assert mine.took_over.pid == child.pid
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+
+
+def test_a_reused_number_is_recognised(path, way):
+    mine = Owner.this_process(["weft"])
+    assert mine.alive
+    stale = [
+        replace(mine, start_ticks=mine.start_ticks - 1),
+        replace(mine, boot="another"),
+        replace(mine, pid=2**22 + 1),
+    ]
+    assert [each.alive for each in stale] == [False, False, False]
+    path.parent.mkdir(parents=True)
+    for each in stale:
+        path.write_text(each.as_text())
+        assert holder(path) is None
+        with Lock(path) as held:
+            assert held.took_over == each
+
+
+def test_without_flock_another_host_is_believed(path, way):
+    """Nobody here can know whether a process there lives; the kernel's lock can."""
+    stranger = replace(Owner.this_process([]), host="elsewhere", command="")
+    path.parent.mkdir(parents=True)
+    path.write_text(stranger.as_text())
+    if way == "flock":
+        assert Lock(path).took_over == stranger
+    else:
+        with pytest.raises(Locked, match="on elsewhere"):
+            Lock(path)
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "[]", "{}", '{"pid": 1}', "\x00" * 100, "9" * 100_000])
+def test_whatever_stands_in_the_file_it_can_be_taken(path, way, text):
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert holder(path) is None
+    with Lock(path) as mine:
+        assert mine.took_over is None
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+def test_values_of_the_wrong_type_name_nobody(path):
+    record = json.loads(Owner.this_process([]).as_text())
+    for name in record:
+        assert Owner.of_text(json.dumps(record | {name: None})) is None
+    assert Owner.of_text(json.dumps(record)) is not None
+
+
+def test_without_links_it_works_too(path, monkeypatch):
+    def refused(code):
+        def refuse(*_):
+            raise OSError(code, os.strerror(code))
+
+        return refuse
+
+    monkeypatch.setattr(module.fcntl, "flock", refused(errno.ENOSYS))
+    monkeypatch.setattr(module.os, "link", refused(errno.EPERM))
+    with Lock(path) as mine:
+        assert holder(path) == mine.owner
+        with pytest.raises(Locked):
+            Lock(path)
+    assert list(path.parent.iterdir()) == []
+
+
+def test_what_stands_in_the_way_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(WeftError, match="cannot lock the project"):
+        Lock(tmp_path / "file" / "lock")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(WeftError, match="cannot lock the project"):
+        Lock(tmp_path / "link")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_released_twice_is_released_once(path, way):
+    first = Lock(path)
+    first.release()
+    second = Lock(path)
+    first.release()
+    assert holder(path) == second.owner
+    with pytest.raises(Locked):
+        Lock(path)
+    second.release()
