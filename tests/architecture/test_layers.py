@@ -152,7 +152,12 @@ def test_a_heavy_library_has_at_most_one_file_per_room(library: str) -> None:
 
 
 def test_modules_are_named_by_text_only_where_shelves_and_lazy_names_are_resolved() -> None:
-    allowed = {"weft", "weft.registry", "weft.cli.main", "weft.backends.jobs.calling"}  # the last: users' modules
+    allowed = {
+        "weft",
+        "weft.registry",
+        "weft.cli.main",
+        "weft.backends.jobs.calling",
+    }  # the last: users' modules
     users = {
         module_name(path) for path in files() if {"importlib", "importlib.import_module"} & imports(path)
     }

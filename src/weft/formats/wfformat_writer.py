@@ -13,7 +13,15 @@ from typing import Any
 
 from weft.errors import InvalidInput, Problem
 from weft.formats.plain_graph import PlainGraph, plain_graph
-from weft.formats.wfformat_pieces import LONG_AGO, Files, command_of, json_text, listing, safe_ids
+from weft.formats.wfformat_pieces import (
+    LONG_AGO,
+    RUNTIME_SYSTEM,
+    Files,
+    command_of,
+    json_text,
+    listing,
+    safe_ids,
+)
 from weft.formats.wfformat_reader import WRITTEN_BY_US
 from weft.workflow.records.workflow import Workflow
 

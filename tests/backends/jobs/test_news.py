@@ -132,9 +132,9 @@ def test_restart_files(tmp_path):
 
 
 def test_files_are_named_by_the_task(tmp_path):
-    known = with_task(sweep={"k": [3]}, command="x", progress="p.{k}", checkpoint={"files": ["r.{k}"]})
+    known = with_task(sweep={"k": [3]}, command="x", progress="p.{k}.{task}", checkpoint={"files": ["r.{k}"]})
     news = TaskNews.of(known, 0, tmp_path)
-    (tmp_path / "p.3").write_text("50%")
+    (tmp_path / "p.3.job[3]").write_text("50%")
     (tmp_path / "r.3").write_text("x")
     seen = news.look()
     assert (seen.done, seen.restart_changed, news.restart_files) == (0.5, True, ("r.3",))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -353,6 +355,16 @@ def test_a_python_function(tmp_path):
     assert json.loads((tmp_path / "box/1/7" / RESULT_FILE).read_text()) == {"value": "w33"}
     with pytest.raises(JobProblem, match="at most 100000 bytes"):
         rendered(with_task(params={"big": "x" * 200_000}, call="calc:add"), tmp_path)
+
+
+def test_what_was_worked_out_does_not_keep_a_workflow_that_has_grown(tmp_path):
+    known = with_task(command="x {task}")
+    assert results_needed(known, 0) == {}
+    rendered(known, tmp_path)
+    gone = weakref.ref(known)
+    del known
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_local_node_is_a_core(tmp_path):

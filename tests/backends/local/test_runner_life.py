@@ -215,6 +215,16 @@ def test_orphans_of_a_killed_runner_are_found_and_killed(bench: Bench) -> None:
     assert not (bench.work / "again").exists()
 
 
+def test_orphans_that_multiply_are_caught(bench: Bench) -> None:
+    """Each writes its number and makes the next one, so that there is always a younger one."""
+    bench.sh(1, "echo 'echo $$ >> all; sh ./chain & exec sleep 1000' > chain; sh ./chain & sh ./chain & wait")
+    bench.written("all")
+    os.kill(bench.here["pid"], signal.SIGKILL)
+    wait_until(lambda: not bench.link.alive, "the runner is dead")
+    bench.link.kill_orphans()
+    assert [one.pid for one in processes() if one.session == bench.here["pid"]] == []
+
+
 def test_connecting_kills_the_orphans_first(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
@@ -355,7 +365,7 @@ def test_on_a_full_disk_ends_are_told_and_written_later(bench: Bench) -> None:
 def test_nothing_stays_behind(bench: Bench) -> None:
     """Fifty tasks at once, half of them cancelled, and their groups are gone."""
     for attempt in range(50):
-        bench.sh(attempt, "sleep 0.1 & sleep 0.2; wait")
+        bench.sh(attempt, "sleep 1000 & sleep 1000; wait" if attempt % 2 == 0 else "sleep 1000 & exit 0")
     for attempt in range(0, 50, 2):
         bench.say({"do": "cancel", "attempt": attempt, "grace_s": 5})
     causes = [bench.end_of(attempt)["cause"] for attempt in range(50)]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from backends.staging.web_server import Site, serving
+
 
 @dataclass(frozen=True)
 class Grounds:
@@ -44,3 +46,9 @@ def grounds(tmp_path: Path) -> Iterator[Grounds]:
     yield Grounds(work, other, outside, canary)
     assert story(outside) == before
     assert list(tmp_path.rglob(".weft-*")) == [], "something was left behind"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as found:
+        yield found

@@ -86,7 +86,11 @@ def test_a_directory_that_is_there_is_added_to(grounds) -> None:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     place(grounds.work, "d", grounds.other, "d", how="copy")
-    found = {str(path.relative_to(grounds.other)): path.read_text() for path in grounds.other.rglob("*") if path.is_file()}
+    found = {
+        str(path.relative_to(grounds.other)): path.read_text()
+        for path in grounds.other.rglob("*")
+        if path.is_file()
+    }
     assert found == {"d/a": "new", "d/e/b": "new", "d/mine": "kept", "d/e/mine": "kept"}
 
 

@@ -122,7 +122,9 @@ def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
     write(grounds.work / "deep" / "real")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "sub").symlink_to("../deep")
-    with pytest.raises(StagingProblem, match="'d/sub' cannot be handed on: it is a link to a directory outside"):
+    with pytest.raises(
+        StagingProblem, match="'d/sub' cannot be handed on: it is a link to a directory outside"
+    ):
         collect(grounds.work, ["d"])
 
 

@@ -66,7 +66,7 @@ def render(
     description, ``{"exit_code": 0, "result": {...}}`` of those that ``results_needed`` names.
     ``attempt_number``: 1 is the task's first. ``restart``: whether restart files were put in place.
     """
-    recipe = _kitchen(known).recipe(start.task)
+    recipe = _kitchen(known).recipe(known, start.task)
     rendering = _Rendering(known, start, machine, recipe, folder, inputs, results)
     written = recipe.ready or rendering.written(workdir)
     outputs, work = rendering.outputs, str(workdir)
@@ -106,8 +106,8 @@ def render(
 def results_needed(known: Known, task: int) -> Mapping[str, int]:
     """Give the tasks whose results a task's command speaks of, by the name of their description."""
     kitchen = _kitchen(known)
-    names = kitchen.recipe(task).names
-    return kitchen.others.of(task, names) if any("." in name for name in names) else {}
+    names = kitchen.recipe(known, task).names
+    return kitchen.others.of(known, task, names) if any("." in name for name in names) else {}
 
 
 def news_files(known: Known, task: int) -> tuple[str, tuple[str, ...]]:
@@ -115,27 +115,25 @@ def news_files(known: Known, task: int) -> tuple[str, tuple[str, ...]]:
     recovery = known.description(task).recovery
     if recovery is NO_RECOVERY:
         return PROGRESS_FILE, ()
-    values = Values(known.graph.context(task), {}, _NO_RESULTS)
+    values = Values({**known.graph.context(task), "task": known.names[task]}, {}, _NO_RESULTS)
     files = recovery.checkpoint.files if recovery.checkpoint is not None else ()
     progress = PROGRESS_FILE if recovery.progress is None else values.text(recovery.progress)
     return progress, tuple(values.text(file) for file in files)
 
 
 class _Kitchen:
-    """What was worked out for one workflow."""
+    """What was worked out for one workflow; it does not hold it, lest it be kept for ever."""
 
     def __init__(self, known: Known) -> None:
         self.others = OtherResults(known)
-        self._template = known.template
-        self._description = known.description
         self._recipes: dict[int, Recipe] = {}
 
-    def recipe(self, task: int) -> Recipe:
+    def recipe(self, known: Known, task: int) -> Recipe:
         """Give what the attempts of a task have in common."""
-        template = self._template(task)
+        template = known.template(task)
         found = self._recipes.get(template)
         if found is None:
-            found = self._recipes[template] = recipe_of(self._description(task))
+            found = self._recipes[template] = recipe_of(known.description(task))
         return found
 
 

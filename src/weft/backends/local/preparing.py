@@ -6,17 +6,18 @@ it whether an earlier execution has done the same (design section 7).
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from weft.backends.backend import Circumstances
-from weft.backends.inputs import Inputs, Wanted
+from weft.backends.inputs import Inputs, Wanted, outputs_of
 from weft.backends.jobs.fingerprints import fingerprint, why_stale
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.rendered_job import RenderedJob
-from weft.backends.jobs.rendering import render, results_needed
+from weft.backends.jobs.rendering import news_files, render, results_needed
 from weft.backends.jobs.results import growth_lines
 from weft.backends.local.live import Live
 from weft.backends.made import MadeSoFar, files_for
@@ -27,6 +28,7 @@ from weft.backends.staging.keeping import restore
 from weft.backends.staging.made import intact
 from weft.backends.staging.placing import place
 from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.remote_files import is_url
 from weft.backends.staging.safe_paths import make_parents
 from weft.engine.messages.commands import StageIn
 from weft.engine.state.known import Known
@@ -110,7 +112,7 @@ class Preparing:
             folder=Path(circumstances.folder_of(live.run)),
             inputs=names,
             results=self._results(live, results_needed(known, live.task)),
-            attempt_number=live.number + 1,
+            attempt_number=start.tries,
             restart=restarts,
         )
         scripts = self._bring_words(live, job)
@@ -141,13 +143,13 @@ class Preparing:
             return self._bring_made(live, wanted, products)
         folder = Path(self._circumstances.folder_of(live.run))
         source = wanted.source or wanted.name
+        # Through the cache, so that no task ever holds a link to the user's own file.
+        shared = wanted.shared or not is_url(source)
         brought = self._cache(live.machine).bring(
-            Source(source, folder),
-            live.workdir,
-            wanted.name,
-            shared=wanted.shared,
-            compressed=wanted.compressed,
+            Source(source, folder), live.workdir, wanted.name, shared=shared, compressed=wanted.compressed
         )
+        if self._is_rewritten(live, brought.file.name):
+            place(live.workdir, brought.file.name, live.workdir, brought.file.name, how="copy", modes="own")
         live.inputs[brought.file.name] = brought.file.digest
         return [brought.file.name], brought.copied_bytes
 
@@ -169,9 +171,27 @@ class Preparing:
         if not intact(directory, file):
             why = f"what {product.name} has made was changed or removed since"
             raise StagingProblem("cannot be brought", file.name, why)
-        moved = place(directory, file.name, live.workdir, file.name, digest=file.digest)
+        own = self._is_rewritten(live, file.name)
+        moved = place(
+            directory,
+            file.name,
+            live.workdir,
+            file.name,
+            how="copy" if own else "link",
+            modes="own" if own else "kept",
+            digest=file.digest,
+        )
         live.inputs[file.name] = file.digest
         return moved
+
+    def _is_rewritten(self, live: Live, name: str) -> bool:
+        """Say whether a task writes a file it reads: then it must have one of its own, not a link."""
+        return any(fnmatch.fnmatchcase(name, each) for each in self._written_names(live))
+
+    def _written_names(self, live: Live) -> list[str]:
+        known = self._circumstances.known_of(live.run)
+        names = [*outputs_of(known, live.task), *news_files(known, live.task)[1]]
+        return [f"{name}*" if name.endswith("/") else name for name in names]
 
     def _bring_words(self, live: Live, job: RenderedJob) -> dict[str, str]:
         """Bring the files of the workflow's folder that the command names: they are copies, not links."""

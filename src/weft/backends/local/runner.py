@@ -12,7 +12,8 @@ From the engine:
 - ``cancel``: attempt, grace_s; ``signal``: attempt, signal; ``forget``: attempt, or attempts; ``end``.
 
 The runner says ``here`` (pid, running, ended, problem), ``started``, ``ended``, ``signalled`` (to how many
-processes) and ``problem``. It must start in a few hundredths of a second, so it loads neither weft nor heavy modules.
+processes) and ``problem``. It must start in a few hundredths of a second, so it loads neither weft nor heavy
+modules.
 """
 
 from __future__ import annotations

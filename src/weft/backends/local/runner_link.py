@@ -22,13 +22,12 @@ from weft.errors import WeftError
 
 __all__ = ["RunnerFailed", "RunnerGone", "RunnerHangs", "RunnerLink"]
 
-Message = dict[str, Any]
+_Message = dict[str, Any]
 
 _SILENT_S = 5.0
 """A runner without a beat for so long is stopped or stuck."""
 _WAKING_S = 2.0
 _PART_BYTES = 1 << 18
-_LAST_LINES = 5
 
 
 class RunnerGone(WeftError):
@@ -77,7 +76,7 @@ class RunnerLink:
 
     # Finding and starting.
 
-    def connect(self, timeout_s: float = 15.0) -> Message:
+    def connect(self, timeout_s: float = 15.0) -> _Message:
         """Connect to the living runner, else start one; gives its greeting: what runs and what has ended.
 
         Orphans of a dead runner are killed first; the new one reports them as ended, cause ``lost``.
@@ -96,7 +95,7 @@ class RunnerLink:
             time.sleep(0.005)
         if self.alive:
             raise RunnerHangs(f"the runner in {self.directory} lives and does not answer")
-        raise RunnerFailed(f"no runner could be started in {self.directory}: {self._log_tail()}")
+        raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_words()}")
 
     def _call(self) -> bool:
         """Try to reach a listening runner."""
@@ -113,7 +112,7 @@ class RunnerLink:
         self._lost = False
         return True
 
-    def _greet(self, end_s: float) -> Message | None:
+    def _greet(self, end_s: float) -> _Message | None:
         """Say hello and wait for the answer; None where the runner went meanwhile. A stopped one is woken."""
         self.send({"do": "hello", "token": self._token, "env": self._environment, "cores": self._cores})
         self.flush()
@@ -134,7 +133,7 @@ class RunnerLink:
         self.disconnect()
         raise RunnerHangs(f"the runner in {self.directory} lives and does not answer")
 
-    def _welcomed(self, messages: list[Message]) -> Message:
+    def _welcomed(self, messages: list[_Message]) -> _Message:
         """Give the greeting, with what has happened since it was written: nobody waits for that again."""
         here = messages[0]
         self.pid = int(here["pid"])
@@ -180,7 +179,7 @@ class RunnerLink:
         self._child = None
         code = os.waitstatus_to_exitcode(status)
         if code not in (0, runner.ALREADY_RUNS) and code > 0:
-            raise RunnerFailed(f"the runner in {self.directory} ended with code {code}: {self._log_tail()}")
+            raise RunnerFailed(f"the runner in {self.directory} ended with code {code}: {self._last_words()}")
         return False
 
     def _child_is_there(self) -> bool:
@@ -189,12 +188,12 @@ class RunnerLink:
         except RunnerFailed:
             return False
 
-    def _log_tail(self) -> str:
+    def _last_words(self) -> str:
         try:
             lines = (self.directory / "log").read_text(errors="replace").splitlines()
         except OSError as error:
             return str(error.strerror)
-        return " / ".join(lines[-_LAST_LINES:]) or "it said nothing"
+        return lines[-1] if lines else "it said nothing"
 
     # Speaking.
 
@@ -232,7 +231,7 @@ class RunnerLink:
         except OSError:
             self._lost = True
 
-    def receive(self) -> list[Message]:
+    def receive(self) -> list[_Message]:
         """Give the messages that have come, without waiting; raises RunnerGone after the last one."""
         if self._socket is None:
             raise RunnerGone(f"no runner is connected in {self.directory}")
@@ -296,11 +295,11 @@ class RunnerLink:
         """Tell whether the runner is there without a sign of life: stopped, or stuck."""
         return self.beat_age_s() > _SILENT_S and self.alive
 
-    def starts_on_disk(self) -> dict[int, Message]:
+    def starts_on_disk(self) -> dict[int, _Message]:
         """Give the starts that the runner has written, by attempt; what others wrote is not believed."""
         return Ledger.read(self._records, "starts")
 
-    def ends_on_disk(self) -> dict[int, Message]:
+    def ends_on_disk(self) -> dict[int, _Message]:
         """Give the ends that the runner has written, by attempt; what others wrote is not believed."""
         return Ledger.read(self._records, "ends")
 

@@ -8,12 +8,17 @@ whose start was not recorded any more is found by the session and the moment of 
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from pathlib import Path
 
-from weft.backends.local.process_groups import TICKS_PER_S, Process, process, processes
+from weft.backends.local.process_groups import (
+    TICKS_PER_S,
+    Process,
+    process,
+    processes,
+    tell_group,
+)
 from weft.backends.local.runner_records import Ledger, Record, Records
 
 __all__ = ["is_living", "kill_orphans", "orphans"]
@@ -41,10 +46,9 @@ def kill_orphans(records: Records, *, timeout_s: float = 10.0) -> tuple[int, ...
     end_s = time.monotonic() + timeout_s
     wait_s = 0.002
     while left := orphans(records):
-        for one in left:
-            if one.pid not in killed:
-                killed.append(one.pid)
-            _kill(one)
+        killed += [one.pid for one in left if one.pid not in killed]
+        for group in sorted({one.group for one in left}):
+            tell_group(group, signal.SIGKILL)  # all at once, so that none can make another meanwhile
         if time.monotonic() > end_s:
             raise TimeoutError(f"processes that cannot be killed: {', '.join(str(one.pid) for one in left)}")
         time.sleep(wait_s)
@@ -63,15 +67,16 @@ def orphans(records: Records) -> list[Process]:
     members = [one for one in processes() if one.session == session]
     if not members:
         return []
-    groups = {int(str(start["pid"])): start for start in Ledger.read(records, "starts").values()}
-    last_s = _last_moment_s(records)
+    starts = {int(str(start["pid"])): start for start in Ledger.read(records, "starts").values()}
     first_ticks = int(str(identity["began_ticks"]))
-    return [
-        one
+    last_ticks = _last_moment_s(records) * TICKS_PER_S
+    groups = {
+        one.group
         for one in members
-        if (one.group in groups and _is_its_leader(groups[one.group]))
-        or first_ticks <= one.began_ticks <= last_s * TICKS_PER_S
-    ]
+        if (one.group in starts and _is_its_leader(starts[one.group]))
+        or first_ticks <= one.began_ticks <= last_ticks
+    }
+    return [one for one in members if one.group in groups]
 
 
 def _is_its_leader(start: Record) -> bool:
@@ -91,13 +96,6 @@ def _last_moment_s(records: Records) -> float:
         return float("inf")
     age_s = time.monotonic() - float(str(beat["monotonic_s"]))
     return time.clock_gettime(time.CLOCK_BOOTTIME) - age_s + _AFTER_BEAT_S
-
-
-def _kill(one: Process) -> None:
-    try:
-        os.kill(one.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return  # it has gone, or it is somebody else's and will be named
 
 
 def _boot() -> str:

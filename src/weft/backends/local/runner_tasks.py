@@ -231,8 +231,7 @@ class Tasks:
 
     def beat(self) -> None:
         """Do what is done once a second: write what could not be written, count the kernel's kills."""
-        if self.running:
-            self._kills = (self._kills[1], out_of_memory_kills())
+        self._kills = (self._kills[1], out_of_memory_kills())
         while self._unwritten:
             ledger, text = self._unwritten[0]
             try:
@@ -310,7 +309,7 @@ class Tasks:
         self._limited.pop(attempt, None)
         code = os.waitstatus_to_exitcode(task.status or 0)
         cause, text = task.cause or "", task.text
-        if code == -signal.SIGKILL and task.cause is None and out_of_memory_kills() > self._kills[0]:
+        if code == -signal.SIGKILL and task.cause is None and self._kernel_killed():
             cause, text = "oom", "the computer ran out of memory, and its kernel killed it"
         user_s, system_s, peak_bytes = task.usage
         end = _end(
@@ -319,6 +318,14 @@ class Tasks:
             max_rss_bytes=max(peak_bytes, task.peak_bytes),
         )  # fmt: skip
         self._keep(end)
+
+    def _kernel_killed(self) -> bool:
+        """Tell whether the kernel has killed for want of memory in the last two seconds; each counts once."""
+        before, last = self._kills
+        if out_of_memory_kills() <= before:
+            return False
+        self._kills = (before + 1, max(before + 1, last))
+        return True
 
     def _keep(self, end: Record) -> None:
         """Keep an end in memory and on disk, and tell it only then."""

@@ -107,6 +107,7 @@ def _start(desk: Desk, attempt: Attempt) -> None:
             nodes=attempt.nodes,
             count=attempt.count,
             iteration=attempt.iteration,
+            tries=run.tried(task),
             restart_from=spared(desk.state, run, task, attempt.count) if run.checkpoint else 0.0,
             time_limit_s=limit,
             memory_bytes=memory,

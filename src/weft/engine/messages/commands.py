@@ -96,6 +96,8 @@ class Start:
     nodes: int
     count: int
     iteration: int = 1
+    tries: int = 1
+    """Which try of its task this is, in this iteration."""
     restart_from: float = 0.0
     time_limit_s: float | None = None
     memory_bytes: float | None = None

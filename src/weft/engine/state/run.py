@@ -161,6 +161,11 @@ class Run:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
+    def tried(self, task: int) -> int:
+        """Count the tries of a task, the one that begins now among them."""
+        failed = sum(self.failures[task].values()) if task in self.failures else 0
+        return 1 + failed + self.migrations.get(task, 0) + self.requeued.get(task, 0)
+
     def is_mode(self, task: int, machine: int, count: int) -> bool:
         """Say whether a task may run so by its description, and by the memory it needs by now."""
         if (machine, count) not in self.known.options(task).nodes:

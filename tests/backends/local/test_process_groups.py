@@ -1,0 +1,89 @@
+"""Processes are read from the kernel's tables as they are, whatever they are called."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner_bench import Bench, wait_until
+from weft.backends.local import process_groups, runner_tasks
+from weft.backends.local.process_groups import (
+    TICKS_PER_S,
+    catches,
+    of_session,
+    process,
+    processes,
+    proportional_bytes,
+    tell_group,
+)
+
+
+def test_this_process_is_found() -> None:
+    own = process(os.getpid())
+    assert own is not None
+    assert (own.group, own.session) == (os.getpgid(0), os.getsid(0))
+    assert os.getpid() in [one.pid for one in processes()]
+    up_s = float(Path("/proc/uptime").read_text().split()[0])
+    assert 0 < own.began_ticks / TICKS_PER_S < up_s
+    share_bytes = proportional_bytes(os.getpid())
+    assert share_bytes is not None
+    assert 0 < share_bytes <= own.resident_bytes * 1.1
+
+
+def test_a_name_may_hold_anything(tmp_path: Path) -> None:
+    odd = tmp_path / "a) Z 1 (b"
+    odd.symlink_to("/bin/sleep")
+    with subprocess.Popen([str(odd), "1000"], start_new_session=True) as child:
+        found = process(child.pid)
+        assert found is not None
+        assert (found.group, found.session) == (child.pid, child.pid)
+        assert [one.pid for one in of_session(child.pid, child.pid)] == [child.pid]
+        assert of_session(child.pid, child.pid + 1) == []
+        child.kill()
+
+
+def test_a_zombie_is_gone_though_its_group_answers() -> None:
+    with subprocess.Popen(["true"], start_new_session=True) as child:
+        wait_until(lambda: process(child.pid) is None, "it has ended")
+        assert tell_group(child.pid, 0)
+        assert of_session(child.pid) == []
+        child.wait()
+        assert not tell_group(child.pid, 0)
+
+
+def test_handlers_are_seen() -> None:
+    program = "import signal, time; signal.signal(signal.SIGUSR1, print); print(flush=True); time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert catches(child.pid, signal.SIGUSR1)
+        assert not catches(child.pid, signal.SIGUSR2)
+        child.kill()
+    assert not catches(child.pid, signal.SIGUSR1)
+
+
+def test_a_kill_by_the_kernel_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The counter is the kernel's; here it is a file of ours."""
+    counter = tmp_path / "vmstat"
+    read = process_groups._read
+    monkeypatch.setattr(
+        process_groups, "_read", lambda name: read(str(counter) if "vmstat" in name else name)
+    )
+    counter.write_text("oom_kill_disable 9\noom_kill 5\n")
+    assert process_groups.out_of_memory_kills() == 5
+    tasks = object.__new__(runner_tasks.Tasks)
+    tasks._kills = (5, 5)
+    assert not tasks._kernel_killed()
+    counter.write_text("oom_kill 7\n")
+    assert [tasks._kernel_killed() for _ in range(3)] == [True, True, False]
+
+
+def test_a_runner_counts_only_its_own_session(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    pid = bench.leaves("pid")
+    assert {one.group for one in of_session(bench.here["pid"])} == {bench.here["pid"], pid}

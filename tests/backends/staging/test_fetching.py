@@ -1,0 +1,166 @@
+"""Fetching: paths and URLs, plain and compressed, whole or not at all."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import subprocess
+import sys
+
+import pytest
+
+from architecture.house import environment
+from backends.staging.web_server import Site
+from weft.backends.staging.compression import plain_name_of
+from weft.backends.staging.fetching import Source, fetch
+from weft.backends.staging.problem import StagingProblem
+
+
+def test_a_path_is_read_from_the_folder_and_linked(grounds) -> None:
+    (grounds.other / "data").mkdir()
+    (grounds.other / "data" / "in.txt").write_text("text")
+    for text in (
+        "data/in.txt",
+        str(grounds.other / "data" / "in.txt"),
+        (grounds.other / "data" / "in.txt").as_uri(),
+    ):
+        brought = fetch(Source(text, grounds.other), grounds.work, "here/in.txt")
+        assert (brought.file.name, brought.file.size_bytes, brought.copied_bytes) == ("here/in.txt", 4, 0)
+        assert (grounds.work / "here" / "in.txt").samefile(grounds.other / "data" / "in.txt")
+    brought = fetch(Source("data/in.txt", grounds.other), grounds.work, "copy", how="copy")
+    assert brought.copied_bytes == 4
+    assert not (grounds.work / "copy").samefile(grounds.other / "data" / "in.txt")
+
+
+def test_a_named_input_may_lie_anywhere_and_lead_over_links(grounds) -> None:
+    (grounds.other / "link").symlink_to(grounds.outside)
+    for text in ("../outside/canary", "link/canary"):
+        brought = fetch(Source(text, grounds.other), grounds.work, "canary", how="copy")
+        assert (grounds.work / brought.file.name).read_text() == "sing"
+    assert fetch(Source("link", grounds.other), grounds.work, "all", how="copy").file.size_bytes == 12
+
+
+def test_a_directory_that_was_named_does_not_lead_out(grounds) -> None:
+    (grounds.other / "d").mkdir()
+    (grounds.other / "d" / "secret").symlink_to(grounds.canary)
+    with pytest.raises(StagingProblem, match="'d/secret' cannot be used: a link leads out"):
+        fetch(Source("d", grounds.other), grounds.work, "d")
+    assert list(grounds.work.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "nothing", "a\0b", "file://elsewhere/x", "fifo", "file:///no/such/file"]
+)
+def test_what_cannot_be_fetched_is_named(grounds, text: str) -> None:
+    os.mkfifo(grounds.other / "fifo")
+    with pytest.raises(StagingProblem) as problem:
+        fetch(Source(text, grounds.other), grounds.work, "x")
+    assert repr(text) in str(problem.value)
+    assert list(grounds.work.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "", "a/../../x"])
+def test_an_input_stays_in_the_directory(grounds, name: str) -> None:
+    (grounds.other / "in").write_text("text")
+    with pytest.raises(StagingProblem):
+        fetch(Source("in", grounds.other), grounds.work, name)
+
+
+def test_over_the_web(grounds, site: Site) -> None:
+    site.files["/data.bin"] = bytes(range(256)) * 20_000
+    brought = fetch(Source(f"{site.url}/data.bin", grounds.other), grounds.work, "d/data.bin")
+    assert (grounds.work / "d" / "data.bin").read_bytes() == site.files["/data.bin"]
+    assert brought.copied_bytes == brought.file.size_bytes == 256 * 20_000
+
+
+def test_what_the_web_does_not_have_or_cuts_off_is_never_seen(grounds, site: Site) -> None:
+    with pytest.raises(StagingProblem, match=r"http://127.* cannot be fetched: there is no such file"):
+        fetch(Source(f"{site.url}/nothing", grounds.other), grounds.work, "x")
+    site.files["/half"] = b"x" * 100_000
+    site.cut.add("/half")
+    with pytest.raises(
+        StagingProblem, match="cannot be fetched: .*Content-Length|cannot be fetched: .*payload"
+    ):
+        fetch(Source(f"{site.url}/half", grounds.other), grounds.work, "x")
+    with pytest.raises(StagingProblem, match="cannot be fetched"):
+        fetch(Source("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
+    assert list(grounds.work.iterdir()) == []
+
+
+def test_a_password_is_not_shown(grounds) -> None:
+    with pytest.raises(StagingProblem) as problem:
+        fetch(Source("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
+    assert "127.0.0.1:9/x" in str(problem.value)
+    assert "secret" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["nosuch://x/y", "simplecache::http://127.0.0.1:9/x", "filecache::file:///etc/passwd"]
+)
+def test_unknown_and_chained_urls_are_refused(grounds, text: str) -> None:
+    with pytest.raises(StagingProblem):
+        fetch(Source(text, grounds.other), grounds.work, "x")
+    assert list(grounds.work.iterdir()) == []
+
+
+def test_memory_of_fsspec(grounds) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory.pipe("/fetching/in", b"text")
+    assert fetch(Source("memory://fetching/in", grounds.other), grounds.work, "in").file.size_bytes == 4
+    memory.rm("/fetching", recursive=True)
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
+def test_compressed_inputs_come_out_plain(grounds, site: Site, suffix: str, module) -> None:
+    content = b"atoms " * 100_000
+    packed = module.compress(content)
+    (grounds.other / f"pdb{suffix}").write_bytes(packed)
+    site.files["/no-suffix"] = packed
+    for text, name in ((f"pdb{suffix}", f"d/pdb{suffix}"), (f"{site.url}/no-suffix", "d/pdb")):
+        brought = fetch(Source(text, grounds.other), grounds.work, name, compressed=True)
+        assert (brought.file.name, brought.copied_bytes) == ("d/pdb", len(packed))
+        assert (grounds.work / "d" / "pdb").read_bytes() == content
+        (grounds.work / "d" / "pdb").unlink()
+    assert list((grounds.work / "d").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"plain text", gzip.compress(b"x" * 9999)[:-12], b"\x1f\x8bnonsense", b"BZh9no"]
+)
+def test_what_is_not_compressed_or_is_broken_is_told(grounds, content: bytes) -> None:
+    (grounds.other / "in.gz").write_bytes(content)
+    with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed"):
+        fetch(Source("in.gz", grounds.other), grounds.work, "in.gz", compressed=True)
+    assert list(grounds.work.iterdir()) == []
+
+
+def test_zstandard_where_there_is_none_says_what_to_install(grounds) -> None:
+    (grounds.other / "in.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
+    with pytest.raises(StagingProblem, match="cannot be decompressed"):
+        fetch(Source("in.zst", grounds.other), grounds.work, "in.zst", compressed=True)
+
+
+def test_plain_names() -> None:
+    names = ["a.gz", "a/b.tar.bz2", "x.xz", "y.zst", "plain", ".gz", "d/.gz", "a.gz.gz"]
+    assert [plain_name_of(name) for name in names] == [
+        "a",
+        "a/b.tar",
+        "x",
+        "y",
+        "plain",
+        ".gz",
+        "d/.gz",
+        "a.gz",
+    ]
+
+
+def test_fsspec_is_loaded_only_for_urls() -> None:
+    program = (
+        "import sys, weft.backends.staging.cache, weft.backends.staging.publishing\n"
+        "sys.stdout.write(str({'fsspec', 'aiohttp'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout == "set()"

@@ -1,0 +1,124 @@
+"""Restart files are kept when they are whole, and come back as they were."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from weft.backends.staging import placing
+from weft.backends.staging.keeping import keep, kept_files, restore
+from weft.backends.staging.new_files import copied
+from weft.backends.staging.problem import StagingProblem
+
+
+def test_kept_files_come_back(grounds, tmp_path: Path) -> None:
+    kept = tmp_path / "kept" / "1-2"
+    assert not keep(grounds.work, ["restart.*", "state/"], kept)
+    assert kept_files(kept) == ()
+    assert not restore(kept, grounds.other)
+    (grounds.work / "restart.1").write_text("step 1")
+    (grounds.work / "state").mkdir()
+    (grounds.work / "state" / "grid").write_text("grid 1")
+    assert keep(grounds.work, ["restart.*", "state/"], kept)
+    assert [(file.name, file.size_bytes) for file in kept_files(kept)] == [("restart.1", 6), ("state", 6)]
+    assert not keep(grounds.work, ["restart.*", "state/"], kept), "nothing has changed"
+    (grounds.work / "restart.1").write_text("step 2")
+    assert keep(grounds.work, ["restart.*", "state/"], kept)
+    assert restore(kept, grounds.other)
+    assert (grounds.other / "restart.1").read_text() == "step 2"
+    assert (grounds.other / "state" / "grid").read_text() == "grid 1"
+    assert not keep(grounds.other, ["restart.*", "state/"], kept), "what was restored is not new"
+    assert len(list(kept.iterdir())) == 2, "the pointer and one copy"
+
+
+def test_what_is_restored_can_be_written_without_harm(grounds, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (grounds.work / "r").write_text("one")
+    keep(grounds.work, ["r"], kept)
+    restore(kept, grounds.other)
+    (grounds.other / "r").write_text("two")
+    (grounds.work / "r").write_text("three")
+    restore(kept, grounds.other)
+    assert (grounds.other / "r").read_text() == "one"
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+@pytest.mark.parametrize("act", ["write", "grow", "replace", "remove", "add"])
+def test_files_that_change_while_they_are_copied_are_not_kept(
+    grounds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, act: str
+) -> None:
+    kept = tmp_path / "kept"
+    for name in ("a", "b"):
+        (grounds.work / name).write_text("step 1")
+    assert keep(grounds.work, ["a", "b", "c*"], kept)
+    for name in ("a", "b"):
+        (grounds.work / name).write_text("step 2")
+    copies = 0
+
+    def disturbed(source: int, target: int) -> tuple[int, str]:
+        nonlocal copies
+        done = copied(source, target)
+        if copies == moment:
+            disturb(grounds.work, act)
+        copies += 1
+        return done
+
+    monkeypatch.setattr(placing, "copied", disturbed)
+    assert not keep(grounds.work, ["a", "b", "c*"], kept)
+    restore(kept, grounds.other)
+    assert [(grounds.other / name).read_text() for name in ("a", "b")] == ["step 1", "step 1"]
+    monkeypatch.undo()
+    assert keep(grounds.work, ["a", "b", "c*"], kept), "once the program is quiet it is kept"
+
+
+def disturb(work: Path, act: str) -> None:
+    """Be the program that writes its next restart files just now."""
+    if act == "write":
+        (work / "a").write_text("step 3")
+    elif act == "grow":
+        with (work / "b").open("a") as file:
+            file.write("+")
+    elif act == "replace":
+        (work / "new").write_text("step 3")
+        (work / "new").rename(work / "a")
+    elif act == "remove":
+        (work / "b").unlink()
+    else:
+        (work / "c1").write_text("step 3")
+
+
+def test_damage_is_noticed(grounds, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (grounds.work / "r").write_text("one")
+    keep(grounds.work, ["r"], kept)
+    (kept / "1" / "r").write_text("two")
+    with pytest.raises(StagingProblem, match="checksum"):
+        restore(kept, grounds.other)
+    (kept / "current").write_text("{")
+    with pytest.raises(StagingProblem, match="not what weft wrote"):
+        restore(kept, grounds.other)
+    assert list(grounds.other.iterdir()) == []
+
+
+def test_links_out_and_fifos_are_not_kept(grounds, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (grounds.work / "r").symlink_to(grounds.canary)
+    os.mkfifo(grounds.work / "fifo")
+    for name in ("r", "fifo", "../outside/canary"):
+        with pytest.raises(StagingProblem):
+            keep(grounds.work, [name], kept)
+    assert kept_files(kept) == ()
+
+
+def test_a_copy_left_half_by_a_crash_is_not_seen_and_goes(grounds, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (grounds.work / "r").write_text("one")
+    keep(grounds.work, ["r"], kept)
+    (kept / "2").mkdir()
+    (kept / "2" / "r").write_text("ha")
+    assert [file.size_bytes for file in kept_files(kept)] == [3]
+    (grounds.work / "r").write_text("three")
+    assert keep(grounds.work, ["r"], kept)
+    assert sorted(path.name for path in kept.iterdir()) == ["3", "current"]

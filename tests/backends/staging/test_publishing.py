@@ -1,0 +1,108 @@
+"""Results go where the user wants them, as copies, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from backends.staging.web_server import Site
+from weft.backends.products import MadeFile
+from weft.backends.staging.made import collect, intact, protect
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.publishing import publish
+
+
+@pytest.fixture
+def made(grounds) -> tuple[MadeFile, ...]:
+    (grounds.work / "plots" / "old").mkdir(parents=True)
+    for name in ("result.csv", "plots/a.png", "plots/old/b.png"):
+        (grounds.work / name).write_text(name)
+    files = collect(grounds.work, ["result.csv", "plots"])
+    protect(grounds.work, files)
+    return files
+
+
+def test_a_result_is_a_copy_that_the_user_may_edit(grounds, made) -> None:
+    assert publish(grounds.work, made[0], "out/result.csv", folder=grounds.other) == 10
+    result = grounds.other / "out" / "result.csv"
+    assert stat.S_IMODE(result.stat().st_mode) & 0o200
+    result.write_text("edited")
+    assert intact(grounds.work, made[0], thorough=True)
+    assert publish(grounds.work, made[0], "out/", folder=grounds.other) == 10
+    assert result.read_text() == "result.csv"
+
+
+def test_what_is_there_already_is_left_alone(grounds, made) -> None:
+    publish(grounds.work, made[0], "result.csv", folder=grounds.other)
+    os.utime(grounds.other / "result.csv", ns=(5, 5))
+    assert publish(grounds.work, made[0], "result.csv", folder=grounds.other) == 0
+    assert (grounds.other / "result.csv").stat().st_mtime_ns == 5
+
+
+def test_a_directory_is_added_to_what_the_user_has(grounds, made) -> None:
+    (grounds.other / "plots").mkdir()
+    (grounds.other / "plots" / "notes.txt").write_text("mine")
+    assert publish(grounds.work, made[1], "plots", folder=grounds.other) == len(
+        "plots/a.png" + "plots/old/b.png"
+    )
+    found = sorted(
+        str(path.relative_to(grounds.other)) for path in grounds.other.rglob("*") if path.is_file()
+    )
+    assert found == ["plots/a.png", "plots/notes.txt", "plots/old/b.png"]
+    (grounds.other / "plots" / "a.png").write_text("edited")
+    assert intact(grounds.work, made[1], thorough=True)
+
+
+@pytest.mark.parametrize(
+    "target", ["../outside/canary", "out/canary", "out/deep/new", "a/../../outside/x", ""]
+)
+def test_a_name_in_the_project_stays_in_the_project(grounds, made, target: str) -> None:
+    (grounds.other / "out").symlink_to(grounds.outside)
+    for file in made:
+        with pytest.raises(StagingProblem):
+            publish(grounds.work, file, target, folder=grounds.other)
+
+
+def test_a_link_in_the_place_of_a_result_is_replaced(grounds, made) -> None:
+    (grounds.other / "result.csv").symlink_to(grounds.canary)
+    publish(grounds.work, made[0], "result.csv", folder=grounds.other)
+    assert not (grounds.other / "result.csv").is_symlink()
+    assert (grounds.other / "result.csv").read_text() == "result.csv"
+
+
+def test_a_full_path_and_a_file_url_were_named_by_the_user(grounds, made, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to(tmp_path / "real")
+    publish(grounds.work, made[0], str(tmp_path / "alias" / "new" / "r"), folder=grounds.other)
+    publish(grounds.work, made[0], (tmp_path / "alias" / "s").as_uri(), folder=grounds.other)
+    assert (
+        (tmp_path / "real" / "new" / "r").read_text() == (tmp_path / "real" / "s").read_text() == "result.csv"
+    )
+
+
+def test_what_was_changed_since_is_not_published(grounds, made) -> None:
+    for name in ("result.csv", "plots/a.png"):
+        (grounds.work / name).chmod(0o644)
+        (grounds.work / name).write_text("x" * (grounds.work / name).stat().st_size)
+    for file in made:
+        for target in ("r", "memory://publishing/r"):
+            with pytest.raises(StagingProblem, match="somebody has changed it since"):
+                publish(grounds.work, file, target, folder=grounds.other)
+    assert list(grounds.other.iterdir()) == []
+
+
+def test_to_memory_and_the_web(grounds, made, site: Site) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    assert publish(grounds.work, made[0], "memory://publishing/deep/r", folder=grounds.other) == 10
+    publish(grounds.work, made[1], "memory://publishing/plots", folder=grounds.other)
+    assert memory.cat("/publishing/deep/r") == b"result.csv"
+    assert memory.cat("/publishing/plots/old/b.png") == b"plots/old/b.png"
+    memory.rm("/publishing", recursive=True)
+    publish(grounds.work, made[0], f"{site.url}/up/", folder=grounds.other)
+    assert site.files["/up/result.csv"] == b"result.csv"
+    with pytest.raises(StagingProblem, match="cannot be published"):
+        publish(grounds.work, made[0], "http://127.0.0.1:9/r", folder=grounds.other)
+    assert list(grounds.other.iterdir()) == []

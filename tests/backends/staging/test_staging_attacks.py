@@ -1,0 +1,254 @@
+"""Staging as an attacker would try it: whatever a task leaves, weft touches nothing outside.
+
+The canaries of ``grounds`` are looked at after every test: content, time, mode, existence.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from weft.backends.products import MadeFile
+from weft.backends.staging.digests import digest_tree
+from weft.backends.staging.keeping import keep, restore
+from weft.backends.staging.made import collect, intact, protect
+from weft.backends.staging.placing import place
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.publishing import publish
+from weft.backends.staging.removing import remove_tree
+from weft.backends.staging.safe_paths import is_inside
+
+NAME = "out"
+
+
+def link_to_file(work: Path, outside: Path) -> None:
+    (work / NAME).symlink_to(outside / "canary")
+
+
+def link_to_directory(work: Path, outside: Path) -> None:
+    (work / NAME).symlink_to(outside)
+
+
+def relative_link(work: Path, outside: Path) -> None:
+    (work / NAME).symlink_to(os.path.relpath(outside / "canary", work))
+
+
+def chain_of_links(work: Path, outside: Path) -> None:
+    (work / "one").symlink_to("two")
+    (work / "two").symlink_to(outside)
+    (work / NAME).symlink_to("one/canary")
+
+
+def link_in_directory(work: Path, outside: Path) -> None:
+    (work / NAME / "deep").mkdir(parents=True)
+    (work / NAME / "deep" / "x").symlink_to(outside / "canary")
+
+
+def link_to_directory_in_directory(work: Path, outside: Path) -> None:
+    (work / NAME).mkdir()
+    (work / NAME / "deep").symlink_to(outside / "deep")
+
+
+def link_up(work: Path, _: Path) -> None:
+    (work / NAME).mkdir()
+    (work / NAME / "up").symlink_to("../..")
+
+
+def link_to_proc(work: Path, _: Path) -> None:
+    (work / NAME).symlink_to("/proc/self/cwd")
+
+
+def link_to_itself(work: Path, _: Path) -> None:
+    (work / NAME).symlink_to(NAME)
+
+
+def fifo(work: Path, _: Path) -> None:
+    os.mkfifo(work / NAME)
+
+
+def fifo_in_directory(work: Path, _: Path) -> None:
+    (work / NAME).mkdir()
+    os.mkfifo(work / NAME / "fifo")
+
+
+def listening_socket(work: Path, _: Path) -> None:
+    here = os.open(work, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"/proc/self/fd/{here}/{NAME}")
+    os.close(here)
+
+
+def device(work: Path, _: Path) -> None:
+    try:
+        os.mknod(work / NAME, 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    except PermissionError:
+        (work / NAME).symlink_to("/dev/zero")
+
+
+def nest(work: Path, _: Path) -> None:
+    fd = os.open(work, os.O_RDONLY)
+    for name in [NAME] + ["d"] * 300:
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+
+EVIL: list[Callable[[Path, Path], None]] = [
+    link_to_file, link_to_directory, relative_link, chain_of_links, link_in_directory, link_to_directory_in_directory,
+    link_up, link_to_proc, link_to_itself, fifo, fifo_in_directory, listening_socket, device, nest,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("evil", EVIL, ids=lambda evil: evil.__name__)
+def test_what_a_task_leaves_instead_of_its_output_is_refused_and_removed(
+    grounds, evil, tmp_path: Path
+) -> None:
+    evil(grounds.work, grounds.outside)
+    file = MadeFile(name=NAME, size_bytes=4, digest="0" * 40)
+    attempts: list[Callable[[], object]] = [
+        lambda: collect(grounds.work, [NAME]),
+        lambda: collect(grounds.work, ["o*"]),
+        lambda: protect(grounds.work, [file]),
+        lambda: digest_tree(grounds.work, NAME),
+        lambda: place(grounds.work, NAME, grounds.other, "x"),
+        lambda: place(grounds.work, NAME, grounds.other, "x", how="copy"),
+        lambda: publish(grounds.work, file, "x", folder=grounds.other),
+        lambda: publish(grounds.work, file, "memory://attack/x", folder=grounds.other),
+        lambda: keep(grounds.work, [NAME], tmp_path / "kept"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(StagingProblem) as refused:
+            attempt()
+        assert NAME in str(refused.value)
+        assert "\n" not in str(refused.value)
+    assert not intact(grounds.work, file, thorough=True)
+    assert list(grounds.other.iterdir()) == []
+    remove_tree(grounds.work.parent, grounds.work.name)
+    assert not grounds.work.exists()
+
+
+@pytest.mark.parametrize("evil", EVIL, ids=lambda evil: evil.__name__)
+def test_what_waits_where_weft_wants_to_write_is_never_written_through(grounds, evil, tmp_path: Path) -> None:
+    evil(grounds.work, grounds.outside)
+    (grounds.other / "f").write_text("mine")
+    (grounds.other / "d" / "deep").mkdir(parents=True)
+    (grounds.other / "d" / "deep" / "x").write_text("mine")
+    (grounds.other / "d" / "canary").write_text("mine")
+    keep(grounds.other, ["f"], tmp_path / "kept")
+    for how in ("link", "copy"):
+        for source, name in (
+            ("f", NAME),
+            ("f", f"{NAME}/canary"),
+            ("f", f"{NAME}/deep/x"),
+            ("d", NAME),
+            ("d", f"{NAME}/deep"),
+        ):
+            with suppress(StagingProblem):
+                place(grounds.other, source, grounds.work, name, how=how)
+    with suppress(StagingProblem):
+        restore(tmp_path / "kept", grounds.work)
+    remove_tree(grounds.work, NAME)
+
+
+NAMES = st.text(
+    alphabet=st.sampled_from(list("./ab*?[]\n'\"$`;\\ \0") + ["..", "/../", "\udc80", "outside", "canary"]),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=NAMES, root_first=st.booleans())
+def test_no_name_reaches_out(grounds, name: str, root_first: bool) -> None:
+    if root_first:
+        name = f"../outside/{name}"
+    (grounds.work / "a").write_text("x")
+    made = MadeFile(name=name, size_bytes=1, digest="0" * 40)
+    attempts: list[Callable[[], object]] = [
+        lambda: collect(grounds.work, [name]),
+        lambda: protect(grounds.work, [made]),
+        lambda: place(grounds.work, "a", grounds.work, name),
+        lambda: place(grounds.work, name, grounds.other, "x"),
+        lambda: publish(grounds.work, made, "x", folder=grounds.other),
+        lambda: remove_tree(grounds.work, name),
+    ]
+    for attempt in attempts:
+        with suppress(StagingProblem):
+            attempt()
+    if root_first:
+        assert not is_inside(grounds.work, name)
+
+
+def test_a_source_exchanged_for_a_link_again_and_again_is_never_followed(grounds) -> None:
+    """Someone swaps a file and a directory for links to the canaries while weft measures and places them."""
+    stop = threading.Event()
+    work = grounds.work
+    for name in ("f", "d/canary"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("mine")
+
+    def swap() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                (work / "f").rename(work / "f-real")
+                (work / "f").symlink_to(grounds.canary)
+                (work / "d").rename(work / "d-real")
+                (work / "d").symlink_to(grounds.outside)
+            with suppress(OSError):
+                (work / "f-real").rename(work / "f")
+                (work / "d").unlink()
+                (work / "d-real").rename(work / "d")
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    came = 0
+    try:
+        for turn in range(600):
+            name = ("f", "d", "d/canary")[turn % 3]
+            with suppress(StagingProblem):
+                place(work, name, grounds.other, str(turn), how=("link", "copy")[turn % 2])
+                came += 1
+            with suppress(StagingProblem):
+                protect(work, [MadeFile(name=name, size_bytes=4, digest="")])
+    finally:
+        stop.set()
+        swapper.join()
+    assert came > 0
+    texts = {path.read_text() for path in grounds.other.rglob("*") if path.is_file()}
+    assert texts == {"mine"}
+    assert not [path for path in grounds.other.rglob("*") if path.is_symlink()]
+
+
+def test_hard_links_to_outside_are_left_as_they_are(grounds) -> None:
+    os.link(grounds.canary, grounds.work / "hard")
+    (file,) = collect(grounds.work, ["hard"])
+    protect(grounds.work, [file])
+    publish(grounds.work, file, "hard", folder=grounds.other)
+    (grounds.other / "hard").write_text("edited")
+    remove_tree(grounds.work, "hard")
+    assert grounds.canary.stat().st_nlink == 1
+
+
+def test_ten_thousand_files_in_an_output(grounds) -> None:
+    folder = grounds.work / "many"
+    folder.mkdir()
+    (grounds.work / "one").write_text("x")
+    (grounds.work / "one").chmod(0o444)
+    for number in range(10_000):
+        os.link(grounds.work / "one", folder / f"line\n{number}")
+    (file,) = collect(grounds.work, ["many/"])
+    protect(grounds.work, [file])
+    assert file.size_bytes == 10_000
+    assert place(grounds.work, "many", grounds.other, "many", digest=file.digest) == 0
+    assert len(os.listdir(grounds.other / "many")) == 10_000
+    remove_tree(grounds.other, "many")

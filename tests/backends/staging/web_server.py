@@ -1,0 +1,80 @@
+"""A small web server on the loopback that counts what it is asked and can misbehave."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+
+class Site:
+    """What is served, and what was asked."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.etags: dict[str, str] = {}
+        self.cut: set[str] = set()
+        """Served only half, though all is promised."""
+        self.delay_s = 0.0
+        self.asked: list[str] = []
+        self.url = ""
+
+
+class _Answer(BaseHTTPRequestHandler):
+    site: ClassVar[Site]
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self.site.asked.append(self.path)
+        time.sleep(self.site.delay_s)
+        self._answer(body=True)
+
+    def do_PUT(self) -> None:
+        content = b""
+        while size := int(self.rfile.readline(), 16):
+            content += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        self.site.files[self.path] = content
+        self.send_response(201)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _answer(self, *, body: bool) -> None:
+        content = self.site.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        if self.path in self.site.etags:
+            self.send_header("ETag", self.site.etags[self.path])
+        self.end_headers()
+        if body:
+            half = self.path in self.site.cut
+            self.wfile.write(content[: len(content) // 2] if half else content)
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving() -> Iterator[Site]:
+    site = Site()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answer", (_Answer,), {"site": site}))
+    server.daemon_threads = True
+    site.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield site
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
