@@ -12,8 +12,9 @@ from weft.engine.messages import commands as cm
 from weft.engine.settings import Settings
 from weft.engine.state.digest import digest
 from weft.engine.state.known import Library
+from weft.expressions import parse
 from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, Scenario
+from weft.simulation.scenario import Arrival, Durations, RequirementChange, Scenario
 from weft.simulation.simulate import Simulation
 
 
@@ -158,3 +159,17 @@ def test_who_is_late_under_a_plan_keeps_the_machine_idle_only_until_its_time_has
     began = starts(engine, entries)
     assert began["near"] == 41.0
     assert began["later"] == pytest.approx(later_s, abs=1e-6)
+
+
+@pytest.mark.parametrize("policy", ["plan", "shared-plans"])
+def test_a_task_that_left_its_planned_machine_because_of_its_demands_is_not_sent_back_there(policy):
+    change = RequirementChange(task="a", after=0.5, requirements=parse("speed < 2"))
+    where = platform({"speed": 4.0}, {"speed": 1.0})
+    engine, entries = simulate(
+        {"a": {"work": 40}}, where, policy, Scenario(requirements=(change,)), planner="heft"
+    )
+    machines = [
+        command.machine for entry in entries for command in entry.commands if isinstance(command, cm.Start)
+    ]
+    assert machines == [0, 1]
+    assert engine.state.runs[0].ending == "completed"

@@ -12,7 +12,7 @@ from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.chosen import ChosenTasks
 from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState
-from weft.engine.state.plans import RunPlan
+from weft.engine.state.plans import PlannedTurn, RunPlan
 from weft.engine.state.ready import ReadyTasks
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
@@ -164,6 +164,14 @@ class SeenRun:
         found = [*run.ready, *run.early]
         return [task for task in found if self._belongs(task)] if run.known.selectors else found
 
+    def turn(self) -> PlannedTurn | None:
+        """Begin to go through the ready tasks by planned start."""
+        run, plan = self._run, self._run.plan
+        if plan is None:
+            return None
+        chosen = self._belongs if run.known.selectors or self._selector else None
+        return PlannedTurn(run.ready.by_plan(plan, run.known), chosen)
+
     def bound(self, task: int) -> int | None:
         """Give the machine its abstract machine is bound to."""
         return self._run.binding.get(self._run.known.variable[task])
@@ -254,10 +262,11 @@ class EngineView:
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Give one way to run a task; None: impossible, the machine is down, or with ``free`` busy."""
+        """Give one way to run a task; None: impossible, down, not wanted any more, or with ``free`` busy."""
         found: list[Mode] = []
-        inner = self._state.runs[run.index]
-        if machine in self._allowed(inner, task) and is_usable(self._state, machine):
+        inner, state = self._state.runs[run.index], self._state
+        possible = machine in self._allowed(inner, task) and is_usable(state, machine)
+        if possible and accepts(state, inner, task, machine):
             self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)
 
