@@ -86,6 +86,7 @@ OFFENCES = {
     "Dask only": ("search/bad_dask.py", "from distributed import Client"),
     "Databases only": ("runtime/bad_database.py", "import sqlalchemy"),
     "Web frameworks only": ("api/bad_web.py", "import starlette.applications"),
+    "fsspec only": ("backends/bad_files.py", "import fsspec"),
 }
 ALLOWED = {
     "cli/good_click.py": "import click, time",
@@ -95,6 +96,7 @@ ALLOWED = {
     "planners/exact/solver.py": "import signal\nfrom ortools.sat.python import cp_model",
     "pools/good_dask.py": "from distributed import Client",
     "backends/good_dask.py": "import dask, threading, subprocess",
+    "backends/staging/remote_files.py": "import aiohttp, fsspec",
     "repository/good_database.py": "import sqlalchemy, sqlite3",
     "service/good_web.py": "import starlette.applications, asyncio",
     "policies/policy.py": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from weft.engine.messages import events as ev
 from weft.reports.events_jsonl import HAPPENINGS, EventLines, events_jsonl
 from weft.simulation.scenario import Scenario
 
+PROJECT = Path(__file__).parents[2]
 FIRST = ["n", "at_s", "at", "what", "run", "workflow", "task", "iteration", "attempt", "machine"]
 
 
@@ -56,10 +58,13 @@ def test_the_story_of_a_task_that_failed_once():
         "machine": "m0",
         "exit_code": 7,
         "cause": "",
+        "story": "",
         "result": {},
         "work_done": story[3]["work_done"],
+        "taken_over": None,
     }
     assert (story[4]["task"], story[4]["state"], story[4]["cause"]) == ("job", "READY", "error")
+    assert [each["tries"] for each in story if each["what"] == "attempt-submitted"] == [1, 2]
     assert story[-1]["outcome"] == "completed"
 
 
@@ -90,6 +95,13 @@ def test_every_message_is_told_or_left_out_on_purpose():
     assert not named & silent
     words = [word for word, _ in HAPPENINGS.values()]
     assert len(set(words)) == len(words)
+
+
+def test_the_reference_lists_every_happening_with_its_keys():
+    page = (PROJECT / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
+    for word, keys in HAPPENINGS.values():
+        shown = ", ".join(f"`{key}`" for key in keys) or "-"
+        assert f"| `{word}` | {shown} |" in page
 
 
 @pytest.mark.parametrize("message", sorted(HAPPENINGS, key=lambda kind: kind.__name__))

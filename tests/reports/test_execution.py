@@ -160,7 +160,8 @@ def taken_over_journal():
                 over = command.task == 0
                 if not over:
                     waiting.append((now + 1, ev.Started(attempt=command.attempt)))
-                waiting.append((now if over else now + 11, ev.Ended(attempt=command.attempt)))
+                ended = ev.Ended(attempt=command.attempt, taken_over=1 if over else None)
+                waiting.append((now if over else now + 11, ended))
     return chronicle.finish(engine.state), platform
 
 

@@ -97,25 +97,29 @@ def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
             assert products.made_from("1") == plainly.newest(fingerprint="1")
 
 
-def test_a_product_and_its_files_are_written_by_one_commit(database):
-    """Threads add while another commits: at no moment is there a product without its files."""
-    products = StoredProducts(database, kept=10)
-    adding = [
-        threading.Thread(target=lambda first=first: [products.add(product(first + n)) for n in range(300)])
-        for first in (1000, 2000)
-    ]
-    for thread in adding:
-        thread.start()
-    lonely = (
-        "SELECT count(*) FROM product WHERE "
-        "(SELECT count(*) FROM made_file WHERE product = product.number) <> 2"
-    )
-    while any(thread.is_alive() for thread in adding):
+def test_a_product_and_its_files_are_written_by_one_commit(database, monkeypatch):
+    """Another thread commits after every single row: at no moment is there a product without its files."""
+    products, keep, seen, threads = StoredProducts(database), database.insert_later, [], []
+    count = "SELECT (SELECT count(*) FROM product), (SELECT count(*) FROM made_file)"
+
+    def commit():
         database.commit()
-        assert database.rows(lonely) == [(0,)]
-    database.commit()
-    assert database.rows("SELECT count(*) FROM product") == [(600,)]
-    assert database.rows(lonely) == [(0,)]
+        seen.append(database.row(count))
+
+    def insert(statement, row):
+        keep(statement, row)
+        threads.append(threading.Thread(target=commit))
+        threads[-1].start()
+        threads[-1].join(0.05)
+
+    monkeypatch.setattr(database, "insert_later", insert)
+    products.add(product(1))
+    products.add(product(2))
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 6
+    assert set(seen) <= {(0, 0), (1, 2), (2, 4)}
+    assert database.row(count) == (2, 4)
 
 
 def test_memory_is_bounded(database):

@@ -17,7 +17,7 @@ from weft.platform.machine import Machine
 from weft.workflow.records.data import Input
 from weft.workflow.templates import fill
 
-__all__ = ["Inputs", "Wanted", "names_for", "outputs_of"]
+__all__ = ["Inputs", "Wanted", "late_names", "names_for", "outputs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +34,35 @@ class Wanted:
     compressed: bool = False
 
 
-def names_for(known: Known, task: int, machine: Machine) -> dict[str, Value]:
+def names_for(known: Known, task: int, machine: Machine, iteration: int = 1) -> dict[str, Value]:
     """Give what file names may speak of once a machine was chosen."""
     return {
-        **known.graph.context(task),
+        **late_names(known, task, iteration),
         "machine.name": machine.name,
         "machine.arch": machine.arch or "",
         "machine.os": machine.os or "",
     }
 
 
-def outputs_of(known: Known, task: int) -> list[str]:
+def late_names(known: Known, task: int, iteration: int) -> dict[str, Value]:
+    """Give what file names may speak of when a task begins."""
+    return {**known.graph.context(task), "iteration": iteration, "task": known.names[task]}
+
+
+def outputs_of(known: Known, task: int, iteration: int = 1) -> list[str]:
     """List the names of the files a task writes; wildcards and folders as they were declared."""
     outputs = known.description(task).outputs
     if not outputs:
         return []
-    context = known.graph.context(task)
-    return [fill(output.file, context) for output in outputs]
+    names = late_names(known, task, iteration)
+    return [fill(output.file, names) for output in outputs]
+
+
+def _declared(known: Known, task: int) -> list[str]:
+    """List the names of the files a task writes as they are known before it runs."""
+    outputs = known.description(task).outputs
+    context = known.graph.context(task) if outputs else {}
+    return [fill(output.file, context, last=False) for output in outputs]
 
 
 class Inputs:
@@ -61,24 +73,26 @@ class Inputs:
         self._makers: dict[str, list[int]] = {}
         self._patterns: list[tuple[str, int]] = []
         for task in range(len(known)):
-            for name in outputs_of(known, task):
+            for name in _declared(known, task):
                 self._makers.setdefault(name, []).append(task)
                 if _is_pattern(name):
                     self._patterns.append((name + "*" if name.endswith("/") else name, task))
 
-    def of(self, task: int, machine: Machine) -> Iterator[Wanted]:
+    def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[Wanted]:
         """List the inputs of a task, in the order in which they were declared."""
         inputs = self._known.description(task).inputs
         if not inputs:
             return
-        names = names_for(self._known, task, machine)
+        names = names_for(self._known, task, machine, iteration)
+        context = self._known.graph.context(task)
         for item in inputs:
-            yield self._wanted(item, names)
+            yield self._wanted(item, names, context)
 
-    def _wanted(self, item: Input, names: dict[str, Value]) -> Wanted:
+    def _wanted(self, item: Input, names: dict[str, Value], context: dict[str, Value]) -> Wanted:
         name = fill(item.file, names)
         source = fill(item.source, names) if item.source else ""
-        makers = () if source else tuple(self._who(name))
+        declared = fill(item.file, context, last=False)
+        makers = () if source else tuple(self._who(declared))
         return Wanted(name, makers, source, item.shared, item.compressed)
 
     def _who(self, name: str) -> list[int]:

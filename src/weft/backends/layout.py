@@ -57,7 +57,7 @@ class Layout:
         """Give a machine's own directory: the one its ``backend`` names, or one in the project."""
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
-            return (self.project / stated).absolute()
+            return (self.project / stated).resolve()
         return self.home / "sandbox" / plain_name(machine.name)
 
     def workdir(self, execution: int, machine: Machine, attempt: int) -> Path:

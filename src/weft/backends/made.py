@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
+from pathlib import Path
 
 from weft.backends.inputs import Wanted
 from weft.backends.products import MadeFile, Product, Products
+from weft.backends.staging.made import measured
 from weft.engine.state.known import Known
 
 __all__ = ["MadeSoFar", "files_for"]
@@ -55,11 +57,14 @@ class MadeSoFar:
 
 
 def files_for(product: Product, name: str) -> list[MadeFile]:
-    """List the files of a product that are, or lie in, what an input names."""
+    """List the files of a product that are, or lie in, what an input names; or the folder it lies in."""
     if name.endswith("/"):
         folder = name.rstrip("/")
         return [
             file for file in product.files if file.name.rstrip("/") == folder or file.name.startswith(name)
         ]
     exact = [file for file in product.files if file.name == name]
-    return exact or [file for file in product.files if fnmatch.fnmatchcase(file.name, name)]
+    found = exact or [file for file in product.files if fnmatch.fnmatchcase(file.name, name)]
+    if found or not any(name.startswith(f"{file.name.rstrip('/')}/") for file in product.files):
+        return found
+    return [measured(Path(product.directory), name)]

@@ -11,8 +11,7 @@ __all__ = ["command"]
 
 
 @click.command("explain")
-@click.argument("journal", type=click.Path(path_type=str))
-@click.argument("task")
+@click.argument("words", nargs=-1, required=True, metavar="[JOURNAL] TASK")
 @click.option("--at", "at", metavar="TIME", help="The time: 90, 1h30m; if not given, the journal's end.")
 @click.option(
     "--run",
@@ -21,18 +20,26 @@ __all__ = ["command"]
     help="Which run: of a project as `weft ls` numbers them, if not given the last; of a file from 0 in the "
     "order of arrival, if not given the first.",
 )
+@options.project
 @options.as_json
-def command(journal: str, task: str, at: str | None, run: int | None, as_json: bool) -> None:
+def command(
+    words: tuple[str, ...], at: str | None, run: int | None, project: str | None, as_json: bool
+) -> None:
     """Say why TASK is where it is: its state, the last decision about it, and what that rested on.
 
     JOURNAL is a file that `weft simulate --journal` wrote, or a project in which `weft run` was called (its
-    folder, or the database in its .weft); TASK is a name such as lapw0 or 'lapw1[3]'. Every machine is shown
-    with the conditions it met or not and with the estimates at the moment of the decision; of a task that
-    waits, what it waits for.
+    folder, or the database in its .weft), if not given the project one is in; TASK is a name such as lapw0 or
+    'lapw1[3]'. Every machine is shown with the conditions it met or not and with the estimates at the moment
+    of the decision; of a task that waits, what it waits for.
     """
+    if len(words) > 2 or (len(words) == 2 and project is not None):
+        raise click.UsageError("Name a JOURNAL and a TASK, or a TASK of the project.")
+    task = words[-1]
     at_s = options.given_seconds("--at", at)
     with stage("loading"):
+        from weft.api.executions.project import existing_project
         from weft.api.runs.explaining import explain_task, explanation_lines
+        journal = words[0] if len(words) == 2 else str(existing_project(project).project)
     with stage(f"reading {journal}"):
         found = explain_task(journal, task, run=run, at_s=at_s)
     if as_json:

@@ -19,22 +19,34 @@ from weft.errors import InvalidInput, WeftError, nearest, shorten
 __all__ = ["COMMANDS", "main", "weft"]
 
 COMMANDS = {
+    "cancel": "End a run: its programs are ended, what it has made stays.",
     "check": "Say everything that is wrong with a workflow or platform file.",
+    "clean": "Remove what finished runs have left in sandboxes and records.",
     "compare": "Plan workflows with several planners and set the results side by side.",
     "completion": "Print the completion script for a shell.",
     "convert": "Read a workflow in one format and write it in another.",
     "explain": "Say why a task of a run is where it is, at any time of its journal.",
     "formats": "List the file formats.",
     "generate": "Make a random workflow of a kind, and the platform it is meant for.",
+    "hold": "Let tasks of a running workflow wait until they are released.",
+    "logs": "Print what a task's program wrote.",
+    "ls": "List the runs of a project.",
+    "migrate": "Move a running task to another machine.",
     "pareto": "Show what time costs: plans of which none is both faster and cheaper than another.",
     "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
     "planners": "List the planners.",
     "policies": "List the policies.",
+    "release": "Let tasks go on that were held.",
     "replay": "Decide a journal again and compare the commands.",
+    "report": "Say how a run went; write it as a page, trace, events or WfFormat.",
     "reproduce": "Run the experiments of the papers again and set their figures beside ours.",
+    "resume": "Go on with a run that was interrupted or stopped.",
+    "run": "Execute workflows on this computer, with everything that is still valid taken over.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
     "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",
     "simulate": "Show how runs go under a policy when machines slow down, fail and are shared.",
+    "status": "Say how far a run is: tasks by kind, what runs where, time left.",
+    "watch": "Follow a run until it ends.",
 }
 """Every command with its one line of help; the rest of it stands in ``weft/cli/NAME.py``."""
 

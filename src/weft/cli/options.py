@@ -22,7 +22,10 @@ __all__ = [
     "planning_budget",
     "planning_workers",
     "print_json",
+    "project",
     "read_format",
+    "run_argument",
+    "run_option",
     "seed",
     "workflow_argument",
 ]
@@ -37,6 +40,18 @@ on_platform: _Decorator = click.option(
     show_default=True,
     metavar="PLATFORM",
     help="A platform file, or identical:N, cluster:N, local, random:N.",
+)
+project: _Decorator = click.option(
+    "--project",
+    metavar="DIR",
+    help="Where .weft lies; if not given, this directory or the nearest above that has one.",
+)
+run_argument: _Decorator = click.argument("run", required=False, type=click.IntRange(min=1))
+run_option: _Decorator = click.option(
+    "--run",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Which run, as `weft ls` numbers them; if not given, the last.",
 )
 as_json: _Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 read_format: _Decorator = click.option(

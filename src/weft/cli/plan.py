@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft.api.planning import PlannedWorkflow
     from weft.workflow.records.workflow import Workflow
 
-__all__ = ["command"]
+__all__ = ["command", "show"]
 
 _OBJECTIVE_HELP = """What the plan is judged by: makespan, cost, local, on-demand, static, static-literal,
 static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
@@ -133,7 +133,7 @@ def command(
     if as_json:
         options.print_json(planned.as_record())
     elif "-" not in (out, html):
-        _show(planned, chart=chart, written=[name for name in (out, html) if name])
+        show(planned, chart=chart, written=[name for name in (out, html) if name])
 
 
 def _chosen(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedWorkflow:
@@ -168,7 +168,8 @@ def _write(planned: PlannedWorkflow, out: str) -> None:
         save_text(options.json_text(planned.as_record()) + "\n", out)
 
 
-def _show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
+def show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
+    """Print a plan: its numbers, its chart, its notes."""
     from weft.api.viewing import facts_of, view_of
 
     graph = planned.graph

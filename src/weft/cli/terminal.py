@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 
-__all__ = ["colored", "width"]
+__all__ = ["colored", "colored_errors", "width"]
 
 
 def width() -> int:
@@ -17,3 +17,8 @@ def width() -> int:
 def colored() -> bool:
     """Say whether to colour: only on a terminal, and never when NO_COLOR is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def colored_errors() -> bool:
+    """Say the same of the standard error, where progress is shown."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")

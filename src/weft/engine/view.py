@@ -93,12 +93,14 @@ class _Queueing(Mode):
 class SeenRun:
     """One run, as policies see it."""
 
-    __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
+    __slots__ = ("_left", "_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
 
     def __init__(self, run: Run, state: State, selector: str = "") -> None:
         self._run = run
         self._selector = selector
         self._state = state
+        self._left: tuple[int, tuple[int, ...]] = (-1, ())
+        """The run's version and its unfinished tasks then."""
         self.index = run.index
         self.arrival_s = run.arrival_s
         self.owner = run.owner
@@ -155,8 +157,11 @@ class SeenRun:
         return TaskState(self._run.state[task]).name
 
     def unfinished(self) -> Sequence[int]:
-        """List the tasks that have not ended."""
-        return [task for task, state in enumerate(self._run.state) if state not in FINAL]
+        """List the tasks that have not ended; O(tasks) when that has changed."""
+        run = self._run
+        if self._left[0] != run.version:
+            self._left = (run.version, tuple(task for task, at in enumerate(run.state) if at not in FINAL))
+        return self._left[1]
 
     def plannable(self) -> Iterable[int]:
         """List the tasks without an attempt that may already be sent to their planned machines."""

@@ -15,7 +15,6 @@ from weft.errors import InvalidInput, Problem
 from weft.formats.plain_graph import PlainGraph, plain_graph
 from weft.formats.wfformat_pieces import (
     LONG_AGO,
-    RUNTIME_SYSTEM,
     Files,
     command_of,
     json_text,

@@ -6,7 +6,8 @@ by its planned start. If the machine is down or can no longer run it, the task g
 ``strict`` waits for the planned machine, for ever if need be, as the papers of static plans do. What is not
 in the plan, because it came later, goes where it ends first.
 
-O(tasks that may go) per event.
+O(tasks that may go) per event: they go at once and are not looked at again. Only those that no machine takes,
+because theirs is down, are asked for at every event.
 """
 
 from __future__ import annotations

@@ -13,8 +13,14 @@ Deviations, this being an estimate: of a machine's node counts the fastest is ta
 not count, an explicit transfer takes its mean time, and data of completed tasks begin to move now. Nothing is
 put into gaps. Ties go to the machine that is free first, then to the one of the lowest index; so of machines
 of one node that are alike only the first that is free has to be looked at, and those with the task's data.
-O((v c + e) log v) for v unfinished tasks with e edges and c classes of machines; machines of many nodes are
-all looked at.
+
+The estimate is more than what design section 6 lets a policy add to an event, and cannot be less: all that is
+left of a workflow is placed, and where it is placed changes with every second that passes while an attempt
+runs. Only tracking the delay instead of looking ahead would be cheaper, and gives other answers (S5 section 3
+asks for the estimate). So it costs O((v c + e) log v) per event and workflow that competes for a free machine
+and has an attempt, or has changed since it had none, with v its unfinished tasks, e their edges and c the
+classes of machines; machines of many nodes are all looked at. Any other workflow costs what it takes to find
+the answer again by its unfinished tasks; one that has no rival is not asked for (``rounds.py``).
 """
 
 from __future__ import annotations
@@ -50,7 +56,7 @@ class Foresight:
         attempts = self._attempts.get(run.index)
         if attempts or outlook.looks_back:
             return _through(outlook, run, unfinished, attempts or (), self._now)
-        key, remembered = tuple(unfinished), outlook.remembered
+        key, remembered = tuple(unfinished), outlook.remembered  # of a tuple this is no copy
         found = remembered.get(key)
         if found is None:
             if len(remembered) >= _MOST:

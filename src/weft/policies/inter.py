@@ -27,7 +27,7 @@ from typing import Literal
 from weft.policies.foresight import Foresight
 from weft.policies.policy import RunView, View
 
-__all__ = ["PRIORITIES", "Inter", "Worth"]
+__all__ = ["OF_WORKFLOWS", "PRIORITIES", "Inter", "Worth"]
 
 Inter = Literal["g-heft", "aging", "aging-e", "fcfs", "srpt", "foft"]
 
@@ -89,3 +89,6 @@ PRIORITIES: dict[str, Callable[[View], Worth]] = {
     "foft": _foft,
 }
 """By name: what makes the priorities of one moment."""
+
+OF_WORKFLOWS = frozenset({"fcfs", "srpt", "foft"})
+"""Those under which all tasks of a workflow are equally urgent."""

@@ -29,7 +29,7 @@ _Promised = dict[int, float]
 def moves(view: View) -> Iterator[Place]:
     """Send every transfer that is ready."""
     for run in list(view.runs):
-        if len(run.ready) and _has_transfers(run.instance):
+        if run.ready and _has_transfers(run.instance):
             yield from _moves_of(view, run)
 
 

@@ -33,6 +33,7 @@ __all__ = [
     "RunOrder",
     "RunView",
     "RunningView",
+    "Turn",
     "View",
 ]
 
@@ -176,6 +177,32 @@ class PlanView(Protocol):
         ...
 
 
+class Turn(Protocol):
+    """The ready tasks of one run, once each, by planned start; those that are not planned come last.
+
+    Tasks of one class have the same kind and are planned on the same machine with the same count.
+    """
+
+    alike: bool
+    """Whether tasks of one class would also end at the same time, wherever they were sent."""
+
+    def head(self) -> int | None:
+        """Give the first task that was not passed, be it left out or not; None: there is none."""
+        ...
+
+    def next(self) -> int | None:
+        """Give the first task that was neither passed nor left out; None: there is none."""
+        ...
+
+    def pass_by(self, task: int) -> None:
+        """Go on behind a task."""
+        ...
+
+    def leave_out(self, task: int) -> None:
+        """Go on behind a task that was not placed, and leave out all others of its class."""
+        ...
+
+
 class RunView(Protocol):
     """What a policy may know of one active run."""
 
@@ -227,6 +254,10 @@ class RunView(Protocol):
 
         Such a task is ready, or some predecessor with data for it has completed, so that they can move.
         """
+        ...
+
+    def turn(self) -> Turn | None:
+        """Begin to go through the ready tasks by planned start; None: there is no plan."""
         ...
 
     def bound(self, task: int) -> int | None:

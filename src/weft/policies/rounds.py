@@ -39,7 +39,7 @@ def first_ready(run: RunView, refused: set[int]) -> int | None:
 
 def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator[Place]:
     """Merge the ready tasks of all runs: those of one run come in its own order, the most urgent first."""
-    runs = [run for run in view.runs if len(run.ready)]
+    runs = [run for run in view.runs if run.ready]
     refused: list[set[int]] = [set() for _ in runs]
     worth = priorities(view)
     # Runs stand by arrival, so the position breaks ties.
@@ -60,7 +60,7 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
 
 def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iterator[Place]:
     """Give every run one task per round."""
-    asking = [run for run in view.runs if len(run.ready)]
+    asking = [run for run in view.runs if run.ready]
     if not asking:
         return
     refused: dict[int, set[int]] = {run.index: set() for run in asking}
@@ -77,7 +77,7 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
                     return
                 urgency.pop(run.index, None)  # what it is worth has changed
                 placed.append(run)
-        asking = [run for run in placed if len(run.ready)]
+        asking = [run for run in placed if run.ready]
         asking.sort(key=lambda run: (run.arrival_s, run.index))
     for run in asking:  # the only one that is left: nobody to compare it with
         while view.any_free:

@@ -7,21 +7,26 @@ machine where it ends first if it ends earlier there, else it waits for its turn
 where it ends first.
 
 Deviations: none from a paper, for none combines these. Ties go to the workflow that came first, then to the
-earlier planned start, then to the lower index. O(ready tasks) per event.
+earlier planned start, then to the lower index.
+
+A decision costs O(active workflows + kinds x machines), with tasks of one kind those that have the same modes
+and seconds: where one of them rather waits for its planned machine, all that are planned there do. Where this
+does not follow (data that move, abstract machines, resources, machines of several nodes, more than 64 kinds
+by seconds) every task that rather waits is looked at. To this comes what ``inter`` costs, much with the
+default ``foft`` (``foresight.py``). ``rounds=tasks`` with a priority by rank sorts all ready tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 from typing import ClassVar
 
-from weft.policies.inter import PRIORITIES, Inter
+from weft.policies.inter import OF_WORKFLOWS, PRIORITIES, Inter
 from weft.policies.moving import moves
 from weft.policies.orders import ByRank
 from weft.policies.placement import Placing
-from weft.policies.policy import Order, Place, RunView, View
+from weft.policies.policy import Order, Place, RunView, Turn, View
 from weft.policies.rounds import Rounds
 from weft.policies.sizing import Sizing
 
@@ -49,64 +54,102 @@ class SharedPlans:
         yield from moves(view)
         if not view.any_free:
             return
-        asking = [(run, _by_plan(run)) for run in view.runs if run.plan is not None and len(run.ready)]
-        if self.rounds == "tasks":
-            yield from self._by_tasks(view, asking)
-        else:
+        asking = [
+            (run, turn)
+            for run in view.runs
+            if run.plan is not None and run.ready and (turn := run.turn()) is not None
+        ]
+        if self.rounds == "workflows":
             yield from self._by_workflows(view, asking)
+        elif self.inter in OF_WORKFLOWS:
+            yield from self._by_workflows_whole(view, asking)
+        else:
+            yield from self._by_tasks(view, asking)
 
-    def _by_tasks(self, view: View, asking: list[tuple[RunView, list[int]]]) -> Iterator[Place]:
+    def _by_tasks(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
         """Go through all ready tasks, the most urgent first."""
         worth = PRIORITIES[self.inter](view)
-        everybody = [(run, task) for run, tasks in asking for task in tasks]
+        everybody = [(run, task) for run, turn in asking for task in _whole(turn)]
         for run, task in sorted(everybody, key=lambda each: -worth(*each)):
-            place = self._place(view, run, task)
+            place, _ = self._place(view, run, task)
             if place is not None:
                 yield place
                 if not view.any_free:
                     return
 
-    def _by_workflows(self, view: View, asking: list[tuple[RunView, list[int]]]) -> Iterator[Place]:
+    def _by_workflows_whole(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
+        """Do the same where all tasks of a workflow are equally urgent: one workflow after the other."""
+        for run, turn in self._sorted(view, asking):
+            while (place := self._first_placed(view, run, turn)) is not None:
+                yield place
+                if not view.any_free:
+                    return
+
+    def _by_workflows(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
         """Give every run one task per round, until a round gives nothing."""
         while asking:
-            worth = PRIORITIES[self.inter](view)
-            turn = sorted(asking, key=lambda each: -worth(each[0], each[1][0]))
             placed = set()
-            for run, tasks in turn:
-                place = self._first_placed(view, run, tasks)
+            for run, turn in self._sorted(view, asking):
+                place = self._first_placed(view, run, turn)
                 if place is not None:
                     yield place
                     placed.add(run.index)
                     if not view.any_free:
                         return
             # Who could place nothing will not in this event: machines only fill.
-            asking = [(run, tasks) for run, tasks in asking if run.index in placed and tasks]
+            asking = [each for each in asking if each[0].index in placed and each[1].next() is not None]
 
-    def _first_placed(self, view: View, run: RunView, tasks: list[int]) -> Place | None:
-        """Place the first task that finds a machine, and take it and those before it off the list."""
-        while tasks:
-            place = self._place(view, run, tasks.pop(0))
+    def _sorted(self, view: View, asking: list[tuple[RunView, Turn]]) -> list[tuple[RunView, Turn]]:
+        """Put the most urgent workflow first; each is judged by the first task it has not tried yet."""
+        worth = PRIORITIES[self.inter](view)
+        urgency = {run.index: -worth(run, head) for run, turn in asking if (head := turn.head()) is not None}
+        return sorted(
+            (each for each in asking if each[0].index in urgency), key=lambda each: urgency[each[0].index]
+        )
+
+    def _first_placed(self, view: View, run: RunView, turn: Turn) -> Place | None:
+        """Place the first task that finds a machine, and pass it and those before it."""
+        while (task := turn.next()) is not None:
+            place, nobody = self._place(view, run, task)
             if place is not None:
+                turn.pass_by(task)
                 return place
+            if nobody or (turn.alike and self._waits_alone(view, run, task)):
+                turn.leave_out(task)
+            else:
+                turn.pass_by(task)
         return None
 
-    def _place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Choose the planned machine, or a free one where the task ends earlier; None: it waits."""
+    def _waits_alone(self, view: View, run: RunView, task: int) -> bool:
+        """Say whether nothing can come before a task that waits for its planned machine in this event."""
+        line = None if run.plan is None else run.plan.line.get(task)
+        return line is not None and view.machines[line.machine].nodes == 1
+
+    def _place(self, view: View, run: RunView, task: int) -> tuple[Place | None, bool]:
+        """Choose the planned machine, or a free one where the task ends earlier; None: it waits.
+
+        With it comes whether nothing that is free can take the task, nor any other of its class.
+        """
         elsewhere = Placing(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)
         planned = None if line is None else view.mode(run, task, line.machine, line.count)
         if line is None or planned is None:
-            return elsewhere.place(view, run, task)
+            place = elsewhere.place(view, run, task)
+            return place, place is None
         if view.mode(run, task, line.machine, line.count, free=True) is not None:
-            return Place(run=run.index, task=task, machine=line.machine, count=line.count, reason="planned")
+            reason = "planned"
+            return Place(
+                run=run.index, task=task, machine=line.machine, count=line.count, reason=reason
+            ), False
         place = elsewhere.place(view, run, task)
         if place is None:
-            return None
+            return None, True
         found = view.mode(run, task, place.machine, place.count)
-        return place if found is not None and found.finish_s < planned.finish_s else None
+        return (place if found is not None and found.finish_s < planned.finish_s else None), False
 
 
-def _by_plan(run: RunView) -> list[int]:
-    """List the ready tasks by planned start; those that are not planned come last."""
-    line = {} if run.plan is None else run.plan.line
-    return sorted(run.ready, key=lambda task: (line[task].start_s if task in line else inf, task))
+def _whole(turn: Turn) -> Iterator[int]:
+    """List the ready tasks by planned start."""
+    while (task := turn.next()) is not None:
+        yield task
+        turn.pass_by(task)

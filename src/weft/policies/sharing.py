@@ -8,6 +8,11 @@ queues of the machines.
 
 Deviations: said in ``rounds.py`` and ``inter.py``. Moldable tasks are sized as ``sizing`` says; the paper has
 none.
+
+What a decision costs is said in ``rounds.py``; ``foft`` adds what ``foresight.py`` costs. ``basic`` asks
+every machine when it will be free, behind all that waits there: O(machines) per task that becomes ready. A
+machine remembers the answer until something there does not start or end when it was expected to; then it goes
+through its queue once more.
 """
 
 from __future__ import annotations

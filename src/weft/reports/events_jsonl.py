@@ -37,7 +37,10 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ),
     cm.StageIn: ("attempt-staging", ("part", "parcels", "bytes")),
     ev.StagedIn: ("attempt-staged", ("part", "moved_bytes", "problem")),
-    cm.Start: ("attempt-submitted", ("nodes", "count", "restart_from", "time_limit_s", "memory_bytes")),
+    cm.Start: (
+        "attempt-submitted",
+        ("nodes", "count", "tries", "restart_from", "time_limit_s", "memory_bytes"),
+    ),
     ev.Started: ("attempt-started", ()),
     ev.Progressed: (
         "attempt-progressed",
@@ -49,7 +52,7 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory")),
     cm.Signal: ("attempt-signalled", ("signal",)),
     cm.Cancel: ("attempt-cancelled", ("reason",)),
-    ev.Ended: ("attempt-ended", ("exit_code", "cause", "result", "work_done")),
+    ev.Ended: ("attempt-ended", ("exit_code", "cause", "story", "result", "work_done", "taken_over")),
     cm.Return: ("attempt-returned", ()),
     cm.Drop: ("attempt-dropped", ()),
     cm.StageOut: ("attempt-leaving", ()),

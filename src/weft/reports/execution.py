@@ -41,7 +41,7 @@ class ToldFailure:
     exit_code: int | None
     signal: int | None
     text: str
-    """What the runner or the staging said."""
+    """What its world said of it: the output that is missing, the program that is not there."""
     log: LastLines | None
 
     @property
@@ -145,9 +145,13 @@ class ExecutedRun:
             attempt=self.history.attempts.get(number),
             exit_code=facts.exit_code,
             signal=measured.signal,
-            text=measured.text or facts.problem,
+            text=facts.story or measured.text or facts.problem,
             log=None if logs is None or number < 0 else logs.last(number),
         )
+
+    def number(self, run: int) -> int:
+        """Give the number that users know a run by."""
+        return self.evidence.numbers.get(run, run)
 
     def facts(self, attempt: int) -> Facts:
         """Give what the journal says of an attempt beyond its history."""

@@ -26,6 +26,8 @@ class Facts:
     """What the journal says of one attempt beyond its history."""
 
     exit_code: int | None = None
+    story: str = ""
+    """What its world said of its end."""
     moved_bytes: float = 0.0
     """What was brought to its machine for it."""
     problem: str = ""
@@ -64,8 +66,9 @@ class Chronicle:
         """Take in an entry; ``state`` is the engine's after it."""
         self.history.take(entry, state)
         match entry.event:
-            case ev.Ended(attempt=attempt, exit_code=code):
-                self._of(attempt).exit_code = code
+            case ev.Ended(attempt=attempt, exit_code=code, story=story):
+                facts = self._of(attempt)
+                facts.exit_code, facts.story = code, story
             case ev.StagedIn(attempt=attempt, problem=problem, moved_bytes=moved):
                 facts = self._of(attempt)
                 facts.moved_bytes += moved or 0.0

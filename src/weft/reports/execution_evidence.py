@@ -71,6 +71,8 @@ class Evidence:
     products: Mapping[int, Product] = field(default_factory=dict)
     """By the attempt that made them."""
     logs: Logs | None = None
+    numbers: Mapping[int, int] = field(default_factory=dict)
+    """By run, the number that users know it by; a run without one goes by its place in the execution."""
     zero_at_s: float | None = None
     """Seconds since 1970 at the engine's time 0; None: unknown."""
 

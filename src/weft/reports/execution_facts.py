@@ -72,11 +72,11 @@ def notes_of(executed: ExecutedRun) -> list[str]:
     """Say what a reader should know besides the numbers."""
     notes = []
     for story in executed.stories:
-        if story.outcome not in ("completed", ""):
+        if story.outcome not in ("completed", "") and (story.reason or executed.several):
             why = f": {story.reason}" if story.reason else ""
-            notes.append(f"run {story.index} ({story.workflow}) {story.outcome}{why}")
+            notes.append(f"run {executed.number(story.index)} ({story.workflow}) {story.outcome}{why}")
         elif not story.outcome:
-            notes.append(f"run {story.index} ({story.workflow}) has not ended")
+            notes.append(f"run {executed.number(story.index)} ({story.workflow}) has not ended")
     if executed.several:
         notes.append("the critical path is that of the run that ended last")
     elif len(executed.history.runs) > 1:

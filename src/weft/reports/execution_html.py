@@ -147,7 +147,7 @@ def _failures(executed: ExecutedRun) -> str:
 def _failure(each: ToldFailure, executed: ExecutedRun) -> str:
     at = format_seconds(each.failed.at_s - executed.origin_s)
     where = "" if each.attempt is None else f" on {executed.machine_names[each.attempt.machine]}"
-    run = f"run {each.failed.run}: " if executed.several else ""
+    run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
     lines = [f"<p><strong>{escape(run + each.headline)}</strong>{escape(where)}, at {at}</p>"]
     lines += [f"<p>{escape(text)}</p>" for text in (each.failed.reason, each.text) if text]
     if each.log is not None:

@@ -33,8 +33,8 @@ class Verdict:
 
     @property
     def change_text(self) -> str:
-        """Write the change in percent; "": nothing was promised."""
-        if self.change is None:
+        """Write the change in percent; "": nothing was promised, or the run did not get that far."""
+        if self.change is None or not self.completed:
             return ""
         return f"{self.change:+.1%}" if abs(self.change) < 1 else f"{self.change:+,.0%}"
 

@@ -30,7 +30,7 @@ def promise_table(executed: ExecutedRun) -> Table:
     """Give a row for each run that had a promise."""
     rows = [
         (
-            str(each.run),
+            str(executed.number(each.run)),
             each.workflow,
             each.word,
             format_seconds(each.promised_s),
@@ -108,7 +108,7 @@ def attempt_label(attempt: Tried, executed: ExecutedRun) -> str:
     """Name an attempt's task; of another run than the only one that is shown, with its run."""
     label = _label(attempt.task, attempt.iteration)
     own = not executed.several and attempt.run == executed.stories[0].index
-    return label if own else f"{attempt.run}:{label}"
+    return label if own else f"{executed.number(attempt.run)}:{label}"
 
 
 def kind_table(executed: ExecutedRun) -> Table:

@@ -49,10 +49,11 @@ def failure_lines(executed: ExecutedRun) -> list[str]:
 
 def _failure(each: ToldFailure, executed: ExecutedRun) -> Iterator[str]:
     where = "" if each.attempt is None else f" on {executed.machine_names[each.attempt.machine]}"
-    run = f"run {each.failed.run}: " if executed.several else ""
+    run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
     yield ""
     yield f"{run}{each.headline}{where}"
-    yield from (f"  {text}" for text in (each.failed.reason, each.text) if text)
+    told = each.failed.reason
+    yield from (f"  {text}" for text in (told, "" if each.text in told else each.text) if text)
     if each.log is not None:
         yield from (f"  | {line}" for line in each.log.lines[-_LOG_LINES:])
         yield f"  log: {each.log.path}"

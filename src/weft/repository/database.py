@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -88,8 +89,23 @@ class Database:
             self.commits += 1
             self._failpoint.after_commit()
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Make the changes that ``now`` makes in a block one transaction: all of them, or none."""
+        with self.together:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise problem_of(error, self.path) from error
+            except BaseException:
+                self._roll_back()
+                raise
+
     def now(self, statement: str, row: _Row = ()) -> int:
-        """Make one change at once, in a transaction of its own; give the number of the row it made."""
+        """Make one change now, and not with the next commit; give the number of the row it made."""
         with self.together:
             try:
                 done = self._connection.execute(statement, [storable(value) for value in row])

@@ -34,6 +34,8 @@ SNAPSHOT_EVERY = 10_000
 
 _BEGIN = """INSERT INTO execution (fingerprint, state, owner, command, version, started_at_s, header)
     VALUES (?, 'running', ?, ?, ?, ?, ?)"""
+_KEEP = "INSERT INTO kept VALUES (?, ?, ?)"
+_NOTHING: Mapping[str, str] = {}
 _ENTRY = "INSERT INTO entry VALUES (?, ?, ?)"
 _ENTRIES = """SELECT number, record FROM entry WHERE execution = ? AND number > ?
     ORDER BY number LIMIT ?"""
@@ -63,19 +65,23 @@ class JournalStore:
         self._plans: set[str] = set()
         self._snapshot_at = 0
 
-    def begin(self, header: Header) -> int:
-        """Begin an execution; give its number, counted from 1."""
-        self.execution = self.database.now(
-            _BEGIN,
-            (
-                header.fingerprint,
-                header.owner,
-                json_text(list(header.command)),
-                header.version,
-                header.started_at_s,
-                json_text(header.as_record()),
-            ),
+    def begin(self, header: Header, kept: Mapping[str, str] = _NOTHING) -> int:
+        """Begin an execution; give its number, counted from 1. ``kept``: what is remembered of it, by key.
+
+        Both are there or none: an execution of which only the header is known could not be gone on with.
+        """
+        row = (
+            header.fingerprint,
+            header.owner,
+            json_text(list(header.command)),
+            header.version,
+            header.started_at_s,
+            json_text(header.as_record()),
         )
+        with self.database.at_once():
+            self.execution = self.database.now(_BEGIN, row)
+            for key, value in kept.items():
+                self.database.now(_KEEP, (self.execution, key, value))
         self._plans = set()
         self._snapshot_at = SNAPSHOT_EVERY - 1
         return self.execution
@@ -140,7 +146,7 @@ class JournalStore:
         # Before the plans: what is committed meanwhile must not name a plan that was not read.
         entries = tuple(self.all_after(execution))
         snapshots = {after: state for after, state in self._snapshot(execution) if after < len(entries)}
-        return Journal(header=header, plans=self._stored(execution), entries=entries, snapshots=snapshots)
+        return Journal(header=header, plans=self.plans(execution), entries=entries, snapshots=snapshots)
 
     def rebuilt(self, execution: int) -> Rebuilt:
         """Rebuild the engine as it was when the journal ended, without reading what the snapshot spares."""
@@ -148,12 +154,13 @@ class JournalStore:
         last = max(snapshots, default=-1)
         entries = list(self.all_after(execution, last))
         journal = Journal(
-            header=self.header(execution), plans=self._stored(execution), entries=(), snapshots=snapshots
+            header=self.header(execution), plans=self.plans(execution), entries=(), snapshots=snapshots
         )
         engine = journal.rebuilt_from(last, entries)
         return Rebuilt(engine=engine, header=journal.header, entries=last + 1 + len(entries))
 
-    def _stored(self, execution: int) -> dict[str, StoredPlan]:
+    def plans(self, execution: int) -> dict[str, StoredPlan]:
+        """Read the plans of an execution."""
         found = self.database.rows("SELECT key, record FROM plan WHERE execution = ?", (execution,))
         return {key: self._read(f"plan {key}", text, StoredPlan.of_record) for key, text in found}
 

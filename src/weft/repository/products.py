@@ -39,8 +39,10 @@ _Key = tuple[Any, ...]
 class StoredProducts:
     """Implements ``backends.products.Products``. Threads may share it."""
 
-    def __init__(self, database: Database, *, kept: int = _KEPT) -> None:
+    def __init__(self, database: Database, *, kept: int = _KEPT, only: int | None = None) -> None:
+        """Begin. ``only``: know of what this execution has made, and of nothing before it."""
         self._database = database
+        self._only = only
         self._kept = kept
         self._lock = threading.Lock()
         self._recent: deque[tuple[Product, int]] = deque()
@@ -66,11 +68,15 @@ class StoredProducts:
 
     def made_from(self, fingerprint: str) -> Product | None:
         """Give the newest product of a fingerprint."""
-        return self._newest(_BY_FINGERPRINT, (fingerprint,)) if fingerprint else None
+        return self._known(self._newest(_BY_FINGERPRINT, (fingerprint,))) if fingerprint else None
 
     def last_of(self, workflow: str, name: str) -> Product | None:
         """Give the newest product of a task by its name, whatever it was made from."""
-        return self._newest(_BY_NAME, (workflow, name))
+        return self._known(self._newest(_BY_NAME, (workflow, name)))
+
+    def _known(self, product: Product | None) -> Product | None:
+        foreign = product is not None and self._only is not None and product.execution != self._only
+        return None if foreign else product
 
     def _newest(self, question: str, key: _Key) -> Product | None:
         with self._lock:

@@ -7,7 +7,7 @@ from the journal, the world finds what still runs, and is told again what it has
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ from weft.runtime.unanswered import Unanswered, wanted_plans
 __all__ = ["Ending", "Execution", "backend_of", "open_project"]
 
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
-_ARRIVALS, _STEPS = "arrivals", "plan_steps"
+_ARRIVALS, _STEPS, _FRESH = "arrivals", "plan_steps", "fresh"
 _GRACE_S = 5.0
 _STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
 
@@ -89,6 +89,7 @@ class Execution:
         sequence: int,
         token: str,
         plan_steps: int,
+        fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
         """Use ``begin`` or ``take_up``."""
@@ -97,12 +98,13 @@ class Execution:
         self.engine = engine
         self.number = store.execution
         self.runs = Runs(database)
-        self.products = StoredProducts(database)
+        self.products = StoredProducts(database, only=self.number if fresh else None)
         self._lock = lock
         self._database = database
         self._store = store
         self.clock = RunClock(header.started_at_s, engine.state.now)
-        self._waiting = 0
+        self._in_order = False
+        """Whether it has ended so that no program runs and the journal has it all."""
         self.backend = self._made_backend(token)
         self._planning = Replanning(
             engine, planner=header.planner, steps=plan_steps, seed=header.seed, wake=self.backend.wake
@@ -128,21 +130,21 @@ class Execution:
         arrivals: Sequence[Arriving],
         *,
         plan_steps: int,
+        fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
-        """Begin an execution; its number is in the database before anything else happens."""
+        """Begin an execution; its number is in the database before anything else happens.
+
+        ``fresh``: nothing is taken over from earlier ones.
+        """
         store = JournalStore(database)
-        number = store.begin(header)
-        token = secrets.token_hex(32)
-        runs = Runs(database)
-        runs.remember(number, _TOKEN, token)
-        runs.remember(number, _ARRIVALS, _written(arrivals))
-        runs.remember(number, _STEPS, str(plan_steps))
-        database.commit()
+        token = os.urandom(32).hex()
+        kept = {_TOKEN: token, _ARRIVALS: _written(arrivals), _STEPS: str(plan_steps)}
+        store.begin(header, {**kept, _FRESH: str(int(fresh))})
         engine = Journal(header=header, plans={}, entries=()).engine()
         made = cls(
             layout, lock, database, store, header, engine,
-            sequence=0, token=token, plan_steps=plan_steps, listeners=listeners,
+            sequence=0, token=token, plan_steps=plan_steps, fresh=fresh, listeners=listeners,
         )  # fmt: skip
         made.loop.expect(arrivals)
         return made
@@ -161,12 +163,13 @@ class Execution:
         store = JournalStore(database)
         rebuilt = store.resume(number)
         runs = Runs(database)
-        token = runs.remembered(number, _TOKEN) or secrets.token_hex(32)
+        token = runs.remembered(number, _TOKEN) or os.urandom(32).hex()
         runs.set_execution_state(number, "running")
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
             sequence=rebuilt.entries, token=token, listeners=listeners,
             plan_steps=int(runs.remembered(number, _STEPS) or 0),
+            fresh=runs.remembered(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
         arrivals = _read(runs.remembered(number, _ARRIVALS) or "[]")
@@ -174,6 +177,8 @@ class Execution:
         unanswered = Unanswered()
         for entry in store.all_after(number):
             unanswered.hear(entry)
+        for run in made.engine.state.active.values():
+            runs.set_state(number, run.index, "running")
         made._take_over(unanswered)
         return made
 
@@ -182,6 +187,13 @@ class Execution:
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
         self.loop.take_over([*commands, *wanted_plans(self.engine.state)])
+
+    def ask(self, what: str, runs: Sequence[int]) -> None:
+        """Let the engine be asked something about runs as soon as it goes on."""
+        for index in runs:
+            self.runs.set_state(self.number, index, "running")
+        now_s = self.engine.state.now
+        self.loop.expect([(now_s, ev.Asked(what=what, run=index)) for index in runs])
 
     def _job(self, number: int, started: bool) -> Job:
         attempt = self.engine.state.attempts[number]
@@ -222,6 +234,7 @@ class Execution:
         return next((word for word in ("failed", "stopped", "cancelled") if word in found), "completed")
 
     def _note_ending(self, ending: Ending) -> Ending:
+        self._in_order = True
         now = time.time()
         at_s = None if ending.state == "interrupted" else now
         self.runs.set_execution_state(self.number, ending.state, at_s=at_s)
@@ -261,14 +274,14 @@ class Execution:
     def _note_promise(self, event: ev.PlanReady, engine: Engine) -> None:
         """Remember the first plan's makespan: what was promised before anything ran."""
         run = engine.state.runs[event.run]
-        if run.version == event.version and event.version == 0:
+        if event.version == 0:
             promised_s = engine.state.plans[event.plan].finish_s - run.arrival_s
             self.runs.promise(self.number, event.run, p50_s=promised_s, p90_s=None)
 
     def close(self) -> None:
         """Let go of everything; programs that still run go on, and are found again."""
         self._planning.close()
-        self.backend.close(stop=self.loop.over)
+        self.backend.close(stop=self._in_order)
         self._database.close()
         self._lock.release()
 

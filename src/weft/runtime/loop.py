@@ -22,7 +22,7 @@ from weft.runtime.clock import RunClock
 from weft.runtime.replanning import Replanning
 from weft.runtime.timers import Timers
 
-__all__ = ["Arriving", "JournalWriter", "Listener", "Loop", "Requests"]
+__all__ = ["Arriving", "Expected", "JournalWriter", "Listener", "Loop", "Requests"]
 
 _LONGEST_WAIT_S = 0.25
 """Users' requests and signals are looked at so often."""
@@ -35,6 +35,9 @@ Listener = Callable[[Entry, Engine], None]
 
 Arriving = tuple[float, ev.Submitted]
 """When a workflow arrives, in seconds of the execution, and the event that says so."""
+
+Expected = tuple[float, ev.Submitted | ev.Asked]
+"""When a workflow arrives, or a user who started the engine asks for something."""
 
 
 class JournalWriter(Protocol):
@@ -52,6 +55,9 @@ class Requests(Protocol):
 
     def take(self) -> Sequence[ev.Asked]:
         """Take what was asked since the last time."""
+
+    def decided(self, entry: Entry) -> None:
+        """Hear what came of the next event that was taken; its answer is written with the entry."""
 
 
 class Loop:
@@ -79,7 +85,7 @@ class Loop:
         self._listeners = list(listeners)
         self._sequence = sequence
         self._timers = Timers()
-        self._arrivals: list[Arriving] = []
+        self._arrivals: list[Expected] = []
         self._asked_s = -math.inf
         self._quiet_since_s = math.inf
         self.halting = False
@@ -89,7 +95,7 @@ class Loop:
         """Let others hear of every entry too."""
         self._listeners += listeners
 
-    def expect(self, arrivals: Iterable[Arriving]) -> None:
+    def expect(self, arrivals: Iterable[Expected]) -> None:
         """Let workflows arrive, each at its time."""
         self._arrivals = sorted([*self._arrivals, *arrivals], key=lambda each: each[0])
 
@@ -143,6 +149,8 @@ class Loop:
         entry = Entry(sequence=self._sequence, now=now, event=event, commands=tuple(commands))
         self._sequence += 1
         self._journal.append(entry, engine.state)
+        if type(event) is ev.Asked and self._requests is not None:
+            self._requests.decided(entry)
         for listener in self._listeners:
             listener(entry, engine)
         return commands

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.backends.jobs.problem import JobProblem
@@ -93,6 +94,26 @@ def test_a_value_that_would_run_a_command_runs_nothing(tmp_path):
             )
             assert done.stdout == value + "\n"
     assert not canary.exists()
+
+
+FRAGMENTS = ["'", '"', "\\", "$(", ")", "`", " #", "\n", "{x}", "a", " ", "$((", "))", "<<E\n", "\nE\n", "case a in a)", ";;esac",
+             "${y:-", "}", "(", ";", "echo ", "$", "${z}", "''", '"$(echo ', ')"', "$'"]  # fmt: skip
+ATTACKS = ["$(touch canary)", "`touch canary`", "';touch canary;'", '";touch canary;"', "'\ntouch canary\n'", "\ntouch canary\n",
+           "\nE\ntouch canary\n", "'$(touch canary)", "\\\ntouch canary\n"]  # fmt: skip
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=8), st.sampled_from(ATTACKS))
+def test_in_no_line_a_value_becomes_shell_text(tmp_path, fragments, value):
+    try:
+        filled = Values({"x": value}, {}, {}).line("echo " + "".join(fragments) + " {x}")
+    except JobProblem:
+        return
+    variables = {"PATH": os.environ["PATH"], "y": "", "z": "1"}
+    subprocess.run(
+        ["/bin/sh", "-c", filled], cwd=tmp_path, env=variables, capture_output=True, timeout=30, check=False
+    )
+    assert not (tmp_path / "canary").exists()
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\ud800"])

@@ -10,15 +10,18 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from runner_bench import TOKEN, Bench, lives, wait_until
+from weft.backends.local import runner_link
 from weft.backends.local.process_groups import process, processes
 from weft.backends.local.runner_link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
 from weft.backends.local.runner_orphans import kill_orphans, orphans
 from weft.backends.local.runner_records import Ledger, Records, encoded
+from weft.randomness import generator
 
 
 def hang_up(bench: Bench) -> None:
@@ -290,7 +293,9 @@ def test_a_forged_record_of_the_runner_kills_nobody(bench: Bench) -> None:
     victim.wait()
 
 
-def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench) -> None:
+def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_link, "_SILENT_S", 2.5)
+    monkeypatch.setattr(runner_link, "_WAKING_S", 0.2)
     bench.sh(1, "sleep 1000")
     bench.hear("started", 1)
     os.kill(bench.here["pid"], signal.SIGSTOP)
@@ -384,3 +389,32 @@ def test_a_beat_shows_life(bench: Bench) -> None:
     assert after is not None
     assert float(str(after["monotonic_s"])) - float(str(before["monotonic_s"])) >= 1.0
     assert bench.link.beat_age_s() < 10
+
+
+def test_whenever_a_runner_is_killed_nothing_is_lost_and_nothing_runs_twice(bench: Bench) -> None:
+    """Attempts without an end are started again, as an engine does that does not know whether they had begun."""
+    rng = generator(11, "kills")
+    for burst in range(6):
+        attempts = range(20 * burst, 20 * burst + 20)
+        runner = bench.link.pid
+        assert runner is not None
+        for attempt in attempts:
+            bench.sh(
+                attempt, f"echo begin >> runs{attempt}; sleep 0.0{attempt % 7}; echo end >> runs{attempt}"
+            )
+        time.sleep(float(rng.uniform(0.0, 0.15)))
+        os.kill(runner, signal.SIGKILL)
+        bench.heard.clear()
+        here = bench.link.connect()
+        assert [one.pid for one in processes() if one.session == runner] == []
+        ends = {end["attempt"]: end for end in here["ended"]}
+        for attempt in attempts:
+            if attempt not in ends:
+                bench.sh(attempt, f"echo begin >> runs{attempt}; echo end >> runs{attempt}")
+                ends[attempt] = bench.end_of(attempt)
+        for attempt in attempts:
+            end, path = ends[attempt], bench.work / f"runs{attempt}"
+            lines = path.read_text().splitlines() if path.exists() else []
+            assert (end["code"], end["cause"]) in ((0, ""), (None, "lost"))
+            assert lines == ["begin", "end"] or (end["code"] is None and lines in ([], ["begin"]))
+        bench.say({"do": "forget", "attempts": list(attempts)})

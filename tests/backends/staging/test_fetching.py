@@ -80,9 +80,7 @@ def test_what_the_web_does_not_have_or_cuts_off_is_never_seen(grounds, site: Sit
         fetch(Source(f"{site.url}/nothing", grounds.other), grounds.work, "x")
     site.files["/half"] = b"x" * 100_000
     site.cut.add("/half")
-    with pytest.raises(
-        StagingProblem, match="cannot be fetched: .*Content-Length|cannot be fetched: .*payload"
-    ):
+    with pytest.raises(StagingProblem, match=r"cannot be fetched: .*(Content-Length|payload)"):
         fetch(Source(f"{site.url}/half", grounds.other), grounds.work, "x")
     with pytest.raises(StagingProblem, match="cannot be fetched"):
         fetch(Source("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")

@@ -165,10 +165,10 @@ def test_no_descriptor_is_left_open(grounds) -> None:
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "f").write_text("x")
     (grounds.work / "out").symlink_to("../outside")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         assert read(grounds.work, "d/f") == b"x"
         for name in ("out/canary", "d/nothing", "d/f/g", "../x"):
             assert not is_inside(grounds.work, name)
         list(walk_inside(grounds.work))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -114,7 +114,7 @@ def test_links_stand_for_files_of_the_directory(grounds) -> None:
     place(grounds.work, "d", grounds.other, "d")
     assert (grounds.other / "d" / "g").read_text() == "text"
     assert not (grounds.other / "d" / "g").is_symlink()
-    assert os.readlink(grounds.other / "d" / "latest") == "run1"
+    assert (grounds.other / "d" / "latest").readlink() == Path("run1")
     assert intact(grounds.other, folder, thorough=True)
 
 

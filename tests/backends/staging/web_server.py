@@ -60,7 +60,7 @@ class _Answer(BaseHTTPRequestHandler):
             self.wfile.write(content[: len(content) // 2] if half else content)
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         pass
 
 

@@ -167,7 +167,7 @@ class _Rendering:
         self.folder = folder
         self.inputs = inputs
         self.results = results
-        self.outputs = outputs_of(known, start.task)
+        self.outputs = outputs_of(known, start.task, start.iteration)
         memory = machine.memory if start.memory_bytes is None else start.memory_bytes
         self.memory_mb = None if memory is None else int(memory // 1_000_000)
         """What the task asked for; without a demand, what the machine has."""

@@ -45,7 +45,7 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
 
 
-def growth_lines(known: Known, task: int, workdir: Path) -> dict[str, tuple[str, ...]]:
+def growth_lines(known: Known, task: int, workdir: Path, iteration: int = 1) -> dict[str, tuple[str, ...]]:
     """Give the lines of the files that some sweep waits for and this task has written, by file name.
 
     ``lines(split.parts)`` means the file of that name, or what the task ``split`` wrote as ``parts``.
@@ -53,7 +53,7 @@ def growth_lines(known: Known, task: int, workdir: Path) -> dict[str, tuple[str,
     awaited = growing_files(known.graph.workflow)
     if not awaited:
         return {}
-    outputs = outputs_of(known, task)
+    outputs = outputs_of(known, task, iteration)
     described = known.description(task).name
     written = {name for other in known.graph.workflow.tasks for name in (out.file for out in other.outputs)}
     found: dict[str, tuple[str, ...]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from weft.backends.backend import Circumstances
-from weft.backends.inputs import outputs_of
+from weft.backends.inputs import late_names, outputs_of
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.results import growth_lines, read_result
 from weft.backends.local.live import Live
@@ -77,7 +77,7 @@ class Finishing:
         try:
             files = self._files(live, known, all_of_them=ended.exit_code == 0)
             result = read_result(live.workdir)
-            finished.lines = dict(growth_lines(known, live.task, live.workdir))
+            finished.lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
         except (StagingProblem, JobProblem) as problem:
             finished.ended = ev.Ended(attempt=live.number, exit_code=None, cause="error", story=str(problem))
             return
@@ -90,7 +90,7 @@ class Finishing:
             _remove_if_empty(live.workdir)
 
     def _files(self, live: Live, known: Known, *, all_of_them: bool) -> tuple[MadeFile, ...]:
-        names = outputs_of(known, live.task)
+        names = outputs_of(known, live.task, live.iteration)
         if not names:
             return ()
         files = collect(live.workdir, names, missing_ok=not all_of_them)
@@ -132,13 +132,13 @@ class Finishing:
             return "what it has made is not known any more"
         known = self._circumstances.known_of(live.run)
         folder = Path(self._circumstances.folder_of(live.run))
-        context = known.graph.context(live.task)
+        names = late_names(known, live.task, live.iteration)
         targets = {
-            fill(item.file, context): fill(item.target, context)
+            fill(item.file, names): fill(item.target, names)
             for item in known.description(live.task).outputs
             if item.target is not None
         }
-        results = set(known.results(live.task))
+        results = {fill(name, names) for name in known.results(live.task)}
         try:
             for file in product.files:
                 target = targets.get(file.name)

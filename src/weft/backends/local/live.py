@@ -23,6 +23,7 @@ class Live:
     count: int
     workdir: Path
     records: Path
+    iteration: int = 1
     start: Start | None = None
     """The command to start it; None: it has not come."""
     parts: set[int] = field(default_factory=set)

@@ -34,7 +34,7 @@ from weft.engine.messages.commands import StageIn
 from weft.engine.state.known import Known
 from weft.expressions import Value
 
-__all__ = ["Prepared", "Preparing"]
+__all__ = ["Prepared", "Preparing", "make_directory_of"]
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Preparing:
         moved = 0.0
         try:
             make_directory_of(live)
-            for wanted in self._inputs_of(live.run).of(live.task, machine):
+            for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 if makers.intersection(wanted.makers) or (wanted.source and wanted.source in named):
                     moved += self._bring(live, wanted)[1]
         except StagingProblem as problem:
@@ -99,7 +99,7 @@ class Preparing:
         make_directory_of(live)
         names: list[str] = []
         if known.description(live.task).inputs:
-            for wanted in self._inputs_of(live.run).of(live.task, machine):
+            for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 names += self._bring(live, wanted)[0]
         restarts = self._restored(live)
         job = render(
@@ -135,10 +135,8 @@ class Preparing:
 
     def _bring(self, live: Live, wanted: Wanted) -> tuple[list[str], float]:
         """Bring one declared input; give the names under which it lies there, and the bytes moved."""
-        start = live.start
         known = self._circumstances.known_of(live.run)
-        iteration = 1 if start is None else start.iteration
-        products = self._made.for_input(known, live.run, live.task, iteration, wanted)
+        products = self._made.for_input(known, live.run, live.task, live.iteration, wanted)
         if products:
             return self._bring_made(live, wanted, products)
         folder = Path(self._circumstances.folder_of(live.run))
@@ -190,7 +188,7 @@ class Preparing:
 
     def _written_names(self, live: Live) -> list[str]:
         known = self._circumstances.known_of(live.run)
-        names = [*outputs_of(known, live.task), *news_files(known, live.task)[1]]
+        names = [*outputs_of(known, live.task, live.iteration), *news_files(known, live.task)[1]]
         return [f"{name}*" if name.endswith("/") else name for name in names]
 
     def _bring_words(self, live: Live, job: RenderedJob) -> dict[str, str]:
@@ -231,7 +229,7 @@ class Preparing:
             machine=machine,
             directory=str(live.workdir),
         )
-        lines = dict(growth_lines(known, live.task, live.workdir))
+        lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
         return Prepared(taken=taken, taken_from=product.execution, lines=lines)
 
     def _why_stale(self, live: Live, known: Known) -> str:

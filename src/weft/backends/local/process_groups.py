@@ -19,6 +19,7 @@ __all__ = [
     "processes",
     "proportional_bytes",
     "tell_group",
+    "tell_process",
 ]
 
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
@@ -67,6 +68,15 @@ def tell_group(group: int, number: int) -> bool:
         return False
     except PermissionError:
         return True  # it has members, but they run as somebody else
+    return True
+
+
+def tell_process(pid: int, number: int) -> bool:
+    """Send a signal to a process, and say whether it could be told."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
     return True
 
 

@@ -97,6 +97,14 @@ class RunnerLink:
             raise RunnerHangs(f"the runner in {self.directory} lives and does not answer")
         raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_words()}")
 
+    def reach(self, timeout_s: float = 5.0) -> bool:
+        """Connect to the living runner, and start none; False: there is none that answers."""
+        self.disconnect()
+        try:
+            return self._call() and self._greet(time.monotonic() + timeout_s) is not None
+        except (RunnerHangs, RunnerFailed):
+            return False
+
     def _call(self) -> bool:
         """Try to reach a listening runner."""
         connection = socket.socket(socket.AF_UNIX)

@@ -34,7 +34,7 @@ class Runner:
         self._grace_s = grace_s
         self._programs = Programs()
         self._door = Door(records.folder, token)
-        self._tasks = Tasks(records, self._programs, self._door.tell)
+        self._tasks = Tasks(records, self._programs, self._door)
         self._woken, waker = socket.socketpair()
         self._woken.setblocking(False)
         waker.setblocking(False)
@@ -58,13 +58,12 @@ class Runner:
             signal.signal(number, lambda *_: None)
         self._door.poll.register(self._woken, select.POLLIN)
         self._records.write("pid", _identity())
-        try:
-            while not self._over():
-                self._turn()
-        finally:
-            self._records.remove("pid")
-            self._records.remove("beat")
-            self._door.close()
+        while not self._over():
+            self._turn()
+        # Only after a good end: whoever finds these of a dead runner looks for what it has left.
+        self._records.remove("pid")
+        self._records.remove("beat")
+        self._door.close()
 
     def _over(self) -> bool:
         if self._tasks.running:
@@ -75,7 +74,9 @@ class Runner:
         return not self._door.engine_is_here and time.monotonic() - self._idle_since_s >= self._idle_s
 
     def _turn(self) -> None:
+        can_send = False
         for descriptor, happened in self._door.poll.poll(self._wait_ms()):
+            can_send = can_send or bool(happened & select.POLLOUT)
             if descriptor == self._woken.fileno():
                 self._wake()
             elif happened & ~select.POLLOUT:
@@ -88,11 +89,13 @@ class Runner:
             self._idle_since_s = now_s
         if now_s >= self._beat_at_s:
             self._beat(now_s)
-        self._door.flush()
+        if now_s >= self._door.flush_at_s or can_send:
+            self._door.flush()
 
     def _wait_ms(self) -> int:
         due_s = self._tasks.next_s()
-        until_s = self._beat_at_s if due_s is None else min(due_s, self._beat_at_s)
+        until_s = min(self._beat_at_s, self._door.flush_at_s)
+        until_s = until_s if due_s is None else min(due_s, until_s)
         if not self._tasks.running and not self._door.engine_is_here:
             until_s = min(until_s, self._idle_since_s + self._idle_s)
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)

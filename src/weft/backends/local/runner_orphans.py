@@ -67,7 +67,8 @@ def orphans(records: Records) -> list[Process]:
     members = [one for one in processes() if one.session == session]
     if not members:
         return []
-    starts = {int(str(start["pid"])): start for start in Ledger.read(records, "starts").values()}
+    begun = [start for start in Ledger.read(records, "starts").values() if start["pid"] is not None]
+    starts = {int(str(start["pid"])): start for start in begun}
     first_ticks = int(str(identity["began_ticks"]))
     last_ticks = _last_moment_s(records) * TICKS_PER_S
     groups = {

@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 
 from weft.backends.local.process_groups import (
     catches,
@@ -24,7 +23,9 @@ from weft.backends.local.process_groups import (
     processes,
     proportional_bytes,
     tell_group,
+    tell_process,
 )
+from weft.backends.local.runner_door import Door
 from weft.backends.local.runner_programs import NotStarted, Order, Programs
 from weft.backends.local.runner_records import Ledger, Record, Records, encoded
 
@@ -76,7 +77,7 @@ class Task:
 class Tasks:
     """All that a runner has started, and the ends that its engine has not written down yet."""
 
-    def __init__(self, records: Records, programs: Programs, tell: Callable[[str], None]) -> None:
+    def __init__(self, records: Records, programs: Programs, door: Door) -> None:
         self.running: dict[int, Task] = {}
         self.ended: dict[int, str] = {}
         """Encoded, as they are told and written."""
@@ -84,7 +85,7 @@ class Tasks:
         self._start_ledger = Ledger(records, "starts")
         self._end_ledger = Ledger(records, "ends")
         self._programs = programs
-        self._tell = tell
+        self._tell = door.tell
         self._session = os.getsid(0)
         self._leaders: dict[int, Task] = {}
         self._due_s: dict[int, float] = {}
@@ -113,6 +114,8 @@ class Tasks:
         if self._repeated(attempt):
             return
         began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
+        # Before: if this process dies in between, the program may have run, and must not run again.
+        self._record_start(attempt, f'{{"attempt":{attempt},"pid":null,"at":{began!r}}}')
         try:
             pid = self._programs.start(order)
         except NotStarted as problem:
@@ -125,11 +128,9 @@ class Tasks:
             self._sample_at_s = began_s + _SAMPLE_S if not self._limited else self._sample_at_s
             self._limited[attempt] = task
         # Between these two moments the leader has begun: its number with them names it for ever.
-        within = [before_s, _since_boot_s()]
-        start = encoded({"attempt": attempt, "pid": pid, "at": began, "within": within})
-        self._starts[attempt] = start
-        self._write(self._start_ledger, start)
-        self._tell(_started(task))
+        within = f"[{before_s!r},{_since_boot_s()!r}]"
+        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},"within":{within}}}')
+        self._tell(_started(task), at_leisure=True)
 
     def cancel(self, attempt: int, grace_s: float | None) -> None:
         """End an attempt; one that was never started is so kept from ever starting."""
@@ -148,15 +149,12 @@ class Tasks:
             raise ValueError(f"there is no signal {name!r}")
         task = self.running.get(attempt)
         members = of_session(self._session, task.pid) if task is not None else []
-        if name not in _WHOLE_GROUP:
-            members = [one for one in members if catches(one.pid, number)]
+        told = len(members)
         if task is not None and name in _WHOLE_GROUP:
             tell_group(task.pid, number)
         else:
-            for one in members:
-                os.kill(one.pid, number)
-        told = {"is": "signalled", "attempt": attempt, "signal": name, "processes": len(members)}
-        self._tell(encoded(told))
+            told = sum(catches(one.pid, number) and tell_process(one.pid, number) for one in members)
+        self._tell(encoded({"is": "signalled", "attempt": attempt, "signal": name, "processes": told}))
 
     def forget(self, attempt: int) -> None:
         """Drop an end that the engine has written down."""
@@ -334,6 +332,10 @@ class Tasks:
         self._write(self._end_ledger, text)
         self._tell(text)
 
+    def _record_start(self, attempt: int, text: str) -> None:
+        self._starts[attempt] = text
+        self._write(self._start_ledger, text)
+
     def _write(self, ledger: Ledger, text: str) -> None:
         try:
             ledger.add(text)
@@ -344,7 +346,7 @@ class Tasks:
 
 
 def _started(task: Task) -> str:
-    return encoded({"is": "started", "attempt": task.attempt, "pid": task.pid, "at": task.began})
+    return f'{{"is":"started","attempt":{task.attempt},"pid":{task.pid},"at":{task.began!r}}}'
 
 
 def _problem(attempt: int, text: str) -> str:

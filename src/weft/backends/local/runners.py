@@ -93,13 +93,23 @@ class Runners:
         return [machine for machine, link in self._links.items() if link.connected and link.hangs]
 
     def close(self, *, stop: bool) -> None:
-        """Let go of all; ``stop``: they end as soon as nothing runs."""
+        """Let go of all; ``stop``: they end as soon as nothing runs, those of an engine that died too."""
+        if stop:
+            self._reach_others()
         for machine, link in self._links.items():
             self._unregister(machine)
             if link.connected and stop:
                 link.send({"do": "end"})
             link.flush()
             link.close()
+
+    def _reach_others(self) -> None:
+        """Connect to the living runners that were not needed any more since an engine died."""
+        circumstances = self._circumstances
+        for machine, described in enumerate(circumstances.machines):
+            place = circumstances.layout.runner(circumstances.execution, described)
+            if machine not in self._links and place.is_dir():
+                self._link(machine).reach()
 
     def _send(self, machine: int, message: Record) -> None:
         link = self._links.get(machine)

@@ -77,6 +77,8 @@ class Watching:
             found.append(
                 ev.Checkpointed(attempt=live.number, work_done=share_done(self._circumstances, live))
             )
+        if seen.degraded is not None:
+            found.append(ev.Progressed(attempt=live.number, work_done=live.done, degraded=seen.degraded))
         if seen.requirements is not None or seen.rank is not None:
             found.append(
                 ev.RequirementsChanged(

@@ -7,19 +7,15 @@ none of them.
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import partial
-from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from weft.backends.backend import Capabilities, Circumstances, Job
 from weft.backends.inputs import Inputs
+from weft.backends.local.aside import Aside
 from weft.backends.local.finishing import Finished, Finishing
 from weft.backends.local.live import Live
 from weft.backends.local.preparing import Prepared, Preparing
@@ -35,8 +31,6 @@ __all__ = ["LocalWorld"]
 
 _GRACE_S = 5.0
 """How long a program that is told to end may take before it is killed."""
-
-_STAGING_THREADS = 4
 
 
 class LocalWorld:
@@ -58,11 +52,13 @@ class LocalWorld:
         """Attempts of an engine that died whose programs still run."""
         self._ends: dict[int, Record] = {}
         """Attempts of an engine that died whose programs have ended since."""
-        self._later: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._waking, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._over: list[Live] = []
+        """Attempts whose end is told by the next ``poll``."""
+        self._told: list[Live] = []
+        """Attempts whose end was told by the last ``poll``: at the next one it is in the journal."""
+        self._aside = Aside()
         self._poller = select.poll()
-        self._poller.register(self._waking, select.POLLIN)
-        self._pool = ThreadPoolExecutor(max_workers=_STAGING_THREADS, thread_name_prefix="staging")
+        self._poller.register(self._aside.descriptor, select.POLLIN)
         self._made = MadeSoFar(circumstances.products, circumstances.execution)
         self._inputs: dict[int, tuple[Known, Inputs]] = {}
         self._runners = Runners(circumstances, self._poller)
@@ -119,6 +115,7 @@ class LocalWorld:
         if command.part in live.parts:
             return
         live.parts.add(command.part)
+        live.iteration = command.iteration
 
         def bring() -> Callable[[], None]:
             moved, problem, lost = self._preparing.stage_in(live, command)
@@ -127,13 +124,14 @@ class LocalWorld:
             )
             return lambda: self._events.append(event)
 
-        self._aside(bring)
+        self._aside.do(bring)
 
     def _start(self, command: cm.Start) -> None:
         live = self._live[command.attempt]
         if live.start is not None:
             return
         live.start = command
+        live.iteration = command.iteration
         live.began_at = time.time()
         if live.number in self._running:
             live.launched = True
@@ -144,7 +142,7 @@ class LocalWorld:
         elif self._preparing.is_plain(live):
             self._launch(live, self._preparing.prepare(live))
         else:
-            self._aside(lambda: self._prepared(live, self._preparing.prepare(live)))
+            self._aside.do(lambda: self._prepared(live, self._preparing.prepare(live)))
 
     def _prepared(self, live: Live, prepared: Prepared) -> Callable[[], None]:
         return lambda: self._launch(live, prepared)
@@ -211,7 +209,7 @@ class LocalWorld:
             problem = self._finishing.stage_out(live, self._made.of(live.run, live.task))
             return lambda: self._events.append(ev.StagedOut(attempt=live.number, problem=problem))
 
-        self._aside(publish)
+        self._aside.do(publish)
 
     def _clean_up(self, command: cm.CleanUp) -> None:
         live = self._live.get(command.attempt)
@@ -220,7 +218,7 @@ class LocalWorld:
             problem = "" if live is None else self._finishing.clean_up(live)
             return lambda: self._events.append(ev.CleanedUp(attempt=command.attempt, problem=problem))
 
-        self._aside(remove)
+        self._aside.do(remove)
 
     def _drop(self, command: cm.Drop) -> None:
         self._live.pop(command.attempt, None)
@@ -248,16 +246,16 @@ class LocalWorld:
 
     def poll(self, timeout_s: float) -> list[ev.Event]:
         """Wait for news, at most so long."""
-        if self._events or not self._later.empty():
+        self._forget_told()
+        if self._events or self._aside.waiting:
             timeout_s = 0.0
         wait_s = min(timeout_s, self._watching.next_in_s())
         for descriptor, _ in self._poller.poll(max(0.0, wait_s) * 1000.0):
-            if descriptor == self._waking:
-                self._drain()
+            if descriptor == self._aside.descriptor:
+                self._aside.drain()
             else:
                 self._hear(descriptor)
-        while not self._later.empty():
-            self._later.get()()
+        self._aside.follow()
         if self._watching.next_in_s() <= 0.0:
             self._events.extend(self._watching.look())
             for machine in self._runners.silent():
@@ -265,7 +263,14 @@ class LocalWorld:
         self._runners.flush()
         found = list(self._events)
         self._events.clear()
+        self._told, self._over = self._over, []
         return found
+
+    def _forget_told(self) -> None:
+        """Let the runners forget the ends that are in the journal: an engine that dies before asks again."""
+        for live in self._told:
+            self._runners.forget(live.machine, live.number)
+        self._told.clear()
 
     def _hear(self, descriptor: int) -> None:
         machine, messages, gone = self._runners.receive(descriptor)
@@ -312,7 +317,7 @@ class LocalWorld:
                 finished = self._finishing.finish(live, record)
                 return lambda: self._finished(live, finished)
 
-            self._aside(finish)
+            self._aside.do(finish)
 
     def _finished(self, live: Live, finished: Finished) -> None:
         if finished.product is not None:
@@ -332,7 +337,7 @@ class LocalWorld:
             self._events.append(ev.TasksAdded(run=live.run, lines=lines))
         self._events.append(ended)
         if live.launched:
-            self._runners.forget(live.machine, live.number)
+            self._over.append(live)
 
     # Taking over, and letting go
 
@@ -362,34 +367,12 @@ class LocalWorld:
 
     def wake(self) -> None:
         """Let ``poll`` return."""
-        with suppress(BlockingIOError):  # it is awake
-            os.write(self._waker, b"x")
+        self._aside.wake()
 
     def close(self, *, stop: bool) -> None:
         """Let go of the runners; ``stop``: they end as soon as nothing runs."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._aside.close()
         self._runners.close(stop=stop)
-        os.close(self._waking)
-        os.close(self._waker)
-
-    def _aside(self, work: Callable[[], Callable[[], None]]) -> None:
-        """Do something in a thread, and what follows from it here."""
-
-        def done() -> None:
-            try:
-                self._later.put(work())
-            except BaseException as error:
-                self._later.put(partial(_raise, error))
-            self.wake()
-
-        self._pool.submit(done)
-
-    def _drain(self) -> None:
-        try:
-            while os.read(self._waking, 4096):
-                pass
-        except BlockingIOError:
-            pass
 
     def _inputs_of(self, run: int) -> Inputs:
         """Give who makes which file of a run; a graph that has grown has more makers."""
@@ -398,10 +381,6 @@ class LocalWorld:
         if found is None or found[0] is not known:
             found = self._inputs[run] = known, Inputs(known)
         return found[1]
-
-
-def _raise(error: BaseException) -> None:
-    raise error
 
 
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}

@@ -125,9 +125,7 @@ class Cache:
         with suppress(StagingProblem, OSError, ValueError, TypeError):
             fd = open_inside(self._root, f"keys/{key}")
             try:
-                noted = MadeFile(**json.loads(os.pread(fd, _LONGEST_KEY_BYTES, 0)))
-                # Tasks can write here too: only content of the cache is taken, never another file.
-                return noted if noted.name == _content_name(noted.digest) else None
+                return MadeFile(**json.loads(os.pread(fd, _LONGEST_KEY_BYTES, 0)))
             finally:
                 os.close(fd)
         return None

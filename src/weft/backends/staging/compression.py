@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib
 import lzma
 import os
 from collections.abc import Callable
@@ -57,10 +56,17 @@ def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
 
 
 def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
-    # In Python's library since 3.14; before, in packages that not everybody has.
-    for module, opener in (("compression.zstd", "ZstdFile"), ("zstandard", "open")):
-        with suppress(ImportError):
-            found: Callable[[IO[bytes]], Any] = getattr(importlib.import_module(module), opener)
-            return found
-    advice = "install the Python package 'zstandard', or compress it with gzip, bzip2 or xz"
+    """Find what reads zstandard: Python's library since 3.14, before it the same as a package.
+
+    Not the package ``zstandard``: it takes what was cut off for the whole.
+    """
+    with suppress(ImportError):
+        from compression import zstd
+
+        return lambda raw: zstd.ZstdFile(raw)
+    with suppress(ImportError):
+        from backports import zstd as backport
+
+        return lambda raw: backport.ZstdFile(raw)
+    advice = "install the Python package 'backports.zstd', or compress it with gzip, bzip2 or xz"
     raise StagingProblem("cannot be decompressed", name, "this Python cannot read zstandard", advice=advice)

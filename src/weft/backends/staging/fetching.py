@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weft.backends.products import MadeFile
@@ -66,7 +66,8 @@ def fetch(source: Source, root: Path, name: str, *, how: How = "link", compresse
         return Brought(file=file, copied_bytes=file.size_bytes)
     there = measured(path.parent, path.name)
     copied_bytes = place(path.parent, path.name, root, name, how=how, digest=there.digest)
-    return Brought(file=measured(root, name), copied_bytes=copied_bytes)
+    # A link is the same file, and a copy was checked: neither has to be read again.
+    return Brought(file=replace(there, name="/".join(parts_of(name))), copied_bytes=copied_bytes)
 
 
 def _fetch_compressed(source: Source, path: Path | None, root: Path, name: str) -> Brought:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from weft.errors import WeftError
 
-__all__ = ["StagingProblem", "quoted", "telling"]
+__all__ = ["StagingProblem", "quoted", "refusal", "telling"]
 
 _LONGEST_NAME = 200
 
@@ -35,11 +33,29 @@ def quoted(name: str) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 2]}…{text[0]}"
 
 
-@contextmanager
-def telling(what: str, file: str) -> Iterator[None]:
-    """Tell what the system refuses as a staging problem of one file."""
-    try:
-        yield
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
-        raise StagingProblem(what, file, why, number=error.errno) from error
+def telling(what: str, file: str) -> _Telling:
+    """Tell what the system refuses in a ``with`` block as a staging problem of one file."""
+    return _Telling(what, file)
+
+
+class _Telling:
+    """A class, because generators cost more than what is done in most of these blocks."""
+
+    __slots__ = ("_file", "_what")
+
+    def __init__(self, what: str, file: str) -> None:
+        self._what = what
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise refusal(self._what, self._file, error) from error
+
+
+def refusal(what: str, file: str, error: OSError) -> StagingProblem:
+    """Make a staging problem of what the system said."""
+    why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+    return StagingProblem(what, file, why, number=error.errno)

@@ -16,11 +16,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.backends.staging.problem import StagingProblem, telling
+from weft.backends.staging.problem import StagingProblem, refusal, telling
 
 __all__ = [
     "Entry",
@@ -34,11 +34,11 @@ __all__ = [
     "make_parents",
     "names_in",
     "open_inside",
+    "open_root",
     "parent_of",
     "parts_of",
     "reached",
     "reopened",
-    "root_at",
     "walk_inside",
 ]
 
@@ -103,19 +103,18 @@ def is_inside(root: Path, name: str) -> bool:
         return False
 
 
-@contextmanager
-def root_at(root: Path) -> Iterator[int]:
-    """Open a root; refuse one in whose place, or above which, there is a link."""
-    with telling("cannot be entered", str(root)):
-        top = os.open(root, _ENTER)
+def open_root(root: Path, *, listing: bool = False) -> int:
+    """Open a root, to look or for ``listing``; refuse one in whose place, or above which, there is a link."""
     try:
-        place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
-        if place != os.path.normpath(root):
-            why = f"it is {place!r} in truth, so there is a link on the way to it"
-            raise StagingProblem("cannot be entered", str(root), why)
-        yield top
-    finally:
+        top = os.open(root, _LIST if listing else _ENTER)
+    except OSError as error:
+        raise refusal("cannot be entered", str(root), error) from error
+    place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
+    if place != os.path.normpath(root):
         os.close(top)
+        why = f"it is {place!r} in truth, so there is a link on the way to it"
+        raise StagingProblem("cannot be entered", str(root), why)
+    return top
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +137,36 @@ class Reached:
         return stat.S_ISDIR(self.status.st_mode)
 
 
-@contextmanager
-def reached(root: Path, parts: Sequence[str]) -> Iterator[Reached]:
-    """Reach what a name leads to, links inside the root resolved; what lies outside is refused."""
-    name = "/".join(parts)
-    with root_at(root) as top:
-        way = _Way(top, str(root), name)
+def reached(root: Path, parts: Sequence[str]) -> _Reaching:
+    """Reach (``with``) what a name leads to, links inside the root resolved; what lies outside is refused."""
+    return _Reaching(root, parts)
+
+
+class _Reaching:
+    """Holds what is reached while its block lasts. A class: this is done several times for every file."""
+
+    __slots__ = ("_parts", "_root", "_top", "_way")
+
+    def __init__(self, root: Path, parts: Sequence[str]) -> None:
+        self._root = root
+        self._parts = parts
+
+    def __enter__(self) -> Reached:
+        name = "/".join(self._parts)
+        self._top = open_root(self._root)
+        way = self._way = _Way(self._top, str(self._root), name)
         try:
-            with telling("cannot be reached", name):
-                way.follow(parts)
-            yield Reached(way.fds[-1], os.fstat(way.fds[-1]), tuple(way.names))
-        finally:
-            way.leave()
+            way.follow(self._parts)
+            return Reached(way.fds[-1], os.fstat(way.fds[-1]), tuple(way.names))
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, OSError):
+                raise refusal("cannot be reached", name, error) from error
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._way.leave()
+        os.close(self._top)
 
 
 class _Way:
@@ -234,55 +251,63 @@ def open_inside(root: Path, name: str) -> int:
         return reopened(found, name)
 
 
-@contextmanager
-def directory_at(root: Path, parts: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Open a directory below a root for listing and changing, no link followed; ``make`` it where absent."""
-    with root_at(root) as top:
-        fd = os.dup(top)
-        try:
-            for depth, part in enumerate(parts):
-                below = _step(fd, part, "/".join(parts[: depth + 1]), make)
+def directory_at(root: Path, parts: Sequence[str], *, make: bool = False) -> _Opened:
+    """Open (``with``) a directory below a root to list and change it; ``make`` it where absent.
+
+    No link is followed, not even one inside the root.
+    """
+    return _Opened(root, parts, make)
+
+
+class _Opened:
+    """Holds a directory while its block lasts."""
+
+    __slots__ = ("_fd", "_make", "_parts", "_root")
+
+    def __init__(self, root: Path, parts: Sequence[str], make: bool) -> None:
+        self._root = root
+        self._parts = parts
+        self._make = make
+
+    def __enter__(self) -> int:
+        parts = self._parts
+        fd = open_root(self._root, listing=not parts)
+        for depth, part in enumerate(parts, 1):
+            flags = _LIST if depth == len(parts) else _ENTER
+            try:
+                below = _step(fd, part, flags, "/".join(parts[:depth]), self._make)
+            finally:
                 os.close(fd)
-                fd = below
-            # A descriptor that only looks cannot list: the same directory, opened once more.
-            listing = os.open(f"/proc/self/fd/{fd}", _LIST & ~os.O_NOFOLLOW)
-        except OSError as error:
-            name = "/".join(parts) or str(root)
-            raise StagingProblem(
-                "cannot be listed", name, os.strerror(error.errno or 0), number=error.errno
-            ) from error
-        finally:
-            os.close(fd)
-        try:
-            yield listing
-        finally:
-            os.close(listing)
+            fd = below
+        self._fd = fd
+        return fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
 
 
-def _step(above: int, part: str, name: str, make: bool) -> int:
+def _step(above: int, part: str, flags: int, name: str, make: bool) -> int:
     try:
-        return os.open(part, _ENTER, dir_fd=above)
+        return os.open(part, flags, dir_fd=above)
     except OSError as error:
         if error.errno == errno.ENOENT and make:
-            return _made(above, part, name)
+            return _made(above, part, flags, name)
         what, why = "cannot be entered", os.strerror(error.errno or 0)
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
             why = "it is a file or a link, and no directory"
         raise StagingProblem(what, name, why, number=error.errno) from error
 
 
-def _made(above: int, part: str, name: str) -> int:
+def _made(above: int, part: str, flags: int, name: str) -> int:
     with telling("cannot be made", name):
         with suppress(FileExistsError):  # Another thread was faster.
             os.mkdir(part, dir_fd=above)
-        return os.open(part, _ENTER, dir_fd=above)
+        return os.open(part, flags, dir_fd=above)
 
 
-@contextmanager
-def parent_of(root: Path, parts: Sequence[str]) -> Iterator[int]:
-    """Open the directory in which a name is to lie, made where absent."""
-    with directory_at(root, parts[:-1], make=True) as parent:
-        yield parent
+def parent_of(root: Path, parts: Sequence[str]) -> _Opened:
+    """Open (``with``) the directory in which a name is to lie, made where absent."""
+    return _Opened(root, parts[:-1], True)
 
 
 def make_parents(root: Path, name: str) -> None:

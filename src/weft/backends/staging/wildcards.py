@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.safe_paths import Parts, parts_of, reached, reopened, root_at
+from weft.backends.staging.safe_paths import Parts, open_root, parts_of, reached, reopened
 
 __all__ = ["is_wildcard", "matching"]
 
@@ -83,8 +83,7 @@ def _names(root: Path, parts: Parts, *, only_directories: bool = False) -> list[
 
 def _opened(root: Path, parts: Parts) -> int | None:
     if not parts:
-        with root_at(root) as top:
-            return os.open(f"/proc/self/fd/{top}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return open_root(root, listing=True)
     try:
         with reached(root, parts) as found:
             return reopened(found, "/".join(parts)) if found.is_directory else None

@@ -48,10 +48,10 @@ def asked(desk: Desk, event: ev.Asked) -> None:
             stop_run(desk, run, "cancelled by the user")
         case "cancel" | "hold":
             for task in tasks:
-                _hold(desk, run, task)
+                _hold(desk, run, task, alone=event.task is not None)
         case "release" | "resume":
             for task in tasks:
-                _release(desk, run, task)
+                _release(desk, run, task, alone=event.task is not None)
         case "migrate" if event.task is not None:
             _migrate(desk, run, event.task, event.machine)
         case _:
@@ -60,16 +60,27 @@ def asked(desk: Desk, event: ev.Asked) -> None:
             )
 
 
-def _hold(desk: Desk, run: Run, task: int) -> None:
-    state = run.state[task]
-    if state in (TaskState.WAITING, TaskState.READY):
+def _hold(desk: Desk, run: Run, task: int, *, alone: bool) -> None:
+    """Let a task wait that has not begun; one that was asked for ``alone`` and has is told of."""
+    attempt = desk.state.attempts.get(run.attempt_of.get(task, -1))
+    free = attempt is not None and not attempt.cancelled and attempt.replaces is None
+    if run.state[task] in (TaskState.WAITING, TaskState.READY):
         desk.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+    elif attempt is not None and free and attempt.stage == Stage.ASSIGNED and attempt.staging:
+        desk.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="held"))
+    elif attempt is not None and free and attempt.stage == Stage.ASSIGNED:
+        desk.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+    elif alone and run.state[task] != TaskState.HELD:
+        word = TaskState(run.state[task]).name.lower()
+        desk.emit(cm.Note(kind="refused", run=run.index, task=task, text=f"hold: it is {word}"))
 
 
-def _release(desk: Desk, run: Run, task: int) -> None:
+def _release(desk: Desk, run: Run, task: int, *, alone: bool) -> None:
     if run.state[task] in (TaskState.HELD, TaskState.STOPPED):
         state = "WAITING" if run.missing[task] else "READY"
         desk.emit(cm.Settle(run=run.index, task=task, state=state, reason="released by the user", again=True))
+    elif alone:
+        desk.emit(cm.Note(kind="refused", run=run.index, task=task, text="release: it is not held"))
 
 
 def _migrate(desk: Desk, run: Run, task: int, machine: int | None) -> None:

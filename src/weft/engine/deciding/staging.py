@@ -33,7 +33,11 @@ def send_for_data(desk: Desk, attempt: Attempt, *, first: bool = False) -> None:
     if parcels:
         desk.emit(
             StageIn(
-                attempt=attempt.number, part=attempt.parts, machine=attempt.machine, parcels=tuple(parcels)
+                attempt=attempt.number,
+                part=attempt.parts,
+                machine=attempt.machine,
+                parcels=tuple(parcels),
+                iteration=attempt.iteration,
             )
         )
 

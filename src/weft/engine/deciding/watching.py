@@ -77,6 +77,9 @@ def progressed(desk: Desk, event: ev.Progressed) -> None:
     attempt = desk.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
         return
+    if event.degraded:
+        _complained(desk, attempt, event.degraded)
+        return
     contract = owed(desk, attempt)
     if contract is None:
         return
@@ -102,6 +105,21 @@ def progressed(desk: Desk, event: ev.Progressed) -> None:
                 kind="recovered", run=attempt.run, task=attempt.task, attempt=attempt.number, value=behind
             )
         )
+
+
+def _complained(desk: Desk, attempt: Attempt, text: str) -> None:
+    """Take an application's own word for it that it is too slow where it runs (S3 section 6: gw_perf)."""
+    desk.emit(
+        cm.Note(
+            kind="violation",
+            run=attempt.run,
+            task=attempt.task,
+            attempt=attempt.number,
+            machine=attempt.machine,
+            text=text,
+        )
+    )
+    leaving.leave(desk, attempt, "performance")
 
 
 def watched_of(attempt: Attempt) -> Watched:

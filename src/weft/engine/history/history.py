@@ -135,6 +135,8 @@ class History:
         if attempt is None or attempt.ended_s is not None:
             return
         attempt.ended_s = self.now
+        if event.taken_over is not None:
+            attempt.started_s = None  # no program ran: an earlier execution had done it
         self._end_suspension(attempt)
         if event.work_done is not None:
             attempt.work_done = event.work_done

@@ -83,6 +83,7 @@ class StageIn:
     part: int
     machine: int
     parcels: tuple[Parcel, ...]
+    iteration: int = 1
 
 
 @message

@@ -118,6 +118,8 @@ class Progressed:
     """How many it has done."""
     all_iterations: int | None = None
     """How many it has in all."""
+    degraded: str = ""
+    """What the application itself says of its bad performance; "": nothing."""
 
 
 @message

@@ -21,6 +21,9 @@ class ChosenTasks:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def __bool__(self) -> bool:
+        return bool(self.heads())
+
     def __iter__(self) -> Iterator[int]:
         return (task for task in self._ready if self._belongs(task))
 

@@ -239,7 +239,7 @@ class Known:
         if not outputs:
             return []
         context = self.graph.context(task)
-        names = [fill(item.file, context) for item in outputs if item.target is None]
+        names = [fill(item.file, context, last=False) for item in outputs if item.target is None]
         return [name for name in names if name not in self._read_names]
 
     @cached_property
@@ -249,7 +249,7 @@ class Known:
         for task in range(len(self)):
             items = self.description(task).inputs
             context = self.graph.context(task) if items else {}
-            found.update(fill(item.file, context) for item in items)
+            found.update(fill(item.file, context, last=False) for item in items)
         found.update(growing_files(self.graph.workflow))
         return frozenset(found)
 
@@ -290,6 +290,24 @@ class Known:
         if (self.graph.kind == TRANSFER).any():
             return frozenset(range(len(self.instance.machines)))
         return frozenset(machine for modes in self.instance.groups for machine in modes.machine.tolist())
+
+    @cached_property
+    def simple(self) -> bool:
+        """Say whether when a task ends depends on nothing but its seconds, its machine and free nodes."""
+        told_apart = self.demands or self.moves_data or self.stages or self.checkpoints
+        return not (told_apart or any(self.shared))
+
+    def seconds_kinds(self, most: int) -> Sequence[int] | None:
+        """Number the tasks by what they take everywhere; None: there are more kinds than ``most``."""
+        seconds = self.instance.seconds
+        if isinstance(seconds, Classes):
+            kinds = seconds.task_class
+        elif isinstance(seconds, Related):
+            columns = np.column_stack((seconds.work, seconds.service, seconds.law))
+            kinds = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
+        else:
+            return None
+        return None if len(np.unique(kinds)) > most else _quick(kinds)
 
     @cached_property
     def mean_seconds(self) -> Sequence[float]:

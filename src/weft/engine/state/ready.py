@@ -4,12 +4,18 @@ Tasks of one kind can run in the same modes on the same machines: if the first o
 can. So a policy looks at one task per kind, however many wait. Entries that are out of date (the task was
 placed, or its key has changed) are dropped when they come to the top: every operation costs O(log n),
 amortised.
+
+Who follows a plan may ask for them by planned start as well (``plans.PlannedTasks``): that order is kept from
+the first question on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+
+from weft.engine.state.known import Known
+from weft.engine.state.plans import PlannedTasks, RunPlan
 
 __all__ = ["ReadyTasks"]
 
@@ -19,7 +25,7 @@ _Kind = tuple[int, ...]
 class ReadyTasks:
     """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
 
-    __slots__ = ("_heaps", "_key_of", "_keys", "_kind_of", "_shifted")
+    __slots__ = ("_heaps", "_key_of", "_keys", "_kind_of", "_kinds", "_planned")
 
     def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
         self._key_of = key_of
@@ -27,8 +33,10 @@ class ReadyTasks:
         self._heaps: dict[_Kind, list[tuple[float, int]]] = {}
         self._keys: dict[int, float] = {}
         """The key of every ready task; an entry with another key is out of date."""
-        self._shifted = False
-        """Whether some task has changed its place: entries in its old place may be out of date."""
+        self._kinds: dict[int, _Kind] = {}
+        """The kind of every ready task; an entry among those of another is out of date. Its key may be the
+        same: a task that was lost is ready again as before, but for the machine it must not go to."""
+        self._planned: PlannedTasks | None = None
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -42,7 +50,9 @@ class ReadyTasks:
     def add(self, task: int) -> None:
         """Take in a task that has become ready."""
         key = self._keys[task] = self._key_of(task)
-        kind = self._kind_of(task)
+        kind = self._kinds[task] = self._kind_of(task)
+        if self._planned is not None:
+            self._planned.add(task, kind)
         heap = self._heaps.get(kind)
         if heap is None:
             self._heaps[kind] = [(key, task)]
@@ -51,10 +61,12 @@ class ReadyTasks:
 
     def add_all(self, tasks: list[int]) -> None:
         """Take in many tasks at once, as at the start of a run: O(n)."""
+        self._planned = None
         touched: dict[int, list[tuple[float, int]]] = {}
         for task in tasks:
             key = self._keys[task] = self._key_of(task)
-            heap = self._heaps.setdefault(self._kind_of(task), [])
+            kind = self._kinds[task] = self._kind_of(task)
+            heap = self._heaps.setdefault(kind, [])
             heap.append((key, task))
             touched[id(heap)] = heap
         for heap in touched.values():
@@ -63,12 +75,24 @@ class ReadyTasks:
     def remove(self, task: int) -> None:
         """Forget a task; its entry goes when it comes to the top."""
         self._keys.pop(task, None)
+        self._kinds.pop(task, None)
+        if self._planned is not None:
+            self._planned.remove(task)
 
     def changed(self, task: int) -> None:
         """Put a ready task in its new place: its key or its kind has changed."""
-        self._shifted = True
         if task in self._keys:
             self.add(task)
+
+    def by_plan(self, plan: RunPlan, known: Known) -> PlannedTasks:
+        """Give them in the order of a plan; O(n log n) when the plan is new."""
+        found = self._planned
+        if found is None or found.plan is not plan:
+            found = PlannedTasks(plan, known)
+            for task in self._keys:
+                found.add(task, self._kind_of(task))
+            self._planned = found
+        return found
 
     def heads(self) -> list[int]:
         """Give the first task of each kind, best first."""
@@ -85,10 +109,10 @@ class ReadyTasks:
         return [task for _, task in found]
 
     def _clean(self, kind: _Kind, heap: list[tuple[float, int]]) -> None:
-        keys = self._keys
+        keys, kinds = self._keys, self._kinds
         while heap:
             key, task = heap[0]
-            if keys.get(task) == key and (not self._shifted or self._kind_of(task) == kind):
+            if keys.get(task) == key and kinds[task] == kind:
                 return
             heappop(heap)
         del self._heaps[kind]

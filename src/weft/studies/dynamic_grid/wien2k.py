@@ -17,6 +17,8 @@ __all__ = ["lapw1_stage", "wien2k"]
 
 _POINTS, _ATOMS, _MATRIX = 50, 64, 6000
 _SMALL_BYTES = 1e5
+_CONTRACT = {"factor": 0.5, "grace": 0.0}
+"""The paper's, for all tasks: work that was reported is judged at once (spec s1 section 9)."""
 _RESTARTABLE = {"files": ["restart"]}
 """Restart files are written when a task is told to end."""
 
@@ -38,8 +40,8 @@ def wien2k(
 ) -> Workflow:
     """Build it with 56 machines to be chosen, where LAPW2 of a k-point runs with its LAPW1, or with 106.
 
-    ``loop``: repeated until the test of convergence says so; ``watched``: tasks report their progress;
-    ``restartable``: they write restart files.
+    ``loop``: repeated until the test of convergence says so; ``watched``: tasks report their progress, and
+    owe the paper's contract; ``restartable``: they write restart files.
     """
     work = _lapw1_work(matrix)
     flow = Builder(f"WIEN2k-{points}")
@@ -92,5 +94,5 @@ def lapw1_stage(*, restartable: bool) -> Workflow:
 
 
 def _recovery(*, watched: bool, restartable: bool) -> Mapping[str, object]:
-    found: dict[str, object] = {"progress": "progress"} if watched else {}
+    found: dict[str, object] = {"progress": "progress", "contract": _CONTRACT} if watched else {}
     return found | ({"checkpoint": _RESTARTABLE} if restartable else {})

@@ -1,0 +1,54 @@
+"""``weft cancel``: end a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+
+if TYPE_CHECKING:
+    from weft.api.executions.following import Place
+    from weft.repository.runs import Run
+
+__all__ = ["command"]
+
+
+@click.command("cancel")
+@options.run_argument
+@options.project
+@options.as_json
+def command(run: int | None, project: str | None, as_json: bool) -> None:
+    """End RUN, or the last run: its programs are ended, what it has made stays for later runs.
+
+    A run whose engine was interrupted or has died is given up: what still runs of it is ended. To end tasks one
+    by one there is `weft hold`. Exit code 1: the run is over, or its engine does not answer.
+    """
+    from weft.api.executions.following import Place
+    from weft.cli.asking import request
+
+    with Place.at(project) as place:
+        found = place.runs.run(run)
+        if place.resumable(found):
+            _give_up(place, found, as_json=as_json)
+        else:
+            request(place, "cancel", found, as_json=as_json, done="is cancelled")
+
+
+def _give_up(place: Place, found: Run, *, as_json: bool) -> None:
+    """Cancel a run without an engine."""
+    from weft.api.executions.giving_up import give_up
+    from weft.cli.driving import Driver
+
+    driver = Driver(quiet=True)
+    with driver.signals:
+        ended = give_up(place, found, interrupted=driver.signals)
+    if as_json:
+        answer = {"task": None, "granted": ended.state == "cancelled", "heard": False, "text": ended.state}
+        options.print_json({"run": found.number, "asked": "cancel", "answers": [answer]})
+    elif ended.state == "cancelled":
+        click.echo(f"run {found.number} is cancelled; no engine was at work")
+    if ended.state != "cancelled":
+        click.echo(f"error: run {found.number} is {ended.state}", err=True)
+        raise click.exceptions.Exit(1)

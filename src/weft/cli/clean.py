@@ -1,0 +1,64 @@
+"""``weft clean``: remove what finished runs have left."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import stage
+from weft.units import counted, format_bytes
+
+__all__ = ["command"]
+
+
+@click.command("clean")
+@click.argument("runs", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")
+@click.option(
+    "--keep-results", is_flag=True, help="Keep the directories of outputs, so that later runs can take them over."
+)
+@click.option("--all", "everything", is_flag=True, help="Remove reports and the caches of shared inputs too.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be removed.")
+@options.project
+@options.as_json
+def command(
+    runs: tuple[int, ...],
+    keep_results: bool,
+    everything: bool,
+    dry_run: bool,
+    project: str | None,
+    as_json: bool,
+) -> None:
+    """Remove what RUN, or every finished run, has left in sandboxes, records and checkpoints; say what it frees.
+
+    A run that is not finished is left alone. Files that were brought to the project stay; the journal stays,
+    and so do `weft ls`, `weft explain` and `weft report`, but for the last lines of logs. Runs that were
+    executed together are removed together. Exit code 4: an engine is at work.
+    """
+    with stage("cleaning"):
+        from weft.api.executions.cleaning import clean
+        from weft.api.executions.following import Place
+        from weft.cli.driving import command_line
+
+        with Place.at(project) as place:
+            found = clean(
+                place,
+                runs,
+                keep_results=keep_results,
+                everything=everything,
+                dry_run=dry_run,
+                command=command_line(),
+            )
+    if as_json:
+        options.print_json(asdict(found) | {"dry_run": dry_run})
+        return
+    would = "would remove" if dry_run else "removed"
+    if dry_run:
+        for folder in found.folders:
+            click.echo(folder)
+    named = ", ".join(map(str, found.runs))
+    of = f" of {counted(len(found.runs), 'run')} ({named})" if 0 < len(found.runs) <= 10 else f" of {counted(len(found.runs), 'run')}"
+    click.echo(f"{would} {counted(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
+    if found.kept:
+        click.echo(f"kept run {', '.join(map(str, found.kept))}: not finished; `weft resume` or `weft cancel`")

@@ -1,0 +1,226 @@
+"""Driving an execution from the command line: progress, signals, what is said at the end, the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from weft.cli import options
+from weft.cli.live import Live
+from weft.cli.run_view import RunView
+from weft.cli.terminal import width
+
+if TYPE_CHECKING:
+    from weft.api.executions.ran import Ran
+    from weft.api.executions.reporting import Told
+    from weft.engine.engine import Engine
+    from weft.engine.journal import Entry
+    from weft.runtime.execution import Execution
+    from weft.runtime.loop import Listener
+
+__all__ = ["INTERRUPTED", "Driver", "command_line", "drive"]
+
+INTERRUPTED = 75
+"""Exit code: ended by a signal in order, and resumable."""
+
+_KILLED = 128
+"""Exit code of a process that a signal ended: this, and the signal's number."""
+
+_STALE_SHOWN = 3
+"""Reasons per kind that are written out."""
+
+
+def command_line() -> list[str]:
+    """Give the command as the user wrote it."""
+    return ["weft", *sys.argv[1:]]
+
+
+class Driver:
+    """Follows an execution that this process drives, and shows how it goes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        from weft.api.executions.interrupting import Interruptions
+
+        self.signals = Interruptions(self._at_once)
+        self.view: RunView | None = None
+        self.execution: Execution | None = None
+        self.live = Live(self._block, self._line, quiet=quiet)
+        self._told = 0
+        self._said = False
+
+    def watch(self, execution: Execution) -> Sequence[Listener]:
+        """Begin to follow; the journal of one that is gone on with is read first."""
+        from weft.api.executions.following import tally_of
+        from weft.cli.terminal import colored_errors
+        from weft.reports.execution_logs import Logs
+
+        self.execution = execution
+        self.view = RunView(
+            tally=tally_of(execution),
+            state=execution.engine.state,
+            logs=Logs(layout=execution.layout, execution=execution.number),
+            color=colored_errors(),
+            began_s=execution.clock.now(),
+        )
+        self._told = len(self.view.tally.setbacks)
+        return [self._hear]
+
+    def interrupted(self) -> bool:
+        """Draw if it is time to, and say whether a signal came; the loop asks several times a second."""
+        self.live.tick()
+        if self.signals() and not self._said:
+            self._said = True
+            self.live.clear()
+            self.live.say("interrupted: programs are ended in order; once more ends weft at once")
+        return self.signals()
+
+    def _hear(self, entry: Entry, engine: Engine) -> None:
+        assert self.view is not None
+        self.view.tally.hear(entry, engine)
+        if not self.live.drawn and len(self.view.tally.setbacks) > self._told:
+            self._told += 1
+            for line in self.view.setback_lines(self.view.tally.setbacks[-1]):
+                self.live.say(line)
+
+    def _block(self, columns: int, rows: int) -> list[str]:
+        if self.view is None or self.execution is None or not self.view.state.runs:
+            return []
+        return self.view.block(self.execution.clock.now(), columns, rows)
+
+    def _line(self) -> str:
+        if self.view is None or self.execution is None:
+            return "starting"
+        return self.view.line(self.execution.clock.now())
+
+    def _at_once(self, number: int) -> NoReturn:
+        self.live.clear()
+        self.live.say("ended at once; what programs have left is found by `weft resume`")
+        # Not by an exception: nothing may keep the process any more, not even what is cleaned up at exits.
+        os._exit(_KILLED + number)
+
+
+def drive(
+    run: Callable[..., Ran],
+    *,
+    as_json: bool,
+    quiet: bool,
+    report: str | None,
+    trace: str | None,
+    **how: Any,
+) -> NoReturn:
+    """Call ``run`` or ``resume`` with progress and signals, say how it went, and end with the exit code."""
+    driver = Driver(quiet=quiet or as_json)
+    with driver.signals:
+        try:
+            ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)
+        finally:
+            driver.live.clear()
+        _finish(ran, driver, as_json=as_json, quiet=quiet, report=report, trace=trace)
+
+
+def _finish(
+    ran: Ran, driver: Driver, *, as_json: bool, quiet: bool, report: str | None, trace: str | None
+) -> NoReturn:
+    """Write the reports, say how it went and where to look, and end with the code that says it."""
+    from weft.api.executions.following import Place
+    from weft.api.executions.reporting import write_reports
+    from weft.formats.files import save_text
+
+    if driver.signals.first is not None:
+        _hang_up(driver.signals.first)
+    with Place.at(str(ran.layout.project)) as place:
+        written = write_reports(place, ran.execution)
+    if written is not None:
+        folder, told = written
+        if report is not None:
+            save_text(told.html(), report)
+        if trace is not None:
+            save_text(told.trace(), trace)
+        if as_json:
+            options.print_json(_record(ran, driver, told, folder))
+        elif not quiet:
+            _show(ran, driver, told, _relative(folder))
+    for line in ran.ending.stuck:
+        click.echo(f"error: it could not go on: {line}", err=True)
+    if ran.outcome == "interrupted":
+        if not as_json:
+            click.echo("interrupted; `weft resume` goes on", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    raise click.exceptions.Exit(0 if ran.completed else 1)
+
+
+def _hang_up(number: int) -> None:
+    """After SIGHUP nobody reads what is written, and writing must not fail."""
+    import signal
+
+    if number == signal.SIGHUP:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+
+
+def _show(ran: Ran, driver: Driver, told: Told, folder: str) -> None:
+    from weft.reports.execution_text import execution_lines
+
+    if ran.resumed:
+        click.echo("an unfinished run was gone on with")
+    utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    for line in execution_lines(told.executed, width=width(), ascii_only=not utf8):
+        click.echo(line)
+    for line in _taken_over(driver):
+        click.echo(line)
+    numbers = [run.number for run in ran.runs]
+    named = f"run {numbers[0]}" if len(numbers) == 1 else f"runs {numbers[0]} to {numbers[-1]}"
+    click.echo(f"{named}: `weft logs TASK`, `weft explain TASK`; report {folder}/report.html")
+
+
+def _taken_over(driver: Driver) -> list[str]:
+    """Say per kind what an earlier run had done, what is stale and why, what is new."""
+    view = driver.view
+    if view is None or not (view.tally.taken_over or view.tally.stale):
+        return []
+    tally, lines = view.tally, []
+    for run in view.state.runs:
+        for kind in dict.fromkeys(task.name for task in run.known.graph.workflow.tasks):
+            key = run.index, kind
+            parts = [f"{tally.taken_over[key]} taken over"] if tally.taken_over[key] else []
+            stale = tally.stale.get(key)
+            if stale:
+                why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
+                more = f"; and {len(stale) - _STALE_SHOWN} more reasons" if len(stale) > _STALE_SHOWN else ""
+                parts.append(f"{stale.total()} stale ({why}{more})")
+            new = tally.ran[key] - (stale.total() if stale else 0)
+            if new:
+                parts.append(f"{new} new")
+            if parts:
+                lines.append(f"  {kind}: {', '.join(parts)}")
+    return ["of what was done before:", *lines]
+
+
+def _record(ran: Ran, driver: Driver, told: Told, folder: Path) -> dict[str, Any]:
+    tally = driver.view.tally if driver.view is not None else None
+    return {
+        "numbers": [run.number for run in ran.runs],
+        "execution": ran.execution,
+        "resumed": ran.resumed,
+        "project": str(ran.layout.project),
+        "reports": str(folder),
+        "stuck": list(ran.ending.stuck),
+        "stale": [
+            {"run": run, "kind": kind, "reasons": dict(reasons)}
+            for (run, kind), reasons in (tally.stale.items() if tally else ())
+        ],
+        **told.executed.as_record(),
+        "outcome": ran.outcome,
+    }
+
+
+def _relative(folder: Path) -> str:
+    """Name a folder as a reader would type it."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)

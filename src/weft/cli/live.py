@@ -1,0 +1,101 @@
+"""Live progress: a block of lines that is drawn again and again on a terminal, else a line now and then.
+
+It goes to the standard error. A block never has a line longer than the terminal is wide, nor more lines than
+it is high, so that nothing wraps and what was drawn can be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TextIO
+
+__all__ = ["Live", "size"]
+
+_UP_AND_CLEAR = "\x1b[{}A\x1b[J"
+_PAUSE_S = 0.2
+_SHARE = 20
+"""What drawing takes may be at most one part in so many of all time."""
+_FIRST_S, _LATER_S = 10.0, 30.0
+"""Seconds between two lines where there is no terminal: in the first minutes, and later."""
+_SOON_S = 300.0
+_LEAST_COLUMNS = 10
+
+
+def size(stream: TextIO) -> tuple[int, int]:
+    """Give columns and lines of a terminal; what it does not know is taken as usual."""
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return 80, 24
+    return max(_LEAST_COLUMNS, found.columns or 80), max(2, found.lines or 24)
+
+
+class Live:
+    """The block while it is there. Without a terminal ``say`` prints lines, and the block is one of them."""
+
+    def __init__(
+        self,
+        block: Callable[[int, int], Sequence[str]],
+        line: Callable[[], str],
+        *,
+        quiet: bool = False,
+        stream: TextIO | None = None,
+    ) -> None:
+        """``block`` gives the lines for so many columns and lines, ``line`` the same in one."""
+        self._block = block
+        self._line = line
+        self._stream = sys.stderr if stream is None else stream
+        self._quiet = quiet
+        self.drawn = not quiet and self._stream.isatty()
+        self._lines = 0
+        self._next_s = 0.0
+        self._began_s = time.monotonic()
+        self._last = ""
+
+    def tick(self) -> None:
+        """Draw again if it is time to."""
+        now_s = time.monotonic()
+        if self._quiet or now_s < self._next_s:
+            return
+        if self.drawn:
+            self._draw()
+            took_s = time.monotonic() - now_s
+            self._next_s = now_s + max(_PAUSE_S, _SHARE * took_s)
+        else:
+            pause_s = _FIRST_S if now_s - self._began_s < _SOON_S else _LATER_S
+            # The first line comes after a pause too: a run that is over by then needs none.
+            if self._next_s and (line := self._line()) != self._last:
+                self._last = line
+                self._write(f"{line}\n")
+            self._next_s = now_s + pause_s
+
+    def say(self, text: str) -> None:
+        """Print a line that stays, above the block."""
+        if not self._quiet:
+            self.clear()
+            self._write(f"{text}\n")
+            self._next_s = min(self._next_s, time.monotonic() + _PAUSE_S) if self.drawn else self._next_s
+
+    def clear(self) -> None:
+        """Take the block back."""
+        if self._lines:
+            self._write(_UP_AND_CLEAR.format(self._lines))
+            self._lines = 0
+
+    def _draw(self) -> None:
+        columns, rows = size(self._stream)
+        # One column is left free: a full line makes some terminals wrap.
+        lines = list(self._block(columns - 1, rows - 1))[: rows - 1]
+        back = _UP_AND_CLEAR.format(self._lines) if self._lines else ""
+        self._write(back + "".join(f"{line}\n" for line in lines))
+        self._lines = len(lines)
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            self._quiet, self.drawn, self._lines = True, False, 0  # nobody is there any more

@@ -1,0 +1,116 @@
+"""``weft logs``: what a task's program wrote."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli import options
+
+if TYPE_CHECKING:
+    from weft.api.executions.following import Followed, Place
+    from weft.api.executions.task_logs import Log
+    from weft.engine.history.happenings import Tried
+    from weft.repository.runs import Run
+
+__all__ = ["command"]
+
+_PAUSE_S = 0.2
+_MOST_BYTES = 10_000_000
+"""What `--json` holds of one stream."""
+
+
+@click.command("logs")
+@click.argument("task")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the attempt ends.")
+@options.run_option
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Which attempt of the task, from 1; if not given, the last.",
+)
+@click.option("--stderr", is_flag=True, help="Print what it wrote to its standard error.")
+@options.project
+@options.as_json
+def command(
+    task: str,
+    follow: bool,
+    run: int | None,
+    attempt: int | None,
+    stderr: bool,
+    project: str | None,
+    as_json: bool,
+) -> None:
+    """Print what the program of TASK wrote: its standard output, or with --stderr its standard error.
+
+    TASK is a name such as lapw0 or 'lapw1[3]'; of a task in a loop, 'conv#2' is its second iteration. Where
+    the output is empty and the error is not, a note says so.
+    """
+    from weft.api.executions.following import Place, look_at
+    from weft.api.executions.task_logs import Log, attempt_of
+
+    with Place.at(project) as place:
+        found, followed = look_at(place, run)
+        tried = attempt_of(followed, found, task, attempt)
+        records = place.layout.records(found.execution, tried.number)
+        if as_json:
+            if follow:
+                raise click.UsageError("--json prints one object: leave out --follow.")
+            options.print_json(_record(followed, tried, Log(records / "out"), Log(records / "err"), str(records)))
+            return
+        log, other = Log(records / ("err" if stderr else "out")), Log(records / ("out" if stderr else "err"))
+        _print(log)
+        while follow and _goes_on(place, found, followed, tried):
+            time.sleep(_PAUSE_S)
+            _print(log)
+        _print(log)
+    if log.place == 0:
+        _say_why(tried, other, stderr=stderr)
+
+
+def _goes_on(place: Place, found: Run, followed: Followed, tried: Tried) -> bool:
+    followed.catch_up()
+    return tried.ended_s is None and not tried.ending and place.state_of(place.runs.run(found.number)) == "running"
+
+
+def _print(log: Log) -> None:
+    for data in log.more():
+        if sys.stdout.isatty():
+            # A program's colours and cursor moves are its own: the terminal must not obey them.
+            from weft.reports.labels import printable
+
+            text = data.decode("utf-8", errors="replace")
+            click.echo("".join(sign if sign in "\n\t" else printable(sign) for sign in text), nl=False)
+        else:
+            click.get_binary_stream("stdout").write(data)
+    sys.stdout.flush()
+    click.get_binary_stream("stdout").flush()
+
+
+def _say_why(tried: Tried, other: Log, *, stderr: bool) -> None:
+    """Say why nothing was printed."""
+    name, option = ("standard output", "leave out --stderr") if stderr else ("standard error", "--stderr shows it")
+    if tried.ended_s is not None and tried.started_s is None and tried.ending == "completed":
+        click.echo("nothing: it did not run, an earlier run had done it (--run names that)", err=True)
+    elif any(other.more()):
+        click.echo(f"nothing; it wrote to its {name}: {option}", err=True)
+    else:
+        click.echo("nothing was written", err=True)
+
+
+def _record(followed: Followed, tried: Tried, out: Log, err: Log, records: str) -> dict[str, Any]:
+    names = tuple(machine.name for machine in followed.state.machines)
+
+    def text(log: Log) -> str:
+        found = b""
+        for data in log.more():
+            found += data
+            if len(found) >= _MOST_BYTES:
+                break
+        return found[:_MOST_BYTES].decode("utf-8", errors="replace")
+
+    return {"attempt": tried.as_record(names), "records": records, "out": text(out), "err": text(err)}

@@ -1,0 +1,51 @@
+"""``weft ls``: the runs of a project."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from weft.cli import options
+from weft.units import format_seconds
+
+__all__ = ["command"]
+
+
+@click.command("ls")
+@options.project
+@options.as_json
+def command(project: str | None, as_json: bool) -> None:
+    """List the runs of the project, the last one at the end: how they ended, how long they took.
+
+    `promised` is the time that the first plan gave. A run that is called interrupted can be resumed.
+    """
+    from weft.api.executions.following import Place
+
+    with Place.at(project) as place:
+        runs = place.runs.all()
+        states = [place.state_of(run) for run in runs]
+    if as_json:
+        options.print_json([run.as_record() | {"state": state} for run, state in zip(runs, states, strict=True)])
+        return
+    from weft.reports.comparison_tables import Table
+    from weft.reports.labels import printable
+
+    rows = []
+    for run, state in zip(runs, states, strict=True):
+        ended_s = time.time() if state == "running" else run.ended_at_s
+        rows.append(
+            (
+                str(run.number),
+                printable(run.workflow),
+                printable(run.owner) or "-",
+                state,
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_at_s)),
+                str(run.tasks),
+                "-" if run.predicted_p50_s is None else format_seconds(run.predicted_p50_s),
+                "-" if ended_s is None else format_seconds(max(0.0, ended_s - run.started_at_s)),
+            )
+        )
+    heading = ("run", "workflow", "owner", "state", "started", "tasks", "promised", "took")
+    for line in Table(heading=heading, rows=tuple(rows), texts=5).lines():
+        click.echo(line)

@@ -1,0 +1,134 @@
+"""``weft run``: execute workflows for real."""
+
+from __future__ import annotations
+
+import click
+
+from weft.cli import options
+from weft.cli.progress import stage
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("workflows", nargs=-1, type=click.Path(path_type=str), metavar="WORKFLOW...")
+@options.on_platform
+@click.option("--arrivals", metavar="FILE", help="Workflows that arrive later: `arrivals` of a scenario file.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only plan; nothing is run or written.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=1), metavar="NUMBER", help="Use at most so many nodes per machine."
+)
+@click.option(
+    "-k", "--keep-going", is_flag=True, help="Go on with what does not depend on a task that failed."
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    metavar="NUMBER",
+    help="Try again so often whatever the cause, where a task does not say otherwise.",
+)
+@click.option("--until", multiple=True, metavar="TASK", help="Run what TASK needs and nothing after it; often.")
+@click.option(
+    "--policy",
+    default="plan",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Who decides during the run; `weft policies` lists them.",
+)
+@click.option(
+    "--planner",
+    default="heft",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE...]",
+    help="Who plans for policies that follow a plan; `weft planners` lists them.",
+)
+@click.option(
+    "--preset",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="How the engine adapts: default, patient (nothing migrates for slowness), s1, s3.",
+)
+@click.option(
+    "--plan-steps",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    metavar="NUMBER",
+    help="What a planner that searches may spend, each time it is asked.",
+)
+@options.seed("Seed of planners that draw, and of arrivals.")
+@options.parameters
+@click.option("--fresh", is_flag=True, help="Begin anew: take nothing over, and leave an unfinished run as it is.")
+@click.option("--report", metavar="FILE", help="Write the report there too (HTML).")
+@click.option("--trace", metavar="FILE", help="Write the attempts there too, in Nextflow's columns.")
+@options.project
+@options.read_format
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@options.as_json
+def command(
+    workflows: tuple[str, ...],
+    platform: str,
+    arrivals: str | None,
+    dry_run: bool,
+    jobs: int | None,
+    keep_going: bool,
+    retries: int | None,
+    until: tuple[str, ...],
+    policy: str,
+    planner: str,
+    preset: str,
+    plan_steps: int,
+    seed: int,
+    params: tuple[str, ...],
+    params_file: str | None,
+    fresh: bool,
+    report: str | None,
+    trace: str | None,
+    project: str | None,
+    format_name: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run every WORKFLOW on this computer to its end; what was done before and is still valid is taken over.
+
+    State lies in .weft of the project directory. The same command after an interruption goes on where it
+    stopped. Ctrl-C ends all programs in order (exit code 75, `weft resume` goes on), twice at once. Exit
+    code 1: a task failed; 3: the platform can run some task nowhere; 4: another engine is at work here.
+    """
+    if not workflows and arrivals is None:
+        raise click.UsageError("Name a WORKFLOW, or --arrivals FILE.")
+    printing = [name for name, given in (("--json", as_json), ("--report -", report == "-"), ("--trace -", trace == "-")) if given]  # fmt: skip
+    if len(printing) > 1:
+        raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
+    how = {
+        "on": platform, "project": project, "planner": planner, "plan_steps": plan_steps, "until": until,
+        "most_nodes": jobs, "seed": seed, "format_name": format_name,
+        "params": options.given_params(params, params_file),
+    }  # fmt: skip
+    if dry_run:
+        _dry(workflows, as_json=as_json, **how)
+        return
+    with stage("loading"):
+        from weft.api.executions.running import run
+        from weft.cli.driving import drive
+    printed = "-" in (report, trace)
+    drive(
+        run, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, workflows=workflows, policy=policy, preset=preset, arrivals=arrivals,
+        keep_going=keep_going, retries=retries, fresh=fresh, **how,
+    )  # fmt: skip
+
+
+def _dry(workflows: tuple[str, ...], *, as_json: bool, **how: object) -> None:
+    if not workflows:
+        raise click.UsageError("--dry-run plans each WORKFLOW; name one.")
+    with stage("planning"):
+        from weft.api.executions.dry import plans_of
+        from weft.cli.plan import show
+
+        plans = plans_of(workflows, **how)  # type: ignore[arg-type]  # the options of this command
+    if as_json:
+        options.print_json([planned.as_record() for planned in plans])
+        return
+    for planned in plans:
+        show(planned, chart=True, written=[])

@@ -1,0 +1,136 @@
+"""What is shown of a run under way: a line per kind of task, the time left, the failures at the bottom."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.reports.labels import fitted, printable, shown_width
+from weft.units import counted, format_seconds
+
+if TYPE_CHECKING:
+    from weft.api.executions.tally import KindCount, Setback, Tally
+    from weft.api.executions.time_left import TimeLeft
+    from weft.engine.state.state import State
+    from weft.reports.execution_logs import Logs
+
+__all__ = ["RunView", "summed"]
+
+_COLUMNS = ("kind", "waiting", "running", "done", "taken over", "failed")
+_FAILURES = 3
+_LOG_LINES = 2
+_AT_LEAST = 3
+"""Lines of kinds that are shown even on the lowest terminal."""
+
+
+def summed(counts: Sequence[KindCount]) -> list[KindCount]:
+    """Add up the counts of runs of the same workflow."""
+    from weft.api.executions.tally import KindCount
+
+    found: dict[tuple[str, str], KindCount] = {}
+    for each in counts:
+        before = found.get((each.workflow, each.kind))
+        if before is not None:
+            numbers = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled")
+            both = {name: getattr(before, name) + getattr(each, name) for name in numbers}
+            each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)  # noqa: PLW2901
+        found[each.workflow, each.kind] = each
+    return list(found.values())
+
+
+@dataclass(slots=True, kw_only=True)
+class RunView:
+    """The runs of one execution, or one of them."""
+
+    tally: Tally
+    state: State
+    logs: Logs
+    run: int | None = None
+    """As the engine counts; None: all."""
+    color: bool = False
+    began_s: float = 0.0
+    """On the engine's clock."""
+
+    def counts(self) -> list[KindCount]:
+        """Count the tasks by kind."""
+        chosen = self.run
+        return summed(self.tally.counts(self.state, lambda run: chosen is None or run.index == chosen))
+
+    def left(self, now_s: float) -> TimeLeft:
+        """Give the time that all runs that are shown have left."""
+        from weft.api.executions.time_left import of_all, time_left
+
+        runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
+        return of_all([time_left(run, self.state, self.tally, now_s) for run in runs])
+
+    def line(self, now_s: float) -> str:
+        """Say in a line how far it is."""
+        counts = self.counts()
+        done, tasks = sum(each.done for each in counts), sum(each.tasks for each in counts)
+        parts = [f"{done} of {counted(tasks, 'task')} done"]
+        for name in ("running", "failed", "held"):
+            number = sum(getattr(each, name) for each in counts)
+            if number:
+                parts.append(f"{number} {name}")
+        so_far = format_seconds(round(now_s - self.began_s))
+        return f"{so_far}: {', '.join(parts)}; time left {self.left(now_s)}"
+
+    def block(self, now_s: float, columns: int, rows: int) -> list[str]:
+        """Give the lines of the block, each of at most so many columns."""
+        failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
+        lines = self.kind_lines(max(_AT_LEAST, rows - 2 - len(failures)))
+        lines.append(self.line(now_s))
+        shown = [fitted(printable(line), columns, ascii_only=_ascii()).rstrip() for line in (*lines, *failures)]
+        if not self.color:
+            return shown
+        head, last = click.style(shown[0], bold=True), len(lines)
+        return [head, *shown[1:last], *(click.style(line, fg="red") for line in shown[last:])]
+
+    def kind_lines(self, most: int = 1_000_000) -> list[str]:
+        """Give the table of kinds; what does not fit is counted."""
+        counts = self.counts()
+        several = len({each.workflow for each in counts}) > 1
+        rows = [_COLUMNS]
+        for each in counts:
+            kind = f"{each.workflow}: {each.kind}" if several else each.kind
+            numbers = (each.waiting + each.held, each.running, each.done, each.taken_over, each.failed)
+            rows.append((printable(kind), *(str(number or "-") for number in numbers)))
+        if len(rows) > most:
+            hidden = len(rows) - (most - 1)
+            rows = [*rows[: most - 1], (f"… {counted(hidden, 'more kind')}", *[""] * (len(_COLUMNS) - 1))]
+        widths = [max(shown_width(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+        return ["  ".join(_cell(text, width, left=not at) for at, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]  # fmt: skip
+
+    def failure_lines(self, most: int = _FAILURES) -> list[str]:
+        """Repeat the last failures: cause, last lines, log."""
+        chosen = [each for each in self.tally.setbacks if self.run is None or each.run == self.run]
+        lines = []
+        for each in chosen[-most:]:
+            lines += self.setback_lines(each)
+        if len(chosen) > most:
+            lines.insert(0, f"{counted(len(chosen) - most, 'earlier failure')}; the last:")
+        return lines
+
+    def setback_lines(self, each: Setback) -> list[str]:
+        """Tell one failure."""
+        then = "failed for good" if each.for_good else "failed, is tried again"
+        text = f": {each.text}" if each.text else ""
+        lines = [f"{each.task} {then} ({each.cause}{text})"]
+        log = self.logs.last(each.attempt) if each.attempt >= 0 else None
+        if log is not None:
+            lines += [f"  | {line}" for line in log.lines[-_LOG_LINES:]]
+            lines.append(f"  log: {log.path}")
+        return lines
+
+
+def _cell(text: str, width: int, *, left: bool) -> str:
+    blanks = " " * (width - shown_width(text))
+    return f"{text}{blanks}" if left else f"{blanks}{text}"
+
+
+def _ascii() -> bool:
+    return "utf" not in (sys.stderr.encoding or "").lower()

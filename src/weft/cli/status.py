@@ -1,0 +1,107 @@
+"""``weft status``: how far a run is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.cli import options
+from weft.units import counted, format_seconds
+
+if TYPE_CHECKING:
+    from weft.api.executions.following import Followed, Place
+    from weft.api.executions.tally import Going
+    from weft.cli.run_view import RunView
+    from weft.repository.runs import Run
+
+__all__ = ["command"]
+
+_SHOWN = 20
+"""Running tasks that are listed."""
+
+
+@click.command("status")
+@options.run_argument
+@options.project
+@options.as_json
+def command(run: int | None, project: str | None, as_json: bool) -> None:
+    """Say how far RUN, or the last run, is: tasks by kind, what runs where, the time left, failures.
+
+    The time left is a range: half of the runs end before the first, nine of ten before the second number. It
+    rests on what remains of the plan and on how long tasks have taken so far.
+    """
+    from weft.api.executions.following import Place, look_at
+    from weft.cli.run_view import RunView
+    from weft.reports.execution_logs import Logs
+
+    with Place.at(project) as place:
+        found, followed = look_at(place, run)
+        view = RunView(
+            tally=followed.tally,
+            state=followed.state,
+            logs=Logs(layout=place.layout, execution=found.execution),
+            run=found.position,
+            began_s=found.started_at_s - followed.header.started_at_s,
+        )
+        if as_json:
+            options.print_json(_record(place, found, followed, view))
+        else:
+            _show(place, found, followed, view)
+
+
+def _now_s(place: Place, found: Run, followed: Followed) -> float:
+    """Give the time on the engine's clock; of a run that does not go on, that of its end."""
+    if place.state_of(found) == "running":
+        return max(followed.now_s, time.time() - followed.header.started_at_s)
+    return followed.now_s
+
+
+def _show(place: Place, found: Run, followed: Followed, view: RunView) -> None:
+    from weft.reports.labels import printable
+
+    state, now_s = place.state_of(found), _now_s(place, found, followed)
+    reason = f" ({found.reason})" if found.reason else ""
+    promised = "" if found.predicted_p50_s is None else f"; promised {format_seconds(found.predicted_p50_s)}"
+    click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{printable(reason)}{promised}")
+    engine = place.engine
+    if state == "running" and engine is not None:
+        click.echo(f"engine: {printable(str(engine))}")
+    elif state == "interrupted":
+        click.echo("no engine is at work; `weft resume` goes on")
+    for line in view.kind_lines():
+        click.echo(f"  {line}")
+    going = _going(view)
+    for each in going[:_SHOWN]:
+        since = format_seconds(max(0.0, round(now_s - each.since_s, 1)))
+        nodes = f", {counted(each.nodes, 'node')}" if each.nodes > 1 else ""
+        click.echo(printable(f"  {each.task} on {each.machine}{nodes} for {since}"))
+    if len(going) > _SHOWN:
+        click.echo(f"  … {counted(len(going) - _SHOWN, 'more running task')}")
+    if state == "running":
+        click.echo(f"time left {view.left(now_s)}")
+    for line in view.failure_lines():
+        click.echo(printable(line))
+
+
+def _going(view: RunView) -> list[Going]:
+    return view.tally.going(view.state, lambda run: run.index == view.run)
+
+
+def _record(place: Place, found: Run, followed: Followed, view: RunView) -> dict[str, Any]:
+    now_s = _now_s(place, found, followed)
+    left = view.left(now_s)
+    engine = place.engine
+    return {
+        **found.as_record(),
+        "state": place.state_of(found),
+        "now_s": now_s,
+        "engine": None if engine is None else asdict(engine),
+        "kinds": [each.as_record() for each in view.counts()],
+        "running": [asdict(each) | {"for_s": max(0.0, now_s - each.since_s)} for each in _going(view)],
+        "left_p50_s": left.p50_s,
+        "left_p90_s": left.p90_s,
+        "failures": [asdict(each) for each in view.tally.setbacks if each.run == view.run],
+    }

@@ -1,0 +1,100 @@
+"""``weft watch``: follow a run from another shell."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.cli import options
+from weft.cli.live import Live
+
+if TYPE_CHECKING:
+    from weft.api.executions.following import Followed, Place
+    from weft.cli.run_view import RunView
+    from weft.repository.runs import Run
+
+__all__ = ["command"]
+
+_PAUSE_S = 0.2
+
+
+@click.command("watch")
+@options.run_argument
+@options.project
+@click.option("--json", "as_json", is_flag=True, help="Print what happens as it happens, one JSON object a line.")
+def command(run: int | None, project: str | None, as_json: bool) -> None:
+    """Follow RUN, or the last run, until it ends. Ctrl-C ends the watching, not the run.
+
+    Exit code 0: it completed; 1: it did not, or no engine drives it any more.
+    """
+    from weft.api.executions.following import Followed, Place
+    from weft.cli.run_view import RunView
+    from weft.cli.terminal import colored_errors
+    from weft.reports.execution_logs import Logs
+
+    with Place.at(project) as place:
+        found = place.runs.run(run)
+        followed = Followed(place, found.execution)
+        view = RunView(
+            tally=followed.tally,
+            state=followed.state,
+            logs=Logs(layout=place.layout, execution=found.execution),
+            run=found.position,
+            color=colored_errors(),
+            began_s=found.started_at_s - followed.header.started_at_s,
+        )
+        _tell(followed, found, view) if as_json else _show(followed, found, view)
+        _end(place, place.runs.run(found.number), view, quiet=as_json)
+
+
+def _goes_on(place: Place, found: Run) -> bool:
+    return place.state_of(place.runs.run(found.number)) == "running"
+
+
+def _show(followed: Followed, found: Run, view: RunView) -> None:
+    def now_s() -> float:
+        return max(followed.now_s, time.time() - followed.header.started_at_s)
+
+    live = Live(lambda columns, rows: view.block(now_s(), columns, rows), lambda: view.line(now_s()))
+    try:
+        while True:
+            goes_on = _goes_on(followed.place, found)
+            followed.catch_up()
+            if not goes_on:
+                return
+            live.tick()
+            time.sleep(_PAUSE_S)
+    finally:
+        live.clear()
+
+
+def _tell(followed: Followed, found: Run, view: RunView) -> None:
+    """Print happenings as lines of JSON."""
+    from weft.reports.events_jsonl import EventLines
+
+    lines = EventLines(followed.header.started_at_s)
+    while True:
+        goes_on = _goes_on(followed.place, found)
+        for entry in followed.catch_up():
+            for line in lines.take(entry, view.state):
+                click.echo(line)
+        sys.stdout.flush()
+        if not goes_on:
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _end(place: Place, found: Run, view: RunView, *, quiet: bool) -> None:
+    state = place.state_of(found)
+    if not quiet:
+        from weft.reports.labels import printable
+
+        for line in (*view.kind_lines(), *view.failure_lines()):
+            click.echo(printable(line))
+        hint = "; `weft resume` goes on" if state in ("interrupted", "stopped") else f"; `weft report {found.number}` says more"
+        click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{hint}")
+    if state != "completed":
+        raise click.exceptions.Exit(1)

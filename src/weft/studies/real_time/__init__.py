@@ -1,0 +1,1 @@
+"""Experiments in real time: the papers' examples with real processes on this computer (unified section 9)."""

@@ -1,0 +1,63 @@
+"""Disturbances: what happens to engines, runners and programs at random moments, drawn from one seed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from chaos.scene import Scene
+
+ENGINE_ONLY = ("engine",)
+ALL = ("engine", "runner killed", "runner stopped", "task killed", "task stopped")
+
+
+def disturb(
+    scene: Scene,
+    rnd: random.Random,
+    *,
+    kills: int,
+    kinds: Sequence[str] = ENGINE_ONLY,
+    longest_s: float = 1.2,
+) -> Counter[str]:
+    """Kill so many engines of a scene at random moments, doing other harm meanwhile; give what was done how often.
+
+    It ends sooner if the run does. Short lives are as likely as long ones: many engines die while they resume.
+    """
+    done: Counter[str] = Counter()
+    for _ in range(kills):
+        engine = scene.live()
+        life_s = rnd.choice((0.1, 0.4, longest_s)) * rnd.random()
+        harm = rnd.choice(kinds)
+        if harm != "engine":
+            time.sleep(life_s * rnd.random())
+            done[harm] += _harm(scene, rnd, harm)
+        time.sleep(life_s)
+        if engine.kill() != -signal.SIGKILL:
+            break
+        done["engine"] += 1
+        if not scene.begun and (scene.project / ".weft" / "weft.db").exists() and scene.is_over:
+            break
+        time.sleep(rnd.choice((0.0, 0.2)) * rnd.random())
+    return done
+
+
+def _harm(scene: Scene, rnd: random.Random, harm: str) -> int:
+    whom, how = harm.split()
+    pids = scene.runners() if whom == "runner" else [each.pid for each in scene.living()]
+    if not pids:
+        return 0
+    pid = rnd.choice(pids)
+    try:
+        if whom == "task":
+            pid = -os.getpgid(pid)  # as a batch system does
+        os.kill(pid, signal.SIGSTOP if how == "stopped" else signal.SIGKILL)
+        if how == "stopped" and whom == "task":
+            time.sleep(0.3 * rnd.random())
+            os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return 0
+    return 1

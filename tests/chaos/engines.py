@@ -1,0 +1,140 @@
+"""Engines that are born quickly and can be killed: a process that has loaded weft once and forks one per order.
+
+The stable (``Stable``) talks with that process in lines of JSON. An engine is a child of it, writes to its own log and
+leaves with 0 (completed), 1 (ended otherwise) or 70 (it broke; its log says how). SIGUSR2 lets it write where it is.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+BROKE = 70
+
+
+class Stable:
+    """The process that forks engines."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def start(self, order: dict[str, Any]) -> Engine:
+        """Start an engine."""
+        return Engine(self, int(self.ask({"do": "start", **order})))
+
+    def ask(self, message: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+
+class Engine:
+    """One engine."""
+
+    def __init__(self, stable: Stable, pid: int) -> None:
+        self.pid = pid
+        self._stable = stable
+
+    def kill(self) -> int:
+        """Kill it; give how it ended: it may have been faster."""
+        os.kill(self.pid, signal.SIGKILL)  # it is a zombie at most until it is waited for
+        return self.wait(30.0)
+
+    def wait(self, timeout_s: float) -> int:
+        """Give its exit code (a signal as its negative); raise TimeoutError if it does not end."""
+        code = self._stable.ask({"do": "wait", "pid": self.pid, "timeout_s": timeout_s})
+        if code is None:
+            raise TimeoutError(f"engine {self.pid} has not ended after {timeout_s} s")
+        return int(code)
+
+
+def _serve() -> None:
+    from weft.api.executions import running  # loaded once, for all engines
+    from weft.backends.local import world
+    from weft.planners.naming import planner_named
+    from weft.policies.naming import policy_named
+
+    assert world
+    for each in ("fcfs", "plan"):
+        policy_named(each)
+    planner_named("heft")
+    for line in sys.stdin:
+        message = json.loads(line)
+        answer = _fork(message, running) if message["do"] == "start" else _wait(message)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _fork(order: dict[str, Any], running: Any) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = BROKE
+    try:
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for new, old in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(new, old)
+        faulthandler.register(signal.SIGUSR2)
+        os.environ.update(order.get("environment", {}))
+        if "file_bytes" in order:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (order["file_bytes"],) * 2)
+        os.chdir(order["project"])
+        code = _live(order, running)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _live(order: dict[str, Any], running: Any) -> int:
+    if order["resume"]:
+        ran = running.resume(project=".")
+    else:
+        ran = running.run(
+            [Path(each) for each in order["workflows"]], on=order["on"], project=".", policy=order["policy"],
+            planner="heft", preset="patient", **order.get("more", {}),
+        )  # fmt: skip
+    sys.stderr.write(f"ended: {ran.ending}\n")
+    return 0 if ran.ending.state == "completed" else 1
+
+
+def _wait(message: dict[str, Any]) -> int | None:
+    until_s = time.monotonic() + message["timeout_s"]
+    handle = os.pidfd_open(message["pid"])
+    try:
+        if not select.select([handle], [], [], max(0.0, until_s - time.monotonic()))[0]:
+            return None
+    finally:
+        os.close(handle)
+    return os.waitstatus_to_exitcode(os.waitpid(message["pid"], 0)[1])
+
+
+if __name__ == "__main__":
+    _serve()

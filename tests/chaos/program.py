@@ -1,0 +1,95 @@
+"""What the tasks of the chaos tests run: it proves that it is alone, works a while, and writes what it must.
+
+Called as ``program.py KIND NAME OUTPUT SECONDS INPUT...``; the directory that CHAOS_DIRECTORY names holds ``log`` (one
+line per start and end, appended) and a lock per task, which the kernel gives to one living process at a time: so two
+attempts of a task that run at the same time are noticed by the second of them. What is written depends on the name and
+the inputs only, and is written in two halves, so that whoever takes half a file for a whole one gets something else.
+
+Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``steps`` keeps a restart file; ``lines`` writes names for a sweep;
+``halve`` halves the number in its input; ``below`` ends with 0 if the number is below 1, else with 1.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import signal
+import sys
+import time
+
+_STEPS = 4
+
+
+def main(kind: str, name: str, output: str, seconds: str, *inputs: str) -> int:
+    directory = os.environ["CHAOS_DIRECTORY"]
+    whole = f"{name}#{os.environ['WEFT_ITERATION']}"
+    log = os.open(f"{directory}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    lock = os.open(f"{directory}/{name}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+
+    def say(what: str) -> None:
+        told = f"{what} {whole} {os.environ['WEFT_ATTEMPT']} {os.getpid()} {time.monotonic():.4f}\n"
+        os.write(log, told.encode())
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("overlap")
+    if kind == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    say("start")
+    code = work(kind, name, output, float(seconds), inputs)
+    say("end")
+    return code
+
+
+def work(kind: str, name: str, output: str, seconds: float, inputs: tuple[str, ...]) -> int:
+    texts = []
+    for each in inputs:
+        with open(each) as file:
+            texts.append(file.read())
+    if kind == "below":
+        time.sleep(seconds)
+        return 0 if float(texts[0]) < 1.0 else 1
+    first = begun() if kind == "steps" else 0
+    for step in range(first, _STEPS):
+        time.sleep(seconds / _STEPS)
+        if kind == "steps":
+            keep(step + 1)
+    write(output, made(kind, name, texts))
+    return 0
+
+
+def made(kind: str, name: str, texts: list[str]) -> str:
+    if kind == "lines":
+        return "one\ntwo\nthree\n"
+    if kind in ("halve", "steps") and texts:
+        return f"{float(texts[0]) / 2.0}\n"
+    return hashlib.sha256("\n".join([name, *texts]).encode()).hexdigest() + "\n"
+
+
+def begun() -> int:
+    try:
+        with open("restart") as file:
+            return int(file.read())
+    except FileNotFoundError:
+        return 0
+
+
+def keep(step: int) -> None:
+    with open("restart.new", "w") as file:
+        file.write(str(step))
+    os.rename("restart.new", "restart")
+
+
+def write(output: str, text: str) -> None:
+    half = len(text) // 2
+    with open(output, "w") as file:
+        file.write(text[:half])
+        file.flush()
+        time.sleep(0.02)
+        file.write(text[half:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

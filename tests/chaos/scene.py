@@ -1,0 +1,321 @@
+"""A scene: a project with workflows whose outcome is known, and the audit of what is left after disturbances."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.engines import Engine, Stable
+from weft.api.runs.replaying import replay_journal
+from weft.engine.journal import Entry
+from weft.engine.messages.commands import Assign
+from weft.engine.messages.events import Ended, StagedIn
+from weft.repository.database import open_database
+from weft.repository.journal_store import JournalStore
+from weft.repository.runs import Runs
+from weft.runtime.lock import Lock
+from weft.workflow.records.recovery import CAUSES, RESERVED_CODES
+
+HERE = Path(__file__).parent
+PLATFORM = """weft: 1
+machines:
+  left: {nodes: 2, backend: {kind: local}}
+  right: {nodes: 2, backend: {kind: local}}
+"""
+_FORGIVING = "defaults: {retries: {preempted: 1000, lost: 1000, timeout: 10, staging: 3}}"
+_RUN = "python3 -I -S program.py"
+_WORKFLOWS = {
+    "small": f"""weft: 1
+name: small
+{_FORGIVING}
+tasks:
+  first: {{command: "{_RUN} plain first first.txt 0.05 seed.txt", inputs: [seed.txt], outputs: [first.txt]}}
+  last: {{command: "{_RUN} plain last last.txt 0.05 first.txt", inputs: [first.txt], outputs: [last.txt]}}
+""",
+    "dag": f"""weft: 1
+name: dag
+{_FORGIVING}
+tasks:
+  make:
+    sweep: {{k: 1..5}}
+    command: {_RUN} plain make-{{k}} make.{{k}} 0.2 seed.txt
+    inputs: [seed.txt]
+    outputs: ["make.{{k}}"]
+  turn:
+    sweep: {{k: 1..5}}
+    nodes: [1, 2]
+    command: {_RUN} plain turn-{{k}} turn.{{k}} 0.15 make.{{k}}
+    inputs: ["make.{{k}}"]
+    outputs: ["turn.{{k}}"]
+  join:
+    command: {_RUN} stubborn join joined.txt 0.2 {{inputs}}
+    inputs: ["turn.{{1..5}}"]
+    outputs: [joined.txt]
+""",
+    "loop": f"""weft: 1
+name: loop
+{_FORGIVING}
+tasks:
+  step:
+    command: {_RUN} steps step x 0.3 x
+    inputs: [x]
+    outputs: [x]
+    checkpoint: {{files: [restart], every: 1s, nodes: any}}
+  check: {{command: "{_RUN} below check - 0.05 x", inputs: [x]}}
+  show: {{after: conv, command: "{_RUN} plain show shown.txt 0.05 x", inputs: [x], outputs: [shown.txt]}}
+loops:
+  conv: {{from: check, to: step, until: check.exit_code == 0, max_iterations: 30}}
+""",
+    "grow": f"""weft: 1
+name: grow
+{_FORGIVING}
+tasks:
+  split: {{command: "{_RUN} lines split parts 0.1 seed.txt", inputs: [seed.txt], outputs: [parts]}}
+  part:
+    sweep: {{chunk: "lines(split.parts)"}}
+    command: {_RUN} plain part-{{chunk}} part.{{chunk}} 0.15 parts
+    inputs: [parts]
+    outputs: ["part.{{chunk}}"]
+  sum: {{after: part, command: "{_RUN} plain sum sum.txt 0.05 {{inputs}}", inputs: ["part.*"], outputs: [sum.txt]}}
+""",
+}
+EVERYTHING = ("dag", "loop", "grow")
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """One start of a program, as it has said itself."""
+
+    task: str
+    """With its iteration, such as ``step#2``."""
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an undisturbed run gives: its files, and how often each task ran."""
+
+    files: Mapping[str, bytes]
+    starts: Mapping[str, int]
+
+
+class Scene:
+    """One project, in which an engine is started, killed and resumed."""
+
+    def __init__(
+        self, folder: Path, stable: Stable, workflows: Sequence[str], *, policy: str = "fcfs"
+    ) -> None:
+        self.project = folder / "project"
+        self.notes = folder / "notes"
+        """Where programs and engines write what happens to them."""
+        self.lives = 0
+        self._stable = stable
+        self._workflows = [f"{name}.yaml" for name in workflows]
+        self._policy = policy
+        for directory in (self.project, self.notes):
+            directory.mkdir(parents=True)
+        shutil.copy(HERE / "program.py", self.project)
+        (self.project / "machines.yaml").write_text(PLATFORM)
+        (self.project / "seed.txt").write_text("seed\n")
+        (self.project / "x").write_text("20\n")
+        for name in workflows:
+            (self.project / f"{name}.yaml").write_text(_WORKFLOWS[name])
+        self._given = set(self._files())
+
+    # Engines
+
+    def live(self, *, failpoint: str = "", **more: object) -> Engine:
+        """Start an engine: the first begins, the others resume."""
+        resumes = self.begun and "more" not in more
+        self.lives += 1
+        return self._stable.start(
+            {
+                "log": str(self.notes / f"engine-{self.lives}"),
+                "project": str(self.project),
+                "resume": resumes,
+                "workflows": self._workflows,
+                "on": "machines.yaml",
+                "policy": self._policy,
+                "environment": {"CHAOS_DIRECTORY": str(self.notes), "WEFT_FAILPOINT": failpoint},
+                **more,
+            }
+        )
+
+    @property
+    def begun(self) -> bool:
+        """Say whether there is an execution that can be resumed."""
+        path = self.project / ".weft" / "weft.db"
+        if not path.is_file() or not path.stat().st_size:
+            return False
+        with open_database(path, create=True) as database:
+            return Runs(database).unfinished() is not None
+
+    def finish(self, timeout_s: float = 90.0) -> None:
+        """Let an engine come to the end, undisturbed; if the run is over already, nothing is done."""
+        if self.lives and not self.begun and self.is_over:
+            # Its engine was killed when all was written down: the runners, idle now, would end within a minute.
+            for pid in self.runners():
+                os.kill(pid, signal.SIGTERM)
+            return
+        engine = self.live()
+        try:
+            code = engine.wait(timeout_s)
+        except TimeoutError:
+            os.kill(engine.pid, signal.SIGUSR2)
+            time.sleep(0.5)
+            engine.kill()
+            raise AssertionError(f"the engine hangs\n{self.last_words()}") from None
+        assert code == 0, f"the engine ended with {code}\n{self.last_words()}"
+
+    @property
+    def is_over(self) -> bool:
+        """Say whether the last execution has completed."""
+        with open_database(self.project / ".weft" / "weft.db") as database:
+            found = Runs(database).executions()
+        return bool(found) and found[-1].state == "completed"
+
+    def last_words(self) -> str:
+        """Give what the last engine has written."""
+        return (self.notes / f"engine-{self.lives}").read_text(errors="replace")[-6000:]
+
+    # Who is there
+
+    def living(self) -> list[Started]:
+        """List the programs that have started, not said that they ended, and are there."""
+        found = {}
+        for what, task, pid in self._told():
+            found[pid] = Started(task, pid)
+            if what == "end":
+                del found[pid]
+        return [one for one in found.values() if self._is_ours(one.pid)]
+
+    def runners(self) -> list[int]:
+        """List the living runners."""
+        pids = []
+        for path in self.project.glob(".weft/runners/*/*/pid"):
+            text = path.read_text().partition(" ")[2]
+            pids += [int(json.loads(text)["pid"])] if text else []
+        return [pid for pid in pids if self._is_ours(pid)]
+
+    def processes(self) -> dict[int, str]:
+        """Find every process that was born with this scene's environment, wherever it has gone since."""
+        found = {}
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and self._is_ours(int(name)):
+                with_spaces = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(name)] = with_spaces.decode(errors="replace")
+        return found
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            born_with = Path("/proc", str(pid), "environ").read_bytes()
+        except OSError:
+            return False
+        return f"CHAOS_DIRECTORY={self.notes}".encode() in born_with.split(b"\0")
+
+    def tidy(self) -> None:
+        """End what is still there, each by its number."""
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+
+    # What was left
+
+    def outcome(self) -> Outcome:
+        """Give what the run has made."""
+        starts = Counter(task for what, task, _ in self._told() if what == "start")
+        return Outcome(self._files(self._given), starts)
+
+    def audit(self, expected: Outcome, *, once: bool = False) -> list[str]:
+        """List everything that is not as it should be; ``once``: no program may have been started twice."""
+        return [
+            *self._wrong_files(expected),
+            *self._wrong_starts(expected, once),
+            *self._wrong_journal(),
+            *self._left_behind(),
+        ]
+
+    def entries(self) -> list[Entry]:
+        """Give the journal's entries."""
+        with open_database(self.project / ".weft" / "weft.db") as database:
+            number = Runs(database).executions()[-1].number
+            return list(JournalStore(database).all_after(number))
+
+    def _wrong_files(self, expected: Outcome) -> list[str]:
+        files = self._files(self._given)
+        names = sorted(files.keys() | expected.files.keys())
+        return [f"file {name} differs" for name in names if files.get(name) != expected.files.get(name)]
+
+    def _wrong_starts(self, expected: Outcome, once: bool) -> list[str]:
+        told = self._told()
+        starts = Counter(task for what, task, _ in told if what == "start")
+        ends = Counter(task for what, task, _ in told if what == "end")
+        found = [f"{task} ran twice at the same time" for what, task, _ in told if what == "overlap"]
+        found += [f"{task} was lost" for task in expected.starts if not ends[task]]
+        found += [f"{task} should not have run" for task in starts if task not in expected.starts]
+        if once:
+            found += [f"{task} was started {count} times" for task, count in starts.items() if count > 1]
+        return found
+
+    def _wrong_journal(self) -> list[str]:
+        entries = self.entries()
+        assigned = {
+            command.attempt for entry in entries for command in entry.commands if type(command) is Assign
+        }
+        ended = [entry.event for entry in entries if type(entry.event) is Ended]
+        not_brought = {
+            entry.event.attempt for entry in entries if type(entry.event) is StagedIn and entry.event.problem
+        }
+        silent = sorted(assigned - {event.attempt for event in ended} - not_brought)
+        found = [f"attempt {number} has no end" for number in silent]
+        found += [f"{event}: no cause" for event in ended if not _explained(event)]
+        numbers = [event.attempt for event in ended]
+        found += [f"attempt {number} ended twice" for number, count in Counter(numbers).items() if count > 1]
+        replayed = replay_journal(self.project).replayed
+        if not replayed.same:
+            found.append(f"the journal replays otherwise: {replayed.differences}")
+        return found
+
+    def _left_behind(self) -> list[str]:
+        until_s = time.monotonic() + 10.0
+        while (left := self.processes()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+        found = [f"process {pid} is left: {words}" for pid, words in left.items()]
+        try:
+            Lock(self.project / ".weft" / "lock").release()
+        except Exception as error:
+            found.append(f"the lock is not free: {error}")
+        return found
+
+    def _told(self) -> list[tuple[str, str, int]]:
+        path = self.notes / "log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(what, task, int(pid)) for what, task, _, pid, _ in map(str.split, lines)]
+
+    def _files(self, but: set[str] | None = None) -> dict[str, bytes]:
+        found = {path.name: path for path in self.project.iterdir() if path.is_file()}
+        return {name: path.read_bytes() for name, path in found.items() if name not in (but or ())}
+
+
+def _explained(event: Ended) -> bool:
+    """Say whether an end is a good one, or has a cause."""
+    outcomes = (
+        0,
+        1,
+    )  # 1 is the answer of the loop's check; of the others it would be an error, told by the audit
+    return event.cause in CAUSES or (not event.cause and event.exit_code in (*outcomes, *RESERVED_CODES))
+
+
+def undisturbed(folder: Path, stable: Stable, workflows: Sequence[str]) -> Outcome:
+    """Run workflows in peace."""
+    scene = Scene(folder, stable, workflows)
+    scene.finish()
+    outcome = scene.outcome()
+    assert scene.audit(outcome, once=True) == []
+    return outcome
