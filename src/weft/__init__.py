@@ -17,6 +17,8 @@ from weft.version import VERSION
 
 if TYPE_CHECKING:
     from weft.api.comparing import compare
+    from weft.api.executions.ran import Ran
+    from weft.api.executions.running import resume, run
     from weft.api.fronts import Front
     from weft.api.generating import generate
     from weft.api.pareto import pareto
@@ -36,6 +38,7 @@ __all__ = [
     "InvalidInput",
     "PlannedWorkflow",
     "Problem",
+    "Ran",
     "SimulatedRuns",
     "WeftError",
     "__version__",
@@ -46,6 +49,8 @@ __all__ = [
     "load_workflow",
     "pareto",
     "plan",
+    "resume",
+    "run",
     "save_workflow",
     "simulate",
     "unfold",
@@ -60,6 +65,7 @@ _HOMES = {
     "InvalidInput": "weft.errors",
     "PlannedWorkflow": "weft.api.planning",
     "Problem": "weft.errors",
+    "Ran": "weft.api.executions.ran",
     "SimulatedRuns": "weft.api.runs.simulated",
     "WeftError": "weft.errors",
     "check": "weft.workflow.checks",
@@ -69,6 +75,8 @@ _HOMES = {
     "load_workflow": "weft.formats.files",
     "pareto": "weft.api.pareto",
     "plan": "weft.api.planning",
+    "resume": "weft.api.executions.running",
+    "run": "weft.api.executions.running",
     "save_workflow": "weft.formats.files",
     "simulate": "weft.api.simulating",
     "unfold": "weft.workflow.unfolding.unfold",

@@ -15,8 +15,8 @@ from pathlib import Path
 from chaos.engines import Engine, Stable
 from weft.api.runs.replaying import replay_journal
 from weft.engine.journal import Entry
-from weft.engine.messages.commands import Assign
-from weft.engine.messages.events import Ended, StagedIn
+from weft.engine.messages.commands import Start
+from weft.engine.messages.events import Ended
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
 from weft.repository.runs import Runs
@@ -265,14 +265,10 @@ class Scene:
 
     def _wrong_journal(self) -> list[str]:
         entries = self.entries()
-        assigned = {
-            command.attempt for entry in entries for command in entry.commands if type(command) is Assign
-        }
+        # One that was only assigned may be taken back, with a reason, by a new plan.
+        started = {command.attempt for entry in entries for command in entry.commands if type(command) is Start}
         ended = [entry.event for entry in entries if type(entry.event) is Ended]
-        not_brought = {
-            entry.event.attempt for entry in entries if type(entry.event) is StagedIn and entry.event.problem
-        }
-        silent = sorted(assigned - {event.attempt for event in ended} - not_brought)
+        silent = sorted(started - {event.attempt for event in ended})
         found = [f"attempt {number} has no end" for number in silent]
         found += [f"{event}: no cause" for event in ended if not _explained(event)]
         numbers = [event.attempt for event in ended]

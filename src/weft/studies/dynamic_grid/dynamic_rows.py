@@ -14,9 +14,7 @@ _TABLES = {
     "DAG1 heft": "DAG1, one iteration, HEFT",
     "DAG1 genetic": "DAG1, one iteration, genetic search",
     "DAG2 heft": "DAG2, a larger problem, HEFT",
-    "DAG2 genetic": "DAG2, a larger problem, genetic search",
     "DG heft": "DG, three iterations, HEFT",
-    "DG genetic": "DG, three iterations, genetic search",
 }
 _PROTOTYPE = "LAPW1 genetic"
 """What the prototype behind the specification measured."""

@@ -1,0 +1,28 @@
+"""The heaps of ready tasks: the first of every kind, whatever became of the tasks before."""
+
+from __future__ import annotations
+
+from weft.engine.state.ready import ReadyTasks
+
+
+def test_a_task_that_comes_back_in_another_kind_does_not_stand_before_those_of_its_old_one() -> None:
+    """Seen with a task that was lost: it is ready again with its old priority, but must avoid a machine."""
+    kinds: dict[int, tuple[int, ...]] = {1: (0, -1), 2: (0, -1)}
+    ready = ReadyTasks(lambda task: 5.0, kinds.__getitem__)
+    ready.add(1)
+    ready.add(2)
+    ready.remove(1)  # placed, and nobody has looked at the heads since
+    kinds[1] = (0, -1, 7)
+    ready.add(1)
+    assert sorted(ready.heads()) == [1, 2]
+
+
+def test_a_task_whose_kind_changes_while_it_is_ready_is_found_once() -> None:
+    kinds: dict[int, tuple[int, ...]] = {1: (0, -1), 2: (0, -1)}
+    ready = ReadyTasks(lambda task: float(task), kinds.__getitem__)
+    ready.add_all([1, 2])
+    kinds[1] = (0, 3)
+    ready.changed(1)
+    assert ready.heads() == [1, 2]
+    ready.remove(1)
+    assert ready.heads() == [2]
