@@ -109,7 +109,9 @@ class Project:
 
     def close(self):
         for attempt in self.attempts:
-            self.backend.carry_out([cm.Cancel(attempt=attempt, machine=0)] if attempt in self.attempts else [])
+            self.backend.carry_out(
+                [cm.Cancel(attempt=attempt, machine=0)] if attempt in self.attempts else []
+            )
         self.backend.halt(0.2)
         self.quiet(0.3)
         self.backend.close(stop=True)
@@ -150,7 +152,14 @@ def test_a_command_that_comes_twice_is_done_once(project):
 def test_what_another_machine_has_made_is_brought(project):
     project.start(0, "quick")
     project.ended()
-    place = {"attempt": 1, "run": 0, "task": project.known.names.index("reader"), "machine": 1, "nodes": 1, "count": 1}
+    place = {
+        "attempt": 1,
+        "run": 0,
+        "task": project.known.names.index("reader"),
+        "machine": 1,
+        "nodes": 1,
+        "count": 1,
+    }
     project.backend.carry_out([cm.Assign(**place)])
     parcel = cm.Parcel(source=0, task=project.attempts[0], files=1.0)
     bring = cm.StageIn(attempt=1, part=0, machine=1, parcels=(parcel,))
@@ -260,6 +269,16 @@ def test_a_halt_asks_for_another_run(project):
     ended = project.ended()
     assert (ended.exit_code, ended.cause) == (99, "")
     assert not project.backend.busy
+
+
+def test_a_program_that_others_stop_is_told(project):
+    project.start(0, "stubborn")
+    project.ready(0)
+    project.backend.carry_out([cm.Signal(attempt=0, what="suspend")])
+    assert project.until(ev.Suspended) == [ev.Suspended(attempt=0)]
+    project.backend.carry_out([cm.Signal(attempt=0, what="resume")])
+    assert project.until(ev.Resumed) == [ev.Resumed(attempt=0)]
+    project.backend._grace_s = 0.2
 
 
 def test_what_is_cleaned_up_is_gone(project):

@@ -10,11 +10,12 @@ import pytest
 from published.wien2k import grid_of
 from published.wien2k import wien2k as reference_workflow
 from weft.randomness import generator
+from weft.studies.dynamic_grid.dynamic import Dynamic
 from weft.studies.dynamic_grid.factors import FACTORS, GRID, TRENDS, VARIANTS
 from weft.studies.dynamic_grid.operators import operator_measures
 from weft.studies.dynamic_grid.testbed import FAST_MACHINES, grid_testbed
 from weft.studies.dynamic_grid.tuning import Tuning, grid_cells, reference_s
-from weft.studies.dynamic_grid.wien2k import wien2k
+from weft.studies.dynamic_grid.wien2k import lapw1_stage, wien2k
 from weft.studies.reproduction import Results
 from weft.workflow.unfolding.unfold import unfold
 
@@ -37,6 +38,37 @@ def test_the_workflow_is_that_of_the_reference():
     assert ours.variables == theirs.variables
     assert len(ours.variables) == 56
     assert len(unfold(wien2k(shared=False)).variables) == 106
+
+
+@pytest.mark.parametrize(
+    "flow", [wien2k(shared=True, watched=True), lapw1_stage(restartable=True)], ids=["DAG1", "LAPW1"]
+)
+def test_tasks_that_are_watched_owe_the_contract_of_the_paper(flow):
+    owed = [task.recovery.contract for task in flow.tasks]
+    assert {(contract.factor, contract.grace_s) for contract in owed} == {(0.5, 0.0)}
+    assert all(task.recovery.progress is not None for task in flow.tasks)
+
+
+@pytest.mark.parametrize(
+    ("full", "judged"),
+    [(False, ["LAPW1 genetic", "DAG1 heft"]), (True, ["LAPW1 genetic", "DAG1 heft", "DAG1 genetic"])],
+)
+def test_what_a1_9_judges_has_ten_seeds(full, judged):
+    cells = Dynamic().cells(full=full)
+    assert {cell.name: cell.runs for cell in cells if cell.name.startswith(("LAPW1", "DAG1"))} == (
+        dict.fromkeys(judged, 10)
+    )
+    rows = Dynamic().rows(Results({cell.name: [Same(value=1.0)] * cell.runs for cell in cells}), full=full)
+    perturbed = [row for row in rows if row.accepts == "A1.9" and "perturbed" in row.table]
+    assert {row.runs for row in perturbed} == {10}
+    assert len({row.table for row in perturbed}) == len(judged)
+
+
+class Same(dict):
+    """Measures that are all one number."""
+
+    def __missing__(self, key):
+        return self["value"]
 
 
 def test_the_known_good_time_is_that_of_the_reference(spec_data):

@@ -186,7 +186,7 @@ def _taken_over(driver: Driver) -> list[str]:
         return []
     tally, lines = view.tally, []
     for run in view.state.runs:
-        for kind in dict.fromkeys(task.name for task in run.known.graph.workflow.tasks):
+        for kind in dict.fromkeys(task.program for task in run.known.graph.workflow.tasks):
             key = run.index, kind
             parts = [f"{tally.taken_over[key]} taken over"] if tally.taken_over[key] else []
             stale = tally.stale.get(key)

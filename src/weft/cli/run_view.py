@@ -54,6 +54,8 @@ class RunView:
     color: bool = False
     began_s: float = 0.0
     """On the engine's clock."""
+    goes_on: bool = True
+    """Whether an engine drives it: else nothing runs, whatever the journal decided last."""
 
     def counts(self) -> list[KindCount]:
         """Count the tasks by kind."""
@@ -97,7 +99,10 @@ class RunView:
         rows = [_COLUMNS]
         for each in counts:
             kind = f"{each.workflow}: {each.kind}" if several else each.kind
-            numbers = (each.waiting + each.held, each.running, each.done, each.taken_over, each.failed)
+            running, waiting = each.running, each.waiting + each.held
+            if not self.goes_on:
+                running, waiting = 0, waiting + running
+            numbers = (waiting, running, each.done, each.taken_over, each.failed)
             rows.append((printable(kind), *(str(number or "-") for number in numbers)))
         if len(rows) > most:
             hidden = len(rows) - (most - 1)

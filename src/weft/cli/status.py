@@ -45,6 +45,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
             logs=Logs(layout=place.layout, execution=found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
+            goes_on=place.state_of(found) == "running",
         )
         if as_json:
             options.print_json(_record(place, found, followed, view))
@@ -87,7 +88,7 @@ def _show(place: Place, found: Run, followed: Followed, view: RunView) -> None:
 
 
 def _going(view: RunView) -> list[Going]:
-    return view.tally.going(view.state, lambda run: run.index == view.run)
+    return view.tally.going(view.state, lambda run: run.index == view.run) if view.goes_on else []
 
 
 def _record(place: Place, found: Run, followed: Followed, view: RunView) -> dict[str, Any]:

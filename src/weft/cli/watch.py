@@ -89,6 +89,7 @@ def _tell(followed: Followed, found: Run, view: RunView) -> None:
 
 def _end(place: Place, found: Run, view: RunView, *, quiet: bool) -> None:
     state = place.state_of(found)
+    view.goes_on = False
     if not quiet:
         from weft.reports.labels import printable
 

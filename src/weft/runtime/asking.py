@@ -98,9 +98,10 @@ def _tasks(run: Run, name: str) -> list[int]:
     names = run.known.names
     if name in names:
         return [names.index(name)]
-    found = [task for task in range(len(names)) if run.known.description(task).name == name]
+    kinds = [run.known.description(task) for task in range(len(names))]
+    found = [task for task, kind in enumerate(kinds) if name in (kind.name, kind.program)]
     if not found:
-        described = dict.fromkeys(run.known.description(task).name for task in range(len(names)))
+        described = dict.fromkeys(kind.program for kind in kinds)
         raise _Refused(_unknown("task", name, [*described, *names]))
     return found
 

@@ -136,7 +136,7 @@ class Tally:
         if began_s is None or seen is None or event.cause or event.exit_code != 0:
             return
         run, task, seconds = seen
-        key = run, state.runs[run].known.description(task).name
+        key = run, state.runs[run].known.description(task).program
         if event.taken_over is not None:
             self.taken_over[key] += 1
             return
@@ -192,10 +192,12 @@ class Tally:
         states = np.frombuffer(bytes(run.state), dtype=np.uint8)
         kinds = graph.workflow.tasks
         table = np.bincount(templates * _STATES + states, minlength=len(kinds) * _STATES)
+        rows: dict[str, list[int]] = {}
         for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
-            tasks = sum(row)
-            if tasks == 0:
-                continue
+            if any(row):
+                before = rows.get(kind.program)
+                rows[kind.program] = row if before is None else [a + b for a, b in zip(before, row, strict=True)]
+        for name, row in rows.items():
 
             def summed(states: tuple[TaskState, ...], row: list[int] = row) -> int:
                 return sum(row[state] for state in states)
@@ -203,12 +205,12 @@ class Tally:
             yield KindCount(
                 run=run.index,
                 workflow=run.known.key,
-                kind=kind.name,
-                tasks=tasks,
+                kind=name,
+                tasks=sum(row),
                 waiting=summed(_WAITING),
                 running=summed(_RUNNING),
                 done=summed(_DONE),
-                taken_over=self.taken_over[run.index, kind.name],
+                taken_over=self.taken_over[run.index, name],
                 failed=summed(_FAILED),
                 held=row[_S.HELD],
                 cancelled=row[_S.CANCELLED],

@@ -54,7 +54,7 @@ def attempt_of(followed: Followed, run: Run, name: str, number: int | None) -> T
     own = [each for each in tried if name in (each.task, f"{each.task}#{each.iteration}")]
     if not own:
         names = list(state.known.names)
-        kinds = list(dict.fromkeys(state.known.description(task).name for task in range(len(names))))
+        kinds = list(dict.fromkeys(state.known.description(task).program for task in range(len(names))))
         own = _of_kind(name, names, kinds, tried)
     if number is None:
         return own[-1]

@@ -151,6 +151,7 @@ def _built(roots: Sequence[Call], name: str, layout: Layout) -> Workflow:
             inputs=[described_in, *(f"{each.name}{VALUE}" for each in needed)],
             # What nobody reads would be brought to the project's folder, where it only stands in the way.
             outputs={value: {"to": f".weft/values/{value}"}} if call in roots else [value],
+            attributes={"program": call.function.__name__},
             **call.facets,
         )
     return flow.build()

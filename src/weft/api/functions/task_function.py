@@ -27,7 +27,7 @@ __all__ = ["TaskFunction", "task"]
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-_OURS = ("after", "call", "command", "from", "inputs", "kind", "outputs", "sweep", "to", "zip")
+_OURS = ("after", "attributes", "call", "command", "from", "inputs", "kind", "outputs", "sweep", "to", "zip")
 """Keys of a task that follow from the call."""
 
 

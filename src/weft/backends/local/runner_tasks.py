@@ -194,16 +194,24 @@ class Tasks:
     # What happens.
 
     def reap(self) -> None:
-        """Take note of the leaders that have ended."""
+        """Take note of the leaders that have ended, or were stopped or continued by others."""
         while self._leaders:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
                 return
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                self._tell_stop(pid, "stopped" if os.WIFSTOPPED(status) else "continued")
+                continue
             task = self._leaders.pop(pid, None)
             if task is not None:
                 task.status = status
                 task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
                 self._leader_ended(task)
+
+    def _tell_stop(self, pid: int, word: str) -> None:
+        task = self._leaders.get(pid)
+        if task is not None:
+            self._tell(encoded({"is": word, "attempt": task.attempt}))
 
     def _leader_ended(self, task: Task) -> None:
         if not tell_group(task.pid, 0) or not of_session(self._session, task.pid):

@@ -17,7 +17,7 @@ class Tried:
     task: str
     iteration: int
     kind: str
-    """The task's description, which all points of a sweep share."""
+    """What tasks have in common: the description that all points of a sweep share, or the program it names."""
     machine: int
     nodes: int
     count: int

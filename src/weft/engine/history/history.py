@@ -194,7 +194,7 @@ class History:
             run=command.run,
             task=name,
             iteration=iteration,
-            kind=known.graph.description(task).name,
+            kind=known.graph.description(task).program,
             machine=command.machine,
             nodes=command.nodes,
             count=command.count,

@@ -85,7 +85,7 @@ class Dynamic:
             for planner, work in found.work.items()
         ]
         cells.append(Cell(name="one violation", settings={"case": "one"}, runs=_SEEDS, work=0.4))
-        # Nothing in them is random, so one run says everything.
+        # Nothing disturbs these, and their seed is fixed: one run says everything.
         cells.append(Cell(name="calm", settings={"case": "calm"}, runs=1, work=5.0))
         if full:
             return cells
