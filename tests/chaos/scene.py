@@ -177,7 +177,8 @@ class Scene:
     @property
     def is_over(self) -> bool:
         """Say whether the last execution has completed."""
-        with open_database(self.project / ".weft" / "weft.db") as database:
+        # An engine may have been killed before it had made its tables.
+        with open_database(self.project / ".weft" / "weft.db", create=True) as database:
             found = Runs(database).executions()
         return bool(found) and found[-1].state == "completed"
 
@@ -266,7 +267,9 @@ class Scene:
     def _wrong_journal(self) -> list[str]:
         entries = self.entries()
         # One that was only assigned may be taken back, with a reason, by a new plan.
-        started = {command.attempt for entry in entries for command in entry.commands if type(command) is Start}
+        started = {
+            command.attempt for entry in entries for command in entry.commands if type(command) is Start
+        }
         ended = [entry.event for entry in entries if type(entry.event) is Ended]
         silent = sorted(started - {event.attempt for event in ended})
         found = [f"attempt {number} has no end" for number in silent]

@@ -1,6 +1,6 @@
 """What Python programs call; ``weft`` gives the most important names of it.
 
-``task`` and ``gather`` are here and not there, because ``weft.task`` is the module for programs that weft runs.
+``task`` and ``gather`` are here and not there: ``weft.task`` is the module for programs that weft runs.
 """
 
 from __future__ import annotations

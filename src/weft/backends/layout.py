@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from weft.platform.machine import Machine
@@ -57,7 +58,7 @@ class Layout:
         """Give a machine's own directory: the one its ``backend`` names, or one in the project."""
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
-            return (self.project / stated).resolve()
+            return _resolved(self.project / stated)
         return self.home / "sandbox" / plain_name(machine.name)
 
     def workdir(self, execution: int, machine: Machine, attempt: int) -> Path:
@@ -67,6 +68,12 @@ class Layout:
     def cache(self, machine: Machine) -> Path:
         """Give the directory of a machine's shared inputs, by content."""
         return self.sandbox(machine) / "cache"
+
+
+@cache
+def _resolved(sandbox: Path) -> Path:
+    """Follow the user's links to a sandbox, once: those that a task puts there later are not followed."""
+    return sandbox.resolve()
 
 
 def plain_name(name: str) -> str:

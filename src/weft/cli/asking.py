@@ -57,4 +57,6 @@ def request(
 def _advice(place: Place, run: Run) -> str:
     if place.engine is not None:
         return "; it may hang: `weft status` names it"
-    return "; `weft resume` goes on with the run" if place.resumable(run) else f"; the run is over ({run.state})"
+    return (
+        "; `weft resume` goes on with the run" if place.resumable(run) else f"; the run is over ({run.state})"
+    )

@@ -22,8 +22,8 @@ __all__ = ["command"]
 def command(run: int | None, project: str | None, as_json: bool) -> None:
     """End RUN, or the last run: its programs are ended, what it has made stays for later runs.
 
-    A run whose engine was interrupted or has died is given up: what still runs of it is ended. To end tasks one
-    by one there is `weft hold`. Exit code 1: the run is over, or its engine does not answer.
+    A run whose engine was interrupted or has died is given up: what still runs of it is ended. To let single
+    tasks wait there is `weft hold`. Exit code 1: the run is over, or its engine does not answer.
     """
     from weft.api.executions.following import Place
     from weft.cli.asking import request

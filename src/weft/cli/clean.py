@@ -16,7 +16,9 @@ __all__ = ["command"]
 @click.command("clean")
 @click.argument("runs", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")
 @click.option(
-    "--keep-results", is_flag=True, help="Keep the directories of outputs, so that later runs can take them over."
+    "--keep-results",
+    is_flag=True,
+    help="Keep the directories of outputs, so that later runs can take them over.",
 )
 @click.option("--all", "everything", is_flag=True, help="Remove reports and the caches of shared inputs too.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say what would be removed.")
@@ -30,7 +32,7 @@ def command(
     project: str | None,
     as_json: bool,
 ) -> None:
-    """Remove what RUN, or every finished run, has left in sandboxes, records and checkpoints; say what it frees.
+    """Remove what RUN, or every finished run, has left in sandboxes, records and checkpoints.
 
     A run that is not finished is left alone. Files that were brought to the project stay; the journal stays,
     and so do `weft ls`, `weft explain` and `weft report`, but for the last lines of logs. Runs that were
@@ -58,7 +60,13 @@ def command(
         for folder in found.folders:
             click.echo(folder)
     named = ", ".join(map(str, found.runs))
-    of = f" of {counted(len(found.runs), 'run')} ({named})" if 0 < len(found.runs) <= 10 else f" of {counted(len(found.runs), 'run')}"
+    of = (
+        f" of {counted(len(found.runs), 'run')} ({named})"
+        if 0 < len(found.runs) <= 10
+        else f" of {counted(len(found.runs), 'run')}"
+    )
     click.echo(f"{would} {counted(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
     if found.kept:
-        click.echo(f"kept run {', '.join(map(str, found.kept))}: not finished; `weft resume` or `weft cancel`")
+        click.echo(
+            f"kept run {', '.join(map(str, found.kept))}: not finished; `weft resume` or `weft cancel`"
+        )

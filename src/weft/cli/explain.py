@@ -39,6 +39,7 @@ def command(
     with stage("loading"):
         from weft.api.executions.project import existing_project
         from weft.api.runs.explaining import explain_task, explanation_lines
+
         journal = words[0] if len(words) == 2 else str(existing_project(project).project)
     with stage(f"reading {journal}"):
         found = explain_task(journal, task, run=run, at_s=at_s)

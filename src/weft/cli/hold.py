@@ -17,12 +17,14 @@ __all__ = ["command"]
 def command(tasks: tuple[str, ...], run: int | None, project: str | None, as_json: bool) -> None:
     """Let every TASK that has not begun wait until `weft release`; without TASK all of the run.
 
-    TASK is a name such as lapw0 or 'lapw1[3]'; the name of a sweep means all its tasks. What runs already goes
-    on. Exit code 1: there is no such task, or no engine is at work.
+    TASK is a name such as lapw0 or 'lapw1[3]'; the name of a sweep means all its tasks. What runs already
+    goes on. Exit code 1: there is no such task, or no engine is at work.
     """
     from weft.api.executions.following import Place
     from weft.cli.asking import request
 
     with Place.at(project) as place:
         found = place.runs.run(run)
-        request(place, "hold", found, tasks=tasks, as_json=as_json, done="is held; `weft release` lets it go on")
+        request(
+            place, "hold", found, tasks=tasks, as_json=as_json, done="is held; `weft release` lets it go on"
+        )

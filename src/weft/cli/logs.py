@@ -60,7 +60,9 @@ def command(
         if as_json:
             if follow:
                 raise click.UsageError("--json prints one object: leave out --follow.")
-            options.print_json(_record(followed, tried, Log(records / "out"), Log(records / "err"), str(records)))
+            options.print_json(
+                _record(followed, tried, Log(records / "out"), Log(records / "err"), str(records))
+            )
             return
         log, other = Log(records / ("err" if stderr else "out")), Log(records / ("out" if stderr else "err"))
         _print(log)
@@ -74,10 +76,16 @@ def command(
 
 def _goes_on(place: Place, found: Run, followed: Followed, tried: Tried) -> bool:
     followed.catch_up()
-    return tried.ended_s is None and not tried.ending and place.state_of(place.runs.run(found.number)) == "running"
+    return (
+        tried.ended_s is None
+        and not tried.ending
+        and place.state_of(place.runs.run(found.number)) == "running"
+    )
 
 
 def _print(log: Log) -> None:
+    stream = sys.stdout.buffer
+    sys.stdout.flush()
     for data in log.more():
         if sys.stdout.isatty():
             # A program's colours and cursor moves are its own: the terminal must not obey them.
@@ -86,14 +94,15 @@ def _print(log: Log) -> None:
             text = data.decode("utf-8", errors="replace")
             click.echo("".join(sign if sign in "\n\t" else printable(sign) for sign in text), nl=False)
         else:
-            click.get_binary_stream("stdout").write(data)
-    sys.stdout.flush()
-    click.get_binary_stream("stdout").flush()
+            stream.write(data)
+    stream.flush()
 
 
 def _say_why(tried: Tried, other: Log, *, stderr: bool) -> None:
     """Say why nothing was printed."""
-    name, option = ("standard output", "leave out --stderr") if stderr else ("standard error", "--stderr shows it")
+    name, option = (
+        ("standard output", "leave out --stderr") if stderr else ("standard error", "--stderr shows it")
+    )
     if tried.ended_s is not None and tried.started_s is None and tried.ending == "completed":
         click.echo("nothing: it did not run, an earlier run had done it (--run names that)", err=True)
     elif any(other.more()):

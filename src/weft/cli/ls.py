@@ -26,7 +26,9 @@ def command(project: str | None, as_json: bool) -> None:
         runs = place.runs.all()
         states = [place.state_of(run) for run in runs]
     if as_json:
-        options.print_json([run.as_record() | {"state": state} for run, state in zip(runs, states, strict=True)])
+        options.print_json(
+            [run.as_record() | {"state": state} for run, state in zip(runs, states, strict=True)]
+        )
         return
     from weft.reports.comparison_tables import Table
     from weft.reports.labels import printable

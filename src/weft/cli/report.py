@@ -36,8 +36,9 @@ def command(
     """
     files = {"--html": html, "--trace": trace, "--events": events, "--wfformat": wfformat}
     printing = [f"{name} -" for name, file in files.items() if file == "-"]
-    if len([*printing, *(["--json"] if as_json else [])]) > 1:
-        raise click.UsageError(f"{' and '.join([*printing, *(['--json'] if as_json else [])])} cannot share the standard output.")  # fmt: skip
+    sharing = [*printing, "--json"] if as_json else printing
+    if len(sharing) > 1:
+        raise click.UsageError(f"{' and '.join(sharing)} cannot share the standard output.")
     with stage("reading the journal"):
         from weft.api.executions.following import Place
         from weft.api.executions.reporting import tell
@@ -47,7 +48,12 @@ def command(
         with Place.at(project) as place:
             found = place.runs.run(run)
             told = tell(place, found.execution, found)
-    texts = {"--html": told.html, "--trace": told.trace, "--events": told.events_text, "--wfformat": told.wfformat}
+    texts = {
+        "--html": told.html,
+        "--trace": told.trace,
+        "--events": told.events_text,
+        "--wfformat": told.wfformat,
+    }
     for name, file in files.items():
         if file is not None:
             save_text(texts[name](), file)

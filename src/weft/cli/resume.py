@@ -20,10 +20,10 @@ __all__ = ["command"]
 def command(
     run: int | None, report: str | None, trace: str | None, project: str | None, quiet: bool, as_json: bool
 ) -> None:
-    """Go on with RUN, or with the last run, where it was interrupted: programs that still run are found again.
+    """Go on with RUN, or the last run, where it was interrupted; programs that still run are found again.
 
-    Tasks that failed and wait for the user (on_failure: hold) are tried again. What was asked for when the run
-    was begun still holds; to change something, call `weft run` again. Exit codes are those of `weft run`.
+    Tasks that failed and wait for the user (on_failure: hold) are tried again. What was asked for when the
+    run was begun still holds; to change something, call `weft run` again. Exit codes are those of `weft run`.
     """
     with stage("loading"):
         from weft.api.executions.following import Place

@@ -13,10 +13,16 @@ __all__ = ["command"]
 @click.command("run")
 @click.argument("workflows", nargs=-1, type=click.Path(path_type=str), metavar="WORKFLOW...")
 @options.on_platform
-@click.option("--arrivals", metavar="FILE", help="Workflows that arrive later: `arrivals` of a scenario file.")
+@click.option(
+    "--arrivals", metavar="FILE", help="Workflows that arrive later: `arrivals` of a scenario file."
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Only plan; nothing is run or written.")
 @click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), metavar="NUMBER", help="Use at most so many nodes per machine."
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Use at most so many nodes per machine.",
 )
 @click.option(
     "-k", "--keep-going", is_flag=True, help="Go on with what does not depend on a task that failed."
@@ -27,7 +33,9 @@ __all__ = ["command"]
     metavar="NUMBER",
     help="Try again so often whatever the cause, where a task does not say otherwise.",
 )
-@click.option("--until", multiple=True, metavar="TASK", help="Run what TASK needs and nothing after it; often.")
+@click.option(
+    "--until", multiple=True, metavar="TASK", help="Run what TASK needs and nothing after it; often."
+)
 @click.option(
     "--policy",
     default="plan",
@@ -59,7 +67,9 @@ __all__ = ["command"]
 )
 @options.seed("Seed of planners that draw, and of arrivals.")
 @options.parameters
-@click.option("--fresh", is_flag=True, help="Begin anew: take nothing over, and leave an unfinished run as it is.")
+@click.option(
+    "--fresh", is_flag=True, help="Begin anew: take nothing over, and leave an unfinished run as it is."
+)
 @click.option("--report", metavar="FILE", help="Write the report there too (HTML).")
 @click.option("--trace", metavar="FILE", help="Write the attempts there too, in Nextflow's columns.")
 @options.project
@@ -98,7 +108,8 @@ def command(
     """
     if not workflows and arrivals is None:
         raise click.UsageError("Name a WORKFLOW, or --arrivals FILE.")
-    printing = [name for name, given in (("--json", as_json), ("--report -", report == "-"), ("--trace -", trace == "-")) if given]  # fmt: skip
+    wanted = {"--json": as_json, "--report -": report == "-", "--trace -": trace == "-"}
+    printing = [name for name, given in wanted.items() if given]
     if len(printing) > 1:
         raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
     how = {
@@ -114,8 +125,9 @@ def command(
         from weft.cli.driving import drive
     printed = "-" in (report, trace)
     drive(
-        run, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, workflows=workflows, policy=policy, preset=preset, arrivals=arrivals,
-        keep_going=keep_going, retries=retries, fresh=fresh, **how,
+        run, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, workflows=workflows,
+        policy=policy, preset=preset, arrivals=arrivals, keep_going=keep_going, retries=retries, fresh=fresh,
+        **how,
     )  # fmt: skip
 
 

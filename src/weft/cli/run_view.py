@@ -37,7 +37,7 @@ def summed(counts: Sequence[KindCount]) -> list[KindCount]:
         if before is not None:
             numbers = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled")
             both = {name: getattr(before, name) + getattr(each, name) for name in numbers}
-            each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)  # noqa: PLW2901
+            each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)
         found[each.workflow, each.kind] = each
     return list(found.values())
 
@@ -86,7 +86,9 @@ class RunView:
         failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - len(failures)))
         lines.append(self.line(now_s))
-        shown = [fitted(printable(line), columns, ascii_only=_ascii()).rstrip() for line in (*lines, *failures)]
+        shown = [
+            fitted(printable(line), columns, ascii_only=_ascii()).rstrip() for line in (*lines, *failures)
+        ]
         if not self.color:
             return shown
         head, last = click.style(shown[0], bold=True), len(lines)
@@ -96,7 +98,7 @@ class RunView:
         """Give the table of kinds; what does not fit is counted."""
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
-        rows = [_COLUMNS]
+        rows: list[tuple[str, ...]] = [_COLUMNS]
         for each in counts:
             kind = f"{each.workflow}: {each.kind}" if several else each.kind
             running, waiting = each.running, each.waiting + each.held
@@ -108,7 +110,7 @@ class RunView:
             hidden = len(rows) - (most - 1)
             rows = [*rows[: most - 1], (f"… {counted(hidden, 'more kind')}", *[""] * (len(_COLUMNS) - 1))]
         widths = [max(shown_width(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-        return ["  ".join(_cell(text, width, left=not at) for at, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in rows]  # fmt: skip
+        return [_row(row, widths) for row in rows]
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
         """Repeat the last failures: cause, last lines, log."""
@@ -132,9 +134,11 @@ class RunView:
         return lines
 
 
-def _cell(text: str, width: int, *, left: bool) -> str:
-    blanks = " " * (width - shown_width(text))
-    return f"{text}{blanks}" if left else f"{blanks}{text}"
+def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
+    """Put texts into columns: the first on the left, numbers on the right."""
+    filled = [" " * (width - shown_width(text)) for text, width in zip(texts, widths, strict=True)]
+    numbers = [blanks + text for text, blanks in zip(texts[1:], filled[1:], strict=True)]
+    return "  ".join([texts[0] + filled[0], *numbers]).rstrip()
 
 
 def _ascii() -> bool:

@@ -24,7 +24,9 @@ _PAUSE_S = 0.2
 @click.command("watch")
 @options.run_argument
 @options.project
-@click.option("--json", "as_json", is_flag=True, help="Print what happens as it happens, one JSON object a line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what happens as it happens, one JSON object a line."
+)
 def command(run: int | None, project: str | None, as_json: bool) -> None:
     """Follow RUN, or the last run, until it ends. Ctrl-C ends the watching, not the run.
 
@@ -95,7 +97,11 @@ def _end(place: Place, found: Run, view: RunView, *, quiet: bool) -> None:
 
         for line in (*view.kind_lines(), *view.failure_lines()):
             click.echo(printable(line))
-        hint = "; `weft resume` goes on" if state in ("interrupted", "stopped") else f"; `weft report {found.number}` says more"
+        hint = (
+            "; `weft resume` goes on"
+            if state in ("interrupted", "stopped")
+            else f"; `weft report {found.number}` says more"
+        )
         click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{hint}")
     if state != "completed":
         raise click.exceptions.Exit(1)

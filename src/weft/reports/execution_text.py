@@ -5,6 +5,7 @@ Names and texts that tasks chose are shown, never obeyed: control characters bec
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from weft.reports.comparison_tables import Table
@@ -34,9 +35,10 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
         lines += ["", *_table(promise_table(executed))]
     if executed.kinds:
         lines += ["", *_table(_without_empty(kind_table(executed)))]
-    lines += [f"note: {note}" for note in notes_of(executed)]
-    lines += failure_lines(executed)
-    return [_fitted(line, width, ascii_only=ascii_only) for line in lines]
+    told = [f"note: {note}" for note in notes_of(executed)] + failure_lines(executed)
+    # Tables are cut where there is no room; what went wrong is told to its end.
+    wrapped = [part for line in told for part in _wrapped(line, width, ascii_only=ascii_only)]
+    return [*(_fitted(line, width, ascii_only=ascii_only) for line in lines), *wrapped]
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
@@ -71,6 +73,14 @@ def _without_empty(table: Table) -> Table:
     kept = [column for column in columns if column[0] not in _UNLIKELY or set(column[1:]) - {"-"}]
     heading, *rows = zip(*kept, strict=True)
     return Table(heading=heading, rows=tuple(rows), texts=table.texts)
+
+
+def _wrapped(line: str, width: int, *, ascii_only: bool) -> list[str]:
+    text = printable(line, ascii_only=ascii_only)
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.wrap(
+        text, max(width, _LEAST_WIDTH), subsequent_indent=indent, break_on_hyphens=False
+    ) or [""]
 
 
 def _fitted(line: str, width: int, *, ascii_only: bool) -> str:

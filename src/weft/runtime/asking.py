@@ -39,7 +39,9 @@ class Asking:
         """Take what was asked since the last time; what makes no sense is answered, and asked of nobody."""
         found: list[Asked] = []
         for request in list(self._requests.pending()):
-            if request.execution != self._execution or any(number == request.number for number, _ in self._taken):
+            if request.execution != self._execution or any(
+                number == request.number for number, _ in self._taken
+            ):
                 continue
             try:
                 events = self._events(request)

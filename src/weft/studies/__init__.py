@@ -21,6 +21,9 @@ REPRODUCTIONS = Shelf(
         "s5-scenario": "weft.studies.many_workflows.scenario:Scenario",
         "s5-starvation": "weft.studies.many_workflows.starvation:Starvation",
         "u1": "weft.studies.unified.together:Together",
+        "u2": "weft.studies.real_time.pipelining:Pipelining",
+        "u3": "weft.studies.real_time.sharing:Sharing",
+        "u4": "weft.studies.real_time.adapting:Adapting",
     },
 )
 """To add a reproduction: one file, one line here."""

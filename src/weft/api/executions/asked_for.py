@@ -61,7 +61,9 @@ def asked_for(
     until: Sequence[str],
 ) -> AskedFor:
     """Load the workflows that are to be run now, by name; the second of one name gets a number."""
-    sources = list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
+    sources = (
+        list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
+    )
     found = AskedFor({}, {})
     for source in sources:
         loaded = _loaded(source, layout, format_name)

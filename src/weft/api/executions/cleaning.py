@@ -85,7 +85,9 @@ def _chosen(place: Place, runs: Sequence[int]) -> tuple[list[Execution], list[in
         execution = executions[run.execution]
         if execution.state in UNFINISHED:
             what = f"run {number} is not finished: it can be resumed"
-            raise InvalidInput(Problem(what=what, advice=f"`weft resume {number}`, or `weft cancel {number}` first"))
+            raise InvalidInput(
+                Problem(what=what, advice=f"`weft resume {number}`, or `weft cancel {number}` first")
+            )
         meant[execution.number] = execution
     return list(meant.values()), []
 
@@ -107,7 +109,7 @@ def _folders(layout: Layout, execution: int, header: Header, spared: set[Path]) 
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(each.name for each in folder.iterdir())
     except OSError:
         return []
 

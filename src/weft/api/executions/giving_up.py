@@ -39,7 +39,9 @@ def give_up(place: Place, run: Run, *, interrupted: Callable[[], bool]) -> Run:
 def _mark(runs: Runs, run: Run) -> None:
     """Call cancelled what only waited for the user: no engine has anything to do about it."""
     if runs.run(run.number).state == "stopped":
-        runs.set_state(run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user")
+        runs.set_state(
+            run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user"
+        )
     others = [each for each in runs.of(run.execution) if each.number != run.number]
     if not any(each.state in UNFINISHED for each in others):
         runs.set_execution_state(run.execution, "cancelled", at_s=time.time())

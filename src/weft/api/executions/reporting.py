@@ -6,6 +6,7 @@ They are written in ``.weft/reports/RUN`` when a run ends, and by ``weft report`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,8 +134,6 @@ def write_reports(place: Place, execution: int) -> tuple[Path, Told] | None:
     save_text(told.trace(), str(folder / "trace.tsv"))
     save_text(told.events_text(), str(folder / "events.jsonl"))
     if not told.executed.several:
-        try:
+        with suppress(InvalidInput):  # nothing completed: there is no such file then
             save_text(told.wfformat(), str(folder / "wfformat.json"))
-        except InvalidInput:
-            pass  # nothing completed: there is no such file then
     return folder, told

@@ -58,7 +58,11 @@ def ask(
         time.sleep(_PAUSE_S)
     if requests.withdraw(number):
         gone = place.engine is None
-        why = "the engine ended before it answered" if gone else f"the engine did not answer in {patience_s:g} s"
+        why = (
+            "the engine ended before it answered"
+            if gone
+            else f"the engine did not answer in {patience_s:g} s"
+        )
         return Answer(granted=False, text=why, heard=False)
     reply = requests.reply(number)
     assert reply is not None

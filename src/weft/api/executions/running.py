@@ -67,11 +67,11 @@ def run(
 
     State lies in ``.weft/`` of ``project`` (the current directory, or the nearest above that has one). An
     unfinished execution that was asked for the same is gone on with, and what was done before and is still
-    valid is taken over, unless ``fresh``. ``until`` names tasks after which nothing more is run; ``most_nodes`` limits the nodes of every machine; ``keep_going`` goes on
-    with what does not depend on a task that failed. ``watch`` is shown the execution before it begins.
-    ``interrupted`` is asked all the time: when it says so, all programs are ended in order, and ``resume``
-    goes on. If it is not given, Ctrl-C does that, and KeyboardInterrupt is raised then; a second Ctrl-C
-    raises it at once.
+    valid is taken over, unless ``fresh``. ``until`` names tasks after which nothing more is run;
+    ``most_nodes`` limits the nodes of every machine; ``keep_going`` goes on with what does not depend on a
+    task that failed. ``watch`` is shown the execution before it begins. ``interrupted`` is asked all the
+    time: when it says so, all programs are ended in order, and ``resume`` goes on. If it is not given, Ctrl-C
+    does that, and KeyboardInterrupt is raised then; a second Ctrl-C raises it at once.
 
     Raises InvalidInput, Infeasible, or Locked where another engine works in the project.
     """

@@ -109,14 +109,12 @@ class Tally:
         event = entry.event
         if type(event) is ev.Ended:
             self._ended(event, entry.now, engine.state)
-        elif type(event) is ev.StagedIn or type(event) is ev.StagedOut:
-            if event.problem:
-                self._story[event.attempt] = event.problem
+        elif isinstance(event, ev.StagedIn | ev.StagedOut) and event.problem:
+            self._story[event.attempt] = event.problem
         for command in entry.commands:
-            kind = type(command)
-            if kind is cm.Start:
+            if type(command) is cm.Start:
                 self._start(command, entry.now, engine.state)
-            elif kind is cm.Settle and command.cause:
+            elif type(command) is cm.Settle and command.cause:
                 self._set_back(command, entry, engine.state)
 
     def _start(self, command: cm.Start, now_s: float, state: State) -> None:
@@ -196,7 +194,9 @@ class Tally:
         for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
             if any(row):
                 before = rows.get(kind.program)
-                rows[kind.program] = row if before is None else [a + b for a, b in zip(before, row, strict=True)]
+                rows[kind.program] = (
+                    row if before is None else [a + b for a, b in zip(before, row, strict=True)]
+                )
         for name, row in rows.items():
 
             def summed(states: tuple[TaskState, ...], row: list[int] = row) -> int:

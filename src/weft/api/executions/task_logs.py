@@ -75,7 +75,9 @@ def _of_kind(name: str, names: list[str], kinds: list[str], tried: list[Tried]) 
             raise InvalidInput(Problem(what=f"{name!r} has {len(found)} tasks", advice=f"name one: {some}"))
     if name in names or name in kinds or bare in names:
         raise InvalidInput(
-            Problem(what=f"{name!r} has not begun yet", advice=f"`weft explain {name}` says what it waits for")
+            Problem(
+                what=f"{name!r} has not begun yet", advice=f"`weft explain {name}` says what it waits for"
+            )
         )
     near = nearest(name, [*kinds, *names])
     advice = f"did you mean {near!r}?" if near else f"it has {', '.join(kinds[:8])}"

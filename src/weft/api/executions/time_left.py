@@ -97,9 +97,7 @@ def _pace(run: Run, tally: Tally, tasks: list[int]) -> tuple[float, float] | Non
     return 1.0, float(max(1.0, known.max())) if len(known) else 1.0
 
 
-def _reached(
-    run: Run, state: State, tally: Tally, task: int, line: Line, now_s: float, pace: float
-) -> float:
+def _reached(run: Run, state: State, tally: Tally, task: int, line: Line, now_s: float, pace: float) -> float:
     """Give the time of the plan that a task has reached."""
     number = run.attempt_of.get(task)
     began_s = None if number is None else tally.began_s(number)

@@ -114,7 +114,7 @@ def _results(calls: Sequence[Call], source: Call | Gathered, how: Mapping[str, A
         return found
     from weft.api.executions.running import run
 
-    ran = run(source, **how)  # type: ignore[arg-type]
+    ran = run(source, **how)
     if not ran.completed:
         error = exception_of(ran)
         raise error if error is not None else WeftError(f"{ran.outcome}\n{ran}")

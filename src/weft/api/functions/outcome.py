@@ -18,9 +18,9 @@ from weft.api.executions.ran import Ran
 from weft.api.functions.child import EXCEPTION, VALUE
 from weft.api.functions.values import UnfitValue, decoded
 from weft.backends.layout import Layout
-from weft.backends.staging.trees import DIGEST_SIZE
 from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.safe_paths import open_inside
+from weft.backends.staging.trees import DIGEST_SIZE
 from weft.errors import WeftError
 from weft.repository.products import StoredProducts
 

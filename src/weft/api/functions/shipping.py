@@ -63,7 +63,9 @@ def _is_importable(module: ModuleType) -> bool:
     for part in module.__name__.split("."):
         name = f"{name}.{part}" if name else part
         finders = (BuiltinImporter, FrozenImporter, PathFinder) if path is None else (PathFinder,)
-        spec = next((found for finder in finders if (found := finder.find_spec(name, path)) is not None), None)
+        spec = next(
+            (found for finder in finders if (found := finder.find_spec(name, path)) is not None), None
+        )
         if spec is None:
             return False
         path = spec.submodule_search_locations
@@ -127,7 +129,9 @@ class _Package:
                 self._take_name(name, own, user)
                 self.parts.append({"same": own.__name__, "as": name})
         elif isinstance(own, type):
-            self._refuse(name, user, "a class that is defined beside it; put the class into a module of its own")
+            self._refuse(
+                name, user, "a class that is defined beside it; put the class into a module of its own"
+            )
         else:
             self._take_name(name, own, user)
             self.parts.append({"value": _text(value, user, repr(name)), "as": name})

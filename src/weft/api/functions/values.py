@@ -67,7 +67,11 @@ def _is_plain(value: Any) -> bool:
         return math.isfinite(value)
     if kind is list:
         return all(map(_is_plain, value))
-    return kind is dict and _MARK not in value and all(type(key) is str and _is_plain(value[key]) for key in value)
+    return (
+        kind is dict
+        and _MARK not in value
+        and all(type(key) is str and _is_plain(value[key]) for key in value)
+    )
 
 
 def _marked(value: Any) -> Any:
@@ -105,8 +109,8 @@ class _Pickler(pickle.Pickler):
         home = sys.modules.get(module)
         if module == "__main__" or home is None or "<locals>" in found.__qualname__:
             raise UnfitValue(
-                f"{self._what} holds {found.__qualname__!r} of {module!r}, which another process cannot import; "
-                "define it in a module of its own"
+                f"{self._what} holds {found.__qualname__!r} of {module!r}, which another process cannot "
+                "import; define it in a module of its own"
             )
         return NotImplemented
 

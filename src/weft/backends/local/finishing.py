@@ -12,6 +12,7 @@ from weft.backends.backend import Circumstances
 from weft.backends.inputs import late_names, outputs_of
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.results import growth_lines, read_result
+from weft.backends.local.attempt_records import remove_if_empty, write_record
 from weft.backends.local.live import Live
 from weft.backends.local.runners import Record
 from weft.backends.local.watching import kept, share_done
@@ -65,7 +66,7 @@ class Finishing:
         if not ended.cause and ended.exit_code is not None and ended.exit_code not in (_REQUEUE, _AGAIN):
             self._take_in(live, record, known, finished)
         elif known.description(live.task).recovery.checkpoint and kept(self._circumstances, live):
-            finished.checkpoint = share_done(self._circumstances, live)
+            finished.checkpoint = share_done(self._circumstances, live, over=True)
         return finished
 
     def _take_in(self, live: Live, record: Record, known: Known, finished: Finished) -> None:
@@ -87,7 +88,7 @@ class Finishing:
             )
         finished.product = self._product(live, record, known, files, result)
         if not files:
-            _remove_if_empty(live.workdir)
+            remove_if_empty(live.workdir)
 
     def _files(self, live: Live, known: Known, *, all_of_them: bool) -> tuple[MadeFile, ...]:
         names = outputs_of(known, live.task, live.iteration)
@@ -163,12 +164,14 @@ class Finishing:
             return
         code = record.get("code")
         text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
-        with suppress(OSError):  # it is for readers: the journal knows
-            (live.records / "exitcode").write_text(text, encoding="ascii")
+        with suppress(StagingProblem):  # it is for readers: the journal knows
+            write_record(live.records, "exitcode", text.encode())
 
 
 def _is_result(name: str, results: set[str]) -> bool:
-    return name in results or any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
+    if name in results or f"{name}/" in results:  # a directory is declared with a slash, and made without
+        return True
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
 
 
 def _judged(live: Live, record: Record) -> ev.Ended:
@@ -189,8 +192,3 @@ def _judged(live: Live, record: Record) -> ev.Ended:
         cause = "preempted" if outside else "error"
         return ev.Ended(attempt=live.number, exit_code=None, cause=cause, story=story)
     return ev.Ended(attempt=live.number, exit_code=code, work_done=1.0)
-
-
-def _remove_if_empty(directory: Path) -> None:
-    with suppress(OSError):  # something is in it: it stays for whoever wants to look
-        directory.rmdir()

@@ -19,6 +19,7 @@ from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.rendered_job import RenderedJob
 from weft.backends.jobs.rendering import news_files, render, results_needed
 from weft.backends.jobs.results import growth_lines
+from weft.backends.local.attempt_records import make_workdir, write_record
 from weft.backends.local.live import Live
 from weft.backends.made import MadeSoFar, files_for
 from weft.backends.products import MadeFile, Product
@@ -34,7 +35,7 @@ from weft.engine.messages.commands import StageIn
 from weft.engine.state.known import Known
 from weft.expressions import Value
 
-__all__ = ["Prepared", "Preparing", "make_directory_of"]
+__all__ = ["Prepared", "Preparing"]
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class Preparing:
         machine = self._circumstances.machines[live.machine]
         moved = 0.0
         try:
-            make_directory_of(live)
+            make_workdir(live.workdir)
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 if makers.intersection(wanted.makers) or (wanted.source and wanted.source in named):
                     moved += self._bring(live, wanted)[1]
@@ -96,7 +97,7 @@ class Preparing:
         assert start is not None
         known = circumstances.known_of(live.run)
         machine = circumstances.machines[live.machine]
-        make_directory_of(live)
+        make_workdir(live.workdir)
         names: list[str] = []
         if known.description(live.task).inputs:
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
@@ -244,8 +245,8 @@ class Preparing:
         assert start is not None
         if job.argv is None:
             return None
-        live.records.mkdir(parents=True, exist_ok=True)
-        (live.records / "command.sh").write_text(job.script, encoding="utf-8", errors="surrogateescape")
+        script = job.script.encode(errors="surrogateescape")
+        write_record(live.records, "command.sh", script, instead_of=("out", "err"))
         for stream in job.streams:
             make_parents(live.workdir, stream)
         return {
@@ -267,11 +268,3 @@ class Preparing:
             described = self._circumstances.machines[machine]
             found = self._caches[machine] = Cache(self._circumstances.layout.cache(described))
         return found
-
-
-def make_directory_of(live: Live) -> None:
-    """Make the directory in which an attempt works."""
-    try:
-        live.workdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StagingProblem("cannot be made", str(live.workdir), error.strerror or str(error)) from error

@@ -45,7 +45,8 @@ def main(directory: str) -> int:
     os.dup2(null, 0)
     os.close(null)
     records = Records(directory, settings["token"])
-    lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=records.folder)
+    how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    lock = os.open("lock", how, 0o600, dir_fd=records.folder)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -64,8 +64,11 @@ class RunnerLink:
         self._cores = None if cores is None else list(cores)
         self._python = python
         self._settings = {"token": token, "idle_s": idle_s, "grace_s": grace_s}
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._records = Records(str(directory), token)
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._records = Records(str(directory.absolute()), token)
+        except OSError as error:
+            raise RunnerFailed(f"no runner can work in {directory}: {error.strerror}") from error
         self._socket: socket.socket | None = None
         self._lost = False
         self._outgoing: list[str] = []
@@ -155,7 +158,7 @@ class RunnerLink:
 
     def _start(self) -> None:
         """Start a runner in its own session; what for is said on its input, where nobody else can read it."""
-        log = os.open(self.directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        log = self._opened_log()
         reading, writing = os.pipe()
         try:
             actions = [
@@ -173,6 +176,14 @@ class RunnerLink:
         finally:
             for descriptor in (log, reading, writing):
                 os.close(descriptor)
+
+    def _opened_log(self) -> int:
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            self._records.make_own("log")
+            return os.open("log", how, 0o600, dir_fd=self._records.folder)
+        except OSError as error:
+            raise RunnerFailed(f"no runner can work in {self.directory}: {error.strerror}") from error
 
     def _child_lives(self) -> bool:
         """Tell whether the runner that was started here is still there; raises RunnerFailed if it broke."""
@@ -197,10 +208,7 @@ class RunnerLink:
             return False
 
     def _last_words(self) -> str:
-        try:
-            lines = (self.directory / "log").read_text(errors="replace").splitlines()
-        except OSError as error:
-            return str(error.strerror)
+        lines = self._records.content("log").decode(errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
 
     # Speaking.

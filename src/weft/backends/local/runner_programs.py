@@ -80,6 +80,9 @@ class Programs:
             os.chdir(order.cwd)
         except (OSError, ValueError) as error:
             raise NotStarted(126, f"the directory {order.cwd} cannot be entered: {_reason(error)}") from None
+        if os.getcwd() != os.path.normpath(order.cwd):
+            os.chdir("/")
+            raise NotStarted(126, f"the directory {order.cwd} is not entered: a link lies on the way to it")
         try:
             if order.cores is not None:
                 self._pin(order)

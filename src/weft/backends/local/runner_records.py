@@ -42,6 +42,9 @@ class Records:
 
     def __init__(self, directory: str, token: str) -> None:
         self._folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if os.readlink(f"/proc/self/fd/{self._folder}") != os.path.normpath(directory):
+            self.close()
+            raise OSError(errno.ELOOP, "there is a link on the way to it", directory)
         self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
 
     def close(self) -> None:
@@ -77,7 +80,19 @@ class Records:
 
     def opened(self, name: str) -> int:
         """Open a file to be overwritten in place."""
+        self.make_own(name)
         return os.open(name, _OVER, 0o600, dir_fd=self._folder)
+
+    def make_own(self, name: str) -> None:
+        """Make a file that is to be written to one of our own: what has other names too may lie elsewhere."""
+        try:
+            status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+        except OSError:
+            return
+        if not stat.S_ISREG(status.st_mode):
+            os.unlink(name, dir_fd=self._folder)
+        elif status.st_nlink > 1:
+            self.replace(name, self.content(name))
 
     def remove(self, name: str) -> None:
         """Remove a record, if it is there."""
@@ -149,6 +164,7 @@ class Ledger:
         self._lines = 0
         self._torn = True
         """The last line may have no end: whoever wrote it was killed, or the disk was full."""
+        records.make_own(name)
         self._file = os.open(name, _MORE, 0o600, dir_fd=records.folder)
 
     @property

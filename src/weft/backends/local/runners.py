@@ -9,6 +9,8 @@ from typing import Any
 
 from weft.backends.backend import Circumstances
 from weft.backends.local.runner_link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.safe_paths import directory_at
 from weft.platform.machine import Machine
 
 __all__ = ["Record", "Runners"]
@@ -122,11 +124,21 @@ class Runners:
             self._poller.unregister(descriptor)
             del self._machine_of[descriptor]
 
+    def _make_room(self) -> None:
+        """Make the directory of all runners, entered without following links that a task has put there."""
+        above = "runners", str(self._circumstances.execution)
+        try:
+            with directory_at(self._circumstances.layout.home, above, make=True):
+                return
+        except StagingProblem as problem:
+            raise RunnerFailed(f"no runner can be started: {problem}") from problem
+
     def _link(self, machine: int) -> RunnerLink:
         link = self._links.get(machine)
         if link is None:
             circumstances = self._circumstances
             described = circumstances.machines[machine]
+            self._make_room()
             link = self._links[machine] = RunnerLink(
                 circumstances.layout.runner(circumstances.execution, described),
                 circumstances.token,

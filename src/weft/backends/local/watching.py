@@ -44,19 +44,20 @@ class Watching:
         self._next = time.monotonic() + _EVERY_S
         found: list[ev.Event] = []
         for live in list(self._watched.values()):
-            found += self._news(live)
+            found += self._told(live, self._look(live))
         return found
 
-    def progress(self, live: Live) -> ev.Progressed:
-        """Answer a question: how far a program is."""
+    def progress(self, live: Live) -> list[ev.Event]:
+        """Answer a question: how far a program is, after whatever else it has said meanwhile."""
         seen = self._look(live)
-        return ev.Progressed(
+        answer = ev.Progressed(
             attempt=live.number,
             work_done=live.done,
             last_iteration_s=seen.last_iteration_s,
             iterations=seen.iterations,
             all_iterations=seen.all_iterations,
         )
+        return [*self._told(live, seen), answer]
 
     def _look(self, live: Live) -> Seen:
         news = live.news
@@ -70,8 +71,8 @@ class Watching:
             live.done = min(1.0, max(0.0, seen.done))
         return seen
 
-    def _news(self, live: Live) -> list[ev.Event]:
-        seen = self._look(live)
+    def _told(self, live: Live, seen: Seen) -> list[ev.Event]:
+        """Give what is new; nobody else sees it, since the next look finds the same files."""
         found: list[ev.Event] = []
         if seen.restart_changed and kept(self._circumstances, live):
             found.append(
@@ -101,8 +102,14 @@ def kept(circumstances: Circumstances, live: Live) -> bool:
         return False
 
 
-def share_done(circumstances: Circumstances, live: Live) -> float:
-    """Give the share of the work that is done: what the program says, else what the time suggests."""
+def share_done(circumstances: Circumstances, live: Live, *, over: bool = False) -> float:
+    """Give the share of the work that is done: what the program says, else what the time suggests.
+
+    ``over``: the program has ended, and what it said last has not been looked at yet.
+    """
+    if over and live.news is not None:
+        said = live.news.look().done
+        live.done = live.done if said is None else min(1.0, max(0.0, said))
     if live.done is not None:
         return max(_LEAST, live.done)
     start = live.start

@@ -227,7 +227,7 @@ class LocalWorld:
         if command.of == "progress" and command.attempt is not None:
             live = self._live.get(command.attempt)
             if live is not None and live.launched and not live.over:
-                self._events.append(self._watching.progress(live))
+                self._events.extend(self._watching.progress(live))
         elif command.of == "reattach" and command.attempt is not None:
             return  # a runner that is gone is noticed by itself
         elif command.machine is not None:

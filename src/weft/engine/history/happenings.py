@@ -17,7 +17,7 @@ class Tried:
     task: str
     iteration: int
     kind: str
-    """What tasks have in common: the description that all points of a sweep share, or the program it names."""
+    """What tasks have in common: the description that points of a sweep share, or the program it names."""
     machine: int
     nodes: int
     count: int

@@ -113,9 +113,7 @@ def _untouched(state: State, run: Run) -> bool:
     )
 
 
-def _made(
-    planner: Planner, instance: Instance, known: Known, steps: int, rng: np.random.Generator
-) -> Plan:
+def _made(planner: Planner, instance: Instance, known: Known, steps: int, rng: np.random.Generator) -> Plan:
     goal = objective_named("makespan")
     refusal = planner.supports(instance, goal)
     if refusal is not None:

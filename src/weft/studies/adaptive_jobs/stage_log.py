@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from weft.simulation.simulate import Simulation
 from weft.studies.adaptive_jobs.testbed import MOVING_S, array_job, grid
 from weft.workflow.unfolding.unfold import unfold
 
-__all__ = ["Logged", "StageLog", "run_jobs"]
+__all__ = ["Logged", "StageLog", "log_of", "run_jobs"]
 
 _WORKFLOW = "jobs"
 
@@ -77,18 +77,24 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
         settings=replace(PRESETS["s3"], poll_every_s=poll_every_s, restart_cost_s=MOVING_S),
         scenario=scenario,
     ).run(record=entries.append)
-    return StageLog(tuple(_Reader([machine.name for machine in instance.machines]).lines(entries)))
+    return log_of(entries, [machine.name for machine in instance.machines])
+
+
+def log_of(entries: Sequence[Entry], machines: Sequence[str], *, at_once: bool = False) -> StageLog:
+    """Read the journal of one run; ``at_once``: programs begin when they are started, and nobody says so."""
+    return StageLog(tuple(_Reader(machines, at_once=at_once).lines(entries)))
 
 
 class _Reader:
     """Reads a journal of one run whose tasks are jobs."""
 
-    def __init__(self, machines: list[str]) -> None:
+    def __init__(self, machines: Sequence[str], *, at_once: bool) -> None:
         self._machines = machines
+        self._at_once = at_once
         self._job: dict[int, int] = {}
         self._machine: dict[int, str] = {}
 
-    def lines(self, entries: list[Entry]) -> Iterator[Logged]:
+    def lines(self, entries: Sequence[Entry]) -> Iterator[Logged]:
         for entry in entries:
             yield from self._event(entry.now, entry.event)
             for command in entry.commands:
@@ -99,8 +105,8 @@ class _Reader:
             case ev.Started(attempt=attempt):
                 yield self._line(now, "begun", attempt)
             case ev.Ended(attempt=attempt, work_done=share):
-                if share is not None:
-                    yield self._line(now, "ended", attempt, value=share)
+                if share is not None or self._at_once:
+                    yield self._line(now, "ended", attempt, value=share or 0.0)
             case ev.RequirementsChanged(attempt=attempt):
                 yield self._line(now, "request", attempt)
 
@@ -119,6 +125,8 @@ class _Reader:
                 yield self._line(now, "clean-up", attempt)
             case cm.Start(attempt=attempt, restart_from=share):
                 yield self._line(now, "start", attempt, value=share)
+                if self._at_once:
+                    yield self._line(now, "begun", attempt)
             case cm.Note(kind="violation", attempt=attempt):
                 yield self._line(now, "violation", attempt)
             case cm.Settle(state="COMPLETED", task=task):

@@ -18,6 +18,7 @@ from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.repository.header import Header
 from weft.runtime.execution import Execution, open_project
+from weft.runtime.loop import Listener
 from weft.workflow.records.workflow import Workflow
 
 __all__ = ["Executed", "executed", "here"]
@@ -47,6 +48,7 @@ def executed(
     project: Path,
     policy: str,
     settings: Settings,
+    listeners: Sequence[Listener] = (),
 ) -> Executed:
     """Run workflows, which arrive at their times, to their end. Their files lie in the project."""
     header = Header(
@@ -60,7 +62,6 @@ def executed(
         started_at_s=time.time(),
     )
     history, entries = History(), list[Entry]()
-
     layout = Layout(project.resolve())
     layout.home.mkdir(parents=True, exist_ok=True)
     lock, database = open_project(layout)
@@ -72,9 +73,12 @@ def executed(
             header,
             [(at_s, Submitted(run=run, workflow=key)) for run, (at_s, key) in enumerate(arrivals)],
             plan_steps=0,
+            listeners=[
+                lambda entry, engine: history.take(entry, engine.state),
+                lambda entry, _: entries.append(entry),
+                *listeners,
+            ],
         )
-        execution.loop.listen([lambda entry, engine: history.take(entry, engine.state)])
-        execution.loop.listen([lambda entry, _: entries.append(entry)])
         try:
             ending = execution.run()
         finally:

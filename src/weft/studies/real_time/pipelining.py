@@ -48,7 +48,9 @@ class Pipelining:
     """Sweep layers without barriers between them."""
 
     name: ClassVar[str] = "u2"
-    title: ClassVar[str] = "sweeps without barriers, real processes (Ma and Buyya, S4 section 5; unified section 9)"
+    title: ClassVar[str] = (
+        "sweeps without barriers, real processes (Ma and Buyya, S4 section 5; unified section 9)"
+    )
 
     def __init__(self, unit_s: float = 1.0) -> None:
         self._unit_s = unit_s
@@ -81,7 +83,8 @@ class Pipelining:
     def _sleeping(self, task: Task, lengths: Sequence[float]) -> Task:
         """Let every subtask of a layer sleep as long as it takes; exec: there is one process, not two."""
         cases = " ".join(
-            f"{number}) exec sleep {length * self._unit_s:g};;" for number, length in enumerate(lengths, start=1)
+            f"{number}) exec sleep {length * self._unit_s:g};;"
+            for number, length in enumerate(lengths, start=1)
         )
         return replace(task, job=Job(command=f"case {{j}} in {cases} esac"))
 
@@ -95,7 +98,10 @@ def starts_of(ran: Executed, unit_s: float) -> dict[str, tuple[float, float]]:
     attempts = sorted(ran.history.attempts.values(), key=lambda each: (each.started_s or 0.0, each.number))
     zero_s = attempts[0].started_s or 0.0
     return {
-        _short(each.task): (((each.started_s or 0.0) - zero_s) / unit_s, ((each.ended_s or 0.0) - zero_s) / unit_s)
+        _short(each.task): (
+            ((each.started_s or 0.0) - zero_s) / unit_s,
+            ((each.ended_s or 0.0) - zero_s) / unit_s,
+        )
         for each in attempts
     }
 

@@ -47,7 +47,9 @@ class Sharing:
     """Workflows that arrive while others run."""
 
     name: ClassVar[str] = "u3"
-    title: ClassVar[str] = "102 workflows on four slots, real processes, 1:100 (Bolze et al., S5; unified section 9)"
+    title: ClassVar[str] = (
+        "102 workflows on four slots, real processes, 1:100 (Bolze et al., S5; unified section 9)"
+    )
 
     def __init__(self, scale: float = 0.01) -> None:
         self._scale = scale

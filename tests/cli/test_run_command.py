@@ -1,0 +1,176 @@
+"""``weft run``: what it does, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from cli.projects import Project
+from cli.shell import refused
+
+
+def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None:
+    done = project.weft("run", "tiny.yaml")
+    assert (done.code, done.err) == (0, "")
+    assert (project.folder / "z").read_text() == "hello\n1\nhello\n2\nhello\n3\n"
+    assert re.search(r"^  outcome +completed$", done.out, re.MULTILINE)
+    assert re.search(r"^  promise +4 s: kept", done.out, re.MULTILINE)
+    assert re.search(r"^  b +3/3 ", done.out, re.MULTILINE)
+    assert "report .weft/reports/1/report.html" in done.out
+    names = {path.name for path in (project.folder / ".weft/reports/1").iterdir()}
+    assert names == {"report.html", "trace.tsv", "events.jsonl", "wfformat.json"}
+
+
+def test_what_was_done_is_taken_over_and_what_is_stale_is_named(project: Project) -> None:
+    assert project.weft("run", "tiny.yaml").code == 0
+    again = project.weft("run", "tiny.yaml")
+    assert "  b: 3 taken over" in again.out
+    text = (project.folder / "tiny.yaml").read_text()
+    project.write("tiny.yaml", text.replace("cat {inputs} > z", "sort {inputs} > z"))
+    changed = project.weft("run", "tiny.yaml")
+    assert changed.code == 0
+    assert "  a: 1 taken over" in changed.out
+    assert re.search(r"^  c: 1 stale \(.*command.*\)$", changed.out, re.MULTILINE)
+    assert (project.folder / "z").read_text() == "1\n2\n3\nhello\nhello\nhello\n"
+    kinds = {row["kind"]: row["taken_over"] for row in project.json("report")["kinds"]}
+    assert kinds == {"a": 1, "b": 3, "c": 0}
+    fresh = project.weft("run", "tiny.yaml", "--fresh")
+    assert fresh.code == 0
+    assert "taken over" not in fresh.out
+
+
+def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
+    shown = project.weft("run", "tiny.yaml", "-n", "-j", "1")
+    assert shown.code == 0
+    assert shown.out.startswith("tiny: 5 tasks, 6 edges on local; heft took ")
+    assert not (project.folder / ".weft").exists()
+    (record,) = project.json("run", "tiny.yaml", "-n", "-j", "1")
+    assert record["makespan_s"] == 5.0
+
+
+def test_until_retries_and_parameters(project: Project) -> None:
+    project.write(
+        "flaky.yaml",
+        "weft: 1\nname: flaky\nparams: {word: no}\ntasks:\n"
+        "  first: {command: 'test $WEFT_ATTEMPT = 2; echo {word} > said', outputs: [said]}\n"
+        "  later: {command: 'exit 3', inputs: [said]}\n",
+    )
+    done = project.weft("run", "flaky.yaml", "--until", "first", "--retries", "1", "-p", "word=yes")
+    assert done.code == 0, done
+    assert (project.folder / "said").read_text() == "yes\n"
+    assert "failures  1 (1 error)" in re.sub(" +", " ", done.out).replace("failures ", "failures  ")
+    wrong = project.weft("run", "flaky.yaml", "--until", "frist")
+    refused(wrong, 2, "no task 'frist'", "did you mean 'first'?")
+
+
+def test_as_json_and_files_of_ones_own(project: Project) -> None:
+    done = project.weft("run", "tiny.yaml", "--json", "--report", "page.html", "--trace", "trace.tsv")
+    record = json.loads(done.out)
+    assert (done.code, record["outcome"], record["numbers"], record["resumed"]) == (0, "completed", [1], False)
+    assert [row["completed"] for row in record["kinds"]] == [1, 3, 1]
+    assert (project.folder / "page.html").read_text().startswith("<!DOCTYPE html>")
+    assert (project.folder / "trace.tsv").read_text().startswith("task_id\t")
+    refused(project.weft("run", "tiny.yaml", "--json", "--trace", "-"), 2, "cannot share the standard output")
+
+
+def test_quiet_says_nothing(project: Project) -> None:
+    done = project.weft("run", "tiny.yaml", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_many_workflows_and_arrivals_are_runs_of_one_execution(project: Project) -> None:
+    project.write("other.yaml", "weft: 1\nname: other\ntasks: {only: {command: 'echo 1'}}\n")
+    project.write("later.yaml", "weft: 1\narrivals: [{workflow: other.yaml, at: 0.2s, owner: ann}]\n")
+    done = project.weft("run", "tiny.yaml", "other.yaml", "--arrivals", "later.yaml")
+    assert done.code == 0, done
+    assert "runs 1 to 3" in done.out
+    listed = project.json("ls")
+    assert [(run["workflow"], run["state"], run["execution"]) for run in listed] == [
+        ("tiny", "completed", 1),
+        ("other", "completed", 1),
+        ("other.yaml", "completed", 1),
+    ]
+    assert listed[2]["owner"] == "ann"
+
+
+def test_bad_input_is_refused_before_anything_is_written(project: Project) -> None:
+    refused(project.weft("run"), 2, "Name a WORKFLOW")
+    refused(project.weft("run", "absent.yaml"), 2, "no file 'absent.yaml'")
+    refused(project.weft("run", "tiny.yaml", "--on", "identical:2"), 2, "has no backend", "kind: local")
+    refused(project.weft("run", "tiny.yaml", "--planner", "hefft"), 2, "did you mean 'heft'?")
+    refused(project.weft("run", "tiny.yaml", "--project", "nowhere"), 2, "must be a directory")
+    (project.folder / "sub").mkdir()
+    refused(project.weft("run", "tiny.yaml", "--project", "sub"), 2, "does not lie in the project", "--project")
+    assert not (project.folder / ".weft").exists()
+
+
+def test_a_task_that_fits_nowhere(project: Project) -> None:
+    project.write("wide.yaml", "weft: 1\ntasks: {a: {command: 'true', nodes: [5000]}}\n")
+    refused(project.weft("run", "wide.yaml"), 3, "wide: ", "nodes")
+
+
+def test_a_program_that_is_not_there_is_named_with_its_log(project: Project) -> None:
+    project.write(
+        "bad.yaml",
+        "weft: 1\nname: bad\ntasks:\n  a: {command: nosuchprogram --now, outputs: [x]}\n"
+        "  b: {command: 'echo never', inputs: [x]}\n",
+    )
+    done = project.weft("run", "bad.yaml")
+    assert done.code == 1
+    assert "nosuchprogram: not found" in done.err
+    assert "log: .weft/attempts/1/0/err" in done.err
+    for word in ("failed", "exit code 127", "| /bin/sh", "nosuchprogram: not found", "log: .weft/attempts/1/0/err"):
+        assert word in done.out
+
+
+def test_a_program_that_may_not_be_executed(project: Project) -> None:
+    project.write("program", "echo hi\n")
+    project.write("list.yaml", "weft: 1\nname: list\ntasks: {a: {command: [./program]}}\n")
+    done = project.weft("run", "list.yaml")
+    assert done.code == 1
+    assert "./program is not executable; chmod +x makes it so" in done.out
+
+
+def test_a_sandbox_that_cannot_be_written(project: Project) -> None:
+    project.write("notes", "a file, no directory\n")
+    project.write("here.yaml", "weft: 1\nmachines: {m: {backend: {kind: local, sandbox: notes/box}}}\n")
+    done = project.weft("run", "tiny.yaml", "--on", "here.yaml")
+    assert done.code == 1
+    assert "notes/box' cannot be made: Not a directory" in " ".join(done.out.split())
+    assert (project.folder / "notes").read_text() == "a file, no directory\n"
+
+
+def test_an_output_that_is_missing(project: Project) -> None:
+    project.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'echo 1', outputs: [x]}}\n")
+    done = project.weft("run", "bad.yaml")
+    assert done.code == 1
+    assert re.search(r"'x'.*", done.out)
+
+
+def test_keep_going_does_what_does_not_depend_on_the_failure(project: Project) -> None:
+    project.write(
+        "two.yaml",
+        "weft: 1\nname: two\ntasks:\n  bad: {command: 'exit 3'}\n  needs: {command: 'echo', after: bad}\n"
+        "  good: {command: 'sleep 0.2; echo 1 > fine', outputs: [fine]}\n",
+    )
+    assert project.weft("run", "two.yaml", "-k", "-j", "1").code == 1
+    assert (project.folder / "fine").exists()
+    kinds = {row["kind"]: row for row in project.json("status")["kinds"]}
+    assert (kinds["bad"]["failed"], kinds["needs"]["cancelled"], kinds["good"]["done"]) == (1, 1, 1)
+
+
+def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
+    project.write(
+        "held.yaml",
+        "weft: 1\nname: held\ntasks:\n"
+        "  a: {command: 'test -e $WEFT_FOLDER/go; echo 1 > x', outputs: [x], on_failure: hold}\n"
+        "  b: {command: 'cat x > y', inputs: [x], outputs: [y]}\n",
+    )
+    assert project.weft("run", "held.yaml").code == 1
+    assert project.json("ls")[0]["state"] == "stopped"
+    project.write("go", "")
+    done = project.weft("resume")
+    assert done.code == 0, done
+    assert (project.folder / "y").read_text() == "1\n"
+    assert [run["state"] for run in project.json("ls")] == ["completed"]
+    refused(project.weft("resume"), 2, "nothing to resume")

@@ -1,0 +1,18 @@
+"""Fixtures of the security tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from security.hostile import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A project beside files that nobody may touch, which is asserted in the end."""
+    made = Place(tmp_path)
+    yield made
+    made.assert_nothing_touched()

@@ -1,0 +1,115 @@
+"""Hostile workflows: run for real beside files that nobody may touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.api.executions.ran import Ran
+from weft.api.executions.running import resume, run
+from weft.engine.messages.commands import Assign
+from weft.engine.messages.events import Ended
+from weft.repository.database import open_database
+from weft.repository.journal import Journal
+from weft.repository.journal_store import JournalStore
+
+_LONG_AGO_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How the last attempt of a task ended."""
+
+    cause: str
+    text: str
+    code: int | None
+
+
+class Place:
+    """A project, and beside it files that are none of weft's business."""
+
+    def __init__(self, folder: Path) -> None:
+        self.project = folder / "project"
+        self.outside = folder / "outside"
+        self.project.mkdir(parents=True)
+        self.outside.mkdir()
+        (self.outside / "folder").mkdir()
+        for name in ("canary", "folder/canary"):
+            (self.outside / name).write_text("sings\n")
+        self._before = self._look()
+        self.ran: Ran | None = None
+
+    def _look(self) -> dict[str, tuple[str, int, int]]:
+        found = {}
+        for path in sorted(self.outside.rglob("*")):
+            if path.is_file() and not hasattr(self, "_before"):
+                os.utime(path, (_LONG_AGO_S, _LONG_AGO_S))
+            status = path.lstat()
+            text = path.read_text() if path.is_file() else "-"
+            found[str(path.relative_to(self.outside))] = (
+                text,
+                status.st_mtime_ns if path.is_file() else 0,
+                status.st_mode,
+            )
+        return found
+
+    def assert_nothing_touched(self) -> None:
+        """Every file outside is as it was, and there is none more."""
+        assert self._look() == self._before
+
+    def run(self, tasks: dict[str, Any], **more: Any) -> Ran:
+        """Run tasks to their end, those that do not depend on failed ones too."""
+        (self.project / "flow.yaml").write_text(
+            json.dumps({"weft": 1, "name": "hostile", "tasks": tasks, **more})
+        )
+        options: dict[str, Any] = {"policy": "fcfs", "keep_going": True, "retries": 0}
+        self.ran = run(self.project / "flow.yaml", on=self._machines(), project=self.project, **options)
+        return self.ran
+
+    def resume(self) -> Ran:
+        self.ran = resume(project=self.project)
+        return self.ran
+
+    def _machines(self) -> Path:
+        path = self.project / "machines.yaml"
+        if not path.exists():
+            path.write_text("weft: 1\nmachines:\n  here: {nodes: 4, backend: {kind: local}}\n")
+        return path
+
+    def ends(self) -> dict[str, End]:
+        """Give how each task ended."""
+        journal = self.journal()
+        engine = journal.engine()
+        task_of, found = {}, {}
+        for entry in journal.entries:
+            engine.apply(entry.event, entry.now, entry.commands)
+            for command in entry.commands:
+                if type(command) is Assign:
+                    task_of[command.attempt] = engine.state.runs[command.run].known.names[command.task]
+            if type(entry.event) is Ended:
+                event = entry.event
+                found[task_of[event.attempt]] = End(event.cause, event.story, event.exit_code)
+        return found
+
+    def journal(self) -> Journal:
+        assert self.ran is not None
+        with open_database(self.project / ".weft" / "weft.db") as database:
+            return JournalStore(database).read(self.ran.execution)
+
+    def made(self, name: str) -> str:
+        """Give what a result holds that was brought to the project."""
+        return (self.project / name).read_text()
+
+
+def wait_for(condition: Any, timeout_s: float = 20.0) -> bool:
+    """Wait until something is so."""
+    until_s = time.monotonic() + timeout_s
+    while time.monotonic() < until_s:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False

@@ -1,0 +1,141 @@
+"""Tasks that leave links, devices, pipes and heaps of files where weft looks: nothing outside is read or written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from security.hostile import Place
+
+_OUTPUTS = {
+    "link": ("ln -s $OUTSIDE/canary out.link", "leads out of"),
+    "way": ("ln -s $OUTSIDE/folder d; true", "leads out of"),
+    "tree": ("mkdir t; ln -s $OUTSIDE/folder t/inside", "leads out of"),
+    "up": ("ln -s ../../../../../../outside/canary out.up", "leads out of"),
+    "pipe": ("mkfifo out.pipe", "a FIFO"),
+    "device": ("ln -s /dev/zero out.device", "leads out of"),
+    "socket": (
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"out.socket\")'",
+        "a socket",
+    ),
+    "loop": ("ln -s out.loop out.loop", "Too many levels of symbolic links"),
+    "nothing": ("true", "was not made"),
+    "gone": ('rm -rf "$PWD"', "No such file or directory"),
+    "swapped": ('rm -rf "$PWD"; ln -s $OUTSIDE "$PWD"', "there is a link on the way to it"),
+}
+_DECLARED = {"way": "d/canary", "tree": "t/", "swapped": "canary"}
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One run of everything that is bad about outputs."""
+    place = Place(tmp_path_factory.mktemp("files"))
+    tasks = {
+        name: {
+            "command": command.replace("$OUTSIDE", str(place.outside)),
+            "outputs": [_DECLARED.get(name, f"out.{name}")],
+        }
+        for name, (command, _) in _OUTPUTS.items()
+    }
+    place.run(tasks)
+    yield place
+    place.assert_nothing_touched()
+
+
+@pytest.mark.parametrize("name", _OUTPUTS)
+def test_an_output_that_is_none_is_refused_by_name(left: Place, name: str) -> None:
+    end = left.ends()[name]
+    assert end.cause == "error"
+    assert _OUTPUTS[name][1] in end.text
+    assert _DECLARED.get(name, f"out.{name}").rstrip("/") in end.text or name in ("gone", "swapped")
+    assert not (left.project / f"out.{name}").exists()
+
+
+def test_a_link_inside_the_task_s_own_directory_is_an_output(place: Place) -> None:
+    place.run({"a": {"command": "echo hi > x; ln -s x y", "outputs": ["y"]}})
+    assert place.made("y") == "hi\n"
+    assert not (place.project / "y").is_symlink()
+
+
+def test_a_hard_link_to_a_file_outside_is_copied_before_it_is_made_read_only(place: Place) -> None:
+    canary = place.outside / "canary"
+    place.run({"a": {"command": f"ln {canary} out.hard", "outputs": ["out.hard"]}})
+    assert place.made("out.hard") == "sings\n"
+    assert canary.stat().st_mode & 0o200
+    (place.project / "out.hard").write_text("changed")
+    assert canary.read_text() == "sings\n"
+
+
+def test_files_that_a_task_speaks_through_are_never_links_or_pipes(place: Place) -> None:
+    canary = place.outside / "canary"
+    canary_json = json.dumps(str(canary))
+    tasks = {
+        "result": {"command": f"ln -s {canary} $WEFT_RESULT_FILE"},
+        "pipe": {"command": "mkfifo $WEFT_RESULT_FILE"},
+        "progress": {"command": f"ln -s {canary} $WEFT_PROGRESS_FILE; mkfifo p; sleep 1.2", "progress": "p"},
+        "restart": {
+            "command": f"ln -s {canary} r; mkfifo q; sleep 1.2; exit 85",
+            "checkpoint": {"files": ["r", "q"], "every": "1s"},
+            "retries": 0,
+        },
+        "huge": {"command": "head -c 70000 /dev/zero > $WEFT_RESULT_FILE"},
+    }
+    del tasks["restart"]["retries"]
+    tasks["restart"]["command"] = f"test -e seen.{canary.name} || true; ln -s {canary} r; mkfifo q; sleep 1.2"
+    place.run(tasks)
+    ends = place.ends()
+    assert ends["result"].cause == "error"
+    assert "leads out of" in ends["result"].text
+    assert canary_json.strip('"') in ends["result"].text
+    assert "FIFO" in ends["pipe"].text
+    assert "70000 bytes" in ends["huge"].text
+    assert ends["progress"].code == ends["restart"].code == 0
+    kept = [path for path in place.project.glob(".weft/checkpoints/**/*") if path.is_file()]
+    assert not [path for path in kept if path.read_text() == "sings\n"]
+
+
+def test_a_task_that_leaves_ten_thousand_files_is_no_trouble(place: Place) -> None:
+    command = "mkdir d; cd d; seq 1 10000 | xargs touch; cd ..; echo done > out.many"
+    ran = place.run({"a": {"command": command, "outputs": ["out.many", "d/"]}})
+    assert ran.completed
+    assert len(list((place.project / "d").iterdir())) == 10000
+
+
+def test_a_link_in_the_place_of_the_next_tasks_directories_is_not_followed(place: Place) -> None:
+    """The directory above all attempts is moved away, and a link to elsewhere put there."""
+    sandbox = place.project / ".weft" / "sandbox" / "here"
+    swap = f"cd {sandbox}; mv 1 old; ln -s {place.outside} 1"
+    place.run(
+        {
+            "a": {"command": swap},
+            "b": {"after": "a", "command": "echo hi > out.b", "outputs": ["out.b"]},
+            "c": {"after": "a", "command": "echo hi"},
+        }
+    )
+    ends = place.ends()
+    for name in "bc":
+        assert ends[name].cause == "staging"
+        assert "there is a link on the way to it" in ends[name].text
+    assert not (place.outside / "1").exists()
+
+
+def test_a_sandbox_behind_a_link_of_the_user_is_used(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    os.symlink(tmp_path / "disk", tmp_path / "scratch")
+    (place.project / "machines.yaml").write_text(
+        f"weft: 1\nmachines:\n  here: {{backend: {{kind: local, sandbox: {tmp_path}/scratch/box}}}}\n"
+    )
+    (place.project / "seed").write_text("s\n")
+    ran = place.run(
+        {
+            "a": {"command": "cat seed > x", "inputs": ["seed"], "outputs": ["x"]},
+            "b": {"command": "cat x > y", "inputs": ["x"], "outputs": ["y"]},
+        }
+    )
+    assert ran.completed, place.ends()
+    assert place.made("y") == "s\n"
+    assert (tmp_path / "disk" / "box").is_dir()
