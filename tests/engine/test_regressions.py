@@ -173,3 +173,15 @@ def test_a_task_that_left_its_planned_machine_because_of_its_demands_is_not_sent
     ]
     assert machines == [0, 1]
     assert engine.state.runs[0].ending == "completed"
+
+
+def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever():
+    settings = Settings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
+    engine, entries = simulate(
+        {"a": {"work": 40, "progress": "steps"}},
+        platform({}, {}),
+        scenario=Scenario(durations=Durations(bias=2.0)),
+        settings=settings,
+    )
+    assert engine.state.runs[0].ending == "completed"
+    assert engine.state.runs[0].migrations[0] <= 60

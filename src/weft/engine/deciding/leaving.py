@@ -33,6 +33,11 @@ MUST = frozenset({"self-migration", "suspension", "waiting", "user"})
 
 _MOST_GAIN = 0.95
 
+_MOST_MOVES = 50
+"""How often a task may have moved and still look for a better machine. S3 knows no limit; but a task that is
+slower than believed wherever it runs, has no restart files and meets a threshold that does not rise would
+move for ever."""
+
 
 def leave(desk: Desk, attempt: Attempt, reason: str, *, behind: float | None = None) -> None:
     """Let an attempt leave its machine for a reason, if there is somewhere to go and it pays or must be."""
@@ -141,6 +146,8 @@ def look_for_better(desk: Desk) -> None:
         if attempt.stage != Stage.RUNNING or attempt.cancelled or desk.settings.migrate == "never":
             continue
         run = state.runs[attempt.run]
+        if run.migrations.get(attempt.task, 0) >= _MOST_MOVES:
+            continue
         found = _best(desk, run, attempt)
         here = time_left_s(desk, attempt)
         if found is not None and here > 0.0 and (here - found[1]) / here > _gain(desk, run, attempt.task):
