@@ -249,7 +249,22 @@ def test_who_shares_an_abstract_machine_and_has_not_started_follows_one_that_fai
     started(engine, engine.run.attempt_of[first])
     words = engine.tell(failing(exit_code=1, attempt=engine.run.attempt_of[first]))
     assert words == [
-        f"settle {first} READY (error)", "assign 2 m1", f"cancel {number} m0: its abstract machine moved",
+        f"settle {first} READY (error)", f"cancel {number} m0: its abstract machine moved", "assign 2 m1",
         "start 2 m1 from 0",
     ]  # fmt: skip
     assert engine.tell(failing("cancelled", attempt=number))[1] == "assign 3 m1"
+
+
+def test_who_shares_the_abstract_machine_of_a_failed_task_and_has_not_started_waits_for_its_new_one():
+    flow = Builder("tied")
+    flow.task("make", work=1, outputs={"data": 1e6})
+    flow.task("one", work=5, machine="here", inputs=["data"])
+    flow.task("two", work=5, machine="here", inputs=["data"])
+    other = Machine(name="m1", nodes=2, speed=2.0)
+    ran = simulated(
+        flow.build(),
+        Platform(machines=(Machine(name="m0", speed=9.0), other)),
+        Scenario(exit_codes={"one": ("staging", 0)}, stage_latency_s=1.0),
+    )
+    assert ran.run.ending == "completed"
+    assert len({ran.run.where[1], ran.run.where[2]}) == 1

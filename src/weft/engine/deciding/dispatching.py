@@ -107,7 +107,7 @@ def _place(desk: Desk, place: Place) -> None:
     begun = desk.state.attempts[attempt]
     if known.shared[known.variable[place.task]]:
         # After a failure an abstract machine may be bound anew: who has not started comes along.
-        rebind(desk, run, begun, place.machine)
+        rebind(desk, run, place.task, place.machine)
     if left is not None:
         prepare_new(desk, desk.state.attempts[left])
         return

@@ -8,6 +8,7 @@ thrown out (lost, preempted) leaves files behind, and goes on from them as in a 
 
 from __future__ import annotations
 
+from weft.engine.deciding.migrating import rebind
 from weft.engine.desk import Desk
 from weft.engine.messages.commands import Cancel, Note, Settle
 from weft.engine.messages.events import Ended
@@ -71,8 +72,7 @@ def fail(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
     elif growth is not None and growth <= run.grown.get(task, {}).get(cause, 1.0):
         _give_up(desk, run, task, cause, f"{reason}; no machine has more memory for it")
     else:
-        desk.emit(_again(desk, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth))
-        rerun_bound_ancestors(desk, run, task)
+        _try_again(desk, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth)
 
 
 def retries_of(desk: Desk, run: Run, task: int, cause: str) -> int:
@@ -104,11 +104,18 @@ def _growth(desk: Desk, run: Run, task: int, cause: str) -> float | None:
     return largest
 
 
-def _again(desk: Desk, run: Run, task: int, cause: str, reason: str, growth: float | None = None) -> Settle:
+def _try_again(
+    desk: Desk, run: Run, task: int, cause: str, reason: str, growth: float | None = None
+) -> None:
+    """Put a task back, and those of its abstract machine that have not started: they go where it goes."""
     state = "WAITING" if run.missing[task] else "READY"
     attempt = desk.state.attempts.get(run.attempt_of.get(task, -1))
     keep = cause in _THROWN_OUT and attempt is not None and attempt.started_s is not None
-    return Settle(run=run.index, task=task, state=state, cause=cause, reason=reason, keep=keep, growth=growth)
+    desk.emit(
+        Settle(run=run.index, task=task, state=state, cause=cause, reason=reason, keep=keep, growth=growth)
+    )
+    rebind(desk, run, task, None)
+    rerun_bound_ancestors(desk, run, task)
 
 
 def _give_up(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
@@ -116,8 +123,7 @@ def _give_up(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
     if wish == "hold":
         desk.emit(Settle(run=run.index, task=task, state="STOPPED", cause=cause, reason=reason))
     elif wish == "reschedule" and _somewhere_else(desk, run, task, cause):
-        desk.emit(_again(desk, run, task, cause, f"{reason}; tried on another machine"))
-        rerun_bound_ancestors(desk, run, task)
+        _try_again(desk, run, task, cause, f"{reason}; tried on another machine")
     elif wish == "continue":
         _for_good(desk, run, task, cause, reason)
     else:

@@ -57,21 +57,21 @@ def migrate(desk: Desk, attempt: Attempt, machine: int, count: int, reason: str)
             reason=reason,
         )
     )
-    rebind(desk, run, attempt, machine)
+    rebind(desk, run, task, machine)
     if not begun:
         desk.emit(cm.Drop(attempt=attempt.number))
         send_for_data(desk, state.attempts[new], first=True)
 
 
-def rebind(desk: Desk, run: Run, attempt: Attempt, machine: int) -> None:
-    """Send the members of the abstract machine that have not started where this one goes."""
-    variable = run.known.variable[attempt.task]
+def rebind(desk: Desk, run: Run, task: int, machine: int | None) -> None:
+    """Send the members of a task's abstract machine that have not started where it goes; None: not known."""
+    variable = run.known.variable[task]
     if not run.known.shared[variable]:
         return
     for member in run.members(variable):
         number = run.attempt_of.get(member)
         other = desk.state.attempts.get(number) if number is not None else None
-        if other is None or other.cancelled or member == attempt.task or other.machine == machine:
+        if other is None or other.cancelled or member == task or other.machine == machine:
             continue
         if other.stage == Stage.ASSIGNED and run.state[member] in (TaskState.SCHEDULED, TaskState.PROLOG):
             if other.staging:

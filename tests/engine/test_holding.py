@@ -1,0 +1,60 @@
+"""Holding and releasing: what has not begun waits, what has begun is told of, and goes on."""
+
+from __future__ import annotations
+
+from engine_by_hand import ByHand, one_task, platform_of
+from weft.engine.messages import events as ev
+from weft.workflow.builder import Builder
+
+
+def hold(task=None):
+    return ev.Asked(what="hold", run=0, task=task)
+
+
+def release(task=None):
+    return ev.Asked(what="release", run=0, task=task)
+
+
+def two_tasks(**facets):
+    flow = Builder("two")
+    flow.task("first", work=10, machine="A")
+    flow.task("second", work=10, machine="A", after="first", **facets)
+    return flow.build()
+
+
+def test_a_task_that_waits_is_held_until_it_is_released():
+    engine = ByHand(two_tasks(), platform_of(1))
+    assert engine.tell(hold(1)) == ["settle 1 HELD"]
+    assert engine.tell(hold(1)) == []
+    assert engine.tell(ev.Ended(attempt=0), at=10) == ["settle 0 COMPLETED"]
+    words = engine.tell(release(1), at=20)
+    assert words == ["settle 1 READY", "assign 1 m0", "start 1 m0 from 0"]
+
+
+def test_a_task_in_the_queue_of_its_machine_is_held_too():
+    flow = Builder("queued")
+    for name in ("first", "second"):
+        flow.task(name, work=10)
+    engine = ByHand(flow.build(), platform_of(1), policy="lazy:by=finish")
+    queued = next(task for task in (0, 1) if engine.run.attempt_of.get(task) == 1)
+    assert engine.tell(hold(queued)) == [f"settle {queued} HELD"]
+    assert not engine.run.attempt_of.get(queued)
+    engine.tell(ev.Ended(attempt=0), at=10)
+    words = engine.tell(release(queued), at=11)
+    assert words == [f"settle {queued} READY", "assign 2 m0", "start 2 m0 from 0"]
+
+
+def test_a_task_whose_data_are_on_the_way_is_held_when_they_were_stopped():
+    staged = one_task(inputs=[{"file": "db", "from": "db", "size": 5}])
+    engine = ByHand(staged, platform_of(1))
+    assert engine.tell(hold(0)) == ["cancel 0 m0: held"]
+    assert engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))[0] == "settle 0 HELD"
+    assert engine.tell(release(0))[0] == "settle 0 READY"
+
+
+def test_what_runs_goes_on_and_only_who_asks_for_it_alone_is_told():
+    engine = ByHand(two_tasks(), platform_of(1))
+    assert engine.tell(hold(0)) == ["note refused"]
+    assert engine.tell(hold()) == ["settle 1 HELD"]
+    assert engine.tell(release(0)) == ["note refused"]
+    assert engine.tell(release()) == ["settle 1 WAITING"]
