@@ -53,8 +53,9 @@ def test_help_is_light() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "check", "compare", "completion", "convert", "formats", "generate", "pareto", "plan", "planners", "reproduce",
-        "schema", "show",
+        "cancel", "check", "clean", "compare", "completion", "convert", "formats", "generate", "hold", "logs", "ls",
+        "migrate", "pareto", "plan", "planners", "release", "report", "reproduce", "resume", "run", "schema", "show",
+        "status", "watch",
     ],
 )  # fmt: skip
 def test_the_help_of_a_command_is_light(command: str) -> None:

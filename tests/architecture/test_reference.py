@@ -59,8 +59,12 @@ def test_every_command_is_in_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["compare", "explain", "generate", "pareto", "plan", "replay", "reproduce", "simulate"]
-)
+    "name",
+    [
+        "cancel", "clean", "compare", "explain", "generate", "hold", "logs", "ls", "migrate", "pareto", "plan", "release",
+        "replay", "report", "reproduce", "resume", "run", "simulate", "status", "watch",
+    ],
+)  # fmt: skip
 def test_every_option_is_in_the_reference(name: str) -> None:
     command = weft.get_command(click.Context(weft), name)
     assert command is not None

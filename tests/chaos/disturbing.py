@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 from chaos.scene import Scene
 
+_PATIENCE_S = 0.7
+"""So long one waits for somebody to harm."""
+
 ENGINE_ONLY = ("engine",)
 ALL = ("engine", "runner killed", "runner stopped", "task killed", "task stopped")
 
@@ -45,9 +48,15 @@ def disturb(
     return done
 
 
+def _whom(scene: Scene, whom: str) -> list[int]:
+    return scene.runners() if whom == "runner" else [each.pid for each in scene.living()]
+
+
 def _harm(scene: Scene, rnd: random.Random, harm: str) -> int:
     whom, how = harm.split()
-    pids = scene.runners() if whom == "runner" else [each.pid for each in scene.living()]
+    until_s = time.monotonic() + _PATIENCE_S
+    while not (pids := _whom(scene, whom)) and time.monotonic() < until_s:
+        time.sleep(0.01)
     if not pids:
         return 0
     pid = rnd.choice(pids)

@@ -58,6 +58,7 @@ class Engine:
 
     def __init__(self, stable: Stable, pid: int) -> None:
         self.pid = pid
+        self.over = False
         self._stable = stable
 
     def kill(self) -> int:
@@ -70,6 +71,7 @@ class Engine:
         code = self._stable.ask({"do": "wait", "pid": self.pid, "timeout_s": timeout_s})
         if code is None:
             raise TimeoutError(f"engine {self.pid} has not ended after {timeout_s} s")
+        self.over = True
         return int(code)
 
 

@@ -9,6 +9,8 @@ Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``steps`` keeps a restart file; 
 ``halve`` halves the number in its input; ``below`` ends with 0 if the number is below 1, else with 1.
 """
 
+# ruff: noqa: PTH -- it starts without pathlib, many times
+
 from __future__ import annotations
 
 import fcntl

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,8 @@ machines:
   left: {nodes: 2, backend: {kind: local}}
   right: {nodes: 2, backend: {kind: local}}
 """
-_FORGIVING = "defaults: {retries: {preempted: 1000, lost: 1000, timeout: 10, staging: 3}}"
-_RUN = "python3 -I -S program.py"
+_FORGIVING = "defaults: {retries: {preempted: 30, lost: 30, timeout: 10, staging: 3}}"
+_RUN = f"{sys.executable} -I -S program.py"
 _WORKFLOWS = {
     "small": f"""weft: 1
 name: small
@@ -117,6 +118,7 @@ class Scene:
         """Where programs and engines write what happens to them."""
         self.lives = 0
         self._stable = stable
+        self._engines: list[Engine] = []
         self._workflows = [f"{name}.yaml" for name in workflows]
         self._policy = policy
         for directory in (self.project, self.notes):
@@ -135,7 +137,7 @@ class Scene:
         """Start an engine: the first begins, the others resume."""
         resumes = self.begun and "more" not in more
         self.lives += 1
-        return self._stable.start(
+        engine = self._stable.start(
             {
                 "log": str(self.notes / f"engine-{self.lives}"),
                 "project": str(self.project),
@@ -147,6 +149,8 @@ class Scene:
                 **more,
             }
         )
+        self._engines.append(engine)
+        return engine
 
     @property
     def begun(self) -> bool:
@@ -173,6 +177,13 @@ class Scene:
             engine.kill()
             raise AssertionError(f"the engine hangs\n{self.last_words()}") from None
         assert code == 0, f"the engine ended with {code}\n{self.last_words()}"
+
+    def again(self) -> None:
+        """Go on with what was not finished; if it fails for good, as a program may have, begin anew."""
+        for _ in range(2):
+            if self.is_over or self.live().wait(90.0) == 0:
+                return
+        raise AssertionError(self.last_words())
 
     @property
     def is_over(self) -> bool:
@@ -208,7 +219,7 @@ class Scene:
     def processes(self) -> dict[int, str]:
         """Find every process that was born with this scene's environment, wherever it has gone since."""
         found = {}
-        for name in os.listdir("/proc"):
+        for name in os.listdir("/proc"):  # noqa: PTH208
             if name.isdecimal() and self._is_ours(int(name)):
                 with_spaces = Path("/proc", name, "cmdline").read_bytes().replace(b"\0", b" ")
                 found[int(name)] = with_spaces.decode(errors="replace")
@@ -223,6 +234,9 @@ class Scene:
 
     def tidy(self) -> None:
         """End what is still there, each by its number."""
+        for engine in self._engines:
+            if not engine.over:
+                engine.kill()
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
 

@@ -163,10 +163,12 @@ def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
     project.write(
         "held.yaml",
         "weft: 1\nname: held\ntasks:\n"
-        "  a: {command: 'test -e $WEFT_FOLDER/go; echo 1 > x', outputs: [x], on_failure: hold}\n"
+        f"  a: {{command: 'test -e {project.folder}/go; echo 1 > x', outputs: [x], on_failure: hold}}\n"
         "  b: {command: 'cat x > y', inputs: [x], outputs: [y]}\n",
     )
-    assert project.weft("run", "held.yaml").code == 1
+    stopped = project.weft("run", "held.yaml")
+    assert stopped.code == 1
+    assert "a failed, waits for `weft resume` (error)" in stopped.err
     assert project.json("ls")[0]["state"] == "stopped"
     project.write("go", "")
     done = project.weft("resume")
@@ -174,3 +176,10 @@ def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
     assert (project.folder / "y").read_text() == "1\n"
     assert [run["state"] for run in project.json("ls")] == ["completed"]
     refused(project.weft("resume"), 2, "nothing to resume")
+
+
+def test_tasks_that_are_all_the_same_are_all_taken_over(project: Project) -> None:
+    project.write("same.yaml", "weft: 1\nname: same\ntasks: {a: {sweep: {k: 1..4}, command: 'echo same'}}\n")
+    assert project.weft("run", "same.yaml", "-q").code == 0
+    for _ in range(2):
+        assert "  a: 4 taken over" in project.weft("run", "same.yaml").out

@@ -48,6 +48,7 @@ def test_an_unknown_fingerprint_is_never_found(database):
     products.add(product(1, fingerprint=""))
     database.commit()
     assert products.made_from("") is None
+    assert products.made_from("", besides=1) is None
     assert StoredProducts(database).made_from("") is None
 
 
@@ -142,3 +143,17 @@ def test_memory_is_bounded(database):
         tracemalloc.stop()
     assert after < 1.5 * before
     assert products.of(1, 0, 5) == product(5)
+
+
+def test_what_others_have_made_is_told_from_ones_own(database):
+    products = StoredProducts(database)
+    first, own = product(1, execution=1, fingerprint="same"), product(2, execution=2, fingerprint="same")
+    for each in (first, own):
+        products.add(each)
+    database.commit()
+    assert products.made_from("same") == own
+    assert products.made_from("same", besides=2) == first
+    assert products.made_from("same", besides=1) == own
+    fresh = StoredProducts(database, only=2)
+    assert (fresh.made_from("same"), fresh.made_from("same", besides=2)) == (own, None)
+    assert StoredProducts(database, only=3).made_from("same") is None

@@ -12,7 +12,7 @@ from typing import Any
 from weft.api.executions.ran import Ran
 from weft.api.executions.running import resume, run
 from weft.engine.messages.commands import Assign
-from weft.engine.messages.events import Ended
+from weft.engine.messages.events import Ended, StagedIn
 from weft.repository.database import open_database
 from weft.repository.journal import Journal
 from weft.repository.journal_store import JournalStore
@@ -90,8 +90,10 @@ class Place:
             for command in entry.commands:
                 if type(command) is Assign:
                     task_of[command.attempt] = engine.state.runs[command.run].known.names[command.task]
-            if type(entry.event) is Ended:
-                event = entry.event
+            event = entry.event
+            if type(event) is StagedIn and event.problem:
+                found[task_of[event.attempt]] = End("staging", event.problem, None)
+            if type(event) is Ended:
                 found[task_of[event.attempt]] = End(event.cause, event.story, event.exit_code)
         return found
 

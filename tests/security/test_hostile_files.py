@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,13 +18,13 @@ _OUTPUTS = {
     "pipe": ("mkfifo out.pipe", "a FIFO"),
     "device": ("ln -s /dev/zero out.device", "leads out of"),
     "socket": (
-        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"out.socket\")'",
+        f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"out.socket\")'",
         "a socket",
     ),
     "loop": ("ln -s out.loop out.loop", "Too many levels of symbolic links"),
     "nothing": ("true", "was not made"),
-    "gone": ('rm -rf "$PWD"', "No such file or directory"),
-    "swapped": ('rm -rf "$PWD"; ln -s $OUTSIDE "$PWD"', "there is a link on the way to it"),
+    "gone": ('rm -rf "$PWD"', "was not made"),
+    "swapped": ('rm -rf "$PWD"; ln -s $OUTSIDE "$PWD"', "was not made"),
 }
 _DECLARED = {"way": "d/canary", "tree": "t/", "swapped": "canary"}
 
@@ -51,7 +50,7 @@ def test_an_output_that_is_none_is_refused_by_name(left: Place, name: str) -> No
     end = left.ends()[name]
     assert end.cause == "error"
     assert _OUTPUTS[name][1] in end.text
-    assert _DECLARED.get(name, f"out.{name}").rstrip("/") in end.text or name in ("gone", "swapped")
+    assert _DECLARED.get(name, f"out.{name}").rstrip("/") in end.text
     assert not (left.project / f"out.{name}").exists()
 
 
@@ -72,28 +71,25 @@ def test_a_hard_link_to_a_file_outside_is_copied_before_it_is_made_read_only(pla
 
 def test_files_that_a_task_speaks_through_are_never_links_or_pipes(place: Place) -> None:
     canary = place.outside / "canary"
-    canary_json = json.dumps(str(canary))
     tasks = {
         "result": {"command": f"ln -s {canary} $WEFT_RESULT_FILE"},
         "pipe": {"command": "mkfifo $WEFT_RESULT_FILE"},
-        "progress": {"command": f"ln -s {canary} $WEFT_PROGRESS_FILE; mkfifo p; sleep 1.2", "progress": "p"},
+        "progress": {"command": f"ln -s {canary} $WEFT_PROGRESS_FILE; sleep 1.2"},
+        "waiting": {"command": "mkfifo p; sleep 1.2", "progress": "p"},
         "restart": {
-            "command": f"ln -s {canary} r; mkfifo q; sleep 1.2; exit 85",
+            "command": f"ln -s {canary} r; mkfifo q; sleep 1.2",
             "checkpoint": {"files": ["r", "q"], "every": "1s"},
-            "retries": 0,
         },
         "huge": {"command": "head -c 70000 /dev/zero > $WEFT_RESULT_FILE"},
     }
-    del tasks["restart"]["retries"]
-    tasks["restart"]["command"] = f"test -e seen.{canary.name} || true; ln -s {canary} r; mkfifo q; sleep 1.2"
     place.run(tasks)
     ends = place.ends()
     assert ends["result"].cause == "error"
     assert "leads out of" in ends["result"].text
-    assert canary_json.strip('"') in ends["result"].text
+    assert str(canary) in ends["result"].text
     assert "FIFO" in ends["pipe"].text
     assert "70000 bytes" in ends["huge"].text
-    assert ends["progress"].code == ends["restart"].code == 0
+    assert [ends[name].code for name in ("progress", "waiting", "restart")] == [0, 0, 0]
     kept = [path for path in place.project.glob(".weft/checkpoints/**/*") if path.is_file()]
     assert not [path for path in kept if path.read_text() == "sings\n"]
 
@@ -119,13 +115,14 @@ def test_a_link_in_the_place_of_the_next_tasks_directories_is_not_followed(place
     ends = place.ends()
     for name in "bc":
         assert ends[name].cause == "staging"
-        assert "there is a link on the way to it" in ends[name].text
+        assert f"{sandbox}/1/" in ends[name].text
+        assert "a file or a link, and no directory" in ends[name].text
     assert not (place.outside / "1").exists()
 
 
 def test_a_sandbox_behind_a_link_of_the_user_is_used(place: Place, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
-    os.symlink(tmp_path / "disk", tmp_path / "scratch")
+    (tmp_path / "scratch").symlink_to(tmp_path / "disk")
     (place.project / "machines.yaml").write_text(
         f"weft: 1\nmachines:\n  here: {{backend: {{kind: local, sandbox: {tmp_path}/scratch/box}}}}\n"
     )

@@ -85,7 +85,7 @@ class Backend(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Say whether some program still runs."""
+        """Say whether some program still runs, or its end was not told yet."""
 
     def halt(self, grace_s: float) -> None:
         """End all programs, as if they had asked to be run again later; ``poll`` reports it."""

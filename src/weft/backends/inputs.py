@@ -11,6 +11,7 @@ import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from weft.backends.said import refuse_astray
 from weft.engine.state.known import Known
 from weft.expressions import Value
 from weft.platform.machine import Machine
@@ -79,13 +80,15 @@ class Inputs:
                     self._patterns.append((name + "*" if name.endswith("/") else name, task))
 
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[Wanted]:
-        """List the inputs of a task, in the order in which they were declared."""
+        """List the inputs of a task, in the order in which they were declared; raises StagingProblem."""
         inputs = self._known.description(task).inputs
         if not inputs:
             return
         names = names_for(self._known, task, machine, iteration)
         context = self._known.graph.context(task)
         for item in inputs:
+            if item.source:
+                refuse_astray(self._known.description(task), item.source, names)
             yield self._wanted(item, names, context)
 
     def _wanted(self, item: Input, names: dict[str, Value], context: dict[str, Value]) -> Wanted:

@@ -65,8 +65,8 @@ class Products(Protocol):
     def of(self, execution: int, run: int, task: int) -> Product | None:
         """Give the last product of a task of a run."""
 
-    def made_from(self, fingerprint: str) -> Product | None:
-        """Give the newest product of a fingerprint."""
+    def made_from(self, fingerprint: str, besides: int | None = None) -> Product | None:
+        """Give the newest product of a fingerprint; ``besides``: that another execution has made."""
 
     def last_of(self, workflow: str, name: str) -> Product | None:
         """Give the newest product of a task by its name, whatever it was made from."""

@@ -27,7 +27,11 @@ _PAUSE_S = 0.1
 
 @click.command("reproduce")
 @click.argument("name", required=False)
-@click.option("--full", is_flag=True, help="Run the complete grid of the paper; it may take hours.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Run the complete grid, or as much of it as can be run: minutes, for s1-tuning hours.",
+)
 @click.option(
     "--runs",
     type=click.IntRange(min=1),

@@ -124,7 +124,9 @@ class RunView:
 
     def setback_lines(self, each: Setback) -> list[str]:
         """Tell one failure."""
-        then = "failed for good" if each.for_good else "failed, is tried again"
+        then = "failed, is tried again"
+        if each.for_good or each.waits:
+            then = "failed for good" if each.for_good else "failed, waits for `weft resume`"
         text = f": {each.text}" if each.text else ""
         lines = [f"{each.task} {then} ({each.cause}{text})"]
         log = self.logs.last(each.attempt) if each.attempt >= 0 else None

@@ -171,13 +171,15 @@ class ExecutedRun:
         plan = self.chronicle.first_plans.get(run)
         if stated is not None or plan is None:
             return stated
-        return Promise.of_plan(plan, self.history.runs[run].arrival_s)
+        graph = self.chronicle.runs[run].known.graph
+        return Promise.of_plan(plan, graph, self.history.runs[run].arrival_s)
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Judge the promises of the runs that had one."""
         found = ((story, self.promise(story.index)) for story in self.stories)
-        return tuple(verdict_on(story, given, self.end_s) for story, given in found if given is not None)
+        judged = (verdict_on(story, given, self.end_s) for story, given in found if given is not None)
+        return tuple(verdict for verdict in judged if verdict is not None)
 
     @cached_property
     def deviations(self) -> tuple[Deviation, ...]:

@@ -50,8 +50,10 @@ class Verdict:
         return "kept (within P90)" if self.took_s <= self.at_most_s * (1 + 1e-9) else "broken (beyond P90)"
 
 
-def verdict_on(story: RunStory, promise: Promise, now_s: float) -> Verdict:
-    """Judge the promise of a run."""
+def verdict_on(story: RunStory, promise: Promise, now_s: float) -> Verdict | None:
+    """Judge the promise of a run; None: nobody could say how long it would take."""
+    if promise.makespan_p50_s is None:
+        return None
     return Verdict(
         run=story.index,
         workflow=story.workflow,

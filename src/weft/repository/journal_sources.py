@@ -26,6 +26,8 @@ class FoundJournal:
     journal: Journal
     position: int
     """The run's number within the journal, from 0."""
+    number: int | None = None
+    """The number that ``weft ls`` shows; None: it is not of a project."""
 
 
 def find_journal(name: str | Path, run: int | None = None) -> FoundJournal:
@@ -46,7 +48,7 @@ def find_journal(name: str | Path, run: int | None = None) -> FoundJournal:
     with open_database(database) as opened:
         meant = Runs(opened).run(run)
         journal = JournalStore(opened).read(meant.execution)
-    return FoundJournal(journal=journal, position=meant.position)
+    return FoundJournal(journal=journal, position=meant.position, number=meant.number)
 
 
 def _is_database(path: Path) -> bool:

@@ -28,6 +28,7 @@ _NEWEST = f"SELECT number, {', '.join(_COLUMNS)} FROM product WHERE %s ORDER BY 
 _FILES = "SELECT name, size_bytes, digest, modified_ns FROM made_file WHERE product = ? ORDER BY position"
 _BY_TASK = _NEWEST % "execution = ? AND run = ? AND task = ?"
 _BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
+_OF_OTHERS = _NEWEST % "fingerprint = ? AND fingerprint <> '' AND execution <> ?"
 _BY_NAME = _NEWEST % "workflow = ? AND name = ?"
 
 _KEPT = 10_000
@@ -51,6 +52,10 @@ class StoredProducts:
         """The newest of those, by each of their keys."""
         (newest,) = database.row("SELECT max(number) FROM product") or (None,)
         self._next = (newest or 0) + 1
+        self._all_here = newest is None
+        """Whether every product there is is in memory: one need not look elsewhere."""
+        self._first = newest is None
+        """Whether nothing was made before: only one engine at a time adds to a database."""
 
     def add(self, product: Product) -> None:
         """Remember a product; it is written by the same commit as the entries after it."""
@@ -66,9 +71,13 @@ class StoredProducts:
         """Give the last product of a task of a run."""
         return self._newest(_BY_TASK, (execution, run, task))
 
-    def made_from(self, fingerprint: str) -> Product | None:
-        """Give the newest product of a fingerprint."""
-        return self._known(self._newest(_BY_FINGERPRINT, (fingerprint,))) if fingerprint else None
+    def made_from(self, fingerprint: str, besides: int | None = None) -> Product | None:
+        """Give the newest product of a fingerprint; ``besides``: that another execution has made."""
+        if not fingerprint or (besides is not None and (self._first or besides == self._only)):
+            return None
+        if besides is None:
+            return self._known(self._newest(_BY_FINGERPRINT, (fingerprint,)))
+        return self._stored(_OF_OTHERS, (fingerprint, besides))
 
     def last_of(self, workflow: str, name: str) -> Product | None:
         """Give the newest product of a task by its name, whatever it was made from."""
@@ -81,8 +90,12 @@ class StoredProducts:
     def _newest(self, question: str, key: _Key) -> Product | None:
         with self._lock:
             recent = self._found.get(key)
-        if recent is not None:
+            all_here = self._all_here
+        if recent is not None or all_here:
             return recent
+        return self._stored(question, key)
+
+    def _stored(self, question: str, key: _Key) -> Product | None:
         row = self._database.row(question, key)
         return None if row is None else _product(row, self._database.rows(_FILES, (row[0],)))
 
@@ -98,6 +111,7 @@ class StoredProducts:
         recent = self._recent
         while len(recent) > self._kept and recent[0][1] < self._database.commits:
             product, _ = recent.popleft()
+            self._all_here = False
             for key in _keys(product):
                 if self._found.get(key) is product:
                     del self._found[key]
@@ -123,7 +137,7 @@ def _row(number: int, product: Product) -> list[Any]:
         storable(product.machine),
         storable(product.directory),
         product.exit_code,
-        json_text(dict(product.result)),
+        json_text(dict(product.result)) if product.result else "{}",
         product.fingerprint,
         json_text(dict(product.parts)),
         product.seconds,

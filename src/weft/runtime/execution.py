@@ -6,6 +6,7 @@ from the journal, the world finds what still runs, and is told again what it has
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
@@ -21,6 +22,7 @@ from weft.engine.explaining.waiting import standstill
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.promises import promised_s
 from weft.engine.state.attempt import Stage
 from weft.errors import InvalidInput, Problem
 from weft.platform.platform import Platform
@@ -272,11 +274,11 @@ class Execution:
                 )
 
     def _note_promise(self, event: ev.PlanReady, engine: Engine) -> None:
-        """Remember the first plan's makespan: what was promised before anything ran."""
+        """Remember what the first plan says: what was promised before anything ran."""
         run = engine.state.runs[event.run]
         if event.version == 0:
-            promised_s = engine.state.plans[event.plan].finish_s - run.arrival_s
-            self.runs.promise(self.number, event.run, p50_s=promised_s, p90_s=None)
+            total_s = promised_s(engine.state.plans[event.plan], run.known.graph, run.arrival_s)
+            self.runs.promise(self.number, event.run, p50_s=total_s, p90_s=None)
 
     def close(self) -> None:
         """Let go of everything; programs that still run go on, and are found again."""
@@ -294,7 +296,7 @@ class Execution:
                 execution=self.number,
                 machines=tuple(platform.machines),
                 known_of=lambda run: self.engine.state.runs[run].known,
-                folder_of=self._folder_of,
+                folder_of=functools.cache(self._folder_of),
                 products=self.products,
                 token=token,
             )

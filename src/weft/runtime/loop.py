@@ -137,8 +137,8 @@ class Loop:
         commands: list[cm.Command] = []
         for event in (*events, *found):
             commands += self._decide(event)
-        if commands or events or found:
-            self._journal.commit()
+        # Also without an event: a request that makes no sense has an answer, and nothing else.
+        self._journal.commit()
         if not self.halting:
             self._carry_out(commands)
 

@@ -31,11 +31,13 @@ def with_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> Workfl
 def _grown(task: Task, lines: Mapping[str, Sequence[str]]) -> Task:
     if task.sweep is None:
         return task
-    variables = []
+    variables, said = [], list(task.sweep.said)
     for name, values in task.sweep.variables:
         file = growth_file(values)
         known = file is not None and file in lines
         variables.append((name, tuple(lines[file]) if known and file is not None else values))
+        said += [name] if known else []
     if tuple(variables) == task.sweep.variables:
         return task
-    return dataclasses.replace(task, sweep=Sweep(variables=tuple(variables), paired=task.sweep.paired))
+    sweep = Sweep(variables=tuple(variables), paired=task.sweep.paired, said=tuple(said))
+    return dataclasses.replace(task, sweep=sweep)

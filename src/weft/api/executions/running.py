@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from weft.api.executions.asked_for import Source, arriving, asked_for, machines_of
 from weft.api.executions.interrupting import Interruptions
+from weft.api.executions.pace import paced
 from weft.api.executions.project import existing_project, project_at
 from weft.api.executions.ran import Ran
 from weft.api.simulating import DEFAULT_PLANNER, DEFAULT_POLICY, DEFAULT_STEPS
@@ -20,6 +21,7 @@ from weft.engine.messages.events import Submitted
 from weft.engine.settings import Settings, settings_named
 from weft.errors import Infeasible, InvalidInput, Problem
 from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
 from weft.planners.naming import planner_named
 from weft.platform.platform import Platform
 from weft.policies.naming import policy_named
@@ -94,7 +96,7 @@ def run(
         owner=getpass.getuser(),
         command=tuple(command),
     )
-    _refuse(header)
+    header = replace(header, settings=paced(header.settings, _compiled(header)))
     first = [(0.0, key, asked.flows[key].owner or "") for key in asked.flows]
     expected = [
         (at_s, Submitted(run=number, workflow=key, owner=owner or header.owner))
@@ -197,8 +199,9 @@ def _settings(settings: Settings, *, keep_going: bool, retries: int | None) -> S
     )
 
 
-def _refuse(header: Header) -> None:
-    """Refuse what cannot be run, before anything is written."""
+def _compiled(header: Header) -> list[Instance]:
+    """Compile the workflows; what cannot be run is refused before anything is written."""
+    instances = []
     chosen = policy_named(header.policy)
     goal, planning = objective_named("makespan"), planner_named(header.planner)
     for key, flow in header.workflows.items():
@@ -210,3 +213,5 @@ def _refuse(header: Header) -> None:
         if refusal is not None:
             what = f"planner {header.planner!r} cannot plan {key!r}: {refusal.reason}"
             raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+        instances.append(instance)
+    return instances

@@ -71,6 +71,8 @@ class Setback:
     text: str
     """What the world said of it."""
     for_good: bool
+    waits: bool
+    """Whether it waits for the user to resume it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +156,8 @@ class Tally:
                 attempt=-1 if attempt is None else attempt,
                 cause=command.cause,
                 text=self._story.pop(attempt, "") if attempt is not None else command.reason,
-                for_good=command.state in ("FAILED", "STOPPED"),
+                for_good=command.state == "FAILED",
+                waits=command.state == "STOPPED",
             )
         )
 

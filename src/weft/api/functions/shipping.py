@@ -70,6 +70,8 @@ def _is_importable(module: ModuleType) -> bool:
             return False
         path = spec.submodule_search_locations
     file = getattr(module, "__file__", None)
+    if not spec.has_location:
+        return True  # a part of Python itself
     return file is None or spec.origin is None or Path(spec.origin).resolve() == Path(file).resolve()
 
 

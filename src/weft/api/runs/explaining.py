@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from weft.engine.explaining.candidates import Candidate
@@ -32,7 +33,8 @@ def explain_task(
         found = find_journal(journal, run)
     read, which = found.journal, found.position
     wanted = math.inf if at_s is None else at_s
-    return explain(read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt)
+    told = explain(read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt)
+    return told if found.number is None else replace(told, run=found.number)
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:

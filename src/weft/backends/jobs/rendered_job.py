@@ -50,12 +50,18 @@ class RenderedJob:
         if self.argv is None:
             return "\n".join([*lines, "# nothing to execute", ""])
         lines.append(f"cd {shlex.quote(self.workdir)}")
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.env.items()]
+        # Asked once for all of them: most need no quotes.
+        quoted = str if "" not in self.env.values() and _is_plain("".join(self.env.values())) else shlex.quote
+        lines += [f"export {name}={quoted(value)}" for name, value in self.env.items()]
         if self.body is None:
             lines.append(f"exec {shlex.join(self.argv)}")
         else:
             lines.append(self.body)
         return "\n".join([*lines, ""])
+
+
+def _is_plain(text: str) -> bool:
+    return shlex.quote(text) == text
 
 
 def _one_line(text: str) -> str:

@@ -22,6 +22,8 @@ from weft.backends.jobs.rendered_job import RenderedJob
 from weft.backends.jobs.surroundings import Around, conda_prefix, surround
 from weft.backends.jobs.values import ALLOCATED, Values, machine_values
 from weft.backends.jobs.words import brought_along
+from weft.backends.said import refuse_astray
+from weft.backends.staging.problem import StagingProblem
 from weft.engine.messages.commands import Start
 from weft.engine.state.known import Known
 from weft.errors import shorten
@@ -259,6 +261,9 @@ class _Rendering:
             text and (text if self.recipe.fixed else self.values.text(text))
             for text in (job.stdin, job.stdout, job.stderr)
         )
+        for text in (job.stdin, job.stdout, job.stderr):
+            if text:
+                self._refuse_astray(text)
         for key, name in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
             if name and (".." in name.split("/") or "\0" in name or name.endswith("/")):
                 rule = "a stream is a file in the task's own directory, or has an absolute path"
@@ -268,6 +273,21 @@ class _Rendering:
                     f"{key} is {shorten(repr(name))}, an input", rule="inputs are not written to"
                 )
         return stdin or None, stdout or None, stderr or None
+
+    def _refuse_astray(self, text: str) -> None:
+        try:
+            refuse_astray(self.known.description(self.start.task), text, self._said())
+        except StagingProblem as problem:
+            raise JobProblem(str(problem)) from None
+
+    def _said(self) -> dict[str, Value]:
+        """Give what names stand for that may be a task's word."""
+        results = {
+            f"{name}.result.{key}": value
+            for name, told in self.results.items()
+            for key, value in _mapping(told.get("result")).items()
+        }
+        return {**self._filled_in(), **results}
 
     def environment(self, work: str, progress: str, restarts: Sequence[str]) -> dict[str, str]:
         """Give the variables of design section 8."""
@@ -291,6 +311,10 @@ class _Rendering:
         if self.recipe.calls:
             env["WEFT_FOLDER"] = str(self.folder)
         return env
+
+
+def _mapping(value: object) -> Mapping[str, Value]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _within(work: str, name: str) -> str:

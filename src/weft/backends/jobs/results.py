@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from pathlib import Path
 from typing import NoReturn
+from weakref import WeakKeyDictionary
 
 from weft.backends.inputs import outputs_of
 from weft.backends.jobs.problem import JobProblem
@@ -22,6 +23,8 @@ __all__ = ["growth_lines", "read_result"]
 
 _RULE = "a result file holds one flat JSON object, {name: number, text or true/false}, of at most 64 kB"
 _MOST_LINE_BYTES = 64_000_000
+_AWAITED: WeakKeyDictionary[Known, dict[str, str]] = WeakKeyDictionary()
+"""By workflow as it has grown so far: the files whose lines some sweep waits for."""
 
 
 def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
@@ -50,7 +53,9 @@ def growth_lines(known: Known, task: int, workdir: Path, iteration: int = 1) -> 
 
     ``lines(split.parts)`` means the file of that name, or what the task ``split`` wrote as ``parts``.
     """
-    awaited = growing_files(known.graph.workflow)
+    awaited = _AWAITED.get(known)
+    if awaited is None:
+        awaited = _AWAITED[known] = growing_files(known.graph.workflow)
     if not awaited:
         return {}
     outputs = outputs_of(known, task, iteration)

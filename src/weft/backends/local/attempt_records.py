@@ -1,40 +1,153 @@
 """Records of an attempt (``command.sh``, ``exitcode``) and its directory: made without following links.
 
 A task can put links, also hard ones, where weft will write next: so every directory on the way is entered as
-itself, and a record is always a new file.
+itself, and a record is always a new file. The directories in which those of attempts lie are entered once and
+held, as long as their paths lead to them: thousands of attempts begin and end in a second. What does not go
+this short way (something is there already, or was moved) goes the long one, which says what is wrong.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from weft.backends.jobs.rendering import RESULT_FILE
 from weft.backends.staging.new_files import written
 from weft.backends.staging.problem import StagingProblem, telling
 from weft.backends.staging.safe_paths import directory_at
 
-__all__ = ["make_workdir", "remove_if_empty", "write_record"]
+__all__ = ["AttemptRecords"]
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WORKDIR_DEPTH, _RECORDS_DEPTH = 2, 3
+"""How deep they lie below a directory that is not made here: the sandbox, the project's own."""
+
+_Identity = tuple[int, int]
+_NOT_HELD = -1, (-1, -1)
 
 
-def make_workdir(workdir: Path) -> None:
-    """Make the directory in which an attempt works: its execution and its number below the sandbox."""
-    sandbox = workdir.parents[1]
-    if not sandbox.exists():
-        with telling("cannot be made", str(sandbox)):
-            sandbox.mkdir(parents=True, exist_ok=True)
-    with _opened(workdir, 2):
-        pass
+class AttemptRecords:
+    """Makes directories and records of attempts. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[int, _Identity]] = {}
+        """Directories that are open, by path, each with its device and inode."""
+
+    def make_workdir(self, workdir: Path) -> None:
+        """Make the directory in which an attempt works; it may be there already."""
+        path = str(workdir)
+        try:
+            os.mkdir(_name(path), dir_fd=self._above(path))
+        except OSError:
+            sandbox = workdir.parents[_WORKDIR_DEPTH - 1]
+            if not sandbox.exists():
+                with telling("cannot be made", str(sandbox)):
+                    sandbox.mkdir(parents=True, exist_ok=True)
+            with _opened(workdir, _WORKDIR_DEPTH):
+                self._hold(workdir.parent)
+
+    def has_no_result(self, workdir: Path) -> bool:
+        """Say whether an attempt has surely left no result; False: one has to look for it with care."""
+        path = str(workdir)
+        try:
+            above, name = self._held_above(path), _name(path)
+            if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+                return False
+            os.stat(f"{name}/{RESULT_FILE}", dir_fd=above, follow_symlinks=False)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def begin(self, records: Path, script: bytes) -> None:
+        """Make the records of an attempt, with its ``command.sh`` and nothing else; raises StagingProblem."""
+        path = str(records)
+        try:
+            above = self._above(path)
+            os.mkdir(_name(path), dir_fd=above)
+            _write_new(above, _name(path), "command.sh", script)
+        except OSError:
+            _write_anew(records, "command.sh", script, ("out", "err"))
+            self._hold(records.parent)
+
+    def add(self, records: Path, name: str, content: bytes) -> None:
+        """Add a record to those of an attempt, in place of what has its name; raises StagingProblem."""
+        path = str(records)
+        try:
+            _write_new(self._held_above(path), _name(path), name, content)
+        except OSError:
+            _write_anew(records, name, content)
+
+    def close(self) -> None:
+        """Let go of the directories."""
+        while self._held:
+            os.close(self._held.popitem()[1][0])
+
+    def _above(self, path: str) -> int:
+        """Give the open directory in which a path lies; raises OSError if none is held that still is it."""
+        directory = path[: path.rfind("/")]
+        held = self._held.get(directory, _NOT_HELD)
+        found = os.stat(directory)  # noqa: PTH116 -- for every attempt
+        if (found.st_dev, found.st_ino) != held[1]:
+            raise BlockingIOError(f"{directory} is not held")
+        return held[0]
+
+    def _held_above(self, path: str) -> int:
+        """Give the open directory in which a path lay when its attempt began; raises OSError if none is."""
+        directory = path[: path.rfind("/")]
+        fd, _ = self._held.get(directory, _NOT_HELD)
+        if fd < 0:
+            raise BlockingIOError(f"{directory} is not held")
+        return fd
+
+    def _hold(self, directory: Path) -> None:
+        """Hold a directory, entered with care; one that was held before under this path is left to threads."""
+        if str(directory) in self._held:
+            return
+        with directory_at(directory.parent, (directory.name,)) as entered:
+            found = os.fstat(entered)
+            kept = os.open(f"/proc/self/fd/{entered}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        mine = kept, (found.st_dev, found.st_ino)
+        if self._held.setdefault(str(directory), mine) is not mine:
+            os.close(kept)
 
 
-def remove_if_empty(workdir: Path) -> None:
-    """Remove an attempt's directory in which nothing was left."""
-    # Else something is in it: it stays for whoever wants to look.
-    with suppress(OSError, StagingProblem), directory_at(workdir.parents[1], workdir.parts[-2:-1]) as above:
-        os.rmdir(workdir.name, dir_fd=above)
+def _name(path: str) -> str:
+    return path[path.rfind("/") + 1 :]
+
+
+def _write_new(above: int, attempt: str, name: str, content: bytes) -> None:
+    """Write a record that must not be there yet, into a directory that must be one; raises OSError."""
+    directory = os.open(attempt, _ENTER, dir_fd=above)
+    try:
+        file = os.open(name, _NEW, 0o666, dir_fd=directory)
+    finally:
+        os.close(directory)
+    try:
+        written(content, file)
+    finally:
+        os.close(file)
+
+
+def _write_anew(records: Path, name: str, content: bytes, instead_of: tuple[str, ...] = ()) -> None:
+    """Write a record in place of whatever has its name; ``instead_of``: what else must not be there."""
+    with (
+        _opened(records, _RECORDS_DEPTH) as directory,
+        telling("cannot be written", str(records / name)),
+    ):
+        for each in (name, *instead_of):
+            with suppress(FileNotFoundError):
+                os.unlink(each, dir_fd=directory)
+        file = os.open(name, _NEW, 0o666, dir_fd=directory)
+        try:
+            written(content, file)
+        finally:
+            os.close(file)
 
 
 @contextmanager
@@ -49,22 +162,3 @@ def _opened(path: Path, depth: int) -> Iterator[int]:
         yield directory
     finally:
         opened.__exit__()
-
-
-def write_record(records: Path, name: str, content: bytes, *, instead_of: tuple[str, ...] = ()) -> None:
-    """Write a record of an attempt anew; ``instead_of``: what else must not be there any more.
-
-    Raises StagingProblem.
-    """
-    with (
-        _opened(records, 3) as directory,
-        telling("cannot be written", str(records / name)),
-    ):
-        for each in (name, *instead_of):
-            with suppress(FileNotFoundError):
-                os.unlink(each, dir_fd=directory)
-        file = os.open(name, _NEW, 0o666, dir_fd=directory)
-        try:
-            written(content, file)
-        finally:
-            os.close(file)

@@ -12,15 +12,17 @@ from weft.backends.backend import Circumstances
 from weft.backends.inputs import late_names, outputs_of
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.results import growth_lines, read_result
-from weft.backends.local.attempt_records import remove_if_empty, write_record
+from weft.backends.local.attempt_records import AttemptRecords
 from weft.backends.local.live import Live
 from weft.backends.local.runners import Record
 from weft.backends.local.watching import kept, share_done
 from weft.backends.products import MadeFile, Product
+from weft.backends.said import refuse_astray
 from weft.backends.staging.made import collect, protect
 from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.publishing import publish
 from weft.backends.staging.removing import remove_tree
+from weft.backends.staging.safe_paths import parts_of
 from weft.engine.messages import events as ev
 from weft.engine.state.known import Known
 from weft.expressions import Value
@@ -48,8 +50,9 @@ class Finished:
 class Finishing:
     """Looks at what programs leave; staging threads call it."""
 
-    def __init__(self, circumstances: Circumstances) -> None:
+    def __init__(self, circumstances: Circumstances, records: AttemptRecords) -> None:
         self._circumstances = circumstances
+        self._records = records
 
     def is_plain(self, live: Live) -> bool:
         """Say whether there is nothing to look at but the end itself."""
@@ -77,7 +80,8 @@ class Finishing:
             return
         try:
             files = self._files(live, known, all_of_them=ended.exit_code == 0)
-            result = read_result(live.workdir)
+            silent = not live.launched or self._records.has_no_result(live.workdir)
+            result = {} if silent else read_result(live.workdir)
             finished.lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
         except (StagingProblem, JobProblem) as problem:
             finished.ended = ev.Ended(attempt=live.number, exit_code=None, cause="error", story=str(problem))
@@ -87,8 +91,6 @@ class Finishing:
                 attempt=live.number, exit_code=ended.exit_code, result=result, work_done=1.0, story=live.stale
             )
         finished.product = self._product(live, record, known, files, result)
-        if not files:
-            remove_if_empty(live.workdir)
 
     def _files(self, live: Live, known: Known, *, all_of_them: bool) -> tuple[MadeFile, ...]:
         names = outputs_of(known, live.task, live.iteration)
@@ -134,18 +136,19 @@ class Finishing:
         known = self._circumstances.known_of(live.run)
         folder = Path(self._circumstances.folder_of(live.run))
         names = late_names(known, live.task, live.iteration)
+        description = known.description(live.task)
         targets = {
-            fill(item.file, names): fill(item.target, names)
-            for item in known.description(live.task).outputs
-            if item.target is not None
+            fill(item.file, names): item.target for item in description.outputs if item.target is not None
         }
         results = {fill(name, names) for name in known.results(live.task)}
         try:
             for file in product.files:
                 target = targets.get(file.name)
                 if target is not None:
-                    publish(Path(product.directory), file, target, folder=folder)
+                    refuse_astray(description, target, names)
+                    publish(Path(product.directory), file, fill(target, names), folder=folder)
                 elif _is_result(file.name, results):
+                    _refuse_own(file.name)
                     publish(Path(product.directory), file, file.name, folder=folder)
         except StagingProblem as problem:
             return str(problem)
@@ -165,7 +168,7 @@ class Finishing:
         code = record.get("code")
         text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
         with suppress(StagingProblem):  # it is for readers: the journal knows
-            write_record(live.records, "exitcode", text.encode())
+            self._records.add(live.records, "exitcode", text.encode())
 
 
 def _is_result(name: str, results: set[str]) -> bool:
@@ -174,12 +177,20 @@ def _is_result(name: str, results: set[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
 
 
+def _refuse_own(name: str) -> None:
+    """Refuse a result that would take the place of what weft keeps."""
+    if parts_of(name)[0] == ".weft":
+        raise StagingProblem("is not brought to the project", name, "weft keeps its own state there")
+
+
 def _judged(live: Live, record: Record) -> ev.Ended:
     """Say how a program ended, in the engine's words."""
     code, by, cause = record.get("code"), record.get("signal"), record.get("cause") or ""
     text = str(record.get("text") or "")
     by_itself = code is not None and not cause
-    if live.halted and not live.cancelled and not by_itself:
+    # Cancelled, and not by the engine: it was halted by one that did not live to hear of it.
+    halted = live.halted or cause == "cancelled"
+    if halted and not live.cancelled and not by_itself:
         return ev.Ended(attempt=live.number, exit_code=_REQUEUE, story=_HALTED)
     if cause == "error":
         return ev.Ended(attempt=live.number, exit_code=code, cause="error", story=text)

@@ -19,7 +19,7 @@ from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.rendered_job import RenderedJob
 from weft.backends.jobs.rendering import news_files, render, results_needed
 from weft.backends.jobs.results import growth_lines
-from weft.backends.local.attempt_records import make_workdir, write_record
+from weft.backends.local.attempt_records import AttemptRecords
 from weft.backends.local.live import Live
 from weft.backends.made import MadeSoFar, files_for
 from weft.backends.products import MadeFile, Product
@@ -56,12 +56,18 @@ class Preparing:
     """Brings files and renders programs; staging threads call it."""
 
     def __init__(
-        self, circumstances: Circumstances, made: MadeSoFar, inputs_of: Callable[[int], Inputs]
+        self,
+        circumstances: Circumstances,
+        records: AttemptRecords,
+        made: MadeSoFar,
+        inputs_of: Callable[[int], Inputs],
     ) -> None:
         self._circumstances = circumstances
+        self._records = records
         self._made = made
         self._inputs_of = inputs_of
         self._caches: dict[int, Cache] = {}
+        self._folders: dict[int, Path] = {}
 
     def is_plain(self, live: Live) -> bool:
         """Say whether an attempt needs no file, so that it can be prepared in no time."""
@@ -75,7 +81,7 @@ class Preparing:
         machine = self._circumstances.machines[live.machine]
         moved = 0.0
         try:
-            make_workdir(live.workdir)
+            self._records.make_workdir(live.workdir)
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 if makers.intersection(wanted.makers) or (wanted.source and wanted.source in named):
                     moved += self._bring(live, wanted)[1]
@@ -97,9 +103,12 @@ class Preparing:
         assert start is not None
         known = circumstances.known_of(live.run)
         machine = circumstances.machines[live.machine]
-        make_workdir(live.workdir)
+        described = known.description(live.task)
+        # A task without a program, of which there may be very many, needs none.
+        if described.job or described.inputs or described.outputs:
+            self._records.make_workdir(live.workdir)
         names: list[str] = []
-        if known.description(live.task).inputs:
+        if described.inputs:
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 names += self._bring(live, wanted)[0]
         restarts = self._restored(live)
@@ -110,7 +119,7 @@ class Preparing:
             workdir=live.workdir,
             records=live.records,
             project=circumstances.layout.project,
-            folder=Path(circumstances.folder_of(live.run)),
+            folder=self._folder(live.run),
             inputs=names,
             results=self._results(live, results_needed(known, live.task)),
             attempt_number=start.tries,
@@ -140,7 +149,7 @@ class Preparing:
         products = self._made.for_input(known, live.run, live.task, live.iteration, wanted)
         if products:
             return self._bring_made(live, wanted, products)
-        folder = Path(self._circumstances.folder_of(live.run))
+        folder = self._folder(live.run)
         source = wanted.source or wanted.name
         # Through the cache, so that no task ever holds a link to the user's own file.
         shared = wanted.shared or not is_url(source)
@@ -194,7 +203,7 @@ class Preparing:
 
     def _bring_words(self, live: Live, job: RenderedJob) -> dict[str, str]:
         """Bring the files of the workflow's folder that the command names: they are copies, not links."""
-        folder = Path(self._circumstances.folder_of(live.run))
+        folder = self._folder(live.run)
         found = {}
         for word in job.words:
             found[word] = fetch(Source(word, folder), live.workdir, word, how="copy").file.digest
@@ -211,8 +220,8 @@ class Preparing:
     def _taken_over(self, live: Live, key: str) -> Prepared | None:
         """Make use of what an earlier execution has made from the same, if it is still there."""
         circumstances = self._circumstances
-        product = circumstances.products.made_from(key)
-        if product is None or product.execution == circumstances.execution:
+        product = circumstances.products.made_from(key, besides=circumstances.execution)
+        if product is None:
             return None
         directory = Path(product.directory)
         if not all(intact(directory, file) for file in product.files):
@@ -226,7 +235,11 @@ class Preparing:
             execution=circumstances.execution,
             run=live.run,
             task=live.task,
+            name=known.names[live.task],
+            kind=known.description(live.task).name,
+            workflow=known.key,
             attempt=live.number,
+            iteration=live.start.iteration if live.start is not None else 1,
             machine=machine,
             directory=str(live.workdir),
         )
@@ -246,7 +259,7 @@ class Preparing:
         if job.argv is None:
             return None
         script = job.script.encode(errors="surrogateescape")
-        write_record(live.records, "command.sh", script, instead_of=("out", "err"))
+        self._records.begin(live.records, script)
         for stream in job.streams:
             make_parents(live.workdir, stream)
         return {
@@ -261,6 +274,12 @@ class Preparing:
             "time_s": start.time_limit_s,
             "memory_bytes": start.memory_bytes,
         }
+
+    def _folder(self, run: int) -> Path:
+        found = self._folders.get(run)
+        if found is None:
+            found = self._folders[run] = Path(self._circumstances.folder_of(run))
+        return found
 
     def _cache(self, machine: int) -> Cache:
         found = self._caches.get(machine)

@@ -23,12 +23,15 @@ import json
 import os
 import sys
 
-__all__ = ["ALREADY_RUNS", "NO_SETTINGS", "main"]
+__all__ = ["ALREADY_RUNS", "NO_ROOM", "NO_SETTINGS", "main"]
 
 ALREADY_RUNS = 3
 """Exit code: another runner holds the directory."""
 NO_SETTINGS = 4
 """Exit code: who started it died before saying what for."""
+NO_ROOM = 64
+"""Exit code, with the system's error number added: it could not write its first records. Its log may not be
+written either."""
 
 
 def main(directory: str) -> int:
@@ -54,7 +57,12 @@ def main(directory: str) -> int:
     except OSError:
         pass  # a file system without locks: who starts a runner has looked for one
     os.chdir("/")
-    Runner(records, settings["token"], idle_s=settings["idle_s"], grace_s=settings["grace_s"]).serve()
+    try:
+        runner = Runner(records, settings["token"], idle_s=settings["idle_s"], grace_s=settings["grace_s"])
+        runner.begin()
+    except OSError as error:
+        return NO_ROOM + (error.errno or 0)
+    runner.serve()
     return 0
 
 

@@ -28,6 +28,7 @@ _SILENT_S = 5.0
 """A runner without a beat for so long is stopped or stuck."""
 _WAKING_S = 2.0
 _PART_BYTES = 1 << 18
+_decode = json.JSONDecoder().decode
 
 
 class RunnerGone(WeftError):
@@ -197,6 +198,9 @@ class RunnerLink:
             return True
         self._child = None
         code = os.waitstatus_to_exitcode(status)
+        if code >= runner.NO_ROOM:
+            why = os.strerror(code - runner.NO_ROOM)
+            raise RunnerFailed(f"no runner can work in {self.directory}: {why}")
         if code not in (0, runner.ALREADY_RUNS) and code > 0:
             raise RunnerFailed(f"the runner in {self.directory} ended with code {code}: {self._last_words()}")
         return False
@@ -273,7 +277,7 @@ class RunnerLink:
             raise RunnerGone(f"the runner in {self.directory} is gone, or serves another engine")
         if lines:
             self._heard_at_s = time.monotonic()
-        return [json.loads(line) for line in lines]
+        return [_decode(line.decode()) for line in lines]
 
     def disconnect(self) -> None:
         """Hang up; the runner and its tasks go on."""

@@ -10,13 +10,12 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 
 from weft.backends.local.process_groups import process
 from weft.backends.local.runner_door import Door
 from weft.backends.local.runner_programs import Order, Programs
-from weft.backends.local.runner_records import Record, Records, encoded
+from weft.backends.local.runner_records import Record, Records, encoded, note
 from weft.backends.local.runner_tasks import Tasks
 
 __all__ = ["Runner"]
@@ -53,17 +52,20 @@ class Runner:
 
     def serve(self) -> None:
         """Work until there is nothing more to do."""
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *_ENDING):
-            signal.signal(number, lambda *_: None)
-        self._door.poll.register(self._woken, select.POLLIN)
-        self._records.write("pid", _identity())
         while not self._over():
             self._turn()
         # Only after a good end: whoever finds these of a dead runner looks for what it has left.
         self._records.remove("pid")
         self._records.remove("beat")
         self._door.close()
+
+    def begin(self) -> None:
+        """Hear signals, and say in the directory who is here; raises OSError."""
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_ENDING):
+            signal.signal(number, lambda *_: None)
+        self._door.poll.register(self._woken, select.POLLIN)
+        self._records.write("pid", _identity())
 
     def _over(self) -> bool:
         if self._tasks.running:
@@ -117,7 +119,7 @@ class Runner:
         try:
             self._records.overwrite(self._beat_file, "beat", beat)
         except OSError as error:
-            sys.stderr.write(f"no beat can be written: {error.strerror}\n")
+            note(f"no beat can be written: {error.strerror}")
 
     # Messages.
 
@@ -131,7 +133,7 @@ class Runner:
             act(message)
         except Exception as error:  # whatever one message does, the other tasks go on
             text = f"{what or 'a message'}: {error}"
-            sys.stderr.write(f"{type(error).__name__}: {text}\n")
+            note(f"{type(error).__name__}: {text}")
             self._door.tell(encoded({"is": "problem", "attempt": message.get("attempt"), "text": text}))
 
     def _hello(self, message: Record) -> None:

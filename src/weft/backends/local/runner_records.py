@@ -16,7 +16,7 @@ import json
 import os
 import stat
 
-__all__ = ["Ledger", "Record", "Records", "encoded"]
+__all__ = ["Ledger", "Record", "Records", "encoded", "note"]
 
 Record = dict[str, object]
 
@@ -33,6 +33,14 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 """Write a record as text of one line."""
+
+
+def note(text: str) -> None:
+    """Write a line to the runner's log, where there is room for it: its tasks are worth more than its words."""
+    try:
+        os.write(2, f"{text}\n".encode(errors="replace"))
+    except OSError:
+        return
 
 
 class Records:
@@ -89,9 +97,7 @@ class Records:
             status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
         except OSError:
             return
-        if not stat.S_ISREG(status.st_mode):
-            os.unlink(name, dir_fd=self._folder)
-        elif status.st_nlink > 1:
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             self.replace(name, self.content(name))
 
     def remove(self, name: str) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 
 from weft.backends.local.process_groups import (
@@ -27,7 +26,7 @@ from weft.backends.local.process_groups import (
 )
 from weft.backends.local.runner_door import Door
 from weft.backends.local.runner_programs import NotStarted, Order, Programs
-from weft.backends.local.runner_records import Ledger, Record, Records, encoded
+from weft.backends.local.runner_records import Ledger, Record, Records, encoded, note
 
 __all__ = ["Task", "Tasks"]
 
@@ -170,7 +169,7 @@ class Tasks:
             self._start_ledger.rewrite(list(self._starts.values()))
             self._end_ledger.rewrite(list(self.ended.values()))
         except OSError as error:
-            sys.stderr.write(f"the ledgers cannot be rewritten: {error.strerror}\n")
+            note(f"the ledgers cannot be rewritten: {error.strerror}")
             return
         self._unwritten.clear()
 
@@ -349,7 +348,7 @@ class Tasks:
             ledger.add(text)
         except OSError as error:
             if not self._unwritten:
-                sys.stderr.write(f"a record cannot be written: {error.strerror}; it is tried again\n")
+                note(f"a record cannot be written: {error.strerror}; it is tried again")
             self._unwritten.append((ledger, text))
 
 

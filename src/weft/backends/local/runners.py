@@ -15,6 +15,9 @@ from weft.platform.machine import Machine
 
 __all__ = ["Record", "Runners"]
 
+_MOST_OVER = 100
+"""So many ends are told to be forgotten at once, unless something else is told earlier."""
+
 Record = Mapping[str, Any]
 """What a runner says of a program's end."""
 
@@ -30,6 +33,8 @@ class Runners:
         """By file descriptor."""
         self._unsent: set[int] = set()
         """Machines for whose runner messages have gathered."""
+        self._over: dict[int, list[int]] = {}
+        """By machine: attempts whose end is in the journal, which the runner has not been told."""
         self._environment = dict(os.environ)
 
     def connect(self, machine: int) -> tuple[set[int], dict[int, Record]]:
@@ -58,6 +63,7 @@ class Runners:
                 self.connect(machine)
             except (RunnerFailed, RunnerHangs) as error:
                 return str(error)
+        self._send_over(machine)
         self._send(machine, message)
         return ""
 
@@ -70,8 +76,17 @@ class Runners:
         self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Say that the end of a program is in the journal."""
-        self._send(machine, {"do": "forget", "attempt": attempt})
+        """Say that the end of a program is in the journal: that has time, and wakes nobody by itself."""
+        over = self._over.setdefault(machine, [])
+        over.append(attempt)
+        if len(over) >= _MOST_OVER:
+            self._send_over(machine)
+
+    def _send_over(self, machine: int) -> None:
+        over = self._over.get(machine)
+        if over:
+            self._send(machine, {"do": "forget", "attempts": over.copy()})
+            over.clear()
 
     def flush(self) -> None:
         """Send what has gathered."""
@@ -101,6 +116,7 @@ class Runners:
         for machine, link in self._links.items():
             self._unregister(machine)
             if link.connected and stop:
+                self._send_over(machine)
                 link.send({"do": "end"})
             link.flush()
             link.close()

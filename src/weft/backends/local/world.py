@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from weft.backends.backend import Capabilities, Circumstances, Job
 from weft.backends.inputs import Inputs
 from weft.backends.local.aside import Aside
+from weft.backends.local.attempt_records import AttemptRecords
 from weft.backends.local.finishing import Finished, Finishing
 from weft.backends.local.live import Live
 from weft.backends.local.preparing import Prepared, Preparing
@@ -52,6 +53,8 @@ class LocalWorld:
         """Attempts of an engine that died whose programs still run."""
         self._ends: dict[int, Record] = {}
         """Attempts of an engine that died whose programs have ended since."""
+        self._finishing_now: set[int] = set()
+        """Attempts whose programs have ended, and whose outputs are being looked at."""
         self._over: list[Live] = []
         """Attempts whose end is told by the next ``poll``."""
         self._told: list[Live] = []
@@ -62,8 +65,12 @@ class LocalWorld:
         self._made = MadeSoFar(circumstances.products, circumstances.execution)
         self._inputs: dict[int, tuple[Known, Inputs]] = {}
         self._runners = Runners(circumstances, self._poller)
-        self._preparing = Preparing(circumstances, self._made, self._inputs_of)
-        self._finishing = Finishing(circumstances)
+        layout, execution = circumstances.layout, circumstances.execution
+        self._workdirs = [layout.workdir(execution, each, 0).parent for each in circumstances.machines]
+        self._all_records = layout.records(execution, 0).parent
+        self._records = AttemptRecords()
+        self._preparing = Preparing(circumstances, self._records, self._made, self._inputs_of)
+        self._finishing = Finishing(circumstances, self._records)
         self._watching = Watching(circumstances)
         self._actions: dict[type, Callable[[Any], None]] = {
             cm.Assign: self._assign,
@@ -93,13 +100,10 @@ class LocalWorld:
     def _assign(self, command: cm.Assign) -> None:
         if command.attempt in self._live:
             return
-        layout, execution = self._circumstances.layout, self._circumstances.execution
-        machine = self._circumstances.machines[command.machine]
+        number = str(command.attempt)
         self._of_task[command.run, command.task] = command.attempt
         self._live[command.attempt] = Live.of(
-            command,
-            layout.workdir(execution, machine, command.attempt),
-            layout.records(execution, command.attempt),
+            command, self._workdirs[command.machine] / number, self._all_records / number
         )
 
     def _settle(self, command: cm.Settle) -> None:
@@ -159,8 +163,10 @@ class LocalWorld:
                 ev.Ended(attempt=live.number, exit_code=None, cause=prepared.cause, story=prepared.problem),
             )
         elif prepared.taken is not None:
-            self._made.add(prepared.taken)
             taken = prepared.taken
+            self._made.add(taken)
+            # It is this execution's own from now on: whoever resumes it, or cleans the other one up, finds it.
+            self._circumstances.products.add(taken)
             ended = ev.Ended(
                 attempt=live.number,
                 exit_code=taken.exit_code,
@@ -317,9 +323,11 @@ class LocalWorld:
                 finished = self._finishing.finish(live, record)
                 return lambda: self._finished(live, finished)
 
+            self._finishing_now.add(live.number)
             self._aside.do(finish)
 
     def _finished(self, live: Live, finished: Finished) -> None:
+        self._finishing_now.discard(live.number)
         if finished.product is not None:
             self._made.add(finished.product)
             self._circumstances.products.add(finished.product)
@@ -362,8 +370,8 @@ class LocalWorld:
 
     @property
     def busy(self) -> bool:
-        """Say whether some program still runs."""
-        return any(live.start is not None and not live.over for live in self._live.values())
+        """Say whether some program still runs, or its end was not told yet."""
+        return bool(self._finishing_now) or any(live.start is not None and not live.over for live in self._live.values())
 
     def wake(self) -> None:
         """Let ``poll`` return."""
@@ -373,6 +381,7 @@ class LocalWorld:
         """Let go of the runners; ``stop``: they end as soon as nothing runs."""
         self._aside.close()
         self._runners.close(stop=stop)
+        self._records.close()
 
     def _inputs_of(self, run: int) -> Inputs:
         """Give who makes which file of a run; a graph that has grown has more makers."""

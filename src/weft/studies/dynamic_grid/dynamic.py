@@ -12,7 +12,7 @@ perturbations.
 
 Deviations: a re-planning takes 7 ms per point visited, as in the paper, divided by the 59 of its parallel
 version. The genetic search plans the LAPW1 stage, with ``full`` also DAG1; otherwise HEFT plans, in all ways
-alike: one run of the larger cases would take the search many minutes.
+alike: one run of the larger cases would take the search several minutes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,11 @@ __all__ = ["lapw1_stage", "wien2k"]
 _POINTS, _ATOMS, _MATRIX = 50, 64, 6000
 _SMALL_BYTES = 1e5
 _CONTRACT = {"factor": 0.5, "grace": 0.0}
-"""The paper's, for all tasks: work that was reported is judged at once (spec s1 section 9)."""
+"""The paper's, for all tasks: work that was reported is judged at once (spec s1 section 9).
+
+With weft's usual grace a slow task may not move yet, while its machine is already believed to be slow: it
+seems to decide the end, and a search that looks at the end alone puts what else moves on any slow machine.
+"""
 _RESTARTABLE = {"files": ["restart"]}
 """Restart files are written when a task is told to end."""
 

@@ -13,8 +13,9 @@ _PROGRAM = """
 import os, sys, threading
 os.sched_setaffinity(0, {int(sys.argv[1])})
 try:
-    os.setpriority(os.PRIO_PROCESS, 0, -20)
-    open("/proc/self/autogroup", "w").write("-20")
+    if os.cpu_count() > 1:
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
+        open("/proc/self/autogroup", "w").write("-15")
 except OSError:
     pass
 def wait():

@@ -25,6 +25,7 @@ from weft.engine.engine import Engine
 from weft.engine.journal import Entry
 from weft.engine.messages.events import Progressed
 from weft.engine.settings import PRESETS, Settings
+from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.studies.adaptive_jobs.stage_log import StageLog, log_of
 from weft.studies.adaptive_jobs.testbed import JOBS, LATENCY_S, MOVING_S, grid
@@ -120,7 +121,7 @@ class _Loading:
 
 def _platform(core: int, *, computing: bool) -> Platform:
     """Put the grid on this host: the fast machine has a core of its own where it matters."""
-    machines = []
+    machines: list[Machine] = []
     for machine in grid().machines:
         owned = computing and machine.name == FAST
         how = {**machine.attributes, "how": "compute" if owned else "wait"}
@@ -167,7 +168,14 @@ def _workflow(case: Case, scale: float, served: Served) -> Workflow:
         sweep={"i": f"0..{JOBS - 1}"},
         work=case.units * _UNIT_S * scale,
         prolog=f"sleep {_BEGINNING_S * scale:g}",
-        command=[sys.executable, "search", "{machine.name}", "{machine.speed}", "{machine.how}", "{memory_mb}"],
+        command=[
+            sys.executable,
+            "search",
+            "{machine.name}",
+            "{machine.speed}",
+            "{machine.how}",
+            "{memory_mb}",
+        ],
         inputs=[
             {"file": "search", "from": "search.{machine.arch}", "size": "3kB"},
             {

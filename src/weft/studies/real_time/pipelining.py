@@ -66,6 +66,7 @@ class Pipelining:
     def executed(self, policy: str) -> Executed:
         """Run the example under one policy."""
         made = layered_sweeps(_LAYERS, "layers")
+        assert made.platform is not None
         tasks = [
             self._sleeping(task, lengths)
             for task, lengths in zip(made.workflow.tasks, _LAYERS.lengths, strict=True)

@@ -22,7 +22,8 @@ from weft import task
 __all__ = ["MADE_FOR", "main"]
 
 MADE_FOR = "any"
-_PRIORITY = -20
+_PRIORITY = -15
+_CORES = 2
 _STEPS = 200
 _STATE: dict[str, Any] = {"done": 0, "trail": []}
 """Iterations done, and the machines it was on: each with its first and last iteration and their times."""
@@ -73,15 +74,19 @@ def _demand(needed_mb: int, memory_mb: int, state: dict[str, Any]) -> None:
 
 
 def _come_first() -> None:
-    """Come before others on the host, who are not to be taken for the load; only root may, and others need not.
+    """Come before others on the host, who are not to be taken for the load; only root may.
 
-    The scheduler weighs sessions before it weighs the processes in them.
+    The scheduler weighs sessions before it weighs the processes in them. Where there is only one core, weft
+    itself is one of the others, and must not starve.
     """
+    if (os.cpu_count() or 1) < _CORES:
+        return
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
         Path("/proc/self/autogroup").write_text(str(_PRIORITY))
 
 
 if __name__ == "__main__":
-    _come_first()
+    if sys.argv[3] == "compute":
+        _come_first()
     main(*sys.argv[1:])

@@ -58,6 +58,8 @@ class Sweep:
 
     variables: tuple[tuple[str, Values], ...]
     paired: bool = False
+    said: tuple[str, ...] = ()
+    """The variables whose values are no words of the user: a task has written them (``lines(...)``)."""
 
     @property
     def names(self) -> tuple[str, ...]:

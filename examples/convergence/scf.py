@@ -1,0 +1,94 @@
+"""The programs of the example: a self-consistent field in one dimension, as small as it can be.
+
+An electron in a box feels a potential that its own density makes. ``start`` guesses a density, ``potential``
+turns it into a potential, ``solve`` finds the lowest state for one k-point, ``mix`` puts the densities of all
+k-points together and says by how much they differ from the last ones; when that is next to nothing, the field
+is consistent with itself, and the loop is left.
+
+Every function is a task: it works in a directory of its own, and what it reads and writes are the inputs and
+outputs that the workflow declares. So small a problem takes no time, and ``solve`` sleeps between its steps to
+look like a real one: on two nodes half as long. On the machine ``attic`` it is made slow on purpose in the
+second iteration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from weft import task
+
+POINTS = 60
+NEW = 0.8
+"""The share of the new density in the next one."""
+STEPS = 40
+"""Of the solver, for each k-point."""
+SLOW_MACHINE, SLOW_ITERATION = "attic", 2
+
+
+def start() -> None:
+    """Guess a density: the same everywhere."""
+    write("density", [1.0 / POINTS] * POINTS)
+
+
+def potential(strength: float) -> None:
+    """Make a potential: a well in the middle, and what the electrons add to it."""
+    density = read("density")
+    middle = (POINTS - 1) / 2
+    write("field", [((x - middle) / middle) ** 2 + strength * POINTS * there for x, there in enumerate(density)])
+
+
+def solve(k: int, slowness: float, step_s: float) -> None:
+    """Find the lowest state for a k-point, step by step; what is done already comes from the restart file."""
+    field = [value + 0.05 * k for value in read("field")]
+    slow = slowness if (os.environ.get("MACHINE"), task.iteration()) == (SLOW_MACHINE, SLOW_ITERATION) else 1.0
+    state = task.restore({"step": 0, "wave": [1.0] * POINTS})
+    task.on_checkpoint(lambda: task.checkpoint(state))
+    while state["step"] < STEPS:
+        time.sleep(step_s * slow / task.nodes())
+        state = {"step": state["step"] + 1, "wave": improved(state["wave"], field)}
+        task.progress(state["step"], STEPS)
+    write(f"wave.{k}", state["wave"])
+
+
+def mix(kpoints: int) -> None:
+    """Put the k-points together, and say how far they are from the density that they come from."""
+    waves = [read(f"wave.{k}") for k in range(1, kpoints + 1)]
+    found = [sum(wave[x] ** 2 for wave in waves) / kpoints for x in range(POINTS)]
+    old = read("density")
+    write("density", [(1 - NEW) * before + NEW * now for before, now in zip(old, found, strict=True)])
+    task.result(delta=max(abs(now - before) * POINTS for before, now in zip(old, found, strict=True)))
+
+
+def report(strength: float) -> None:
+    """Draw the density."""
+    density = read("density")
+    most = max(density)
+    lines = [f"{'#' * round(50 * value / most)}" for value in density[::3]]
+    Path("density.txt").write_text(f"self-consistent density, strength {strength:g}\n" + "\n".join(lines) + "\n")
+
+
+def improved(wave: list[float], field: list[float]) -> list[float]:
+    """Take one step of inverse iteration: solve (H + 1) x = wave, H being tridiagonal, and scale x to 1."""
+    hop = -0.5 * (POINTS / 4) ** 2
+    diagonal = [1.0 - 2.0 * hop + value for value in field]
+    upper, right = [hop / diagonal[0]], [wave[0] / diagonal[0]]
+    for x in range(1, POINTS):
+        pivot = diagonal[x] - hop * upper[-1]
+        upper.append(hop / pivot)
+        right.append((wave[x] - hop * right[-1]) / pivot)
+    found = [right[-1]]
+    for x in range(POINTS - 2, -1, -1):
+        found.append(right[x] - upper[x] * found[-1])
+    size = sum(value * value for value in found) ** 0.5
+    return [value / size for value in reversed(found)]
+
+
+def read(name: str) -> list[float]:
+    return json.loads(Path(name).read_text())
+
+
+def write(name: str, values: list[float]) -> None:
+    Path(name).write_text(json.dumps(values))

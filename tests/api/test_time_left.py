@@ -1,0 +1,117 @@
+"""The tally and the time left: counted entry by entry, judged by the plan and by the pace of what has ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import platform_of
+from weft.api.executions.tally import Tally
+from weft.api.executions.time_left import TimeLeft, of_all, time_left
+from weft.engine.engine import Engine
+from weft.engine.journal import Entry
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.remaining.planning import question_of
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.instance.compilation import compile_instance
+from weft.planners.naming import planner_named
+from weft.policies.naming import policy_named
+from weft.randomness import generator
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+
+class Hand:
+    """An engine that follows a plan, with a tally that hears every entry."""
+
+    def __init__(self, workflow):
+        instance = compile_instance(checked_graph(workflow), platform_of(1))
+        settings = Settings(begins_at_once=True)
+        self.engine = Engine(Library({"w": instance}), instance, policy_named("plan"), settings)
+        self.tally = Tally()
+        self.entries = 0
+        (replan,) = [each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)]
+        question = question_of(self.engine.state, 0)
+        stored = question.answered(planner_named("heft"), steps=1, rng=generator(0, "test"))
+        self.engine.state.plans[stored.key] = stored
+        self.tell(ev.PlanReady(plan=stored.key, run=0, version=replan.version), 0.0)
+
+    def tell(self, event, now_s):
+        commands = self.engine.handle(event, now_s)
+        self.entries += 1
+        self.tally.hear(Entry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine)
+        return commands
+
+    def left(self, now_s):
+        return time_left(self.engine.state.runs[0], self.engine.state, self.tally, now_s)
+
+    def counts(self):
+        return [(row.kind, row.waiting, row.running, row.done, row.failed) for row in self.tally.counts(self.engine.state)]
+
+
+def chain(**facets):
+    flow = Builder("chain")
+    flow.task("a", work=10, **facets)
+    flow.task("b", after="a", work=10, **facets)
+    flow.task("c", after="b", work=10, **facets)
+    return flow.build()
+
+
+def test_the_time_left_falls_with_the_plan_and_grows_with_the_pace():
+    hand = Hand(chain())
+    assert hand.counts() == [("a", 0, 1, 0, 0), ("b", 1, 0, 0, 0), ("c", 1, 0, 0, 0)]
+    assert hand.left(0.0) == TimeLeft(p50_s=30.0, p90_s=30.0)
+    assert hand.left(4.0).p50_s == pytest.approx(26.0)
+    hand.tell(ev.Ended(attempt=0), 20.0)  # twice as long as estimated
+    assert hand.left(20.0).p50_s == pytest.approx(40.0)
+    assert hand.left(30.0).p50_s == pytest.approx(30.0)
+    hand.tell(ev.Progressed(attempt=1, work_done=0.9), 30.0)
+    assert hand.left(30.0).p50_s == pytest.approx((1.0 + 10.0) * 2)
+    hand.tell(ev.Ended(attempt=1), 30.0)
+    left = hand.left(30.0)
+    assert left.p50_s == pytest.approx(15.0)  # between once and twice
+    assert left.p90_s == pytest.approx(19.0)
+    assert str(left) == "15 s to 19 s"
+    assert hand.left(100.0).p50_s is None  # it should be over by now
+    hand.tell(ev.Ended(attempt=2), 101.0)
+    assert hand.left(101.0) == TimeLeft(p50_s=0.0, p90_s=0.0)
+    assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
+
+
+def test_nobody_knows_without_estimates_until_something_has_ended():
+    flow = Builder("unknown")
+    flow.task("a")
+    flow.task("b", after="a")
+    hand = Hand(flow.build())
+    assert str(hand.left(0.0)) == "unknown"
+    hand.tell(ev.Ended(attempt=0), 3.0)
+    assert hand.left(3.0).p50_s == pytest.approx(3.0)
+
+
+def test_a_loop_that_is_not_left_may_take_any_time():
+    flow = Builder("loop")
+    flow.task("a", work=1)
+    flow.task("b", after="a", work=1)
+    flow.loop("again", last="b", first="a", until="b.exit_code == 0", max_iterations=9)
+    assert str(Hand(flow.build()).left(0.0)) == "unknown"
+
+
+def test_of_several_runs_the_last_counts():
+    one, two = TimeLeft(p50_s=1.0, p90_s=9.0), TimeLeft(p50_s=2.0, p90_s=3.0)
+    assert of_all([one, two]) == TimeLeft(p50_s=2.0, p90_s=9.0)
+    assert str(of_all([one, TimeLeft(p50_s=None, p90_s=None)])) == "unknown"
+    assert str(of_all([])) == "0 s"
+
+
+def test_what_was_taken_over_is_no_measure_and_setbacks_are_told():
+    hand = Hand(chain(retries=1))
+    hand.tell(ev.Ended(attempt=0, taken_over=3), 0.1)
+    assert hand.tally.taken_over == {(0, "a"): 1}
+    assert hand.tally.paces == {}
+    hand.tell(ev.Ended(attempt=1, exit_code=None, cause="error", story="no such file"), 1.0)
+    (setback,) = hand.tally.setbacks
+    assert (setback.task, setback.cause, setback.text, setback.for_good) == ("b", "error", "no such file", False)
+    hand.tell(ev.Ended(attempt=2, story="the command changed"), 12.0)
+    assert hand.tally.stale == {(0, "b"): {"the command changed": 1}}
+    assert [each.task for each in hand.tally.going(hand.engine.state)] == ["c"]

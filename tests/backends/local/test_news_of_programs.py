@@ -1,0 +1,78 @@
+"""What running programs say through files reaches the engine, however often it asks for their progress."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.api.executions.running import run
+from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
+from weft.engine.settings import Settings
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.workflow.builder import Builder
+
+ASKING = replace(Settings(), poll_every_s=0.02, contract=1000.0)
+"""Far more often than files are looked at without being asked."""
+DEMAND = """
+[ "$1" = large ] && exit 0
+sleep 0.3
+echo "memory >= 512*MB" > demand && mv demand gw_reqs
+exec sleep 60
+"""
+CHECKPOINT = """
+echo "$WEFT_RESTART" >> kept
+[ "$1" = large ] && { cp restart went_on; exit 0; }
+trap 'echo 0.7 > "$WEFT_PROGRESS_FILE"; echo seven > restart; exit 85' TERM
+echo 0.2 > "$WEFT_PROGRESS_FILE"
+echo two > restart
+sleep 0.3
+echo "memory >= 512*MB" > demand && mv demand gw_reqs
+while :; do sleep 0.05; done
+"""
+
+
+@pytest.fixture
+def machines():
+    made = (Machine(name="small", memory=256e6, speed=4.0), Machine(name="large", memory=1e9))
+    return Platform(machines=tuple(replace(machine, backend={"kind": "local"}) for machine in made))
+
+
+def run_script(script, machines, tmp_path, **facets):
+    flow = Builder("news")
+    flow.task("job", command=["sh", "-c", script, "job", "{machine.name}"], work=10, **facets)
+    entries = []
+    ran = run(
+        flow,
+        on=machines,
+        project=tmp_path,
+        policy="fcfs",
+        settings=ASKING,
+        watch=lambda _: [lambda entry, __: entries.append(entry)],
+    )
+    assert ran.ending.state == "completed"
+    return entries
+
+
+def commands(entries, kind):
+    return [command for entry in entries for command in entry.commands if isinstance(command, kind)]
+
+
+def test_a_demand_is_not_lost_when_progress_is_asked_for(machines, tmp_path):
+    entries = run_script(DEMAND, machines, tmp_path)
+    assert [entry.event.requirements for entry in entries if isinstance(entry.event, ev.RequirementsChanged)]
+    moved = [(each.machine, each.reason) for each in commands(entries, cm.Assign)]
+    assert moved[0][0] == 0
+    assert moved[1:] == [(1, "self-migration")]
+
+
+def test_a_restart_counts_what_the_program_said_last(machines, tmp_path):
+    entries = run_script(
+        CHECKPOINT, machines, tmp_path, checkpoint={"files": ["restart"]}, outputs=["went_on"]
+    )
+    kept = [entry.event.work_done for entry in entries if isinstance(entry.event, ev.Checkpointed)]
+    assert kept[0] == 0.2
+    assert [start.restart_from for start in commands(entries, cm.Start)] == [0.0, 0.7]
+    assert (tmp_path / "went_on").read_text() == "seven\n"

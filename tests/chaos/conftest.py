@@ -1,0 +1,46 @@
+"""Fixtures of the chaos tests: one process that forks engines, and what undisturbed runs give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from architecture.house import environment
+from chaos.engines import Stable
+from chaos.scene import EVERYTHING, Outcome, Scene, undisturbed
+
+
+@pytest.fixture(scope="session")
+def stable() -> Iterator[Stable]:
+    """The process that forks engines."""
+    made = Stable(environment())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def expected_small(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What the small workflow gives in peace."""
+    return undisturbed(tmp_path_factory.mktemp("peace") / "small", stable, ["small"])
+
+
+@pytest.fixture(scope="session")
+def expected(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What all workflows give in peace."""
+    return undisturbed(tmp_path_factory.mktemp("peace") / "all", stable, EVERYTHING)
+
+
+@pytest.fixture
+def scenes(stable: Stable, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Scene]]:
+    """Makes scenes, of which nothing is left running."""
+    made: list[Scene] = []
+
+    def make(*workflows: str, policy: str = "fcfs") -> Scene:
+        scene = Scene(tmp_path_factory.mktemp("chaos") / "scene", stable, workflows, policy=policy)
+        made.append(scene)
+        return scene
+
+    yield make
+    for scene in made:
+        scene.tidy()

@@ -1,0 +1,124 @@
+"""Disks that are full: the run stops with a word that says so, and goes on when there is room again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chaos.scene import Outcome, Scene
+
+Scenes = Callable[..., Scene]
+_as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+
+
+@contextmanager
+def small_disk(at: Path, size_kb: int) -> Iterator[Path]:
+    """Mount a disk of a few kilobytes; skip where that is not allowed even to root."""
+    at.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(at)], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield at
+    finally:
+        until_s = time.monotonic() + 20.0
+        while subprocess.run(["umount", str(at)], capture_output=True).returncode and time.monotonic() < until_s:
+            time.sleep(0.1)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no byte of room."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            pass
+    return filler
+
+
+@_as_root
+def test_a_full_sandbox(scenes: Scenes, expected_small: Outcome) -> None:
+    scene = scenes("small")
+    with small_disk(scene.project / ".weft" / "sandbox", 256) as disk:
+        filler = fill(disk)
+        assert scene.live().wait(60.0) == 1
+        assert "No space left on device" in _why(scene)
+        filler.unlink()
+        scene.again()
+        assert scene.audit(expected_small) == []
+
+
+@_as_root
+def test_no_room_for_the_records_of_attempts(scenes: Scenes, expected_small: Outcome) -> None:
+    scene = scenes("small")
+    with small_disk(scene.project / ".weft" / "attempts", 64) as disk:
+        filler = fill(disk)
+        assert scene.live().wait(60.0) == 1
+        assert "No space left on device" in _why(scene)
+        filler.unlink()
+        scene.again()
+        assert scene.audit(expected_small) == []
+
+
+@_as_root
+def test_no_room_for_the_runner(scenes: Scenes, expected_small: Outcome) -> None:
+    """A runner whose ledgers cannot be written keeps its ends in memory, and its tasks are not run twice."""
+    scene = scenes("small")
+    with small_disk(scene.project / ".weft" / "runners", 48) as disk:
+        engine = scene.live()
+        assert _seen(lambda: scene.living() or scene.is_over)
+        filler = fill(disk)
+        assert engine.wait(60.0) == 0, scene.last_words()
+        filler.unlink()
+        assert scene.audit(expected_small, once=True) == []
+
+
+@_as_root
+def test_no_room_for_the_database(scenes: Scenes, expected_small: Outcome) -> None:
+    scene = scenes("small")
+    with small_disk(scene.project / ".weft", 512) as disk:
+        engine = scene.live()
+        assert _seen(lambda: scene.living())
+        filler = fill(disk)
+        code = engine.wait(60.0)
+        told = scene.last_words()
+        filler.unlink()
+        if code != 0:
+            assert "full" in told
+        scene.again()
+        assert scene.audit(expected_small) == []
+
+
+def test_a_database_that_may_not_grow(scenes: Scenes, expected_small: Outcome) -> None:
+    """Without being root: files of the engine, and of all it starts, may have so many bytes."""
+    scene = scenes("small")
+    code = scene.live(file_bytes=120_000).wait(60.0)
+    assert code != 0
+    assert "the disk is full" in scene.last_words()
+    scene.again()
+    assert scene.audit(expected_small) == []
+
+
+def _seen(condition: Callable[[], object], timeout_s: float = 30.0) -> bool:
+    until_s = time.monotonic() + timeout_s
+    while time.monotonic() < until_s:
+        if condition():
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def _why(scene: Scene) -> str:
+    """Give everything the journal says about why something went wrong."""
+    events = [entry.event for entry in scene.entries()]
+    said = [getattr(event, "story", "") or getattr(event, "problem", "") for event in events]
+    logs = [path.read_text(errors="replace") for path in scene.project.glob(".weft/attempts/*/*/err")]
+    return "\n".join([*said, *logs])

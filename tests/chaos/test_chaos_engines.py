@@ -1,0 +1,58 @@
+"""Engines die at any moment: after ``resume`` everything is as if nothing had happened, and nothing ran twice."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from chaos.disturbing import ALL, disturb
+from chaos.scene import EVERYTHING, Outcome, Scene
+
+Scenes = Callable[..., Scene]
+
+
+@pytest.mark.parametrize("place", ["commit", "committed"])
+def test_an_engine_killed_at_any_write_of_its_journal(scenes: Scenes, expected_small: Outcome, place: str) -> None:
+    """Before it nobody knows, after it nothing was done yet: both are gone on from."""
+    for number in itertools.count(1):
+        scene = scenes("small")
+        died = scene.live(failpoint=f"{place}:{number}").wait(60.0)
+        scene.finish()
+        assert scene.audit(expected_small, once=True) == [], f"{place}:{number}"
+        if died == 0:
+            break
+        assert died == -signal.SIGKILL
+    assert number > 4
+
+
+def test_engines_that_all_die_after_their_first_write_come_to_the_end(
+    scenes: Scenes, expected_small: Outcome
+) -> None:
+    scene = scenes("small")
+    for _ in range(40):
+        code = scene.live(failpoint="committed:1").wait(60.0)
+        if code == 0 or scene.is_over:
+            break
+        assert code == -signal.SIGKILL
+    scene.finish()
+    assert scene.audit(expected_small, once=True) == []
+
+
+def test_engines_killed_at_random_moments_start_every_program_once(scenes: Scenes, expected: Outcome) -> None:
+    scene = scenes(*EVERYTHING)
+    done = disturb(scene, random.Random(5), kills=12)
+    scene.finish()
+    assert scene.audit(expected, once=True) == []
+    assert done["engine"] >= 3
+
+
+def test_engines_runners_and_programs_killed_and_stopped_at_random(scenes: Scenes, expected: Outcome) -> None:
+    scene = scenes(*EVERYTHING, policy="plan")
+    done = disturb(scene, random.Random(11), kills=10, kinds=ALL[1:])
+    scene.finish()
+    assert scene.audit(expected) == []
+    assert sum(done.values()) > done["engine"]

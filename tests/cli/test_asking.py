@@ -1,0 +1,105 @@
+"""``weft hold``, ``release``, ``migrate``, ``cancel`` while an engine is at work, and what is said without one."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from cli.projects import Project, wait_for
+from cli.shell import refused
+
+LONG = """\
+weft: 1
+name: long
+tasks:
+  a: {{command: "echo on; while ! test -e {go}; do sleep 0.05; done; echo 1 > x", outputs: [x], work: 60}}
+  b: {{sweep: {{k: 1..2}}, command: "cat x > y.{{k}}", inputs: [x], outputs: ["y.{{k}}"]}}
+"""
+
+
+@pytest.fixture
+def engine(project: Project):
+    project.write("long.yaml", LONG.format(go=project.folder / "go"))
+    process = project.start("run", "long.yaml", "--on", "machines.yaml")
+    try:
+        project.running(process, "on")
+        yield process
+    finally:
+        project.end(process)
+
+
+def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
+    second = project.weft("run", "long.yaml")
+    refused(second, 4, "`weft run long.yaml --on machines.yaml`", "is at work in this project")
+    held = project.weft("hold", "b")
+    assert (held.code, held.out) == (0, "b of run 1 is held; `weft release` lets it go on\n")
+    assert [row["held"] for row in project.json("status")["kinds"]] == [0, 2]
+    refused(project.weft("hold", "a"), 1, "hold a of run 1: hold: it is running")
+    refused(project.weft("hold", "bb"), 1, "there is no task 'bb'; did you mean 'b'?")
+    refused(project.weft("release", "a"), 1, "it is not held")
+    refused(project.weft("migrate", "b[1]"), 1, "it does not run")
+    refused(project.weft("migrate", "a", "--to", "rihgt"), 1, "there is no machine 'rihgt'; did you mean 'right'?")
+    status = project.json("status")
+    (going,) = status["running"]
+    assert status["engine"]["command"] == "weft run long.yaml --on machines.yaml"
+    other = {"left": "right", "right": "left"}[going["machine"]]
+    assert project.weft("migrate", "a", "--to", other).out == f"a of run 1 moves to {other}\n"
+
+    def moved() -> bool:
+        return [each["machine"] for each in project.json("status")["running"]] == [other]
+
+    wait_for(moved)
+    project.write("go", "")
+    assert project.weft("release", "b[1]").code == 0
+    wait_for(lambda: project.json("status")["kinds"][1]["done"] == 1)
+    assert engine.poll() is None  # the other one is held
+    answer = project.json("release")
+    assert (answer["asked"], [each["granted"] for each in answer["answers"]]) == ("release", [True])
+    assert engine.wait(timeout=30) == 0
+    assert (project.folder / "y.2").read_text() == "1\n"
+    (move,) = project.json("report")["migrations"]
+    assert (move["target"], move["reason"]) == (other, "user")
+
+
+def test_a_run_is_cancelled_and_watched_to_its_end(project: Project, engine) -> None:
+    watching = project.start("watch")
+    following = project.start("logs", "a", "-f")
+    try:
+        cancelled = project.weft("cancel")
+        assert (cancelled.code, cancelled.out) == (0, "run 1 is cancelled\n")
+        assert engine.wait(timeout=30) == 1
+        out, _ = watching.communicate(timeout=30)
+        assert watching.returncode == 1
+        assert "run 1, long: cancelled" in out
+        assert following.communicate(timeout=30)[0] == "on\n"
+        assert project.programs() == []
+        refused(project.weft("resume", "1"), 2, "nothing to resume", "cancelled")
+    finally:
+        project.end(watching)
+        project.end(following)
+
+
+def test_an_engine_that_hangs_is_not_waited_for_forever(
+    project: Project, engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from weft.api.executions import requesting
+
+    monkeypatch.setattr(requesting.ask, "__kwdefaults__", requesting.ask.__kwdefaults__ | {"patience_s": 0.3})
+    engine.send_signal(signal.SIGSTOP)
+    try:
+        refused(project.weft("hold", "b"), 1, "did not answer in 0.3 s", "`weft status`")
+    finally:
+        engine.send_signal(signal.SIGCONT)
+    # What was withdrawn is not done later.
+    assert project.weft("release", "b[1]").code == 1
+
+
+def test_without_an_engine(project: Project) -> None:
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    for words in (["hold", "a"], ["release", "a"], ["migrate", "a"], ["cancel"]):
+        refused(project.weft(*words), 1, "no engine is at work", "the run is over (completed)")
+    answer = project.json("hold", "a")
+    assert answer["answers"] == [
+        {"task": "a", "granted": False, "heard": False, "text": "no engine is at work in this project"}
+    ]

@@ -1,0 +1,95 @@
+"""``weft clean``: what it removes, what it leaves, and that it reaches nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.projects import Project, wait_for
+from cli.shell import refused
+
+
+def left(project: Project) -> set[str]:
+    """Name the folders of executions that are left."""
+    home = project.folder / ".weft"
+    found = [*home.glob("sandbox/*/[0-9]*"), *home.glob("attempts/*"), *home.glob("runners/*")]
+    return {str(path.relative_to(home)) for path in found}
+
+
+def test_finished_runs_are_cleaned_and_results_stay(project: Project) -> None:
+    for _ in range(2):
+        assert project.weft("run", "tiny.yaml", "-q").code == 0
+    before = left(project)
+    assert {"sandbox/local/1", "attempts/1", "runners/1", "sandbox/local/2"} <= before
+    dry = project.weft("clean", "--dry-run")
+    assert "would remove" in dry.out
+    assert left(project) == before
+    record = project.json("clean", "1")
+    assert record["runs"] == [1]
+    assert record["files"] > 0
+    assert left(project) == {each for each in before if not each.endswith("1")}
+    # What the second run has taken over is its own.
+    again = project.weft("run", "tiny.yaml")
+    assert again.code == 0
+    assert project.weft("clean").code == 0
+    assert left(project) == set()
+    assert (project.folder / "z").exists()
+    assert len(project.json("ls")) == 3
+    assert project.weft("report", "1").code == 0
+    assert "would remove 0 files" in project.weft("clean", "-n").out
+
+
+def test_results_can_be_kept_for_later_runs(project: Project) -> None:
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    assert project.weft("clean", "--keep-results").code == 0
+    assert not (project.folder / ".weft/attempts/1").exists()
+    assert "5 of them taken over" in project.weft("run", "tiny.yaml").out
+
+
+def test_all_removes_reports_and_caches_too(project: Project) -> None:
+    project.write("in.txt", "1\n")
+    project.write("cached.yaml", "weft: 1\nname: cached\ntasks: {a: {command: 'cat in.txt', inputs: [in.txt]}}\n")
+    assert project.weft("run", "cached.yaml", "-q").code == 0
+    home = project.folder / ".weft"
+    assert list(home.glob("sandbox/local/cache/*"))
+    assert project.weft("clean", "--all").code == 0
+    assert not (home / "reports/1").exists()
+    assert not (home / "sandbox/local/cache").exists()
+    assert (project.folder / "in.txt").read_text() == "1\n"
+
+
+def test_links_out_of_the_sandbox_are_removed_and_not_followed(project: Project) -> None:
+    outside = project.folder / "outside"
+    outside.mkdir()
+    canary = outside / "canary"
+    canary.write_text("alive")
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    work = project.folder / ".weft/sandbox/local/1"
+    (work / "0" / "way-out").symlink_to(outside)
+    (work / "way-out").symlink_to(outside)
+    records = project.folder / ".weft/attempts/1"
+    moved = project.folder / "moved"
+    records.rename(moved)
+    records.symlink_to(moved)
+    assert project.weft("clean").code == 0
+    assert canary.read_text() == "alive"
+    assert moved.is_dir()
+    assert left(project) == set()
+
+
+def test_what_lives_or_can_be_resumed_is_left_alone(project: Project) -> None:
+    project.write("slow.yaml", "weft: 1\nname: slow\ntasks: {a: {command: 'echo on; sleep 60', work: 60}}\n")
+    process = project.start("run", "slow.yaml")
+    try:
+        project.running(process, "on")
+        refused(project.weft("clean"), 4, "is at work in this project", "weft run slow.yaml")
+        process.terminate()
+        assert process.wait(timeout=30) == 75
+        refused(project.weft("clean", "1"), 2, "not finished", "`weft cancel 1`")
+        kept = project.weft("clean")
+        assert "kept run 1: not finished" in kept.out
+        assert Path(project.folder / ".weft/attempts/1").exists()
+        assert project.weft("cancel").code == 0
+        wait_for(lambda: project.weft("clean", "1").code == 0)
+        assert left(project) == set()
+    finally:
+        project.end(process)

@@ -1,0 +1,113 @@
+"""``weft ls``, ``status``, ``watch``, ``logs``, ``report`` and ``explain``: what they show of runs that are over."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from cli.projects import Project
+from cli.shell import refused
+
+READING = ("ls", "status", "watch", "report", "logs a", "explain a", "resume", "cancel", "hold", "release", "clean")
+
+
+@pytest.fixture
+def done(project: Project) -> Project:
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    return project
+
+
+@pytest.mark.parametrize("words", READING)
+def test_nothing_was_run_yet(words: str, project: Project) -> None:
+    refused(project.weft(*words.split()), 2, "nothing was run in", "`weft run WORKFLOW`")
+
+
+def test_commands_find_the_project_above(done: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = done.folder / "some" / "where"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert [run["number"] for run in done.json("ls")] == [1]
+
+
+def test_ls_lists_runs_with_their_promise(done: Project) -> None:
+    lines = done.weft("ls").out.splitlines()
+    assert lines[0].split() == ["run", "workflow", "owner", "state", "started", "tasks", "promised", "took"]
+    assert re.fullmatch(r"1 +tiny +\S+ +completed +\S+ \S+ +5 +4 s +\S+ m?s", lines[1])
+    (record,) = done.json("ls")
+    assert (record["predicted_p50_s"], record["tasks"], record["state"]) == (4.0, 5, "completed")
+
+
+def test_status_counts_tasks_by_kind(done: Project) -> None:
+    shown = done.weft("status").out
+    assert shown.startswith("run 1, tiny: completed; promised 4 s\n")
+    assert re.search(r"^  b +- +- +3 +- +-$", shown, re.MULTILINE)
+    record = done.json("status", "1")
+    assert [(row["kind"], row["done"], row["tasks"]) for row in record["kinds"]] == [
+        ("a", 1, 1),
+        ("b", 3, 3),
+        ("c", 1, 1),
+    ]
+    assert (record["engine"], record["running"], record["left_p50_s"]) == (None, [], 0.0)
+    refused(done.weft("status", "7"), 2, "no run 7", "`weft ls`")
+
+
+def test_watch_of_a_run_that_is_over_ends_at_once(done: Project) -> None:
+    shown = done.weft("watch")
+    assert (shown.code, shown.out.splitlines()[-1]) == (0, "run 1, tiny: completed; `weft report 1` says more")
+    told = [json.loads(line) for line in done.weft("watch", "--json").out.splitlines()]
+    assert (told[0]["what"], told[-1]["what"]) == ("run-submitted", "run-ended")
+
+
+def test_logs(done: Project) -> None:
+    assert done.weft("logs", "a").out == "made a\n"
+    assert done.weft("logs", "a", "--follow").out == "made a\n"
+    silent = done.weft("logs", "b[2]")
+    assert (silent.code, silent.out, silent.err) == (0, "", "nothing was written\n")
+    record = done.json("logs", "a")
+    assert (record["out"], record["err"], record["attempt"]["task"]) == ("made a\n", "", "a")
+    refused(done.weft("logs", "b"), 2, "'b' has 3 tasks", "b[1], b[2], b[3]")
+    refused(done.weft("logs", "aa"), 2, "no task 'aa'", "did you mean 'a'?")
+    refused(done.weft("logs", "a", "--attempt", "2"), 2, "attempt 2 of 'a'", "it had 1")
+
+
+def test_logs_of_what_was_taken_over_and_of_errors(done: Project) -> None:
+    assert done.weft("run", "tiny.yaml", "-q").code == 0
+    assert "it did not run" in done.weft("logs", "a").err
+    assert done.weft("logs", "a", "--run", "1").out == "made a\n"
+    done.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'echo wrong >&2; exit 1'}}\n")
+    assert done.weft("run", "bad.yaml", "-q").code == 1
+    assert "--stderr shows it" in done.weft("logs", "a").err
+    assert done.weft("logs", "a", "--stderr").out == "wrong\n"
+
+
+def test_logs_follow_no_link(done: Project) -> None:
+    secret = done.write("secret", "not yours\n")
+    log = done.folder / ".weft/attempts/1/0/out"
+    log.unlink()
+    log.symlink_to(secret)
+    assert done.weft("logs", "a").out == ""
+
+
+def test_report(done: Project) -> None:
+    shown = done.weft("report", "--html", "p.html", "--trace", "t.tsv", "--events", "e.jsonl", "--wfformat", "w.json")
+    assert shown.code == 0
+    assert "wrote w.json" in shown.out
+    assert len((done.folder / "t.tsv").read_text().splitlines()) == 6
+    assert json.loads((done.folder / "w.json").read_text())["schemaVersion"] == "1.5"
+    assert json.loads((done.folder / "e.jsonl").read_text().splitlines()[-1])["what"] == "run-ended"
+    assert done.weft("report", "--trace", "-").out == (done.folder / "t.tsv").read_text()
+    record = done.json("report", "1")
+    assert (record["number"], record["outcome"], len(record["attempts"])) == (1, "completed", 5)
+    assert all(attempt["cpu_s"] is not None for attempt in record["attempts"])
+
+
+def test_explain_of_the_project_and_of_a_journal(done: Project) -> None:
+    here = done.weft("explain", "c")
+    assert here.code == 0
+    assert "it became completed" in here.out
+    assert done.weft("explain", ".", "c").out == here.out
+    assert done.json("explain", "b[2]", "--run", "1")["state"] == "completed"
+    assert done.weft("explain", "c", "--project", ".").out == here.out
+    refused(done.weft("explain", "one", "two", "three"), 2, "Name a JOURNAL and a TASK")

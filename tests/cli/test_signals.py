@@ -1,0 +1,140 @@
+"""Ctrl-C and its like: once in order, twice at once; nothing is lost, and ``weft resume`` goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from cli.projects import Project, wait_for
+
+SLOW = """\
+weft: 1
+name: slow
+tasks:
+  a: {{command: "echo on; test -e {go} || sleep 60; echo 1 > x", outputs: [x], work: 60}}
+  b: {{command: "cat x > y", inputs: [x], outputs: [y]}}
+"""
+STUBBORN = """\
+weft: 1
+name: stubborn
+tasks:
+  a:
+    command: "trap 'sleep 1; exit 1' TERM; echo on; until test -e {go}; do sleep 0.1; done; echo $WEFT_ATTEMPT > x"
+    outputs: [x]
+    work: 60
+"""
+
+
+@pytest.fixture
+def slow(project: Project) -> Project:
+    project.write("slow.yaml", SLOW.format(go=project.folder / "go"))
+    project.write("stubborn.yaml", STUBBORN.format(go=project.folder / "go"))
+    return project
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_once_is_orderly_and_resumable(slow: Project, number: signal.Signals) -> None:
+    process = slow.start("run", "slow.yaml")
+    try:
+        slow.running(process, "on")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 75, (out, err)
+        if number is not signal.SIGHUP:  # nobody is there to read it
+            assert "programs are ended in order" in err
+            assert "`weft resume` goes on" in err
+        assert slow.programs() == []
+        assert slow.json("ls")[0]["state"] == "interrupted"
+        status = slow.weft("status").out
+        assert "no engine is at work; `weft resume` goes on" in status
+        slow.write("go", "")
+        done = slow.weft("run", "slow.yaml") if number is signal.SIGHUP else slow.weft("resume")
+        assert done.code == 0, done
+        assert "an unfinished run was gone on with" in done.out
+        assert (slow.folder / "y").read_text() == "1\n"
+        assert [run["state"] for run in slow.json("ls")] == ["completed"]
+    finally:
+        slow.end(process)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_twice_is_at_once_and_still_resumable(slow: Project, number: signal.Signals, code: int) -> None:
+    process = slow.start("run", "stubborn.yaml")
+    try:
+        slow.running(process, "on")
+        process.send_signal(number)
+        said = process.stderr.readline()
+        assert "once more ends weft at once" in said
+        process.send_signal(number)
+        assert process.wait(timeout=30) == code
+        assert "`weft resume`" in process.stderr.read()
+        assert slow.json("ls")[0]["state"] == "interrupted"
+        if number is signal.SIGINT:
+            given_up = slow.weft("cancel")
+            assert (given_up.code, given_up.out) == (0, "run 1 is cancelled; no engine was at work\n")
+            wait_for(lambda: not slow.programs())
+        else:
+            wait_for(lambda: not slow.programs())  # its runner goes on, and ends it
+            slow.write("go", "")
+            done = slow.weft("resume")
+            assert done.code == 0, done
+            assert (slow.folder / "x").read_text() == "2\n"
+    finally:
+        slow.end(process)
+
+
+def test_a_killed_engine_is_gone_on_with_while_its_program_runs(slow: Project) -> None:
+    process = slow.start("run", "slow.yaml", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        slow.running(process, "on")
+        process.kill()
+        process.wait()
+        assert slow.json("status")["state"] == "interrupted"
+        assert slow.programs() != []
+        assert slow.weft("cancel").code == 0
+        assert slow.json("ls")[0]["state"] == "cancelled"
+        wait_for(lambda: not slow.programs())
+        again = slow.weft("cancel")
+        assert again.code == 1
+        assert "the run is over (cancelled)" in again.err
+    finally:
+        slow.end(process)
+
+
+def test_before_anything_has_begun(slow: Project) -> None:
+    process = slow.start("run", "slow.yaml")
+    try:
+        wait_for(lambda: (slow.folder / ".weft" / "lock").exists())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 75, (out, err)
+        slow.write("go", "")
+        assert slow.weft("run", "slow.yaml", "-q").code == 0
+    finally:
+        slow.end(process)
+
+
+def test_what_was_taken_over_is_still_there_after_the_engine_was_killed(slow: Project) -> None:
+    slow.write(
+        "three.yaml",
+        "weft: 1\nname: three\ntasks:\n  a: {command: 'echo 1 > x', outputs: [x]}\n"
+        f"  s: {{command: 'echo on; test -e {slow.folder}/go || sleep 60; cat x > y', inputs: [x], outputs: [y]}}\n"
+        "  c: {command: 'cat x y > z', inputs: [x, y], outputs: [z]}\n",
+    )
+    assert slow.weft("run", "three.yaml", "--until", "a", "-q").code == 0
+    process = slow.start("run", "three.yaml", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        slow.running(process, "on")
+        process.kill()
+        process.wait()
+        for pid in slow.programs():
+            os.kill(pid, signal.SIGKILL)
+        slow.write("go", "")
+        done = slow.weft("resume")
+        assert done.code == 0, done
+        assert (slow.folder / "z").read_text() == "1\n1\n"
+    finally:
+        slow.end(process)

@@ -1,0 +1,80 @@
+"""U2: the reference example of S4 with real processes. ``weft reproduce u2`` takes seconds, here tenths of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import pytest
+
+from weft.randomness import generator
+from weft.studies.real_time.pipelining import EXPECTED, Pipelining, starts_of
+from weft.studies.reproduction import Cell, Results
+
+UNIT_S = 0.2
+PARENTS = {"t21": ("t11", "t14"), "t22": ("t12", "t13"), "t31": ("t22",), "t32": ("t21",)}
+LENGTHS = {"t11": 1, "t12": 4, "t13": 4, "t14": 1, "t21": 2, "t22": 2, "t31": 1, "t32": 10}
+
+
+@pytest.fixture(scope="module")
+def ran():
+    """Run both policies side by side: subtasks only sleep."""
+    with ThreadPoolExecutor() as pool:
+        found = dict(zip(EXPECTED, pool.map(Pipelining(UNIT_S).executed, EXPECTED), strict=True))
+    assert {policy: each.outcome for policy, each in found.items()} == dict.fromkeys(EXPECTED, "completed")
+    return {policy: starts_of(each, UNIT_S) for policy, each in found.items()}
+
+
+@pytest.mark.parametrize("policy", EXPECTED)
+def test_subtasks_start_in_the_order_of_the_paper(ran, policy):
+    assert list(ran[policy]) == list(EXPECTED[policy])
+
+
+@pytest.mark.parametrize("policy", EXPECTED)
+def test_nothing_is_quicker_than_it_can_be(ran, policy):
+    found = ran[policy]
+    for name, (start, end) in found.items():
+        assert start >= EXPECTED[policy][name] - 0.05
+        assert end - start >= LENGTHS[name] - 0.05
+        assert all(found[parent][1] <= start for parent in PARENTS.get(name, ()))
+
+
+@pytest.mark.parametrize("policy", EXPECTED)
+def test_a_machine_runs_one_subtask_at_a_time(ran, policy):
+    for layer in ("t1", "t3"):
+        lines = [line for name, line in ran[policy].items() if name.startswith(layer)]
+        assert all(before[1] <= after[0] for before, after in pairwise(lines))
+
+
+def test_priorities_save_a_third(ran):
+    ends = {policy: max(end for _, end in found.values()) for policy, found in ran.items()}
+    assert ends["pm-s"] < 0.9 * ends["m-s"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "outside"),
+    [
+        ({}, []),
+        ({"total_units": 16.1}, ["pM-S: total"]),
+        ({"total_units": 13.9}, ["pM-S: total"]),
+        ({"in_order": 0.0}, ["pM-S: starts in the order of the paper (1 = yes)"]),
+    ],
+)
+def test_what_is_not_as_demanded_is_named(changed, outside):
+    fine = {
+        policy: {
+            "total_units": float(total),
+            "in_order": 1.0,
+            **{f"{name}_start_units": float(start) for name, start in EXPECTED[policy].items()},
+        }
+        for policy, total in (("m-s", 22), ("pm-s", 15))
+    }
+    fine["pm-s"] |= changed
+    rows = Pipelining().rows(Results({policy: [found] for policy, found in fine.items()}), full=False)
+    assert [row.figure for row in rows if row.within is False] == outside
+
+
+def test_a_run_gives_every_figure():
+    found = Pipelining(0.02).run(Cell(name="pm-s", runs=1), generator(0, "u2"))
+    assert found["total_units"] >= 15
+    assert {f"{name}_start_units" for name in EXPECTED["pm-s"]} < set(found)

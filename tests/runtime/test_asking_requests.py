@@ -1,0 +1,104 @@
+"""Requests become events, and each gets its answer when the engine has decided, in the same commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_by_hand import ByHand, platform_of
+from weft.engine.journal import Entry
+from weft.engine.messages import events as ev
+from weft.repository.database import open_database
+from weft.repository.requests import Requests
+from weft.runtime.asking import Asking
+from weft.workflow.builder import Builder
+
+
+class Scene:
+    """An engine with a run of three tasks, and a user in another process."""
+
+    def __init__(self, path):
+        flow = Builder("flow")
+        flow.task("first", work=10)
+        flow.task("many", sweep={"k": "1..2"}, after="first", work=10)
+        self.hand = ByHand(flow.build(), platform_of(1))
+        self.engine_side = open_database(path, create=True)
+        self.user_side = open_database(path)
+        self.user = Requests(self.user_side)
+        self.asking = Asking(Requests(self.engine_side), self.hand.engine, execution=7)
+
+    def ask(self, what, execution=7, **how):
+        return self.user.ask(what, execution=execution, **how)
+
+    def decide(self):
+        """Let the engine decide what was asked, as its loop does; give the events."""
+        events = list(self.asking.take())
+        for number, event in enumerate(events):
+            commands = self.hand.engine.handle(event, self.hand.now + 1.0)
+            self.asking.decided(Entry(sequence=number, now=self.hand.now + 1.0, event=event, commands=tuple(commands)))
+        self.engine_side.commit()
+        return events
+
+    def close(self):
+        self.engine_side.close()
+        self.user_side.close()
+
+
+@pytest.fixture
+def scene(tmp_path):
+    made = Scene(tmp_path / "weft.db")
+    yield made
+    made.close()
+
+
+def test_a_kind_means_all_its_tasks_and_is_answered_once(scene):
+    number = scene.ask("hold", run=0, task="many")
+    assert [event.task for event in scene.asking.take()] == [1, 2]
+    assert scene.asking.take() == []  # taken, and not decided yet
+    for task in (1, 2):
+        assert scene.user.reply(number) is None
+        event = scene.asking._taken[0][1]
+        assert event == ev.Asked(what="hold", run=0, task=task)
+        commands = tuple(scene.hand.engine.handle(event, 1.0))
+        scene.asking.decided(Entry(sequence=task, now=1.0, event=event, commands=commands))
+        scene.engine_side.commit()
+    reply = scene.user.reply(number)
+    assert (reply.granted, reply.text) == (True, "done")
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        ({"what": "hold", "task": "first"}, "hold: it is submitted"),
+        ({"what": "hold", "task": "frist"}, "there is no task 'frist'; did you mean 'first'?"),
+        ({"what": "migrate", "task": "first", "machine": "m7"}, "there is no machine 'm7'"),
+        ({"what": "migrate", "task": "many[1]"}, "migrate: it does not run"),
+        ({"what": "dance"}, "dance: not something that can be asked"),
+        ({"what": "cancel", "run": 3}, "there is no such run in this execution"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_reason(scene, how, text):
+    number = scene.ask(**{"run": 0, **how})
+    scene.decide()
+    reply = scene.user.reply(number)
+    assert (reply.granted, reply.text) == (False, text)
+
+
+def test_requests_of_another_execution_are_left_to_it(scene):
+    number = scene.ask("cancel", execution=8)
+    assert scene.decide() == []
+    assert scene.user.reply(number) is None
+
+
+def test_of_a_run_that_is_over_nothing_can_be_asked(scene):
+    first, second, third = scene.ask("cancel"), scene.ask("hold", run=0), scene.ask("release")
+    events = scene.decide()
+    assert [event.what for event in events][0] == "cancel"
+    assert scene.user.reply(first).granted
+    scene.hand.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=2.0)
+    again = scene.ask("hold", run=0)
+    every = scene.ask("release")
+    scene.decide()
+    assert scene.user.reply(again).text == "the run is over (cancelled)"
+    assert scene.user.reply(every).text == "all runs are over"
+    assert scene.user.reply(second) is not None
+    assert scene.user.reply(third) is not None

@@ -1,0 +1,196 @@
+"""Names and values that are paths, options, shell code or worse: each is a name or a value, or is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from security.hostile import Place
+from weft.engine.messages.events import StagedOut
+from weft.errors import WeftError
+
+_NASTY = [
+    "$(touch PWNED)",
+    "`touch PWNED`",
+    "; touch PWNED",
+    "x\ntouch PWNED",
+    "'; touch PWNED; '",
+    '"; touch PWNED; "',
+    "&& touch PWNED",
+    "| touch PWNED",
+    "> PWNED",
+    "${IFS}touch${IFS}PWNED",
+    "\\'; touch PWNED",
+    "{inputs}",
+    "--help",
+    "-rf",
+    "*",
+    "~",
+    "\t tab and blank ",
+    "ünïcode ☃",
+]
+
+
+def _said(text: str) -> list[str]:
+    return json.loads(text)
+
+
+_TELL = f"{sys.executable} -c 'import json, sys; json.dump(sys.argv[1:], open(\"said\", \"w\"))'"
+
+
+def test_parameters_and_sweep_values_arrive_as_they_are_and_run_nothing(place: Place) -> None:
+    place.run(
+        {
+            "given": {"command": _TELL + " {text} {inputs}", "outputs": ["said"]},
+            "swept": {
+                "sweep": {"k": _NASTY},
+                "command": [
+                    sys.executable,
+                    "-c",
+                    "import json, sys; json.dump(sys.argv[1:], open('said', 'w'))",
+                    "{k}",
+                ],
+            },
+            "quoted": {"sweep": {"k": _NASTY}, "command": _TELL + " {k}"},
+        },
+        params={"text": " ".join(_NASTY)},
+    )
+    assert _said(place.made("said")) == [" ".join(_NASTY)]
+    said = sorted(
+        _said(path.read_text())[0] for path in place.project.glob(".weft/sandbox/here/1/*/said") if path.is_file()
+    )
+    assert said == sorted([" ".join(_NASTY), *_NASTY, *_NASTY])
+    assert list(place.project.rglob("PWNED")) == []
+    assert {end.code for end in place.ends().values()} == {0}
+
+
+@pytest.mark.parametrize("name", ["../canary", "a/../../canary", "{outside}/canary", " "])
+@pytest.mark.parametrize("key", ["inputs", "outputs"])
+def test_names_of_files_that_lead_out_are_refused(place: Place, name: str, key: str) -> None:
+    stated = name.replace("{outside}", str(place.outside))
+    place.run({"a": {"command": "true", key: [stated]}})
+    end = place.ends()["a"]
+    print(end)
+    assert 0
+
+
+def test_odd_names_are_plain_names(place: Place) -> None:
+    names = ["-rf", "--help", "a b", "it's", 'a"b', "new\nline", "$(touch PWNED)", "semi;colon", "ünï", "*star[1]"]
+    write = "for name in sys.argv[1:]: open(name, 'w').write(name)"
+    tasks = {
+        "make": {"command": [sys.executable, "-c", f"import sys\n{write}", "{outputs}"], "outputs": names[:-1]},
+        "read": {
+            "command": [sys.executable, "-c", "import os, json; json.dump(sorted(os.listdir()), open('list', 'w'))"],
+            "inputs": names[:-1],
+            "outputs": ["list"],
+        },
+    }
+    ran = place.run(tasks)
+    assert ran.completed, place.ends()
+    assert set(_said(place.made("list"))) >= set(names[:-1])
+    assert list(place.project.rglob("PWNED")) == []
+
+
+@pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
+def test_what_a_task_says_does_not_say_where_weft_writes(place: Place, evil: str) -> None:
+    """Values of a sweep that come out of a task's file are not the user's words; neither is a result."""
+    line = evil.replace("{outside}", str(place.outside))
+    place.run(
+        {
+            "split": {"command": f"echo {line} > parts", "outputs": ["parts"]},
+            "part": {"sweep": {"chunk": "lines(split.parts)"}, "command": "echo evil", "stdout": "{chunk}"},
+            "say": {"command": f"echo '{{{{\"where\": \"{line}\"}}}}' > $WEFT_RESULT_FILE"},
+            "do": {"after": "say", "command": "echo evil", "stderr": "{say.result.where}"},
+        }
+    )
+    for name, end in place.ends().items():
+        if name not in ("split", "say"):
+            assert end.cause == "error"
+            assert line in end.text
+            assert "a task has said so" in end.text
+
+
+def test_a_result_does_not_take_the_place_of_weft_s_own_state(place: Place) -> None:
+    place.run(
+        {
+            "split": {"command": "echo .weft/weft.db > parts", "outputs": ["parts"]},
+            "part": {
+                "sweep": {"chunk": "lines(split.parts)"},
+                "command": "mkdir .weft; echo evil > {chunk}",
+                "outputs": ["{chunk}"],
+            },
+        }
+    )
+    told = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
+    assert [problem for problem in told if problem] == ["'.weft/weft.db' is not brought to the project: weft keeps its own state there"]
+
+
+@pytest.mark.parametrize("evil", ["../outside/canary", "{outside}/canary", "file://{outside}/canary"])
+def test_what_a_task_says_does_not_say_what_weft_reads(place: Place, evil: str) -> None:
+    line = evil.replace("{outside}", str(place.outside))
+    place.run(
+        {
+            "split": {"command": f"echo {line} > parts", "outputs": ["parts"]},
+            "part": {
+                "sweep": {"chunk": "lines(split.parts)"},
+                "command": "cat got > stolen",
+                "inputs": [{"file": "got", "from": "{chunk}"}],
+                "outputs": ["stolen"],
+            },
+        }
+    )
+    assert not (place.project / "stolen").exists()
+    (end,) = [end for name, end in place.ends().items() if name.startswith("part")]
+    assert end.cause in ("staging", "error")
+    assert line in end.text
+    assert "a task has said so" in end.text
+
+
+def test_the_users_own_values_may_lead_anywhere(place: Place, tmp_path: Path) -> None:
+    """A file that the user has named is a named file, wherever it lies."""
+    (tmp_path / "named").mkdir()
+    ran = place.run(
+        {
+            "a": {
+                "sweep": {"k": [str(place.outside / "canary")]},
+                "command": "cat got > x; echo hi",
+                "inputs": [{"file": "got", "from": "{k}"}],
+                "outputs": ["x"],
+                "stdout": f"{tmp_path}/named/log",
+            },
+        }
+    )
+    assert ran.completed, place.ends()
+    assert place.made("x") == "sings\n"
+    assert (tmp_path / "named" / "log").read_text() == "hi\n"
+
+
+def test_names_of_workflows_and_machines_are_no_paths(place: Place) -> None:
+    (place.project / "machines.yaml").write_text(
+        'weft: 1\nmachines:\n  "../../../outside/m": {backend: {kind: local}}\n  "..": {backend: {kind: local}}\n'
+    )
+    tasks = {"a": {"sweep": {"k": "1..3"}, "command": "echo hi > x.{k}", "outputs": ["x.{k}"]}}
+    try:
+        ran = place.run(tasks, name="../../outside/flow")
+    except WeftError as error:
+        assert "../../" in str(error)
+        return
+    assert ran.completed, place.ends()
+    ran.write_reports()
+    assert place.made("x.1") == "hi\n"
+
+
+def test_a_requirement_file_is_read_and_never_run(place: Place) -> None:
+    evil = "__import__('os').system('touch PWNED')\n"
+    place.run(
+        {
+            "a": {"command": f"printf %s \"{evil.strip()}\" > gw_reqs; cp gw_reqs gw_rank; sleep 1.3"},
+            "b": {"command": "echo '$(touch PWNED); TRUE || `touch PWNED`' > gw_reqs; sleep 1.3"},
+            "c": {"command": "head -c 3000000 /dev/zero | tr '\\0' '(' > gw_reqs; sleep 1.3"},
+        }
+    )
+    assert {end.code for end in place.ends().values()} == {0}
+    assert list(place.project.rglob("PWNED")) == []

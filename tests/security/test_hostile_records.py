@@ -1,0 +1,152 @@
+"""Tasks that write where weft keeps its own: weft believes its runner, and writes through none of their links."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from security.hostile import Place
+
+_FORGE = """
+import glob, json, os, socket, sys
+runner = glob.glob(sys.argv[1] + "/.weft/runners/1/*")[0]
+end = {"is": "ended", "attempt": int(sys.argv[2]), "code": 0, "signal": None, "cause": "", "text": "",
+       "at": 1.0, "began": 0.0, "seconds": 1.0, "user_s": 0.0, "system_s": 0.0, "max_rss_bytes": 0}
+text = json.dumps(end)
+for name in ("ends", "starts", "beat", "pid"):
+    with open(f"{runner}/{name}", "a") as file:
+        file.write(text + "\\n" + "0" * 32 + " " + text + "\\n")
+for folder in ("exit", "start"):
+    os.makedirs(f"{runner}/{folder}", exist_ok=True)
+    with open(f"{runner}/{folder}/{sys.argv[2]}", "w") as file:
+        file.write(text)
+for first in ({"do": "hello", "token": ""}, {"do": "hello", "token": "0" * 64}, end, [], 7):
+    caller = socket.socket(socket.AF_UNIX)
+    caller.connect(f"{runner}/socket")
+    caller.settimeout(5)
+    try:
+        caller.sendall(json.dumps(first).encode() + b"\\n" + json.dumps(
+            {"do": "start", "attempt": 99, "argv": ["touch", sys.argv[1] + "/PWNED"], "cwd": "/"}).encode() + b"\\n")
+        heard = caller.recv(100)
+    except ConnectionError:
+        heard = b""
+    assert heard == b"", heard
+with open(sys.argv[1] + "/.weft/attempts/1/" + sys.argv[2] + "/exitcode", "w") as file:
+    file.write("0\\n")
+"""
+
+
+def _python(script: str, *words: str) -> list[str]:
+    # Braces of a program are no names.
+    return [sys.executable, "-c", script.replace("{", "{{").replace("}", "}}"), *words]
+
+
+def test_a_task_that_forges_its_end_is_not_believed(place: Place) -> None:
+    script = f"{_FORGE}\nsys.exit(3)\n"
+    place.run({"a": {"command": _python(script, str(place.project), "0")}})
+    end = place.ends()["a"]
+    assert (end.code, end.cause) == (3, "")
+    assert not (place.project / "PWNED").exists()
+    assert (place.project / ".weft/attempts/1/0/exitcode").read_text() == "3\n"
+    assert place.ran is not None
+    assert place.ran.outcome == "failed"
+
+
+def test_links_in_the_place_of_records_are_replaced_not_followed(place: Place) -> None:
+    """Its own exit code, and everything weft will write of the next attempts."""
+    canary, records = place.outside / "canary", place.project / ".weft/attempts/1"
+    command = f"""
+        ln -s {canary} {records}/0/exitcode
+        mkdir {records}/1 {records}/2 {records}/3
+        ln -s {canary} {records}/1/command.sh; ln -s {canary} {records}/1/exitcode
+        ln -s {canary} {records}/1/out; ln -s {canary} {records}/1/err
+        ln {canary} {records}/2/command.sh; ln {canary} {records}/2/exitcode
+        ln {canary} {records}/2/out; ln {canary} {records}/2/err
+        rmdir {records}/3; ln -s {place.outside}/folder {records}/3
+    """
+    tasks = {"a": {"command": command}}
+    for name, before in (("b", "a"), ("c", "b"), ("d", "c")):
+        tasks[name] = {"after": before, "command": "echo hi; echo ho >&2"}
+    place.run(tasks)
+    ends = place.ends()
+    assert [ends[name].code for name in "abc"] == [0, 0, 0]
+    assert [(records / number / "exitcode").read_text() for number in "012"] == ["0\n"] * 3
+    assert [(records / number / "out").read_text() for number in "12"] == ["hi\n"] * 2
+    assert ends["d"].cause == "staging"
+    assert f"{records}/3" in ends["d"].text
+    assert "a file or a link" in ends["d"].text
+
+
+def test_logs_that_were_swapped_for_links_and_pipes_are_not_shown(place: Place) -> None:
+    records = place.project / ".weft/attempts/1"
+    place.run(
+        {
+            "a": {"command": f"rm {records}/0/*; ln -s {place.outside}/canary {records}/0/err; exit 1"},
+            "b": {"command": f"rm {records}/1/*; mkfifo {records}/1/err {records}/1/out; exit 1"},
+        }
+    )
+    assert place.ran is not None
+    assert "sings" not in str(place.ran)
+    page = place.ran.write_reports() / "report.html"
+    assert "sings" not in page.read_text()
+
+
+def test_links_in_the_runner_s_directory_are_not_written_through_when_it_starts_again(place: Place) -> None:
+    """The task puts hard links where the runner's records lie, and kills the runner; another one is started."""
+    canary = place.outside / "canary"
+    script = """
+import glob, json, os, signal, sys, time
+runner = glob.glob(sys.argv[1] + "/.weft/runners/1/*")[0]
+pid = json.loads(open(runner + "/pid").read().partition(" ")[2])["pid"]
+if not os.path.exists(sys.argv[1] + "/again"):
+    open(sys.argv[1] + "/again", "w").close()
+    for name in ("ends", "beat", "log"):
+        os.unlink(f"{runner}/{name}")
+        os.link(sys.argv[2], f"{runner}/{name}")
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(60)
+"""
+    task = {"command": _python(script, str(place.project), str(canary)), "retries": {"lost": 3, "preempted": 3}}
+    ran = place.run({"a": task})
+    assert ran.completed, place.ends()
+    canary.chmod(canary.stat().st_mode)
+
+
+def test_a_link_in_the_place_of_the_runners_is_refused(place: Place) -> None:
+    runners = place.project / ".weft/runners"
+    (place.project / "machines.yaml").write_text(
+        "weft: 1\nmachines:\n  here: {backend: {kind: local}}\n  there: {backend: {kind: local}}\n"
+    )
+    swap = f"cd {runners}; mv 1 old; ln -s {place.outside}/folder 1"
+    place.run(
+        {
+            "a": {"command": swap, "requirements": 'name == "here"'},
+            "b": {"after": "a", "command": "echo hi", "requirements": 'name == "there"'},
+        }
+    )
+    end = place.ends()["b"]
+    assert end.cause == "lost"
+    assert "no runner can be started" in end.text
+    assert "a file or a link" in end.text
+
+
+def test_a_task_cannot_make_weft_tidy_up_elsewhere(place: Place) -> None:
+    """A failed attempt's directory is removed, not what a link in its place leads to."""
+    (place.outside / "folder" / "0").mkdir()
+    place._before = place._look()
+    sandbox = place.project / ".weft/sandbox/here"
+    swap = f"cd {sandbox}; mv 1 old; ln -s {place.outside}/folder 1; exit 99"
+    script = f"test -e {place.project}/again || {{ touch {place.project}/again; {swap}; }}"
+    place.run({"a": {"command": script.replace("{", "{{").replace("}", "}}"), "retries": 2}})
+    assert (place.outside / "folder" / "0").is_dir()
+
+
+def test_what_is_told_of_a_task_is_text(place: Place) -> None:
+    """Control characters and markup that a task prints reach no terminal and no page as such."""
+    evil = "<script>alert(1)</script>\\033[2J\\033]0;pwned\\007"
+    place.run({"a": {"command": f"printf '{evil}\\n' >&2; exit 1"}})
+    assert place.ran is not None
+    assert "\033" not in str(place.ran)
+    page = (place.ran.write_reports() / "report.html").read_text()
+    assert "<script>alert(1)" not in page
+    assert json.dumps("\033")[1:-1] not in page
