@@ -6,15 +6,14 @@ k-points together and says by how much they differ from the last ones; when that
 is consistent with itself, and the loop is left.
 
 Every function is a task: it works in a directory of its own, and what it reads and writes are the inputs and
-outputs that the workflow declares. So small a problem takes no time, and ``solve`` sleeps between its steps to
-look like a real one: on two nodes half as long. On the machine ``attic`` it is made slow on purpose in the
-second iteration.
+outputs that the workflow declares. So small a problem takes no time, and ``solve`` sleeps between its steps
+to look like a real one: on two nodes half as long. On the machine ``attic`` it is made slow on purpose in
+the second iteration.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -37,13 +36,15 @@ def potential(strength: float) -> None:
     """Make a potential: a well in the middle, and what the electrons add to it."""
     density = read("density")
     middle = (POINTS - 1) / 2
-    write("field", [((x - middle) / middle) ** 2 + strength * POINTS * there for x, there in enumerate(density)])
+    well = [((x - middle) / middle) ** 2 for x in range(POINTS)]
+    write("field", [deep + strength * POINTS * there for deep, there in zip(well, density, strict=True)])
 
 
 def solve(k: int, slowness: float, step_s: float) -> None:
     """Find the lowest state for a k-point, step by step; what is done already comes from the restart file."""
     field = [value + 0.05 * k for value in read("field")]
-    slow = slowness if (os.environ.get("MACHINE"), task.iteration()) == (SLOW_MACHINE, SLOW_ITERATION) else 1.0
+    there = SLOW_MACHINE in Path.cwd().parts  # a task works in the sandbox of its machine
+    slow = slowness if there and task.iteration() == SLOW_ITERATION else 1.0
     state = task.restore({"step": 0, "wave": [1.0] * POINTS})
     task.on_checkpoint(lambda: task.checkpoint(state))
     while state["step"] < STEPS:
@@ -66,8 +67,9 @@ def report(strength: float) -> None:
     """Draw the density."""
     density = read("density")
     most = max(density)
-    lines = [f"{'#' * round(50 * value / most)}" for value in density[::3]]
-    Path("density.txt").write_text(f"self-consistent density, strength {strength:g}\n" + "\n".join(lines) + "\n")
+    lines = ["#" * round(50 * value / most) for value in density[::3]]
+    title = f"self-consistent density, strength {strength:g}"
+    Path("density.txt").write_text("\n".join([title, *lines, ""]))
 
 
 def improved(wave: list[float], field: list[float]) -> list[float]:
@@ -87,8 +89,10 @@ def improved(wave: list[float], field: list[float]) -> list[float]:
 
 
 def read(name: str) -> list[float]:
+    """Read the numbers of a file."""
     return json.loads(Path(name).read_text())
 
 
 def write(name: str, values: list[float]) -> None:
+    """Write numbers to a file."""
     Path(name).write_text(json.dumps(values))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import platform_of
-from weft.api.executions.tally import Tally
-from weft.api.executions.time_left import TimeLeft, of_all, time_left
+from weft.api.observing.tally import Tally
+from weft.api.observing.time_left import TimeLeft, of_all, time_left
 from weft.engine.engine import Engine
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
@@ -31,7 +31,9 @@ class Hand:
         self.engine = Engine(Library({"w": instance}), instance, policy_named("plan"), settings)
         self.tally = Tally()
         self.entries = 0
-        (replan,) = [each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)]
+        (replan,) = [
+            each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
+        ]
         question = question_of(self.engine.state, 0)
         stored = question.answered(planner_named("heft"), steps=1, rng=generator(0, "test"))
         self.engine.state.plans[stored.key] = stored
@@ -40,14 +42,19 @@ class Hand:
     def tell(self, event, now_s):
         commands = self.engine.handle(event, now_s)
         self.entries += 1
-        self.tally.hear(Entry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine)
+        self.tally.hear(
+            Entry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine
+        )
         return commands
 
     def left(self, now_s):
         return time_left(self.engine.state.runs[0], self.engine.state, self.tally, now_s)
 
     def counts(self):
-        return [(row.kind, row.waiting, row.running, row.done, row.failed) for row in self.tally.counts(self.engine.state)]
+        return [
+            (row.kind, row.waiting, row.running, row.done, row.failed)
+            for row in self.tally.counts(self.engine.state)
+        ]
 
 
 def chain(**facets):
@@ -111,7 +118,12 @@ def test_what_was_taken_over_is_no_measure_and_setbacks_are_told():
     assert hand.tally.paces == {}
     hand.tell(ev.Ended(attempt=1, exit_code=None, cause="error", story="no such file"), 1.0)
     (setback,) = hand.tally.setbacks
-    assert (setback.task, setback.cause, setback.text, setback.for_good) == ("b", "error", "no such file", False)
+    assert (setback.task, setback.cause, setback.text, setback.for_good) == (
+        "b",
+        "error",
+        "no such file",
+        False,
+    )
     hand.tell(ev.Ended(attempt=2, story="the command changed"), 12.0)
     assert hand.tally.stale == {(0, "b"): {"the command changed": 1}}
     assert [each.task for each in hand.tally.going(hand.engine.state)] == ["c"]

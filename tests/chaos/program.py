@@ -5,11 +5,12 @@ line per start and end, appended) and a lock per task, which the kernel gives to
 attempts of a task that run at the same time are noticed by the second of them. What is written depends on the name and
 the inputs only, and is written in two halves, so that whoever takes half a file for a whole one gets something else.
 
-Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``steps`` keeps a restart file; ``lines`` writes names for a sweep;
+Kinds: ``plain``; ``stubborn`` ignores SIGTERM; ``mule`` does too, with a child that keeps the lock, and for ever when it
+is started for the first time; ``steps`` keeps a restart file; ``lines`` writes names for a sweep;
 ``halve`` halves the number in its input; ``below`` ends with 0 if the number is below 1, else with 1.
 """
 
-# ruff: noqa: PTH -- it starts without pathlib, many times
+# ruff: noqa: PTH104, PTH123
 
 from __future__ import annotations
 
@@ -37,12 +38,23 @@ def main(kind: str, name: str, output: str, seconds: str, *inputs: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         say("overlap")
-    if kind == "stubborn":
+    if kind in ("stubborn", "mule"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     say("start")
+    if kind == "mule" and is_first(f"{directory}/{name}.once"):
+        os.fork()
+        time.sleep(1000)
     code = work(kind, name, output, float(seconds), inputs)
     say("end")
     return code
+
+
+def is_first(mark: str) -> bool:
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL, 0o644))
+    except FileExistsError:
+        return False
+    return True
 
 
 def work(kind: str, name: str, output: str, seconds: float, inputs: tuple[str, ...]) -> int:

@@ -86,6 +86,12 @@ tasks:
     outputs: ["part.{{chunk}}"]
   sum: {{after: part, command: "{_RUN} plain sum sum.txt 0.05 {{inputs}}", inputs: ["part.*"], outputs: [sum.txt]}}
 """,
+    "mule": f"""weft: 1
+name: mule
+{_FORGIVING}
+tasks:
+  mule: {{command: "{_RUN} mule mule mule.txt 0.05 seed.txt", inputs: [seed.txt], outputs: [mule.txt], time_limit: 1s}}
+""",
 }
 EVERYTHING = ("dag", "loop", "grow")
 

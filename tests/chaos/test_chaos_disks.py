@@ -21,14 +21,18 @@ _as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a s
 def small_disk(at: Path, size_kb: int) -> Iterator[Path]:
     """Mount a disk of a few kilobytes; skip where that is not allowed even to root."""
     at.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(at)], capture_output=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(at)], capture_output=True
+    )
     if done.returncode != 0:
         pytest.skip("no disk can be mounted here")
     try:
         yield at
     finally:
         until_s = time.monotonic() + 20.0
-        while subprocess.run(["umount", str(at)], capture_output=True).returncode and time.monotonic() < until_s:
+        while (
+            subprocess.run(["umount", str(at)], capture_output=True).returncode and time.monotonic() < until_s
+        ):
             time.sleep(0.1)
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
 from chaos.disturbing import ALL, disturb
 from chaos.scene import EVERYTHING, Outcome, Scene
+from weft.engine.messages.events import Ended
 
 Scenes = Callable[..., Scene]
 
 
 @pytest.mark.parametrize("place", ["commit", "committed"])
-def test_an_engine_killed_at_any_write_of_its_journal(scenes: Scenes, expected_small: Outcome, place: str) -> None:
+def test_an_engine_killed_at_any_write_of_its_journal(
+    scenes: Scenes, expected_small: Outcome, place: str
+) -> None:
     """Before it nobody knows, after it nothing was done yet: both are gone on from."""
     for number in itertools.count(1):
         scene = scenes("small")
@@ -44,7 +48,7 @@ def test_engines_that_all_die_after_their_first_write_come_to_the_end(
 
 def test_engines_killed_at_random_moments_start_every_program_once(scenes: Scenes, expected: Outcome) -> None:
     scene = scenes(*EVERYTHING)
-    done = disturb(scene, random.Random(5), kills=12)
+    done = disturb(scene, random.Random(5), kills=10)
     scene.finish()
     assert scene.audit(expected, once=True) == []
     assert done["engine"] >= 3
@@ -52,7 +56,22 @@ def test_engines_killed_at_random_moments_start_every_program_once(scenes: Scene
 
 def test_engines_runners_and_programs_killed_and_stopped_at_random(scenes: Scenes, expected: Outcome) -> None:
     scene = scenes(*EVERYTHING, policy="plan")
-    done = disturb(scene, random.Random(11), kills=10, kinds=ALL[1:])
+    done = disturb(scene, random.Random(11), kills=6, kinds=ALL[1:])
     scene.finish()
     assert scene.audit(expected) == []
     assert sum(done.values()) > done["engine"]
+
+
+def test_a_program_that_does_not_heed_its_limit_is_killed_with_all_its_children(
+    scenes: Scenes,
+) -> None:
+    """Its engine dies while it is being ended; the next one finds the end, and tries again alone."""
+    scene = scenes("mule")
+    engine = scene.live()
+    time.sleep(1.5)
+    assert engine.kill() == -signal.SIGKILL
+    scene.finish()
+    files = {"mule.txt": (scene.project / "mule.txt").read_bytes()}
+    assert scene.audit(Outcome(files, {"mule#1": 2})) == []
+    assert "timeout" in [entry.event.cause for entry in scene.entries() if type(entry.event) is Ended]
+    assert scene.outcome().starts["mule#1"] >= 2

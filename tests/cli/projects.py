@@ -98,10 +98,10 @@ class Project:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    where = os.readlink(entry / "cwd")
+                    where = (entry / "cwd").readlink()
                 except OSError:
                     continue
-                if where.startswith(str(self.folder / ".weft" / "sandbox")):
+                if where.is_relative_to(self.folder / ".weft" / "sandbox"):
                     found.append(int(entry.name))
         return found
 

@@ -39,7 +39,9 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     refused(project.weft("hold", "bb"), 1, "there is no task 'bb'; did you mean 'b'?")
     refused(project.weft("release", "a"), 1, "it is not held")
     refused(project.weft("migrate", "b[1]"), 1, "it does not run")
-    refused(project.weft("migrate", "a", "--to", "rihgt"), 1, "there is no machine 'rihgt'; did you mean 'right'?")
+    refused(
+        project.weft("migrate", "a", "--to", "rihgt"), 1, "there is no machine 'rihgt'; did you mean 'right'?"
+    )
     status = project.json("status")
     (going,) = status["running"]
     assert status["engine"]["command"] == "weft run long.yaml --on machines.yaml"

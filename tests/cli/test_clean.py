@@ -47,7 +47,9 @@ def test_results_can_be_kept_for_later_runs(project: Project) -> None:
 
 def test_all_removes_reports_and_caches_too(project: Project) -> None:
     project.write("in.txt", "1\n")
-    project.write("cached.yaml", "weft: 1\nname: cached\ntasks: {a: {command: 'cat in.txt', inputs: [in.txt]}}\n")
+    project.write(
+        "cached.yaml", "weft: 1\nname: cached\ntasks: {a: {command: 'cat in.txt', inputs: [in.txt]}}\n"
+    )
     assert project.weft("run", "cached.yaml", "-q").code == 0
     home = project.folder / ".weft"
     assert list(home.glob("sandbox/local/cache/*"))

@@ -55,7 +55,9 @@ def on_terminal(project: Project, columns: int, rows: int, **variables: str) -> 
 
 
 @pytest.mark.parametrize(("columns", "rows", "variables"), [(30, 10, {"NO_COLOR": "1"}), (120, 40, {})])
-def test_the_block_fits_its_terminal(project: Project, columns: int, rows: int, variables: dict[str, str]) -> None:
+def test_the_block_fits_its_terminal(
+    project: Project, columns: int, rows: int, variables: dict[str, str]
+) -> None:
     project.write("shown.yaml", FLOW)
     code, shown = on_terminal(project, columns, rows, **variables)
     assert code == 1
@@ -80,7 +82,11 @@ def test_without_a_terminal_failures_are_lines(project: Project) -> None:
     done = project.weft("run", "shown.yaml", "-k")
     assert done.code == 1
     lines = done.err.splitlines()
-    assert lines[:3] == ["bad failed, is tried again (error)", "  | why it failed", "  log: .weft/attempts/1/1/err"]
+    assert lines[:3] == [
+        "bad failed, is tried again (error)",
+        "  | why it failed",
+        "  log: .weft/attempts/1/1/err",
+    ]
     assert "bad failed for good (error)" in lines
     assert "\x1b" not in done.out + done.err
 

@@ -10,7 +10,19 @@ import pytest
 from cli.projects import Project
 from cli.shell import refused
 
-READING = ("ls", "status", "watch", "report", "logs a", "explain a", "resume", "cancel", "hold", "release", "clean")
+READING = (
+    "ls",
+    "status",
+    "watch",
+    "report",
+    "logs a",
+    "explain a",
+    "resume",
+    "cancel",
+    "hold",
+    "release",
+    "clean",
+)
 
 
 @pytest.fixture
@@ -55,7 +67,10 @@ def test_status_counts_tasks_by_kind(done: Project) -> None:
 
 def test_watch_of_a_run_that_is_over_ends_at_once(done: Project) -> None:
     shown = done.weft("watch")
-    assert (shown.code, shown.out.splitlines()[-1]) == (0, "run 1, tiny: completed; `weft report 1` says more")
+    assert (shown.code, shown.out.splitlines()[-1]) == (
+        0,
+        "run 1, tiny: completed; `weft report 1` says more",
+    )
     told = [json.loads(line) for line in done.weft("watch", "--json").out.splitlines()]
     assert (told[0]["what"], told[-1]["what"]) == ("run-submitted", "run-ended")
 
@@ -91,7 +106,9 @@ def test_logs_follow_no_link(done: Project) -> None:
 
 
 def test_report(done: Project) -> None:
-    shown = done.weft("report", "--html", "p.html", "--trace", "t.tsv", "--events", "e.jsonl", "--wfformat", "w.json")
+    shown = done.weft(
+        "report", "--html", "p.html", "--trace", "t.tsv", "--events", "e.jsonl", "--wfformat", "w.json"
+    )
     assert shown.code == 0
     assert "wrote w.json" in shown.out
     assert len((done.folder / "t.tsv").read_text().splitlines()) == 6

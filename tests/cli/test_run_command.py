@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from cli.projects import Project
 from cli.shell import refused
+from weft.cli import driving
 
 
 def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None:
@@ -66,7 +69,12 @@ def test_until_retries_and_parameters(project: Project) -> None:
 def test_as_json_and_files_of_ones_own(project: Project) -> None:
     done = project.weft("run", "tiny.yaml", "--json", "--report", "page.html", "--trace", "trace.tsv")
     record = json.loads(done.out)
-    assert (done.code, record["outcome"], record["numbers"], record["resumed"]) == (0, "completed", [1], False)
+    assert (done.code, record["outcome"], record["numbers"], record["resumed"]) == (
+        0,
+        "completed",
+        [1],
+        False,
+    )
     assert [row["completed"] for row in record["kinds"]] == [1, 3, 1]
     assert (project.folder / "page.html").read_text().startswith("<!DOCTYPE html>")
     assert (project.folder / "trace.tsv").read_text().startswith("task_id\t")
@@ -100,7 +108,9 @@ def test_bad_input_is_refused_before_anything_is_written(project: Project) -> No
     refused(project.weft("run", "tiny.yaml", "--planner", "hefft"), 2, "did you mean 'heft'?")
     refused(project.weft("run", "tiny.yaml", "--project", "nowhere"), 2, "must be a directory")
     (project.folder / "sub").mkdir()
-    refused(project.weft("run", "tiny.yaml", "--project", "sub"), 2, "does not lie in the project", "--project")
+    refused(
+        project.weft("run", "tiny.yaml", "--project", "sub"), 2, "does not lie in the project", "--project"
+    )
     assert not (project.folder / ".weft").exists()
 
 
@@ -119,7 +129,13 @@ def test_a_program_that_is_not_there_is_named_with_its_log(project: Project) -> 
     assert done.code == 1
     assert "nosuchprogram: not found" in done.err
     assert "log: .weft/attempts/1/0/err" in done.err
-    for word in ("failed", "exit code 127", "| /bin/sh", "nosuchprogram: not found", "log: .weft/attempts/1/0/err"):
+    for word in (
+        "failed",
+        "exit code 127",
+        "| /bin/sh",
+        "nosuchprogram: not found",
+        "log: .weft/attempts/1/0/err",
+    ):
         assert word in done.out
 
 
@@ -183,3 +199,15 @@ def test_tasks_that_are_all_the_same_are_all_taken_over(project: Project) -> Non
     assert project.weft("run", "same.yaml", "-q").code == 0
     for _ in range(2):
         assert "  a: 4 taken over" in project.weft("run", "same.yaml").out
+
+
+def test_a_large_run_is_summed_up_without_its_reports(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driving, "_MOST_TASKS", 4)
+    done = project.weft("run", "tiny.yaml")
+    assert done.code == 0
+    assert done.out.splitlines()[-1] == "run 1, tiny: completed; `weft report 1` says more"
+    assert not (project.folder / ".weft/reports").exists()
+    assert project.weft("run", "tiny.yaml", "--trace", "t.tsv").code == 0
+    assert (project.folder / "t.tsv").exists()

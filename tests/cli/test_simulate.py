@@ -27,7 +27,7 @@ USAGE = {
     ("simulate", "-", "--on", "-"): ["standard input"],
     ("simulate", "-", "--scenario", "-"): ["standard input"],
     ("replay",): ["Missing argument 'JOURNAL'"],
-    ("explain", "j"): ["Missing argument 'TASK'"],
+    ("explain",): ["Missing argument '[JOURNAL] TASK'"],
     ("explain", "j", "t", "--run", "-1"): ["--run"],
 }
 VALUES = {
@@ -42,6 +42,7 @@ VALUES = {
     (*SIMULATE, "--html", "nowhere/x.html"): ["nowhere/x.html"],
     ("replay", "nothing"): ["no file 'nothing'"],
     ("replay", "hello.yaml"): ["hello.yaml:1", "not a line of a journal"],
+    ("explain", "j"): ["nothing was run in", "--project DIR"],
     ("explain", "hello.yaml", "run"): ["not a line of a journal"],
     ("explain", "hello.yaml", "run", "--at", "soon"): ["--at 'soon'"],
 }

@@ -173,16 +173,42 @@ def test_makespans_of_bindings_are_those_of_the_twin(form, integers, latency_s):
                 assert by_index.makespan_s[index] == max(twin[1]), name
 
 
+@pytest.mark.parametrize("integers", [True, False])
+def test_what_is_busy_from_the_begin_on_and_what_is_pinned_is_as_by_the_twin(form, integers):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        until = (rng.integers(0, 30, 5) if integers else rng.uniform(0, 30, 5)).tolist()
+        busy = [
+            Busy(machine=index, start_s=-1.0, finish_s=float(end), nodes=1) for index, end in enumerate(until)
+        ]
+        busy.append(Busy(machine=0, start_s=until[0], finish_s=until[0] + 3.0, nodes=1))
+        made = in_turn(seed, integers=integers, latency_s=0.0, busy=tuple(busy), pinned={"together": "m0"})
+        genomes = [random_genome(made, rng) for _ in range(5)]
+        bounds, order = np.array([genome.bound for genome in genomes]), genomes[0].order
+        for name, rule in RULES.items():
+            assert (course_of(made, rule, order) is None) == (rule == INSERTION)
+            found = decode_population(made, order, bounds, rule=rule, priced=False)
+            for index, (_, bound, modes) in enumerate(genomes):
+                twin = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name)
+                assert found.makespan_s[index] == max(twin[1]), name
+        (pinned,) = made.pinned
+        bounds[3, pinned] = 1
+        with pytest.raises(InvalidInput, match="is pinned to"):
+            decode_population(made, order, bounds, rule=APPEND, priced=False)
+
+
 def test_only_simple_instances_have_a_course(form):
     simple = in_turn(0, integers=True, latency_s=0.0)
     assert course_of(simple, APPEND, None) is not None
     assert course_of(simple, APPEND, range(40)[::-1]) is None
     assert course_of(simple, APPEND, [0] * 40) is None
     assert course_of(simple, APPEND, [range(40)]) is None
-    assert (
-        course_of(in_turn(0, integers=True, latency_s=0.0, pinned={"together": "m0"}), APPEND, None) is None
-    )
     assert course_of(crowded(0, integers=True, nodes=1), APPEND, None) is None
+    late = (Busy(machine=0, start_s=1.0, finish_s=2.0, nodes=1),)
+    broken = (*late, Busy(machine=0, start_s=0.0, finish_s=0.5, nodes=1))
+    for busy in (late, broken):
+        made = in_turn(0, integers=True, latency_s=0.0, busy=busy)
+        assert course_of(made, APPEND, None) is course_of(made, EXCLUSIVE, None) is None
     orders = [random_genome(simple, np.random.default_rng(seed)).order for seed in range(6)]
     assert all(course_of(simple, APPEND, order) is not None for order in orders)
 

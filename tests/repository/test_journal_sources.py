@@ -74,4 +74,4 @@ def test_the_commands_take_a_project(project, capsys):
     command.main(["replay", str(project), "--run", "2", "--json"], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["same"] is True
     command.main(["explain", str(project / ".weft" / "weft.db"), "lapw1[3]"], standalone_mode=False)
-    assert capsys.readouterr().out.startswith("lapw1[3] of run 0 (wien2k) is completed at ")
+    assert capsys.readouterr().out.startswith("lapw1[3] of run 2 (wien2k) is completed at ")

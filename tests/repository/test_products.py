@@ -151,6 +151,7 @@ def test_what_others_have_made_is_told_from_ones_own(database):
     for each in (first, own):
         products.add(each)
     database.commit()
+    products = StoredProducts(database)  # as an engine that begins after another
     assert products.made_from("same") == own
     assert products.made_from("same", besides=2) == first
     assert products.made_from("same", besides=1) == own

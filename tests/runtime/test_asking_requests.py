@@ -34,7 +34,9 @@ class Scene:
         events = list(self.asking.take())
         for number, event in enumerate(events):
             commands = self.hand.engine.handle(event, self.hand.now + 1.0)
-            self.asking.decided(Entry(sequence=number, now=self.hand.now + 1.0, event=event, commands=tuple(commands)))
+            self.asking.decided(
+                Entry(sequence=number, now=self.hand.now + 1.0, event=event, commands=tuple(commands))
+            )
         self.engine_side.commit()
         return events
 
@@ -92,7 +94,7 @@ def test_requests_of_another_execution_are_left_to_it(scene):
 def test_of_a_run_that_is_over_nothing_can_be_asked(scene):
     first, second, third = scene.ask("cancel"), scene.ask("hold", run=0), scene.ask("release")
     events = scene.decide()
-    assert [event.what for event in events][0] == "cancel"
+    assert events[0].what == "cancel"
     assert scene.user.reply(first).granted
     scene.hand.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"), at=2.0)
     again = scene.ask("hold", run=0)

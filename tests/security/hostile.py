@@ -38,7 +38,7 @@ class Place:
         self.project.mkdir(parents=True)
         self.outside.mkdir()
         (self.outside / "folder").mkdir()
-        for name in ("canary", "folder/canary"):
+        for name in ("canary", "folder/canary", "folder/out", "folder/err"):
             (self.outside / name).write_text("sings\n")
         self._before = self._look()
         self.ran: Ran | None = None

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
+from click.testing import CliRunner
+
 from security.hostile import Place
+from weft.cli.main import weft
 
 _FORGE = """
 import glob, json, os, socket, sys
@@ -83,12 +86,18 @@ def test_logs_that_were_swapped_for_links_and_pipes_are_not_shown(place: Place) 
         {
             "a": {"command": f"rm {records}/0/*; ln -s {place.outside}/canary {records}/0/err; exit 1"},
             "b": {"command": f"rm {records}/1/*; mkfifo {records}/1/err {records}/1/out; exit 1"},
+            "c": {"command": f"rm -r {records}/2; ln -s {place.outside}/folder {records}/2; exit 1"},
         }
     )
     assert place.ran is not None
     assert "sings" not in str(place.ran)
     page = place.ran.write_reports() / "report.html"
     assert "sings" not in page.read_text()
+    for name in "abc":
+        told = CliRunner().invoke(weft, ["logs", name, "--project", str(place.project)])
+        assert "sings" not in told.output
+        told = CliRunner().invoke(weft, ["logs", name, "--stderr", "--project", str(place.project)])
+        assert "sings" not in told.output
 
 
 def test_links_in_the_runner_s_directory_are_not_written_through_when_it_starts_again(place: Place) -> None:
@@ -106,7 +115,10 @@ if not os.path.exists(sys.argv[1] + "/again"):
     os.kill(pid, signal.SIGKILL)
     time.sleep(60)
 """
-    task = {"command": _python(script, str(place.project), str(canary)), "retries": {"lost": 3, "preempted": 3}}
+    task = {
+        "command": _python(script, str(place.project), str(canary)),
+        "retries": {"lost": 3, "preempted": 3},
+    }
     ran = place.run({"a": task})
     assert ran.completed, place.ends()
     canary.chmod(canary.stat().st_mode)

@@ -24,10 +24,13 @@ DEMANDED = {
     "s5-scenario": {"A5.1", "A5.2", "A5.3", "A5.4", "A5.5", "A5.6", "A5.7"},
     "s5-starvation": {"A5.8"},
     "u1": {"U1"},
+    "u2": {"U2"},
+    "u3": {"U3"},
+    "u4": {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"},
 }
 NOT_DRAWN = {"s3-degradation", "s3-requirements", "s5-starvation"}
 """Experiments in which nothing is left to chance."""
-LONG = {"s5-scenario", "u1"}
+LONG = {"s5-scenario", "u1", "u2", "u3", "u4"}
 """Experiments of which one run takes seconds; their own tests have shorter ones."""
 UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8"}
 """What a constant cannot break: the grid, the reference, the monotony of a sweep, comparisons."""

@@ -9,7 +9,7 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.executions.following import Place
+    from weft.api.observing.following import Place
     from weft.repository.runs import Run
 
 __all__ = ["request"]

@@ -9,7 +9,7 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.executions.following import Place
+    from weft.api.observing.following import Place
     from weft.repository.runs import Run
 
 __all__ = ["command"]
@@ -25,7 +25,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     A run whose engine was interrupted or has died is given up: what still runs of it is ended. To let single
     tasks wait there is `weft hold`. Exit code 1: the run is over, or its engine does not answer.
     """
-    from weft.api.executions.following import Place
+    from weft.api.observing.following import Place
     from weft.cli.asking import request
 
     with Place.at(project) as place:

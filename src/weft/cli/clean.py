@@ -40,7 +40,7 @@ def command(
     """
     with stage("cleaning"):
         from weft.api.executions.cleaning import clean
-        from weft.api.executions.following import Place
+        from weft.api.observing.following import Place
         from weft.cli.driving import command_line
 
         with Place.at(project) as place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +18,7 @@ from weft.cli.terminal import width
 
 if TYPE_CHECKING:
     from weft.api.executions.ran import Ran
-    from weft.api.executions.reporting import Told
+    from weft.api.observing.reporting import Told
     from weft.engine.engine import Engine
     from weft.engine.journal import Entry
     from weft.runtime.execution import Execution
@@ -30,6 +31,9 @@ INTERRUPTED = 75
 
 _KILLED = 128
 """Exit code of a process that a signal ended: this, and the signal's number."""
+
+_MOST_TASKS = 20_000
+"""Tasks of runs whose reports are written unasked: so many take about ten seconds."""
 
 _STALE_SHOWN = 3
 """Reasons per kind that are written out."""
@@ -55,7 +59,7 @@ class Driver:
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
         """Begin to follow; the journal of one that is gone on with is read first."""
-        from weft.api.executions.following import tally_of
+        from weft.api.observing.following import tally_of
         from weft.cli.terminal import colored_errors
         from weft.reports.execution_logs import Logs
 
@@ -75,6 +79,9 @@ class Driver:
         self.live.tick()
         if self.signals() and not self._said:
             self._said = True
+            # Before it is said: a second signal may follow at once.
+            if self.execution is not None:
+                self.execution.end_programs()
             self.live.clear()
             self.live.say("interrupted: programs are ended in order; once more ends weft at once")
         return self.signals()
@@ -98,6 +105,9 @@ class Driver:
         return self.view.line(self.execution.clock.now())
 
     def _at_once(self, number: int) -> NoReturn:
+        if not self._said and self.execution is not None:
+            with suppress(Exception):  # it may have been in the middle of something
+                self.execution.end_programs()
         self.live.clear()
         self.live.say("ended at once; what programs have left is found by `weft resume`")
         # Not by an exception: nothing may keep the process any more, not even what is cleaned up at exits.
@@ -127,12 +137,17 @@ def _finish(
     ran: Ran, driver: Driver, *, as_json: bool, quiet: bool, report: str | None, trace: str | None
 ) -> NoReturn:
     """Write the reports, say how it went and where to look, and end with the code that says it."""
-    from weft.api.executions.following import Place
-    from weft.api.executions.reporting import write_reports
+    from weft.api.observing.following import Place
+    from weft.api.observing.reporting import write_reports
     from weft.formats.files import save_text
 
     if driver.signals.first is not None:
         _hang_up(driver.signals.first)
+    asked = as_json or report is not None or trace is not None
+    if not asked and sum(run.tasks for run in ran.runs) > _MOST_TASKS:
+        if not quiet:
+            _show_briefly(ran, driver)
+        _exit(ran, as_json=as_json)
     with Place.at(str(ran.layout.project)) as place:
         written = write_reports(place, ran.execution)
     if written is not None:
@@ -145,6 +160,10 @@ def _finish(
             options.print_json(_record(ran, driver, told, folder))
         elif not quiet:
             _show(ran, driver, told, _relative(folder))
+    _exit(ran, as_json=as_json)
+
+
+def _exit(ran: Ran, *, as_json: bool) -> NoReturn:
     for line in ran.ending.stuck:
         click.echo(f"error: it could not go on: {line}", err=True)
     if ran.outcome == "interrupted":
@@ -152,6 +171,15 @@ def _finish(
             click.echo("interrupted; `weft resume` goes on", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
     raise click.exceptions.Exit(0 if ran.completed else 1)
+
+
+def _show_briefly(ran: Ran, driver: Driver) -> None:
+    """Sum up a run that is so large that its reports take long to write."""
+    view = driver.view
+    for line in (*view.kind_lines(), *view.failure_lines()) if view is not None else ():
+        click.echo(line)
+    for run in ran.runs:
+        click.echo(f"run {run.number}, {run.workflow}: {run.state}; `weft report {run.number}` says more")
 
 
 def _hang_up(number: int) -> None:

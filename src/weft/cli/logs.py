@@ -11,8 +11,8 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.executions.following import Followed, Place
-    from weft.api.executions.task_logs import Log
+    from weft.api.observing.following import Followed, Place
+    from weft.api.observing.task_logs import Log
     from weft.engine.history.happenings import Tried
     from weft.repository.runs import Run
 
@@ -50,8 +50,8 @@ def command(
     TASK is a name such as lapw0 or 'lapw1[3]'; of a task in a loop, 'conv#2' is its second iteration. Where
     the output is empty and the error is not, a note says so.
     """
-    from weft.api.executions.following import Place, look_at
-    from weft.api.executions.task_logs import Log, attempt_of
+    from weft.api.observing.following import Place, look_at
+    from weft.api.observing.task_logs import Log, attempt_of
 
     with Place.at(project) as place:
         found, followed = look_at(place, run)

@@ -20,7 +20,7 @@ def command(project: str | None, as_json: bool) -> None:
 
     `promised` is the time that the first plan gave. A run that is called interrupted can be resumed.
     """
-    from weft.api.executions.following import Place
+    from weft.api.observing.following import Place
 
     with Place.at(project) as place:
         runs = place.runs.all()

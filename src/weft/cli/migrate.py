@@ -20,7 +20,7 @@ def command(task: str, machine: str | None, run: int | None, project: str | None
 
     Exit code 1: it does not run, it cannot run there, or no engine is at work.
     """
-    from weft.api.executions.following import Place
+    from weft.api.observing.following import Place
     from weft.cli.asking import request
 
     where = f"moves to {machine}" if machine else "leaves its machine"

@@ -20,7 +20,7 @@ def command(tasks: tuple[str, ...], run: int | None, project: str | None, as_jso
     TASK is a name such as lapw0 or 'lapw1[3]'; the name of a sweep means all its tasks. Exit code 1: there is
     no such task, or no engine is at work.
     """
-    from weft.api.executions.following import Place
+    from weft.api.observing.following import Place
     from weft.cli.asking import request
 
     with Place.at(project) as place:

@@ -40,8 +40,8 @@ def command(
     if len(sharing) > 1:
         raise click.UsageError(f"{' and '.join(sharing)} cannot share the standard output.")
     with stage("reading the journal"):
-        from weft.api.executions.following import Place
-        from weft.api.executions.reporting import tell
+        from weft.api.observing.following import Place
+        from weft.api.observing.reporting import tell
         from weft.formats.files import save_text
         from weft.reports.execution_text import execution_lines
 

@@ -26,8 +26,8 @@ def command(
     run was begun still holds; to change something, call `weft run` again. Exit codes are those of `weft run`.
     """
     with stage("loading"):
-        from weft.api.executions.following import Place
         from weft.api.executions.running import resume
+        from weft.api.observing.following import Place
         from weft.cli.driving import drive
     with Place.at(project) as place:
         execution = None if run is None else place.runs.run(run).execution

@@ -13,8 +13,8 @@ from weft.reports.labels import fitted, printable, shown_width
 from weft.units import counted, format_seconds
 
 if TYPE_CHECKING:
-    from weft.api.executions.tally import KindCount, Setback, Tally
-    from weft.api.executions.time_left import TimeLeft
+    from weft.api.observing.tally import KindCount, Setback, Tally
+    from weft.api.observing.time_left import TimeLeft
     from weft.engine.state.state import State
     from weft.reports.execution_logs import Logs
 
@@ -29,7 +29,7 @@ _AT_LEAST = 3
 
 def summed(counts: Sequence[KindCount]) -> list[KindCount]:
     """Add up the counts of runs of the same workflow."""
-    from weft.api.executions.tally import KindCount
+    from weft.api.observing.tally import KindCount
 
     found: dict[tuple[str, str], KindCount] = {}
     for each in counts:
@@ -64,7 +64,7 @@ class RunView:
 
     def left(self, now_s: float) -> TimeLeft:
         """Give the time that all runs that are shown have left."""
-        from weft.api.executions.time_left import of_all, time_left
+        from weft.api.observing.time_left import of_all, time_left
 
         runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
         return of_all([time_left(run, self.state, self.tally, now_s) for run in runs])

@@ -12,8 +12,8 @@ from weft.cli import options
 from weft.units import counted, format_seconds
 
 if TYPE_CHECKING:
-    from weft.api.executions.following import Followed, Place
-    from weft.api.executions.tally import Going
+    from weft.api.observing.following import Followed, Place
+    from weft.api.observing.tally import Going
     from weft.cli.run_view import RunView
     from weft.repository.runs import Run
 
@@ -33,7 +33,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     The time left is a range: half of the runs end before the first, nine of ten before the second number. It
     rests on what remains of the plan and on how long tasks have taken so far.
     """
-    from weft.api.executions.following import Place, look_at
+    from weft.api.observing.following import Place, look_at
     from weft.cli.run_view import RunView
     from weft.reports.execution_logs import Logs
 

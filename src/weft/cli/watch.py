@@ -12,7 +12,7 @@ from weft.cli import options
 from weft.cli.live import Live
 
 if TYPE_CHECKING:
-    from weft.api.executions.following import Followed, Place
+    from weft.api.observing.following import Followed, Place
     from weft.cli.run_view import RunView
     from weft.repository.runs import Run
 
@@ -32,7 +32,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
 
     Exit code 0: it completed; 1: it did not, or no engine drives it any more.
     """
-    from weft.api.executions.following import Followed, Place
+    from weft.api.observing.following import Followed, Place
     from weft.cli.run_view import RunView
     from weft.cli.terminal import colored_errors
     from weft.reports.execution_logs import Logs

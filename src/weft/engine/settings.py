@@ -49,6 +49,9 @@ class Settings:
     """Whether the world begins a program the moment it is told to, and so never reports that it did."""
     contract: float | None = None
     """Contract factor of tasks that state none; None: they owe nothing."""
+    grace_s: float | None = None
+    """Seconds before attempts whose tasks state no contract are first judged; None: a tenth of the
+    estimate."""
     iteration_limit_s: float | None = None
     """What an iteration of an application that reports them may take (S3's profile threshold)."""
     belief_s: float = 600.0
@@ -110,6 +113,8 @@ PRESETS: Mapping[str, Settings] = {
     "patient": Settings(migrate="never"),
     "s1": Settings(
         contract=0.5,
+        # S1 section 9 waits only where nothing is done yet; that grace is part of the ratio itself.
+        grace_s=0.0,
         poll_every_s=30.0,
         migrate="always",
         checkpoints=False,

@@ -1,7 +1,8 @@
 """Courses: what decoding reads of an instance in the simplest case, that of S1 (spec s1 section 6).
 
-All tasks are compute tasks whose seconds are work over the speed of a machine, machines serve them one at a
-time, or any number at once, and all individuals have one order. Then bindings give makespans very quickly.
+All tasks are compute tasks whose seconds are work over the speed of a machine, or stand for data that are
+somewhere; machines serve them one at a time, or any number at once; what is busy beforehand takes whole
+machines from the begin on; and all individuals have one order. Then bindings give makespans very quickly.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from weft.workflow.unfolding.task_graph import Floats, Indices
 
 __all__ = ["Route", "course_of", "lines_per_machine", "run_course"]
 
-_TASK_S, _EDGE_S = 0.6e-6, 0.25e-6
-"""What a task and an edge take in plain Python, about."""
+_TASK_S, _EDGE_S, _MACHINE_S = 0.6e-6, 0.25e-6, 0.03e-6
+"""What a task, an edge and a machine take in plain Python, about."""
 _MOST_CELLS = 4_000_000
 """Groups x machines up to which rates are kept in a table."""
 _MOST_ORDERS = 4
@@ -70,11 +71,12 @@ def course_of(instance: Instance, rule: int, order: ArrayLike | None) -> Route |
 def _make_route(instance: Instance, rule: int, turns: Indices | None) -> Route | None:
     problem = problem_of(instance)
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    simple = modes.layout == kernel.RELATED and bool((tasks.kind == kernel.COMPUTE).all())
-    rates = _rates(instance, problem) if simple and lines_per_machine(problem, rule) == 0 else None
+    simple = modes.layout == kernel.RELATED and not bool((tasks.kind == kernel.TRANSFER).any())
+    release = _release(problem, rule) if simple else None
+    rates = None if release is None else _rates(instance, problem)
     order = np.arange(tasks.number, dtype=np.uint32) if turns is None else turns
     edges = _edges_in(tasks, order) if rates is not None else None
-    if rates is None or edges is None:
+    if release is None or rates is None or edges is None:
         return None
     pointer, before, edge = edges
     alone = (machines.form != kernel.OPEN) & (rule != UNLIMITED)
@@ -91,7 +93,9 @@ def _make_route(instance: Instance, rule: int, turns: Indices | None) -> Route |
         location=machines.location,
         inverse=machines.inverse,
         alone=alone.astype(np.uint8),
-        work=modes.work[order],
+        release=release,
+        # What stands for data takes no time, whatever work its task had.
+        work=np.where(tasks.kind == kernel.COMPUTE, modes.work, 0.0)[order],
         row=modes.group[order] * np.uint32(machines.number),
         rate=rates.reshape(-1),
     )
@@ -100,12 +104,45 @@ def _make_route(instance: Instance, rule: int, turns: Indices | None) -> Route |
     return Route(course, None, None, None)
 
 
-def _rates(instance: Instance, problem: kernel.Problem) -> Floats | None:
-    """Give groups x machines: the rate of the least count, below 0 for none; None: there is more to it."""
-    modes = problem.modes
-    if instance.pinned or modes.groups * len(instance.machines) > _MOST_CELLS:
+def _release(problem: kernel.Problem, rule: int) -> Floats | None:
+    """Give when each machine is free for good; None: lines of what is free are needed.
+
+    Under the rules that fill no gaps, a machine of one node that is busy without a break from 0 on is one
+    whose first task ends then.
+    """
+    machines = problem.machines
+    release = np.zeros(machines.number)
+    if lines_per_machine(problem, rule) == 0:
+        # Nothing is busy, or it stands in nobody's way.
+        return release
+    held = np.zeros(machines.number, dtype=np.bool_)
+    held[problem.busy_machine] = True
+    counted = (machines.form == kernel.SHARED) & ~held
+    if rule not in (APPEND, EXCLUSIVE) or (rule == APPEND and counted.any()):
         return None
-    table = np.full((modes.groups, len(instance.machines)), -1.0)
+    if (machines.capacity[held & (machines.form != kernel.OPEN)] != 1).any():
+        return None
+    if (problem.modes.nodes < 1).any() or (problem.busy_nodes < 1).any():
+        return None
+    for stretch in np.argsort(problem.busy_start, kind="stable").tolist():
+        machine, start_s = problem.busy_machine[stretch], problem.busy_start[stretch]
+        if problem.busy_seconds[stretch] > 0.0:
+            if start_s > release[machine]:
+                return None
+            release[machine] = max(release[machine], start_s + problem.busy_seconds[stretch])
+    return release
+
+
+def _rates(instance: Instance, problem: kernel.Problem) -> Floats | None:
+    """Give groups x machines: the rate of the least count, below 0 for none; None: there is more to it.
+
+    The last row is that of tasks without a group, which take no time anywhere.
+    """
+    modes = problem.modes
+    if (modes.groups + 1) * len(instance.machines) > _MOST_CELLS:
+        return None
+    table = np.full((modes.groups + 1, len(instance.machines)), -1.0)
+    table[modes.groups] = 1.0
     for row, group in enumerate(instance.groups):
         machine, first = np.unique(group.machine, return_index=True)
         mode = int(modes.first[row]) + first
@@ -137,6 +174,7 @@ def run_course(instance: Instance, route: Route, order: ArrayLike | None, bound:
     bounds = rows_of("bound", bound, len(instance.graph.variables))
     number = individuals_in(bounds)
     makespan = np.zeros(number)
+    astray = _first_astray(instance, bounds)
     wrong = forms.run(
         decode_in_turn,
         (
@@ -150,10 +188,21 @@ def run_course(instance: Instance, route: Route, order: ArrayLike | None, bound:
             np.zeros(tasks),
         ),
         (makespan,),
-        work_s=number * (tasks * _TASK_S + len(route.course.before) * _EDGE_S),
+        work_s=number * (tasks * _TASK_S + len(route.course.before) * _EDGE_S + machines * _MACHINE_S),
     )
+    wrong = min(wrong, astray)
     if wrong < number:
         turns = np.arange(tasks, dtype=np.uint32) if order is None else rows_of("order", order, tasks)
         raise wrong_genome(instance, turns, bounds[wrong] if bounds.ndim == 2 else bounds, None)
     nothing = np.zeros(number)
     return Decoded(makespan_s=makespan, node_seconds=nothing, cost=nothing, start_s=None, finish_s=None)
+
+
+def _first_astray(instance: Instance, bounds: Indices) -> int:
+    """Give the first individual that binds a pinned variable elsewhere; their number: none."""
+    rows = np.atleast_2d(bounds)
+    if instance.pinned:
+        kept = (rows[:, list(instance.pinned)] == list(instance.pinned.values())).all(axis=1)
+        if not kept.all():
+            return int(np.argmin(kept))
+    return len(rows)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from weft.backends.products import Product
-from weft.engine.promises import promised_s
+from weft.engine.remaining.promises import promised_s
 from weft.engine.state.plans import Line, StoredPlan
 from weft.reports.execution_logs import Logs
 from weft.workflow.unfolding.task_graph import TaskGraph

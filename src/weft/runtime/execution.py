@@ -7,10 +7,12 @@ from the journal, the world finds what still runs, and is told again what it has
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,7 +24,7 @@ from weft.engine.explaining.waiting import standstill
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
-from weft.engine.promises import promised_s
+from weft.engine.remaining.promises import promised_s
 from weft.engine.state.attempt import Stage
 from weft.errors import InvalidInput, Problem
 from weft.platform.platform import Platform
@@ -45,6 +47,8 @@ __all__ = ["Ending", "Execution", "backend_of", "open_project"]
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _STEPS, _FRESH = "arrivals", "plan_steps", "fresh"
 _GRACE_S = 5.0
+_ALLOCATIONS = 50_000
+"""Python looks for garbage in circles after so many new objects."""
 _STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
 
 
@@ -214,7 +218,8 @@ class Execution:
 
     def run(self, interrupted: Callable[[], bool] = lambda: False) -> Ending:
         """Go on until everything is over, nothing can go on, or somebody interrupts."""
-        self.loop.run(interrupted)
+        with _rarely_collecting():
+            self.loop.run(interrupted)
         if self.loop.over:
             return self._note_ending(Ending(state=self._worst()))
         if interrupted():
@@ -222,11 +227,15 @@ class Execution:
             return self._note_ending(Ending(state="interrupted"))
         return self._note_ending(Ending(state="failed", stuck=tuple(standstill(self.engine.state))))
 
+    def end_programs(self) -> None:
+        """Tell all programs to end, and start no more; it may be called twice."""
+        self.loop.halting = True
+        self.backend.halt(_GRACE_S)
+
     def _halt(self) -> None:
         """End all programs in order: restart files are kept, and decisions wait for whoever resumes."""
+        self.end_programs()
         loop = self.loop
-        loop.halting = True
-        self.backend.halt(_GRACE_S)
         until = time.monotonic() + 2 * _GRACE_S
         while self.backend.busy and time.monotonic() < until:
             loop.turn(0.1)
@@ -305,6 +314,17 @@ class Execution:
     def _folder_of(self, run: int) -> str:
         key = self.engine.state.runs[run].known.key
         return str(self.layout.project / self.header.folders.get(key, "."))
+
+
+@contextmanager
+def _rarely_collecting() -> Iterator[None]:
+    """Let Python look for garbage in circles rarely: the loop makes next to none, and looking takes long."""
+    before = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _written(arrivals: Sequence[Arriving]) -> str:

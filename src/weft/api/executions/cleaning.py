@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weft.api.executions.following import Place
+from weft.api.observing.following import Place
 from weft.backends.layout import Layout
 from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.removing import remove_tree

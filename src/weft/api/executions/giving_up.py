@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from weft.api.executions.following import Place
 from weft.api.executions.running import resume
+from weft.api.observing.following import Place
 from weft.repository.database import open_database
 from weft.repository.runs import UNFINISHED, Run, Runs
 from weft.runtime.execution import Execution

@@ -7,8 +7,8 @@ from functools import cached_property
 from html import escape
 from pathlib import Path
 
-from weft.api.executions.following import Place
-from weft.api.executions.reporting import Told, reports_folder, tell, write_reports
+from weft.api.observing.following import Place
+from weft.api.observing.reporting import Told, reports_folder, tell, write_reports
 from weft.backends.layout import Layout
 from weft.reports.comparison_tables import Table
 from weft.reports.execution_facts import facts_of

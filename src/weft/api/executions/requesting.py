@@ -6,7 +6,7 @@ import getpass
 import time
 from dataclasses import dataclass
 
-from weft.api.executions.following import Place
+from weft.api.observing.following import Place
 from weft.repository.requests import Requests
 from weft.repository.runs import Run
 

@@ -39,7 +39,7 @@ __all__ = ["Watcher", "resume", "run"]
 Watcher = Callable[[Execution], Sequence[Listener]]
 """Is shown an execution before anything happens, and gives who is to hear of every entry."""
 
-Interrupted = Callable[[], bool] | None
+_Interrupted = Callable[[], bool] | None
 
 
 def run(
@@ -168,7 +168,7 @@ def _taken_up(
     return execution
 
 
-def _driven(execution: Execution, watch: Watcher | None, interrupted: Interrupted, *, resumed: bool) -> Ran:
+def _driven(execution: Execution, watch: Watcher | None, interrupted: _Interrupted, *, resumed: bool) -> Ran:
     try:
         if watch is not None:
             execution.loop.listen(watch(execution))

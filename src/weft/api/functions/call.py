@@ -26,7 +26,7 @@ from weft.formats.files import save_text
 from weft.workflow.builder import Builder
 from weft.workflow.records.workflow import Workflow
 
-__all__ = ["Call", "gather"]
+__all__ = ["Call", "Gathered", "gather"]
 
 _CHILD = "weft.api.functions.child:call"
 _FOLDER = ".weft/functions"

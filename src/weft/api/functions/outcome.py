@@ -13,10 +13,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from weft.api.executions.following import Place
 from weft.api.executions.ran import Ran
 from weft.api.functions.child import EXCEPTION, VALUE
 from weft.api.functions.values import UnfitValue, decoded
+from weft.api.observing.following import Place
+from weft.api.observing.task_logs import Log
 from weft.backends.layout import Layout
 from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.safe_paths import open_inside
@@ -92,11 +93,8 @@ def exception_of(ran: Ran) -> BaseException | None:
 
 
 def _error_text(ran: Ran, attempt: int) -> str:
-    path = ran.layout.records(ran.execution, attempt) / "err"
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    log = Log(ran.layout.records(ran.execution, attempt) / "err")
+    return b"".join(log.more()).decode(errors="replace")
 
 
 def _record(text: str) -> dict[str, Any] | None:

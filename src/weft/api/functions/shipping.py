@@ -183,7 +183,9 @@ def _source(function: FunctionType) -> str:
     found = tree.body[0] if tree is not None and tree.body else None
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != function.__name__:
         what = f"the text of function {function.__name__!r} cannot be found"
-        advice = "write it with `def` in a file or a notebook: lambdas and lines typed at `>>>` have no text"
+        advice = (
+            "write it with `def` in a file or a notebook: lambdas and lines typed at the prompt have none"
+        )
         raise InvalidInput(Problem(what=what, advice=advice))
     found.decorator_list = []
     nothing = ast.Constant(value=None)

@@ -8,6 +8,7 @@ this short way (something is there already, or was moved) goes the long one, whi
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -106,7 +107,7 @@ class AttemptRecords:
         return fd
 
     def _hold(self, directory: Path) -> None:
-        """Hold a directory, entered with care; one that was held before under this path is left to threads."""
+        """Hold a directory, entered with care; one that was held under this path before stays held."""
         if str(directory) in self._held:
             return
         with directory_at(directory.parent, (directory.name,)) as entered:
@@ -129,7 +130,8 @@ def _write_new(above: int, attempt: str, name: str, content: bytes) -> None:
     finally:
         os.close(directory)
     try:
-        written(content, file)
+        if os.write(file, content) < len(content):
+            raise OSError(errno.ENOSPC, name)
     finally:
         os.close(file)
 

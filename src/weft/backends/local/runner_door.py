@@ -27,6 +27,9 @@ _LEISURE_S = 0.003
 """So long a start waits for the end of a short program: the engine is woken once for both."""
 
 
+_decode = json.JSONDecoder().decode
+
+
 class _Caller:
     """One connection."""
 
@@ -176,7 +179,7 @@ class Door:
 def _message(line: bytes) -> Record:
     """Read one line; what is no object says so of itself."""
     try:
-        message = json.loads(line)
+        message = _decode(line.decode())
     except ValueError as error:
         message = {"do": "", "problem": f"not JSON: {error}"}
     return message if isinstance(message, dict) else {"do": "", "problem": "not an object"}

@@ -36,7 +36,7 @@ encoded = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def note(text: str) -> None:
-    """Write a line to the runner's log, where there is room for it: its tasks are worth more than its words."""
+    """Write a line to the runner's log, if there is room: its tasks are worth more than its words."""
     try:
         os.write(2, f"{text}\n".encode(errors="replace"))
     except OSError:
@@ -46,7 +46,7 @@ def note(text: str) -> None:
 class Records:
     """The sealed records of one directory."""
 
-    __slots__ = ("_folder", "_key")
+    __slots__ = ("_begun", "_folder", "_key")
 
     def __init__(self, directory: str, token: str) -> None:
         self._folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -54,6 +54,8 @@ class Records:
             self.close()
             raise OSError(errno.ELOOP, "there is a link on the way to it", directory)
         self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
+        self._begun: dict[str, hashlib.blake2b] = {}
+        """By name: a seal of which only the text is missing."""
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -153,8 +155,10 @@ class Records:
         return b"".join(parts)
 
     def _seal(self, name: str, text: bytes) -> bytes:
-        mark = hashlib.blake2b(name.encode(), key=self._key, digest_size=16)
-        mark.update(b"\0")
+        begun = self._begun.get(name)
+        if begun is None:
+            begun = self._begun[name] = hashlib.blake2b(name.encode() + b"\0", key=self._key, digest_size=16)
+        mark = begun.copy()
         mark.update(text)
         return mark.hexdigest().encode()
 

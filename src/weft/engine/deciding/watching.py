@@ -49,7 +49,9 @@ def owed(desk: Desk, attempt: Attempt) -> Contract | None:
     if settings.contract is None and settings.iteration_limit_s is None and not known.owes:
         return None
     recovery = known.description(attempt.task).recovery
-    default = Contract(limit=settings.contract, iteration_limit_s=settings.iteration_limit_s)
+    default = Contract(
+        limit=settings.contract, grace_s=settings.grace_s, iteration_limit_s=settings.iteration_limit_s
+    )
     job = known.description(attempt.task).job
     contract = contract_of(recovery.contract, default, evaluator=None if job is None else job.evaluator)
     return contract if contract.limit is not None or contract.iteration_limit_s is not None else None

@@ -226,6 +226,8 @@ class Course(NamedTuple):
     inverse: Doubles
     alone: Flags
     """Per machine: whether it serves one task at a time; else any number."""
+    release: Doubles
+    """Per machine: until when it is busy beforehand, from the begin on."""
     work: Doubles
     row: Indices
     """Per task: where its group begins in ``rate``."""
@@ -257,7 +259,7 @@ def decode_in_turn(
     for individual in range(number):
         row = individual * bound_step
         for machine in range(machines):
-            free[machine] = 0.0
+            free[machine] = course.release[machine]
         last = 0.0
         for task in range(course.tasks):
             machine = bound[row + course.variable[task]]

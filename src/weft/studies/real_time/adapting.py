@@ -80,7 +80,7 @@ class Adapting:
 
     def cells(self, *, full: bool) -> Sequence[Cell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
         """Give the scenarios."""
-        return [Cell(name=DEGRADATION, runs=1), Cell(name=DEMANDS, runs=1)]
+        return [Cell(name=name, settings={"scenario": name}, runs=1) for name in (DEGRADATION, DEMANDS)]
 
     def run(self, cell: Cell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Run a scenario; the one with a load also without restart files, one after the other."""

@@ -26,8 +26,8 @@ while True:
     for _ in range(100_000):
         pass
 """
-"""Each comes first on the host as the jobs do (``search_program``), so that they compete with these alone. They
-end when nobody holds the other end of their input any more, whatever becomes of weft."""
+"""Each comes first on the host as the jobs do (``search_program``), so that they compete with these alone.
+They end when nobody holds the other end of their input any more, whatever becomes of weft."""
 
 
 class Competitors:

@@ -39,7 +39,6 @@ __all__ = ["FAST", "Case", "Happened", "cores", "run_jobs_here"]
 
 FAST = "pegasus"
 """The machine everybody wants."""
-_COMPETITORS = 3
 _UNIT_S = 10.0
 """Of an iteration on a machine of speed 1, before it is scaled."""
 _BEGINNING_S = 2.0 * LATENCY_S
@@ -59,6 +58,9 @@ class Case:
     """Whether the jobs have restart files."""
     slow_after: int | None = None
     """Iterations of job 0 after which its machine gets competing processes; None: never."""
+    competitors: int = 3
+    contract: float = 1.0
+    """How much longer than expected an iteration may take, as a share."""
     demand_after: int | None = None
     """Iterations after which every job demands 512 MB; None: never."""
     poll_every_s: float = 10.0
@@ -83,7 +85,7 @@ def run_jobs_here(case: Case, scale: float, *, core: int) -> Happened:
     with (
         TemporaryDirectory(prefix="weft-u4-") as folder,
         serving({_STRUCTURES: gzip.compress(structures.encode())}) as served,
-        Competitors(core, _COMPETITORS) as competitors,
+        Competitors(core, case.competitors) as competitors,
     ):
         project = Path(folder)
         _write_files(project, case, scale)
@@ -137,6 +139,7 @@ def _settings(case: Case, scale: float) -> Settings:
     """
     return replace(
         PRESETS["s3"],
+        contract=case.contract,
         poll_every_s=case.poll_every_s * scale,
         better_every_s=_BETTER_EVERY_S * scale,
         restart_cost_s=MOVING_S * scale,

@@ -57,7 +57,9 @@ class Pipelining:
 
     def cells(self, *, full: bool) -> Sequence[Cell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
         """Give one cell for each policy."""
-        return [Cell(name=policy, runs=1, work=_TOTAL[policy]) for policy in EXPECTED]
+        return [
+            Cell(name=policy, settings={"policy": policy}, runs=1, work=_TOTAL[policy]) for policy in EXPECTED
+        ]
 
     def run(self, cell: Cell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Run the example under one policy."""

@@ -56,7 +56,7 @@ class Sharing:
 
     def cells(self, *, full: bool) -> Sequence[Cell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
         """Give one cell for each policy."""
-        return [Cell(name=policy, runs=1) for policy in POLICIES]
+        return [Cell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICIES]
 
     def run(self, cell: Cell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
         """Run all workflows under one policy."""
@@ -104,7 +104,15 @@ def _demanded(results: Results) -> Iterator[Row]:
         completed = results.of(policy, "completed")
         figure = f"{LABELS[policy]}: workflows completed"
         band = Band(least=102.0, most=102.0)
-        yield Row(table=table, figure=figure, ours=completed[0], digits=0, band=band, accepts="U3")
+        yield Row(
+            table=table,
+            figure=figure,
+            ours=completed[0],
+            digits=0,
+            runs=len(completed),
+            band=band,
+            accepts="U3",
+        )
     for less, more in pairwise(POLICIES):
         yield Row(
             table=table,
@@ -132,5 +140,6 @@ def _figures(results: Results) -> Iterator[Row]:
                 ours=results.of(policy, measure)[0],
                 unit=unit,
                 digits=digits,
+                runs=len(results.of(policy, measure)),
                 prototype=f"{_PROTOTYPE[policy]:g}" if measure == "slowdown" else "",
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from weft.api.executions.project import existing_project
-from weft.api.executions.tally import Tally
+from weft.api.observing.tally import Tally
 from weft.backends.layout import Layout
 from weft.engine.history.history import History
 from weft.engine.journal import Entry

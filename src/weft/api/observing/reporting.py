@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.api.executions.following import Place
+from weft.api.observing.following import Place
 from weft.backends.layout import Layout
 from weft.backends.local.runner_records import Ledger, Records
 from weft.backends.products import Product

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.api.executions.following import Followed
+from weft.api.observing.following import Followed
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.safe_paths import open_inside
 from weft.engine.history.happenings import Tried
 from weft.errors import InvalidInput, Problem, nearest
 from weft.repository.runs import Run
@@ -26,13 +28,15 @@ class Log:
     """A log that is read from its beginning, as far as it is written."""
 
     path: Path
+    """In the records of an attempt (``Layout.records``)."""
     place: int = 0
 
     def more(self) -> Iterator[bytes]:
         """Give what was written since the last time."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
+            # From weft's own directory on: a task may have put a link in the place of any below it.
+            descriptor = open_inside(self.path.parents[3], "/".join(self.path.parts[-4:]))
+        except StagingProblem:
             return
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.api.executions.tally import Tally
+from weft.api.observing.tally import Tally
 from weft.engine.state.plans import Line
 from weft.engine.state.run import Run
 from weft.engine.state.state import State

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -29,9 +28,9 @@ OFFSET = 100
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
+    return tmp_path
 
 
 @task(work=0.1)
@@ -104,7 +103,9 @@ def test_exceptions_of_ones_own_are_told_by_name(here: Path) -> None:
         "import own_errors\nfrom weft.api.functions.outcome import TaskFailed\n"
         "try:\n    own_errors.odd().result()\nexcept TaskFailed as error:\n    print(error, error.__cause__)\n"
     )
-    done = subprocess.run([sys.executable, "main.py"], env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "main.py"], env=environment(), capture_output=True, text=True, check=True
+    )
     assert "Odd: very" in done.stdout
     assert "own_errors.py" in done.stdout
     assert issubclass(TaskFailed, weft.WeftError)
@@ -118,7 +119,9 @@ def test_a_main_program_is_sent_as_text(here: Path) -> None:
         "def outer(x: int, y=LIMIT) -> str:\n    return js.dumps([inner(x), inner(x, power=3), y])\n"
         "print(outer(4).result())\n"
     )
-    done = subprocess.run([sys.executable, "main.py"], env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "main.py"], env=environment(), capture_output=True, text=True, check=True
+    )
     assert done.stdout == '[16, 64, {"most": 3}]\n'
 
 
@@ -217,7 +220,9 @@ def test_values_come_back_as_they_were(value) -> None:
 
 @given(PLAIN)
 def test_references_are_resolved_wherever_they_stand(value) -> None:
-    back = decoded(encoded([value, {"deep": Reference("f")}, (Reference("g"),)]), lambda file: f"value of {file}")
+    back = decoded(
+        encoded([value, {"deep": Reference("f")}, (Reference("g"),)]), lambda file: f"value of {file}"
+    )
     assert back == [value, {"deep": "value of f"}, ("value of g",)]
 
 

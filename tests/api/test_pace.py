@@ -1,0 +1,46 @@
+"""How often programs are asked for their progress: often enough for the shortest task that owes something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from weft.api.executions.pace import paced
+from weft.engine.settings import Settings
+from weft.instance import compile_instance
+from weft.platform.short_forms import short_form
+from weft.workflow.builder import Builder
+from weft.workflow.checks import checked_graph
+
+
+def compiled(**works):
+    """Compile tasks by name and work; those whose name begins with ``owing`` have a contract."""
+    flow = Builder("pace")
+    for name, work in works.items():
+        flow.task(name, work=work, **({"contract": 0.5} if name.startswith("owing") else {}))
+    return compile_instance(checked_graph(flow.build()), short_form("identical:2,speed=2"))
+
+
+@pytest.mark.parametrize(
+    ("works", "every_s"),
+    [
+        ({"owing": 20}, 2.0),
+        ({"owing": 20, "owing_more": 200, "free": 1}, 2.0),
+        ({"owing": 0.1}, 0.5),
+        ({"owing": 0, "owing_more": 20}, 2.0),
+        ({"owing": 36000}, 30.0),
+        ({"free": 1}, 30.0),
+    ],
+)
+def test_the_shortest_task_that_owes_something_is_asked_five_times(works, every_s):
+    assert paced(Settings(), [compiled(free_too=1), compiled(**works)]).poll_every_s == every_s
+
+
+def test_with_a_contract_for_everybody_everybody_counts():
+    assert paced(replace(Settings(), contract=1.0), [compiled(free=20)]).poll_every_s == 2.0
+
+
+def test_who_asks_more_often_keeps_it():
+    asked = replace(Settings(), poll_every_s=0.1)
+    assert paced(asked, [compiled(owing=20)]) == asked

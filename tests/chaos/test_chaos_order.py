@@ -1,0 +1,55 @@
+"""What must come before what, so that a death in between does no harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.api.executions.running import run
+from weft.backends.local import runners
+from weft.backends.local.runner_link import RunnerLink
+from weft.engine.journal import Entry
+from weft.engine.messages.commands import Start
+from weft.engine.messages.events import Ended
+from weft.engine.state.state import State
+from weft.repository.journal_store import JournalStore
+
+
+def test_the_journal_knows_of_a_start_and_of_an_end_before_the_runner_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: a runner that had forgotten an end which a killed engine had not written down, and a run that hung."""
+    monkeypatch.setattr(runners, "_MOST_OVER", 1)
+    written: set[tuple[str, int]] = set()
+    waiting: set[tuple[str, int]] = set()
+    told: list[tuple[str, int]] = []
+    append, commit, send = JournalStore.append, JournalStore.commit, RunnerLink.send
+
+    def appended(store: JournalStore, entry: Entry, state: State) -> None:
+        append(store, entry, state)
+        waiting.update(("start", each.attempt) for each in entry.commands if type(each) is Start)
+        waiting.update([("forget", entry.event.attempt)] if type(entry.event) is Ended else [])
+
+    def committed(store: JournalStore) -> None:
+        commit(store)
+        written.update(waiting)
+
+    def sent(link: RunnerLink, message: Mapping[str, Any]) -> None:
+        numbers = message.get("attempts") or [message.get("attempt", -1)]
+        told.extend((message["do"], number) for number in numbers if message["do"] in ("start", "forget"))
+        assert set(told) <= written, f"{message} was sent too early"
+        send(link, message)
+
+    monkeypatch.setattr(JournalStore, "append", appended)
+    monkeypatch.setattr(JournalStore, "commit", committed)
+    monkeypatch.setattr(RunnerLink, "send", sent)
+    (tmp_path / "flow.yaml").write_text(
+        "weft: 1\nname: f\ntasks:\n  a: {sweep: {k: 1..6}, command: ['true']}\n"
+    )
+    ran = run(tmp_path / "flow.yaml", project=tmp_path, policy="fcfs")
+    assert ran.completed
+    assert {number for what, number in told if what == "start"} == set(range(6))
+    assert [number for what, number in told if what == "forget"]
