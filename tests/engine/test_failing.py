@@ -268,3 +268,13 @@ def test_who_shares_the_abstract_machine_of_a_failed_task_and_has_not_started_wa
     )
     assert ran.run.ending == "completed"
     assert len({ran.run.where[1], ran.run.where[2]}) == 1
+
+
+def test_a_planned_run_in_which_all_waits_for_a_stopped_task_is_over_though_some_were_sent_ahead():
+    flow = Builder("ahead")
+    flow.task("made", work=1, outputs={"data": 1e6})
+    flow.task("broken", work=5, retries=0, on_failure="hold")
+    flow.task("last", work=1, inputs=["data"], after="broken")
+    ran = simulated(flow.build(), platform_of(1, 1), Scenario(exit_codes={"broken": (3,)}), policy="plan")
+    assert ran.run.ending == "stopped"
+    assert not ran.run.attempt_of

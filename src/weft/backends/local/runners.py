@@ -16,7 +16,7 @@ from weft.platform.machine import Machine
 __all__ = ["Record", "Runners"]
 
 _MOST_OVER = 100
-"""So many ends are told to be forgotten at once, unless something else is told earlier."""
+"""So many ends are told to be forgotten at once: a message for each costs as much as starting a program."""
 
 Record = Mapping[str, Any]
 """What a runner says of a program's end."""
@@ -63,7 +63,6 @@ class Runners:
                 self.connect(machine)
             except (RunnerFailed, RunnerHangs) as error:
                 return str(error)
-        self._send_over(machine)
         self._send(machine, message)
         return ""
 
@@ -76,7 +75,7 @@ class Runners:
         self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
 
     def forget(self, machine: int, attempt: int) -> None:
-        """Say that the end of a program is in the journal: that has time, and wakes nobody by itself."""
+        """Say that the end of a program is in the journal: that has time, and is said of many at once."""
         over = self._over.setdefault(machine, [])
         over.append(attempt)
         if len(over) >= _MOST_OVER:

@@ -50,8 +50,15 @@ def tidy(desk: Desk) -> None:
         if run.unfinished == 0 and not run.attempt_of:
             clear_up(desk, run)
             desk.emit(cm.Finish(run=run.index, outcome=_outcome(run), reason=run.stopping))
-        elif not run.attempt_of and not len(run.ready):
+        elif not len(run.ready) and all(_waits(desk, run, task) for task in run.attempt_of):
             _stop_waiting(desk, run)
+
+
+def _waits(desk: Desk, run: Run, task: int) -> bool:
+    """Say whether a task was sent to its machine ahead of time and waits for others to complete."""
+    attempt = desk.state.attempts[run.attempt_of[task]]
+    idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
+    return idle and attempt.replaces is None and run.missing[task] > 0
 
 
 def _stop_waiting(desk: Desk, run: Run) -> None:
@@ -61,6 +68,8 @@ def _stop_waiting(desk: Desk, run: Run) -> None:
     stopped = [task for task, state in enumerate(run.state) if state == TaskState.STOPPED]
     if stopped:
         reason = f"{run.name(stopped[0])} waits for the user, and everything else for it"
+        for task in list(run.attempt_of):
+            desk.emit(cm.Settle(run=run.index, task=task, state="WAITING", reason=reason, again=True))
         clear_up(desk, run)
         desk.emit(cm.Finish(run=run.index, outcome="stopped", reason=reason))
 
