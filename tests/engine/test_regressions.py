@@ -177,7 +177,7 @@ def test_a_task_that_left_its_planned_machine_because_of_its_demands_is_not_sent
 
 def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever():
     settings = Settings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
-    engine, entries = simulate(
+    engine, _ = simulate(
         {"a": {"work": 40, "progress": "steps"}},
         platform({}, {}),
         scenario=Scenario(durations=Durations(bias=2.0)),

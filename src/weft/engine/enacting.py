@@ -221,7 +221,7 @@ def _settle(state: State, command: cm.Settle) -> None:
             take_back(state, run, attempt)
     run.version += 1
     state.dirty = True
-    # Under a plan some may have been sent ahead: they do not keep a run going in which one waits for the user.
+    # Under a plan some are sent ahead: they do not keep a run going in which one waits for the user.
     if run.virtual or not (len(run.ready) or (run.attempt_of and TaskState.STOPPED not in run.state)):
         state.to_tidy[run.index] = None
 

@@ -16,7 +16,7 @@ from weft.platform.machine import Machine
 __all__ = ["Record", "Runners"]
 
 _MOST_OVER = 100
-"""So many ends are told to be forgotten at once: a message for each costs as much as starting a program."""
+"""So many ends are told to be forgotten at once: until then the runner keeps them in memory."""
 
 Record = Mapping[str, Any]
 """What a runner says of a program's end."""

@@ -165,7 +165,7 @@ class LocalWorld:
         elif prepared.taken is not None:
             taken = prepared.taken
             self._made.add(taken)
-            # It is this execution's own from now on: whoever resumes it, or cleans the other one up, finds it.
+            # This execution's own from now on: whoever resumes it, or cleans the other up, finds it.
             self._circumstances.products.add(taken)
             ended = ev.Ended(
                 attempt=live.number,
@@ -371,7 +371,8 @@ class LocalWorld:
     @property
     def busy(self) -> bool:
         """Say whether some program still runs, or its end was not told yet."""
-        return bool(self._finishing_now) or any(live.start is not None and not live.over for live in self._live.values())
+        running = (live.start is not None and not live.over for live in self._live.values())
+        return bool(self._finishing_now) or any(running)
 
     def wake(self) -> None:
         """Let ``poll`` return."""

@@ -104,9 +104,7 @@ def _growth(desk: Desk, run: Run, task: int, cause: str) -> float | None:
     return largest
 
 
-def _try_again(
-    desk: Desk, run: Run, task: int, cause: str, reason: str, growth: float | None = None
-) -> None:
+def _try_again(desk: Desk, run: Run, task: int, cause: str, reason: str, growth: float | None = None) -> None:
     """Put a task back, and those of its abstract machine that have not started: they go where it goes."""
     state = "WAITING" if run.missing[task] else "READY"
     attempt = desk.state.attempts.get(run.attempt_of.get(task, -1))
