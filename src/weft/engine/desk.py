@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from weft.engine.enacting import enact
+from weft.engine.enacting import ENACT
 from weft.engine.messages.commands import Command
 from weft.engine.settings import Settings
 from weft.engine.state.state import State
@@ -48,7 +48,7 @@ class Desk:
 
     def emit(self, command: Command) -> None:
         """Give a command."""
-        enact(self.state, command)
+        ENACT[type(command)](self.state, command)
         self.commands.append(command)
 
     def taken(self) -> list[Command]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.engine.absorbing import note_arrival
@@ -16,7 +16,7 @@ from weft.engine.state.state import State
 from weft.engine.state.states import ACTIVE, FINAL, STATES, TaskState
 from weft.workflow.unfolding.task_graph import COMPUTE
 
-__all__ = ["enact"]
+__all__ = ["ENACT", "enact"]
 
 _NOT_OF_THE_MACHINE = ("oom", "timeout", "cancelled")
 """Causes of failure that say nothing against the machine."""
@@ -27,7 +27,7 @@ _CODES = {"lost": "failure"}
 
 def enact(state: State, command: cm.Command) -> None:
     """Take a command's consequences in."""
-    _ENACT[type(command)](state, command)
+    ENACT[type(command)](state, command)
 
 
 def _assign(state: State, command: cm.Assign) -> None:
@@ -269,9 +269,12 @@ def _release_after(state: State, run: Run, task: int) -> None:
     """Count a task as done for its successors, but for those who wait until a loop is left."""
     known, loops = run.known, run.loops
     inside = task in loops.around
+    release, attempt_of = run.release, run.attempt_of
     for successor in known.after(task):
-        if not (inside and loops.waits_for_end(task, successor)):
-            _release(state, run, successor)
+        if inside and loops.waits_for_end(task, successor):
+            continue
+        if release(successor) and (number := attempt_of.get(successor)) in state.attempts:
+            note_arrival(state, state.attempts[number])
     for changed in run.order.completed(task):
         run.ready.changed(changed)
 
@@ -362,7 +365,7 @@ def _signal(state: State, command: cm.Signal) -> None:
     """Change nothing: the attempt will tell what it made of it."""
 
 
-_ENACT: dict[type, Callable[[State, Any], None]] = {
+ENACT: Mapping[type, Callable[[State, Any], None]] = {
     cm.Assign: _assign,
     cm.StageIn: _stage_in,
     cm.Start: _start,
@@ -383,3 +386,4 @@ _ENACT: dict[type, Callable[[State, Any], None]] = {
     cm.Finish: _finish,
     cm.Note: _note,
 }
+"""Per kind of command: what takes its consequences in."""

@@ -120,6 +120,11 @@ class SeenRun:
         return self._run.known.selector(task) == self._selector
 
     @property
+    def transfers(self) -> bool:
+        """Say whether some task moves a file."""
+        return self._run.known.transfers
+
+    @property
     def alone_s(self) -> float:
         """Give the estimated makespan alone on the empty platform."""
         return self._run.known.alone_s

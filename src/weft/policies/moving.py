@@ -12,15 +12,11 @@ at which a transfer with an open destination is ready, O(modes) per transfer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
-from weft.instance.instance import Instance
 from weft.policies.policy import Mode, Place, RunView, View
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
 __all__ = ["moves"]
-
-_moving: WeakKeyDictionary[Instance, bool] = WeakKeyDictionary()
 
 _Promised = dict[int, float]
 """Per machine: the seconds of what is bound to it and not sent there yet, spread over its nodes."""
@@ -29,15 +25,8 @@ _Promised = dict[int, float]
 def moves(view: View) -> Iterator[Place]:
     """Send every transfer that is ready."""
     for run in list(view.runs):
-        if run.ready and _has_transfers(run.instance):
+        if run.transfers and run.ready:
             yield from _moves_of(view, run)
-
-
-def _has_transfers(instance: Instance) -> bool:
-    found = _moving.get(instance)
-    if found is None:
-        found = _moving[instance] = bool((instance.graph.kind == TRANSFER).any())
-    return found
 
 
 def _moves_of(view: View, run: RunView) -> Iterator[Place]:

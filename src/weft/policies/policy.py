@@ -217,6 +217,11 @@ class RunView(Protocol):
         ...
 
     @property
+    def transfers(self) -> bool:
+        """Say whether some task of it moves a file."""
+        ...
+
+    @property
     def alone_s(self) -> float:
         """Give the estimated makespan alone on the empty platform (HEFT at submission)."""
         ...

@@ -33,7 +33,10 @@ def dispatch(desk: Desk, view: EngineView) -> None:
     if is_selective(desk.state) and is_settling(desk.state):
         return
     for decision in desk.policy.decide(view):
-        _carry_out(desk, decision)
+        if type(decision) is Place:
+            _place(desk, decision)
+        else:
+            _carry_out(desk, decision)
     for name, policy in desk.selectors.items():
         with desk.led_by(policy):
             for decision in policy.decide(EngineView(desk.state, name)):
@@ -99,7 +102,7 @@ def _place(desk: Desk, place: Place) -> None:
             reserve=not place.queue,
             order=place.order,
             replaces=left,
-            restart_from=spared(desk.state, run, place.task, place.count),
+            restart_from=spared(desk.state, run, place.task, place.count) if run.checkpoint else 0.0,
             reason=place.reason if left is None else desk.state.attempts[left].left_for or place.reason,
         )
     )

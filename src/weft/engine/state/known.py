@@ -136,13 +136,15 @@ class Known:
         self.demands = bool(graph.resource_names) and bool(
             (graph.demand > 0).any() or len(graph.demand_by_count.rows)
         )
+        self.transfers = bool((graph.kind == TRANSFER).any())
+        """Whether some task moves a file."""
         self.uniform = isinstance(instance.seconds, Related | Classes)
         """Whether machines of one description have the same seconds."""
         self.plain = (
             self.uniform
             and not (self.demands or self.moves_data or self.stages or graph.loops)
             and not self.checkpoints
-            and not (graph.kind == TRANSFER).any()
+            and not self.transfers
             and bool((instance.capacity == 1).all())
         )
         """Whether nothing but free nodes decides where a task can start, and machines have one node each."""
@@ -287,7 +289,7 @@ class Known:
     @cached_property
     def machines(self) -> frozenset[int]:
         """Give the machines to which some task may go by what the workflow states."""
-        if (self.graph.kind == TRANSFER).any():
+        if self.transfers:
             return frozenset(range(len(self.instance.machines)))
         return frozenset(machine for modes in self.instance.groups for machine in modes.machine.tolist())
 
