@@ -23,9 +23,10 @@ for folder in ("exit", "start"):
     os.makedirs(f"{runner}/{folder}", exist_ok=True)
     with open(f"{runner}/{folder}/{sys.argv[2]}", "w") as file:
         file.write(text)
+os.chdir(runner)  # the whole path may be too long for a socket
 for first in ({"do": "hello", "token": ""}, {"do": "hello", "token": "0" * 64}, end, [], 7):
     caller = socket.socket(socket.AF_UNIX)
-    caller.connect(f"{runner}/socket")
+    caller.connect("socket")
     caller.settimeout(5)
     try:
         caller.sendall(json.dumps(first).encode() + b"\\n" + json.dumps(
