@@ -222,3 +222,11 @@ def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
         ).run.ended_s
     assert ends["never"] == pytest.approx(20 + 80 * 10)
     assert ends["pays"] < 0.4 * ends["never"]
+
+
+def test_an_application_that_complains_of_its_performance_leaves_though_it_owes_nothing():
+    engine = ByHand(one_task(progress="steps"), platform_of(1, 1), Settings(migrate="always"))
+    engine.tell(ev.Started(attempt=0))
+    words = engine.tell(ev.Progressed(attempt=0, work_done=0.1, degraded="8.5 s per step"), at=10)
+    assert any(word.startswith("cancel 0 m0: performance") for word in words)
+    assert "assign 1 m1 after 0: performance" in words

@@ -89,16 +89,7 @@ def progressed(desk: Desk, event: ev.Progressed) -> None:
     behind = ratio(watched, desk.state.now)
     _believe(desk, attempt, behind)
     if breach(watched, contract, desk.state.now) is Breach.PERFORMANCE:
-        desk.emit(
-            cm.Note(
-                kind="violation",
-                run=attempt.run,
-                task=attempt.task,
-                attempt=attempt.number,
-                machine=attempt.machine,
-                value=behind,
-            )
-        )
+        _note_violation(desk, attempt, behind=behind)
         if not replanning.violated(desk, attempt):
             leaving.leave(desk, attempt, "performance", behind=behind)
     elif attempt.violating:
@@ -111,6 +102,11 @@ def progressed(desk: Desk, event: ev.Progressed) -> None:
 
 def _complained(desk: Desk, attempt: Attempt, text: str) -> None:
     """Take an application's own word for it that it is too slow where it runs (S3 section 6: gw_perf)."""
+    _note_violation(desk, attempt, text=text)
+    leaving.leave(desk, attempt, "performance")
+
+
+def _note_violation(desk: Desk, attempt: Attempt, *, behind: float | None = None, text: str = "") -> None:
     desk.emit(
         cm.Note(
             kind="violation",
@@ -118,10 +114,10 @@ def _complained(desk: Desk, attempt: Attempt, text: str) -> None:
             task=attempt.task,
             attempt=attempt.number,
             machine=attempt.machine,
+            value=behind,
             text=text,
         )
     )
-    leaving.leave(desk, attempt, "performance")
 
 
 def watched_of(attempt: Attempt) -> Watched:
