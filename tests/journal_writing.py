@@ -90,7 +90,7 @@ def product(number: int, **facets) -> Product:
         "parts": {"command": "c", "inputs": '{"a": "1"}'},
         "result": {"delta": 0.5, "n": number},
         "machine": "m0",
-        "directory": f"/work/{number}",
+        "directory": f"/sandbox/{number}",
         "seconds": 1.25,
     }
     return Product(**stated | facets)
