@@ -27,6 +27,7 @@ __all__ = ["Arriving", "Expected", "JournalWriter", "Listener", "Loop", "Request
 _LONGEST_WAIT_S = 0.25
 """Users' requests and signals are looked at so often."""
 
+_LOOK_EVERY_S = 0.5
 _PATIENCE_S = 2.0
 """So long nothing must go on before it is believed that nothing will."""
 
@@ -88,6 +89,7 @@ class Loop:
         self._arrivals: list[Expected] = []
         self._asked_s = -math.inf
         self._quiet_since_s = math.inf
+        self._look_at_s = -math.inf
         self.halting = False
         """Whether nothing more is set going: decisions are written down for whoever resumes."""
 
@@ -118,11 +120,15 @@ class Loop:
     @property
     def stuck(self) -> bool:
         """Say whether nothing goes on any more, nothing will by itself, and no user has asked to wait."""
+        now = self._clock.now()
+        if now < self._look_at_s:
+            return False
+        self._look_at_s = now + _LOOK_EVERY_S
         state = self.engine.state
-        if state.attempts or self._arrivals or self._planning.busy or self._any_held():
+        going = any(not state.was_sent_ahead(attempt) for attempt in state.attempts.values())
+        if going or self._arrivals or self._planning.busy or self._any_held():
             self._quiet_since_s = math.inf
             return False
-        now = self._clock.now()
         self._quiet_since_s = min(self._quiet_since_s, now)
         return now - self._quiet_since_s >= _PATIENCE_S
 

@@ -50,15 +50,10 @@ def tidy(desk: Desk) -> None:
         if run.unfinished == 0 and not run.attempt_of:
             clear_up(desk, run)
             desk.emit(cm.Finish(run=run.index, outcome=_outcome(run), reason=run.stopping))
-        elif not len(run.ready) and all(_waits(desk, run, task) for task in run.attempt_of):
+        elif not len(run.ready) and all(
+            state.was_sent_ahead(state.attempts[number]) for number in run.attempt_of.values()
+        ):
             _stop_waiting(desk, run)
-
-
-def _waits(desk: Desk, run: Run, task: int) -> bool:
-    """Say whether a task was sent to its machine ahead of time and waits for others to complete."""
-    attempt = desk.state.attempts[run.attempt_of[task]]
-    idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
-    return idle and attempt.replaces is None and run.missing[task] > 0
 
 
 def _stop_waiting(desk: Desk, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.engine.settings import Settings
-from weft.engine.state.attempt import Attempt
+from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.known import Library
 from weft.engine.state.machines import Machines
 from weft.engine.state.plans import StoredPlan
@@ -87,6 +87,11 @@ class State:
     def run_of(self, attempt: Attempt) -> Run:
         """Give the run an attempt belongs to."""
         return self.runs[attempt.run]
+
+    def was_sent_ahead(self, attempt: Attempt) -> bool:
+        """Say whether an attempt has gone to its machine early and waits there for others to complete."""
+        idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
+        return idle and attempt.replaces is None and self.runs[attempt.run].missing[attempt.task] > 0
 
     def touch(self, machine: int) -> None:
         """Remember that something on a machine has changed, if anybody waits there."""
