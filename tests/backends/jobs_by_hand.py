@@ -57,8 +57,8 @@ def rendered(
         memory_bytes=limits[1],
     )
     places = {
-        "workdir": place / "box" / "1" / "7",
-        "records": place / "records",
+        "workdir": str(place / "box" / "1" / "7"),
+        "records": str(place / "records"),
         "project": place,
         "folder": place,
     }

@@ -28,9 +28,9 @@ def _workdir(tmp_path: Path, attempt: int) -> Path:
 
 def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in range(1, 4):
-        made.make_workdir(_workdir(tmp_path, attempt))
-        made.begin(_records(tmp_path, attempt), b"script %d" % attempt)
-        made.add(_records(tmp_path, attempt), "exitcode", b"%d\n" % attempt)
+        made.make_workdir(str(_workdir(tmp_path, attempt)))
+        made.begin(str(_records(tmp_path, attempt)), b"script %d" % attempt)
+        made.add(str(_records(tmp_path, attempt)), "exitcode", b"%d\n" % attempt)
     for attempt in range(1, 4):
         found = {path.name: path.read_text() for path in _records(tmp_path, attempt).iterdir()}
         assert found == {"command.sh": f"script {attempt}", "exitcode": f"{attempt}\n"}
@@ -39,9 +39,9 @@ def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tm
 
 def test_an_attempt_that_begins_again_has_new_records(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in (1, 2):
-        made.begin(_records(tmp_path, attempt), b"before")
+        made.begin(str(_records(tmp_path, attempt)), b"before")
         (_records(tmp_path, attempt) / "out").write_text("old")
-        made.begin(_records(tmp_path, attempt), b"again")
+        made.begin(str(_records(tmp_path, attempt)), b"again")
         assert [path.name for path in _records(tmp_path, attempt).iterdir()] == ["command.sh"]
         assert (_records(tmp_path, attempt) / "command.sh").read_bytes() == b"again"
 
@@ -51,9 +51,9 @@ def test_a_record_never_goes_through_a_link(made: AttemptRecords, tmp_path: Path
     canary.write_text("sings")
     for attempt in (1, 2):  # the first goes the long way, the second the short one
         records = _records(tmp_path, attempt)
-        made.begin(records, b"script")
+        made.begin(str(records), b"script")
         (records / "exitcode").symlink_to(canary)
-        made.add(records, "exitcode", b"0\n")
+        made.add(str(records), "exitcode", b"0\n")
         assert not (records / "exitcode").is_symlink()
         assert (records / "exitcode").read_text() == "0\n"
     assert canary.read_text() == "sings"
@@ -64,11 +64,11 @@ def test_records_replaced_by_a_link_to_elsewhere_are_refused(made: AttemptRecord
     outside.mkdir()
     for attempt in (1, 2):
         records = _records(tmp_path, attempt)
-        made.begin(records, b"script")
+        made.begin(str(records), b"script")
         records.rename(tmp_path / f"moved {attempt}")
         records.symlink_to(outside)
         with pytest.raises(StagingProblem):
-            made.add(records, "exitcode", b"0\n")
+            made.add(str(records), "exitcode", b"0\n")
     assert list(outside.iterdir()) == []
 
 
@@ -82,9 +82,9 @@ def test_what_lies_above_all_attempts_is_replaced_by_a_link(
 
     def make(attempt: int) -> None:
         if what == "workdir":
-            made.make_workdir(place(tmp_path, attempt))
+            made.make_workdir(str(place(tmp_path, attempt)))
         else:
-            made.begin(place(tmp_path, attempt), b"script")
+            made.begin(str(place(tmp_path, attempt)), b"script")
 
     make(1)
     above = place(tmp_path, 1).parent
@@ -97,22 +97,22 @@ def test_what_lies_above_all_attempts_is_replaced_by_a_link(
 
 
 def test_what_was_removed_meanwhile_is_made_again(made: AttemptRecords, tmp_path: Path) -> None:
-    made.make_workdir(_workdir(tmp_path, 1))
+    made.make_workdir(str(_workdir(tmp_path, 1)))
     _workdir(tmp_path, 1).rmdir()
     _workdir(tmp_path, 1).parent.rmdir()
-    made.make_workdir(_workdir(tmp_path, 2))
-    made.make_workdir(_workdir(tmp_path, 3))
+    made.make_workdir(str(_workdir(tmp_path, 2)))
+    made.make_workdir(str(_workdir(tmp_path, 3)))
     assert _workdir(tmp_path, 2).is_dir()
     assert _workdir(tmp_path, 3).is_dir()
 
 
 def test_a_result_is_surely_absent_only_where_one_has_looked(made: AttemptRecords, tmp_path: Path) -> None:
     workdir, linked = _workdir(tmp_path, 1), _workdir(tmp_path, 2)
-    assert not made.has_no_result(workdir), "nothing is known of a directory that was not made here"
-    made.make_workdir(workdir)
-    assert made.has_no_result(workdir)
+    assert not made.has_no_result(str(workdir)), "nothing is known of a directory that was not made here"
+    made.make_workdir(str(workdir))
+    assert made.has_no_result(str(workdir))
     (workdir / ".weft-result.json").write_text("{}")
-    assert not made.has_no_result(workdir)
+    assert not made.has_no_result(str(workdir))
     (tmp_path / "elsewhere").mkdir()
     linked.symlink_to(tmp_path / "elsewhere")
-    assert not made.has_no_result(linked), "a link is looked at with care"
+    assert not made.has_no_result(str(linked)), "a link is looked at with care"

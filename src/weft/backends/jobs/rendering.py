@@ -53,8 +53,8 @@ def render(
     start: Start,
     machine: Machine,
     *,
-    workdir: Path,
-    records: Path,
+    workdir: str,
+    records: str,
     project: Path,
     folder: Path,
     inputs: Sequence[str] = (),
@@ -71,7 +71,7 @@ def render(
     recipe = _kitchen(known).recipe(known, start.task)
     rendering = _Rendering(known, start, machine, recipe, folder, inputs, results)
     written = recipe.ready or rendering.written(workdir)
-    outputs, work = rendering.outputs, str(workdir)
+    outputs, work = rendering.outputs, workdir
     progress, restarts = news_files(known, start.task)
     env = rendering.environment(work, progress, restarts)
     env["WEFT_ATTEMPT"] = str(attempt_number)
@@ -206,7 +206,7 @@ class _Rendering:
         """List the words of the job that may name files."""
         return self.recipe.words if self.recipe.fixed else [self.values.text(w) for w in self.recipe.words]
 
-    def written(self, workdir: Path) -> Written:
+    def written(self, workdir: str) -> Written:
         """Write the command out."""
         plain = self._plain(self.values)
         named = self._plain(self._make_values(by_name=True)) if self.recipe.by_attempt else plain
@@ -218,7 +218,7 @@ class _Rendering:
             prolog=values.line(job.prolog or ""),
             wrapper=values.line(job.wrapper or ""),
             epilog=values.line(job.epilog or ""),
-            conda_prefix=conda_prefix(job.environment, self.folder, workdir.parent.parent),
+            conda_prefix=conda_prefix(job.environment, self.folder, Path(workdir).parent.parent),
         )
         assert plain.argv is not None
         body = surround(shlex.join(plain.argv), around, [*self.recipe.env, *_TOLD])

@@ -38,12 +38,12 @@ class AttemptRecords:
         self._held: dict[str, tuple[int, _Identity]] = {}
         """Directories that are open, by path, each with its device and inode."""
 
-    def make_workdir(self, workdir: Path) -> None:
+    def make_workdir(self, path: str) -> None:
         """Make the directory in which an attempt works; it may be there already."""
-        path = str(workdir)
         try:
             os.mkdir(_name(path), dir_fd=self._above(path))
         except OSError:
+            workdir = Path(path)
             sandbox = workdir.parents[_WORKDIR_DEPTH - 1]
             if not sandbox.exists():
                 with telling("cannot be made", str(sandbox)):
@@ -51,11 +51,10 @@ class AttemptRecords:
             with _opened(workdir, _WORKDIR_DEPTH):
                 self._hold(workdir.parent)
 
-    def has_no_result(self, workdir: Path) -> bool:
+    def has_no_result(self, workdir: str) -> bool:
         """Say whether an attempt has surely left no result; False: one has to look for it with care."""
-        path = str(workdir)
         try:
-            above, name = self._held_above(path), _name(path)
+            above, name = self._held_above(workdir), _name(workdir)
             if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
                 return False
             os.stat(f"{name}/{RESULT_FILE}", dir_fd=above, follow_symlinks=False)
@@ -65,24 +64,23 @@ class AttemptRecords:
             return False
         return False
 
-    def begin(self, records: Path, script: bytes) -> None:
+    def begin(self, path: str, script: bytes) -> None:
         """Make the records of an attempt, with its ``command.sh`` and nothing else; raises StagingProblem."""
-        path = str(records)
         try:
             above = self._above(path)
             os.mkdir(_name(path), dir_fd=above)
             _write_new(above, _name(path), "command.sh", script)
         except OSError:
+            records = Path(path)
             _write_anew(records, "command.sh", script, ("out", "err"))
             self._hold(records.parent)
 
-    def add(self, records: Path, name: str, content: bytes) -> None:
+    def add(self, path: str, name: str, content: bytes) -> None:
         """Add a record to those of an attempt, in place of what has its name; raises StagingProblem."""
-        path = str(records)
         try:
             _write_new(self._held_above(path), _name(path), name, content)
         except OSError:
-            _write_anew(records, name, content)
+            _write_anew(Path(path), name, content)
 
     def close(self) -> None:
         """Let go of the directories."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import signal
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,8 @@ class Finishing:
     def __init__(self, circumstances: Circumstances, records: AttemptRecords) -> None:
         self._circumstances = circumstances
         self._records = records
+        self._exit_codes: deque[tuple[str, bytes]] = deque()
+        """What is still to be written down for readers: the records of an attempt, and its exit code."""
 
     def is_plain(self, live: Live) -> bool:
         """Say whether there is nothing to look at but the end itself."""
@@ -63,7 +66,7 @@ class Finishing:
     def finish(self, live: Live, record: Record) -> Finished:
         """Judge an end, and take in what was made."""
         known = self._circumstances.known_of(live.run)
-        self._write_exit_code(live, record)
+        self._keep_exit_code(live, record)
         ended = _judged(live, record)
         finished = Finished(ended)
         if not ended.cause and ended.exit_code is not None and ended.exit_code not in (_REQUEUE, _AGAIN):
@@ -80,7 +83,7 @@ class Finishing:
             return
         try:
             files = self._files(live, known, all_of_them=ended.exit_code == 0)
-            silent = not live.launched or self._records.has_no_result(live.workdir)
+            silent = not live.launched or self._records.has_no_result(live.workdir_path)
             result = {} if silent else read_result(live.workdir)
             finished.lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
         except (StagingProblem, JobProblem) as problem:
@@ -120,7 +123,7 @@ class Finishing:
             attempt=live.number,
             iteration=start.iteration,
             machine=circumstances.machines[live.machine].name,
-            directory=str(live.workdir),
+            directory=live.workdir_path,
             files=files,
             exit_code=int(record.get("code") or 0),
             result=result,
@@ -162,13 +165,18 @@ class Finishing:
             return str(problem)
         return ""
 
-    def _write_exit_code(self, live: Live, record: Record) -> None:
-        if not live.launched:
-            return
-        code = record.get("code")
-        text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
-        with suppress(StagingProblem):  # it is for readers: the journal knows
-            self._records.add(live.records, "exitcode", text.encode())
+    def write_exit_codes(self) -> None:
+        """Write the exit codes of the programs that have ended; whoever waits for their end goes first."""
+        while self._exit_codes:
+            records, text = self._exit_codes.popleft()
+            with suppress(StagingProblem):  # it is for readers: the journal knows
+                self._records.add(records, "exitcode", text)
+
+    def _keep_exit_code(self, live: Live, record: Record) -> None:
+        if live.launched:
+            code = record.get("code")
+            text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
+            self._exit_codes.append((live.records_path, text.encode()))
 
 
 def _is_result(name: str, results: set[str]) -> bool:

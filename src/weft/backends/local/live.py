@@ -21,8 +21,8 @@ class Live:
     machine: int
     nodes: int
     count: int
-    workdir: Path
-    records: Path
+    workdir_path: str
+    records_path: str
     iteration: int = 1
     start: Start | None = None
     """The command to start it; None: it has not come."""
@@ -50,8 +50,13 @@ class Live:
     done: float | None = None
     """The share of the work its program last said it has done."""
 
+    @property
+    def workdir(self) -> Path:
+        """Give the directory in which it works."""
+        return Path(self.workdir_path)
+
     @classmethod
-    def of(cls, command: Assign, workdir: Path, records: Path) -> Live:
+    def of(cls, command: Assign, workdir: str, records: str) -> Live:
         """Begin what an assignment says."""
         return cls(
             command.attempt,

@@ -81,7 +81,7 @@ class Preparing:
         machine = self._circumstances.machines[live.machine]
         moved = 0.0
         try:
-            self._records.make_workdir(live.workdir)
+            self._records.make_workdir(live.workdir_path)
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 if makers.intersection(wanted.makers) or (wanted.source and wanted.source in named):
                     moved += self._bring(live, wanted)[1]
@@ -106,7 +106,7 @@ class Preparing:
         described = known.description(live.task)
         # A task without a program, of which there may be very many, needs none.
         if described.job or described.inputs or described.outputs:
-            self._records.make_workdir(live.workdir)
+            self._records.make_workdir(live.workdir_path)
         names: list[str] = []
         if described.inputs:
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
@@ -116,8 +116,8 @@ class Preparing:
             known,
             start,
             machine,
-            workdir=live.workdir,
-            records=live.records,
+            workdir=live.workdir_path,
+            records=live.records_path,
             project=circumstances.layout.project,
             folder=self._folder(live.run),
             inputs=names,
@@ -241,7 +241,7 @@ class Preparing:
             attempt=live.number,
             iteration=live.start.iteration if live.start is not None else 1,
             machine=machine,
-            directory=str(live.workdir),
+            directory=live.workdir_path,
         )
         lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
         return Prepared(taken=taken, taken_from=product.execution, lines=lines)
@@ -259,7 +259,7 @@ class Preparing:
         if job.argv is None:
             return None
         script = job.script.encode(errors="surrogateescape")
-        self._records.begin(live.records, script)
+        self._records.begin(live.records_path, script)
         for stream in job.streams:
             make_parents(live.workdir, stream)
         return {

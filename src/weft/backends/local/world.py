@@ -66,8 +66,9 @@ class LocalWorld:
         self._inputs: dict[int, tuple[Known, Inputs]] = {}
         self._runners = Runners(circumstances, self._poller)
         layout, execution = circumstances.layout, circumstances.execution
-        self._workdirs = [layout.workdir(execution, each, 0).parent for each in circumstances.machines]
-        self._all_records = layout.records(execution, 0).parent
+        # Texts: to join paths takes longer than all else that an assignment needs.
+        self._workdirs = [str(layout.workdir(execution, each, 0).parent) for each in circumstances.machines]
+        self._all_records = str(layout.records(execution, 0).parent)
         self._records = AttemptRecords()
         self._preparing = Preparing(circumstances, self._records, self._made, self._inputs_of)
         self._finishing = Finishing(circumstances, self._records)
@@ -100,10 +101,10 @@ class LocalWorld:
     def _assign(self, command: cm.Assign) -> None:
         if command.attempt in self._live:
             return
-        number = str(command.attempt)
+        number = command.attempt
         self._of_task[command.run, command.task] = command.attempt
         self._live[command.attempt] = Live.of(
-            command, self._workdirs[command.machine] / number, self._all_records / number
+            command, f"{self._workdirs[command.machine]}/{number}", f"{self._all_records}/{number}"
         )
 
     def _settle(self, command: cm.Settle) -> None:
@@ -253,6 +254,7 @@ class LocalWorld:
     def poll(self, timeout_s: float) -> list[ev.Event]:
         """Wait for news, at most so long."""
         self._forget_told()
+        self._finishing.write_exit_codes()
         if self._events or self._aside.waiting:
             timeout_s = 0.0
         wait_s = min(timeout_s, self._watching.next_in_s())
@@ -381,6 +383,7 @@ class LocalWorld:
     def close(self, *, stop: bool) -> None:
         """Let go of the runners; ``stop``: they end as soon as nothing runs."""
         self._aside.close()
+        self._finishing.write_exit_codes()
         self._runners.close(stop=stop)
         self._records.close()
 
