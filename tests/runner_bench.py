@@ -46,7 +46,7 @@ class Bench:
         order: Mapping[str, Any] = {
             "do": "start", "attempt": attempt, "argv": list(argv), "env": {}, "cwd": str(self.work), "stdin": None,
             "stdout": str(self.work / f"out{attempt}"), "stderr": str(self.work / f"err{attempt}"), "append": False,
-            "time_s": None, "memory_bytes": None, "cores": None,
+            "time_s": None, "memory_bytes": None, "cores": None, "tells_start": True,
         }  # fmt: skip
         self.say({**order, **more})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from weft.workflow.records.job import Environment
 
 __all__ = ["RenderedJob"]
+
+_is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +53,16 @@ class RenderedJob:
         if self.argv is None:
             return "\n".join([*lines, "# nothing to execute", ""])
         lines.append(f"cd {shlex.quote(self.workdir)}")
-        # Asked once for all of them: most need no quotes.
-        quoted = str if "" not in self.env.values() and _is_plain("".join(self.env.values())) else shlex.quote
-        lines += [f"export {name}={quoted(value)}" for name, value in self.env.items()]
+        # Most need no quotes, and to find that out so is quicker.
+        lines += [
+            f"export {name}={value if _is_plain(value) else shlex.quote(value)}"
+            for name, value in self.env.items()
+        ]
         if self.body is None:
             lines.append(f"exec {shlex.join(self.argv)}")
         else:
             lines.append(self.body)
         return "\n".join([*lines, ""])
-
-
-def _is_plain(text: str) -> bool:
-    return shlex.quote(text) == text
 
 
 def _one_line(text: str) -> str:

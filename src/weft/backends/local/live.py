@@ -38,7 +38,6 @@ class Live:
     """Whether its end was reported, or is about to be."""
     began_at: float = 0.0
     """Wall time at which its program was given to the runner."""
-    pid: int | None = None
     stale: str = ""
     """Why what an earlier execution has made could not be taken over; "": there was nothing."""
     fingerprint: str = ""

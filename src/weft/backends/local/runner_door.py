@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hmac
 import json
-import math
 import os
 import select
 import socket
-import time
 
 from weft.backends.local.runner_records import Record
 
@@ -23,9 +21,6 @@ _MOST_STRANGERS = 8
 _LONGEST_GREETING_BYTES = 1 << 22
 """An environment is at most a few megabytes; a stranger does not fill our memory."""
 _PART_BYTES = 1 << 18
-_LEISURE_S = 0.003
-"""So long a start waits for the end of a short program: the engine is woken once for both."""
-
 
 _decode = json.JSONDecoder().decode
 
@@ -49,8 +44,6 @@ class Door:
         self._callers: dict[int, _Caller] = {}
         self._engine: _Caller | None = None
         self._outgoing: list[str] = []
-        self.flush_at_s = math.inf
-        """When what was said is to be sent."""
         self._unsent = b""
         self._listener = self._listen()
         self.poll = select.poll()
@@ -87,17 +80,14 @@ class Door:
         for caller in list(self._callers.values()):
             self._drop(caller)
 
-    def tell(self, text: str, *, at_leisure: bool = False) -> None:
+    def tell(self, text: str) -> None:
         """Say an encoded message to the engine; nobody hears it where none is here."""
         if self._engine is not None:
             self._outgoing.append(text)
-            send_at_s = time.monotonic() + _LEISURE_S if at_leisure else 0.0
-            self.flush_at_s = min(self.flush_at_s, send_at_s)
 
     def flush(self) -> None:
         """Send what was said."""
         engine = self._engine
-        self.flush_at_s = math.inf
         if engine is None:
             return
         if self._outgoing:

@@ -76,9 +76,7 @@ class Runner:
         return not self._door.engine_is_here and time.monotonic() - self._idle_since_s >= self._idle_s
 
     def _turn(self) -> None:
-        can_send = False
         for descriptor, happened in self._door.poll.poll(self._wait_ms()):
-            can_send = can_send or bool(happened & select.POLLOUT)
             if descriptor == self._woken.fileno():
                 self._wake()
             elif happened & ~select.POLLOUT:
@@ -91,13 +89,11 @@ class Runner:
             self._idle_since_s = now_s
         if now_s >= self._beat_at_s:
             self._beat(now_s)
-        if now_s >= self._door.flush_at_s or can_send:
-            self._door.flush()
+        self._door.flush()
 
     def _wait_ms(self) -> int:
         due_s = self._tasks.next_s()
-        until_s = min(self._beat_at_s, self._door.flush_at_s)
-        until_s = until_s if due_s is None else min(due_s, until_s)
+        until_s = self._beat_at_s if due_s is None else min(due_s, self._beat_at_s)
         if not self._tasks.running and not self._door.engine_is_here:
             until_s = min(until_s, self._idle_since_s + self._idle_s)
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)

@@ -33,7 +33,7 @@ class Order:
 
     __slots__ = (
         "append", "argv", "attempt", "cores", "cwd", "env", "grace_s", "memory_bytes", "stderr", "stdin",
-        "stdout", "time_s",
+        "stdout", "tells_start", "time_s",
     )  # fmt: skip
 
     def __init__(self, message: dict[str, object], grace_s: float) -> None:
@@ -45,6 +45,7 @@ class Order:
         self.stdout = _text(message, "stdout") or os.devnull
         self.stderr = _text(message, "stderr") or os.devnull
         self.append = message.get("append") is True
+        self.tells_start = message.get("tells_start") is True
         self.time_s = _number(message, "time_s")
         self.memory_bytes = _number(message, "memory_bytes")
         self.cores = _cores(message)
@@ -80,7 +81,8 @@ class Programs:
             os.chdir(order.cwd)
         except (OSError, ValueError) as error:
             raise NotStarted(126, f"the directory {order.cwd} cannot be entered: {_reason(error)}") from None
-        if os.getcwd() != os.path.normpath(order.cwd):
+        here = os.getcwd()
+        if here != order.cwd and here != os.path.normpath(order.cwd):
             os.chdir("/")
             raise NotStarted(126, f"the directory {order.cwd} is not entered: a link lies on the way to it")
         try:

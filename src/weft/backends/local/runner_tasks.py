@@ -129,7 +129,8 @@ class Tasks:
         # Between these two moments the leader has begun: its number with them names it for ever.
         within = f"[{before_s!r},{_since_boot_s()!r}]"
         self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},"within":{within}}}')
-        self._tell(_started(task), at_leisure=True)
+        if order.tells_start:
+            self._tell(_started(task))
 
     def cancel(self, attempt: int, grace_s: float | None) -> None:
         """End an attempt; one that was never started is so kept from ever starting."""

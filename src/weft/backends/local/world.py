@@ -287,8 +287,6 @@ class LocalWorld:
             match message["is"]:
                 case "ended" if live is not None:
                     self._program_ended(live, message)
-                case "started" if live is not None:
-                    live.pid = message.get("pid")
                 case "stopped" if live is not None and not live.over:
                     self._events.append(ev.Suspended(attempt=live.number))
                 case "continued" if live is not None and not live.over:
