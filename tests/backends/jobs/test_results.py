@@ -73,10 +73,10 @@ def growing(file, outputs):
 def test_lines_that_a_sweep_waits_for(file, outputs, written, tmp_path):
     known, split, work = growing(file, outputs)
     with pytest.raises(JobProblem, match="was not written"):
-        growth_lines(known, split, tmp_path)
+        growth_lines(known, split, str(tmp_path))
     (tmp_path / written).write_text("a b\r\n\n  c'd\nlast")
-    assert growth_lines(known, split, tmp_path) == {file.strip('"'): ("a b", "c'd", "last")}
-    assert growth_lines(known, work, tmp_path) == {}
+    assert growth_lines(known, split, str(tmp_path)) == {file.strip('"'): ("a b", "c'd", "last")}
+    assert growth_lines(known, work, str(tmp_path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_lines_that_are_none(content, words, tmp_path):
     known, split, _ = growing("split.parts", ["split.parts"])
     (tmp_path / "split.parts").write_bytes(content)
     with pytest.raises(JobProblem, match=words):
-        growth_lines(known, split, tmp_path)
+        growth_lines(known, split, str(tmp_path))

@@ -57,7 +57,7 @@ def fingerprint(job: RenderedJob, inputs: Mapping[str, str], scripts: Mapping[st
     for part, found in (("inputs", inputs), ("scripts", scripts), ("environment", surroundings)):
         if found:
             parts[part] = _listed(found)
-    return Fingerprint(_digest(json.dumps(whole)), parts)
+    return Fingerprint(_digest(repr(whole)), parts)
 
 
 def why_stale(parts: Mapping[str, str], old: Product) -> str:
@@ -65,11 +65,21 @@ def why_stale(parts: Mapping[str, str], old: Product) -> str:
     found = []
     for part in _OTHERS:
         before, now = old.parts.get(part, ""), parts.get(part, "")
-        if before != now:
+        if before != now and part == "task":
+            found.append(_other_task(before, now))
+        elif before != now:
             found.append(f"the {part} changed from {shorten(before or 'none', 80)!r}")
     for part, word in _NAMED.items():
         found += _differences(old.parts.get(part, ""), parts.get(part, ""), word)
     return "; ".join(found)
+
+
+def _other_task(before: str, now: str) -> str:
+    """Say what tells two identities (``folder:name:iteration``) apart."""
+    folder, _, old = before.partition(":")
+    if folder != now.partition(":")[0]:
+        return f"it was made for a workflow in {shorten(folder) if folder else 'the project folder'}"
+    return f"it was made for {shorten(old.rpartition(':')[0])}, iteration {old.rpartition(':')[2]}"
 
 
 def _surroundings(job: RenderedJob) -> dict[str, str]:

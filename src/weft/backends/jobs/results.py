@@ -48,7 +48,7 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
 
 
-def growth_lines(known: Known, task: int, workdir: Path, iteration: int = 1) -> dict[str, tuple[str, ...]]:
+def growth_lines(known: Known, task: int, workdir: str, iteration: int = 1) -> dict[str, tuple[str, ...]]:
     """Give the lines of the files that some sweep waits for and this task has written, by file name.
 
     ``lines(split.parts)`` means the file of that name, or what the task ``split`` wrote as ``parts``.
@@ -65,9 +65,9 @@ def growth_lines(known: Known, task: int, workdir: Path, iteration: int = 1) -> 
     for file in awaited:
         head, _, rest = file.partition(".")
         if file in outputs:
-            found[file] = _lines(workdir, file)
+            found[file] = _lines(Path(workdir), file)
         elif head == described and file not in written:
-            found[file] = _lines(workdir, rest if rest in outputs else file)
+            found[file] = _lines(Path(workdir), rest if rest in outputs else file)
     return found
 
 

@@ -85,7 +85,7 @@ class Finishing:
             files = self._files(live, known, all_of_them=ended.exit_code == 0)
             silent = not live.launched or self._records.has_no_result(live.workdir_path)
             result = {} if silent else read_result(live.workdir)
-            finished.lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
+            finished.lines = dict(growth_lines(known, live.task, live.workdir_path, live.iteration))
         except (StagingProblem, JobProblem) as problem:
             finished.ended = ev.Ended(attempt=live.number, exit_code=None, cause="error", story=str(problem))
             return

@@ -243,7 +243,7 @@ class Preparing:
             machine=machine,
             directory=live.workdir_path,
         )
-        lines = dict(growth_lines(known, live.task, live.workdir, live.iteration))
+        lines = dict(growth_lines(known, live.task, live.workdir_path, live.iteration))
         return Prepared(taken=taken, taken_from=product.execution, lines=lines)
 
     def _why_stale(self, live: Live, known: Known) -> str:
