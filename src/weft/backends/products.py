@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from weft.expressions import Value
+from weft.message import message
 
 __all__ = ["MadeFile", "Product", "Products"]
 
@@ -28,7 +29,7 @@ class MadeFile:
     """When it was last changed: another time says that somebody has touched it since."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Product:
     """What one completed task has left."""
 

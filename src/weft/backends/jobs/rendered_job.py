@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from weft.message import message
 from weft.workflow.records.job import Environment
 
 __all__ = ["RenderedJob"]
@@ -14,7 +14,7 @@ __all__ = ["RenderedJob"]
 _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RenderedJob:
     """The command of an attempt and its surroundings, every name filled in."""
 
