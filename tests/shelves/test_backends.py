@@ -137,6 +137,7 @@ def test_a_program_runs_and_what_it_makes_is_known(project):
     product = project.products.of(1, 0, project.attempts[0])
     assert [file.name for file in product.files] == ["out"]
     assert (project.layout.records(1, 0) / "out").read_text() == "words\n"
+    project.backend.poll(0.0)  # what is for readers may wait until the next programs were started
     assert (project.layout.records(1, 0) / "exitcode").read_text() == "0\n"
     assert "echo words" in (project.layout.records(1, 0) / "command.sh").read_text()
 
