@@ -59,6 +59,13 @@ def test_all_removes_reports_and_caches_too(project: Project) -> None:
     assert (project.folder / "in.txt").read_text() == "1\n"
 
 
+def test_logs_that_were_removed_are_not_said_to_be_empty(project: Project) -> None:
+    assert project.weft("run", "tiny.yaml", "-q").code == 0
+    assert project.weft("logs", "a").out == "made a\n"
+    assert project.weft("clean").code == 0
+    assert project.weft("logs", "a").err == "nothing is left of what it wrote: `weft clean` removes that\n"
+
+
 def test_links_out_of_the_sandbox_are_removed_and_not_followed(project: Project) -> None:
     outside = project.folder / "outside"
     outside.mkdir()

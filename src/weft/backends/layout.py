@@ -1,23 +1,29 @@
 """The layout: where weft keeps what on disk. Everything lies in ``.weft/`` of the project, or in a sandbox.
 
 What weft itself believes (records, runners, checkpoints) lies apart from the directories in which tasks work,
-so that a task that writes what it likes there cannot be taken for weft.
+so that a task that writes what it likes there cannot be taken for weft. A link in the place of one of these
+directories would have weft write elsewhere, so it is refused whenever a project is opened.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 
-__all__ = ["Layout", "plain_name"]
+__all__ = ["Layout", "plain_name", "refuse_links"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST = 80
+_ENTERED_WITH_CARE = ("attempts", "checkpoints")
+"""Directories below which links are found, and not followed, when they are met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,37 @@ class Layout:
 def _resolved(sandbox: Path) -> Path:
     """Follow the user's links to a sandbox, once: those that a task puts there later are not followed."""
     return sandbox.resolve()
+
+
+def refuse_links(project: Path) -> None:
+    """Refuse a project whose ``.weft``, or a file or directory of it, is a link; or is no directory."""
+    home = Layout(project).home
+    if home.is_symlink():
+        raise _refused(home, "`--project DIR` names another directory to keep it in")
+    if home.exists() and not home.is_dir():
+        rule = "it must be a directory: weft keeps its own state there"
+        advice = "rename or remove it, or name another directory by `--project DIR`"
+        raise InvalidInput(Problem(what=f"'{home}' is no directory", rule=rule, advice=advice))
+    for part in _parts(str(home)):
+        deep = part.is_dir(follow_symlinks=False) and part.name not in _ENTERED_WITH_CARE
+        for each in (part, *(_parts(part.path) if deep else ())):
+            if each.is_symlink():
+                sandbox = "`sandbox: DIR` of a machine names another directory for its tasks"
+                raise _refused(Path(each.path), sandbox if part.name == "sandbox" else "")
+
+
+def _parts(directory: str) -> list[os.DirEntry[str]]:
+    with suppress(FileNotFoundError), os.scandir(directory) as found:
+        return sorted(found, key=lambda part: part.name)
+    return []  # nothing was run here yet, or somebody cleans up
+
+
+def _refused(link: Path, elsewhere: str) -> InvalidInput:
+    rule = "weft keeps its own state there and follows no link to it"
+    advice = "; ".join(("remove the link", *([elsewhere] if elsewhere else [])))
+    return InvalidInput(
+        Problem(what=f"'{link}' is a symbolic link to '{link.readlink()}'", rule=rule, advice=advice)
+    )
 
 
 def plain_name(name: str) -> str:

@@ -117,3 +117,14 @@ def test_secrets_and_long_lists_are_not_kept(tmp_path):
     changed = fingerprint(job, {**many, "f77": "e" * 40}, {})
     assert changed.key != found.key
     assert why_stale(changed.parts, product(found)) == "some input changed"
+
+
+def test_a_task_of_another_workflow_or_iteration_is_told_in_words(tmp_path):
+    job = rendered(with_task(command="x"), tmp_path)
+    elsewhere = fingerprint(replace(job, identity="sub:job:1"), {}, {})
+    here, later = (fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))
+    assert why_stale(here.parts, product(elsewhere)) == "it was made for a workflow in sub"
+    assert why_stale(elsewhere.parts, product(here)) == "it was made for a workflow in the project folder"
+    assert why_stale(later.parts, product(here)) == "it was made for job, iteration 1"
+    unknown = replace(product(here), fingerprint="", parts={})
+    assert why_stale(here.parts, unknown) == "what it was made from was not written down"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from weft.api.executions.running import run
+from weft.api.runs.explaining import explain_task, explanation_lines
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
 from weft.engine.settings import Settings
@@ -21,6 +22,11 @@ DEMAND = """
 sleep 0.3
 echo "memory >= 512*MB" > demand && mv demand gw_reqs
 exec sleep 60
+"""
+NONSENSE = """
+echo '__import__("os").system("touch pwned")' > demand && mv demand gw_reqs
+sleep 0.3
+[ ! -e pwned ]
 """
 CHECKPOINT = """
 echo "$WEFT_RESTART" >> kept
@@ -66,6 +72,15 @@ def test_a_demand_is_not_lost_when_progress_is_asked_for(machines, tmp_path):
     moved = [(each.machine, each.reason) for each in commands(entries, cm.Assign)]
     assert moved[0][0] == 0
     assert moved[1:] == [(1, "self-migration")]
+
+
+def test_a_demand_that_cannot_be_understood_changes_nothing_and_is_told(machines, tmp_path):
+    entries = run_script(NONSENSE, machines, tmp_path)
+    (note,) = [each for each in commands(entries, cm.Note) if each.kind == "requirement"]
+    assert note.text.startswith("ignored: gw_reqs says '__import__(")
+    assert len(commands(entries, cm.Assign)) == 1
+    story = "\n".join(explanation_lines(explain_task(tmp_path, "job", run=1)))
+    assert "requirement: ignored: gw_reqs says" in story
 
 
 def test_a_restart_counts_what_the_program_said_last(machines, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench, wait_until
-from weft.backends.local import process_groups, runner_tasks
+from weft.backends.local import process_groups
 from weft.backends.local.process_groups import (
     TICKS_PER_S,
     catches,
@@ -21,6 +21,7 @@ from weft.backends.local.process_groups import (
     proportional_bytes,
     tell_group,
 )
+from weft.backends.local.runner_memory import Memory
 
 
 def test_this_process_is_found() -> None:
@@ -76,11 +77,10 @@ def test_a_kill_by_the_kernel_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_p
     )
     counter.write_text("oom_kill_disable 9\noom_kill 5\n")
     assert process_groups.out_of_memory_kills() == 5
-    tasks = object.__new__(runner_tasks.Tasks)
-    tasks._kills = (5, 5)
-    assert not tasks._kernel_killed()
+    memory = Memory()
+    assert not memory.kernel_killed()
     counter.write_text("oom_kill 7\n")
-    assert [tasks._kernel_killed() for _ in range(3)] == [True, True, False]
+    assert [memory.kernel_killed() for _ in range(3)] == [True, True, False]
 
 
 def test_a_runner_counts_only_its_own_session(bench: Bench) -> None:

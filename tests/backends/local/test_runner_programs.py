@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench
+from weft.backends.local.process_groups import peak_bytes
 
 
 def test_an_end_says_how_it_was(bench: Bench) -> None:
@@ -18,7 +19,6 @@ def test_an_end_says_how_it_was(bench: Bench) -> None:
     end = bench.end_of(1)
     assert (end["code"], end["signal"], end["cause"], end["text"]) == (7, None, "", "")
     assert before - 1 <= started["at"] == end["began"] <= end["at"] <= time.time() + 1
-    assert end["max_rss_bytes"] > 0
     assert bench.out(1) == "hello\n"
     assert (bench.work / "err1").read_text() == "woe\n"
 
@@ -29,6 +29,17 @@ def test_work_is_counted(bench: Bench) -> None:
     assert end["user_s"] > 0
     assert end["max_rss_bytes"] > 80_000_000
     assert 0 < end["user_s"] + end["system_s"] <= end["seconds"] + 0.1
+
+
+def test_a_peak_is_the_programs_own_or_unknown(bench: Bench) -> None:
+    """The kernel counts what the runner had resident to every program that it starts."""
+    own_bytes = peak_bytes(bench.here["pid"])
+    bench.sh(1, "exit 0")
+    bench.start(2, "sleep", "2.5")
+    bench.python(3, f"x = bytearray({2 * own_bytes})")
+    assert bench.end_of(1)["max_rss_bytes"] is None, "it is over before anybody looks"
+    assert 0 < bench.end_of(2)["max_rss_bytes"] < own_bytes // 2
+    assert 2 * own_bytes < bench.end_of(3)["max_rss_bytes"] < 8 * own_bytes
 
 
 def test_a_program_gets_the_base_environment_and_its_own(bench: Bench) -> None:

@@ -57,9 +57,9 @@ def test_files_that_change_while_they_are_copied_are_not_kept(
         (grounds.work / name).write_text("step 2")
     copies = 0
 
-    def disturbed(source: int, target: int) -> tuple[int, str]:
+    def disturbed(source: int, target: int, expected_bytes: int) -> tuple[int, str]:
         nonlocal copies
-        done = copied(source, target)
+        done = copied(source, target, expected_bytes)
         if copies == moment:
             disturb(grounds.work, act)
         copies += 1

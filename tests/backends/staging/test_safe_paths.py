@@ -17,8 +17,8 @@ from weft.backends.staging.safe_paths import (
     make_parents,
     open_inside,
     parts_of,
-    walk_inside,
 )
+from weft.backends.staging.walking import walk_inside
 
 BAD = [
     "",

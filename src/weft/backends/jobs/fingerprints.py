@@ -62,6 +62,8 @@ def fingerprint(job: RenderedJob, inputs: Mapping[str, str], scripts: Mapping[st
 
 def why_stale(parts: Mapping[str, str], old: Product) -> str:
     """Say what has changed since a product was made; "": nothing that a fingerprint knows of."""
+    if not old.parts:
+        return "what it was made from was not written down"
     found = []
     for part in _OTHERS:
         before, now = old.parts.get(part, ""), parts.get(part, "")

@@ -1,27 +1,36 @@
-"""Processes as the kernel's ``/proc`` shows them: by group and by session.
+"""Processes as the kernel's ``/proc`` shows them: by group, by session and by mark.
 
 A runner leads its own session and each of its tasks a group in it, so that whatever belongs to a task, and
-whatever a dead runner has left behind, is found without having been its parent. A zombie still answers to
-signals and is counted as gone. Read by the runner too: no other part of weft, and only light modules.
+whatever a dead runner has left behind, is found without having been its parent. Who leaves its session keeps
+the mark that every program gets in its environment. A zombie still answers to signals and is counted as gone.
+Read by the runner too: no other part of weft, and only light modules.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 
 __all__ = [
+    "MARK",
     "TICKS_PER_S",
     "Process",
     "catches",
+    "mark_of",
+    "marked",
     "of_session",
     "out_of_memory_kills",
+    "peak_bytes",
     "process",
     "processes",
     "proportional_bytes",
+    "tell_exactly",
     "tell_group",
     "tell_process",
 ]
 
+MARK = "WEFT_MARK"
+"""The variable by which a runner knows what it has started, wherever it has gone since."""
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
 """The unit in which the kernel counts when a process has begun."""
 _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
@@ -30,10 +39,11 @@ _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
 class Process:
     """One living process."""
 
-    __slots__ = ("began_ticks", "group", "pid", "resident_bytes", "session")
+    __slots__ = ("began_ticks", "group", "parent", "pid", "resident_bytes", "session")
 
     def __init__(self, pid: int, fields: list[bytes]) -> None:
         self.pid = pid
+        self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
         self.began_ticks = int(fields[19])
@@ -80,6 +90,38 @@ def tell_process(pid: int, number: int) -> bool:
     return True
 
 
+def tell_exactly(one: Process, number: int) -> bool:
+    """Send a signal to a process, and never to another that was given its number since; say if it was."""
+    try:
+        handle = os.pidfd_open(one.pid)
+    except OSError:
+        return False
+    try:
+        now = process(one.pid)
+        if now is None or now.began_ticks != one.began_ticks:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def mark_of(pid: int, began_ticks: int) -> str:
+    """Give how the marks of all that a runner starts begin; the number of the attempt follows."""
+    return f"{pid}.{began_ticks}."
+
+
+def marked(pid: int, mark: str) -> int | None:
+    """Give the attempt that a process was started for by the runner of a mark; None: it was not."""
+    for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
+        if variable.startswith(f"{MARK}={mark}".encode()):
+            number = variable.rpartition(b".")[2]
+            return int(number) if number.isdigit() else None
+    return None
+
+
 def catches(pid: int, number: int) -> bool:
     """Tell whether a process has a handler for a signal, so that the signal does not end it."""
     for line in _read(f"/proc/{pid}/status").splitlines():
@@ -94,6 +136,14 @@ def proportional_bytes(pid: int) -> int | None:
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+def peak_bytes(pid: int) -> int:
+    """Give the most memory that a process had resident at a time; 0 where it cannot be read."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 def out_of_memory_kills() -> int:

@@ -16,6 +16,7 @@ from weft.backends.local.process_groups import process
 from weft.backends.local.runner_door import Door
 from weft.backends.local.runner_programs import Order, Programs
 from weft.backends.local.runner_records import Record, Records, encoded, note
+from weft.backends.local.runner_strays import Strays
 from weft.backends.local.runner_tasks import Tasks
 
 __all__ = ["Runner"]
@@ -31,9 +32,10 @@ class Runner:
         self._records = records
         self._idle_s = idle_s
         self._grace_s = grace_s
-        self._programs = Programs()
+        strays = Strays()
+        self._programs = Programs(strays.mark)
         self._door = Door(records.folder, token)
-        self._tasks = Tasks(records, self._programs, self._door)
+        self._tasks = Tasks(records, self._programs, self._door, strays)
         self._woken, waker = socket.socketpair()
         self._woken.setblocking(False)
         waker.setblocking(False)
@@ -54,6 +56,7 @@ class Runner:
         """Work until there is nothing more to do."""
         while not self._over():
             self._turn()
+        self._tasks.end_strays()
         # Only after a good end: whoever finds these of a dead runner looks for what it has left.
         self._records.remove("pid")
         self._records.remove("beat")

@@ -3,7 +3,8 @@
 They are found by the records of their starts and by the session of the dead runner, never by a process number
 alone: a number is believed only with the moment at which its process began, and a session only if its number
 was not given away since (the kernel gives none away while a process of the session or group lives). A program
-whose start was not recorded any more is found by the session and the moment of the runner's last beat.
+whose start was not recorded any more is found by the session and the moment of the runner's last beat; one
+that has left the session, by the mark of the runner in its environment.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from pathlib import Path
 from weft.backends.local.process_groups import (
     TICKS_PER_S,
     Process,
+    mark_of,
+    marked,
     process,
     processes,
+    tell_exactly,
     tell_group,
 )
 from weft.backends.local.runner_records import Ledger, Record, Records
@@ -45,10 +49,14 @@ def kill_orphans(records: Records, *, timeout_s: float = 10.0) -> tuple[int, ...
     killed: list[int] = []
     end_s = time.monotonic() + timeout_s
     wait_s = 0.002
+    session = int(str((records.read("pid") or {}).get("pid", 0)))
     while left := orphans(records):
         killed += [one.pid for one in left if one.pid not in killed]
-        for group in sorted({one.group for one in left}):
+        for group in sorted({one.group for one in left if one.session == session}):
             tell_group(group, signal.SIGKILL)  # all at once, so that none can make another meanwhile
+        for one in left:
+            if one.session != session:
+                tell_exactly(one, signal.SIGKILL)
         if time.monotonic() > end_s:
             raise TimeoutError(f"processes that cannot be killed: {', '.join(str(one.pid) for one in left)}")
         time.sleep(wait_s)
@@ -62,14 +70,18 @@ def orphans(records: Records) -> list[Process]:
     if identity is None or identity.get("boot") != _boot() or is_living(identity):
         return []
     session = int(str(identity["pid"]))
-    if process(session) is not None:
-        return []  # its number was given away, so nothing of its session was left
-    members = [one for one in processes() if one.session == session]
-    if not members:
-        return []
+    first_ticks = int(str(identity["began_ticks"]))
+    living, mark = processes(), mark_of(session, first_ticks)
+    strays = [one for one in living if one.session != session and marked(one.pid, mark) is not None]
+    # If its number was given away, nothing of its session was left.
+    members = [] if process(session) is not None else [one for one in living if one.session == session]
+    return strays + _started(records, members, first_ticks) if members else strays
+
+
+def _started(records: Records, members: list[Process], first_ticks: int) -> list[Process]:
+    """Give the members of a dead runner's session that it has started itself."""
     begun = [start for start in Ledger.read(records, "starts").values() if start["pid"] is not None]
     starts = {int(str(start["pid"])): start for start in begun}
-    first_ticks = int(str(identity["began_ticks"]))
     last_ticks = _last_moment_s(records) * TICKS_PER_S
     groups = {
         one.group

@@ -1,7 +1,8 @@
 """Programs of a runner: how one is started in its own process group, and what is said where it cannot be.
 
 ``posix_spawn`` costs no copy of the runner. It knows no working directory: the runner, which has no threads,
-goes there itself. The program is looked for in the task's own PATH, by the rules of ``execvp``.
+goes there itself. The program is looked for in the task's own PATH, by the rules of ``execvp``. Each gets a
+mark in its environment, by which it and all it starts is known again.
 Read by the runner only: no other part of weft, and only light modules.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+
+from weft.backends.local.process_groups import MARK
 
 __all__ = ["NotStarted", "Order", "Programs"]
 
@@ -55,9 +58,10 @@ class Order:
 class Programs:
     """Starts programs with one base environment and set of cores."""
 
-    __slots__ = ("_all_cores", "_base", "_cores", "_found")
+    __slots__ = ("_all_cores", "_base", "_cores", "_found", "_mark")
 
-    def __init__(self) -> None:
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
         self._base: dict[str, str] = {"PATH": os.defpath}
         self._all_cores = self._cores = os.sched_getaffinity(0)
         self._found: dict[tuple[str, str], str] = {}
@@ -76,7 +80,7 @@ class Programs:
         """Start a program and give the number of its process and group; raises NotStarted."""
         if not order.argv or not order.argv[0]:
             raise NotStarted(126, "the command is empty")
-        environment = self._environment(order.env)
+        environment = self._environment(order)
         try:
             os.chdir(order.cwd)
         except (OSError, ValueError) as error:
@@ -94,10 +98,12 @@ class Programs:
             if order.cores is not None:
                 os.sched_setaffinity(0, self._cores)
 
-    def _environment(self, changes: dict[str, str | None]) -> dict[str, str]:
-        if not changes:
-            return self._base
-        return {key: value for key, value in {**self._base, **changes}.items() if value is not None}
+    def _environment(self, order: Order) -> dict[str, str]:
+        mark = f"{self._mark}{order.attempt}"
+        if not order.env:
+            return {**self._base, MARK: mark}
+        every = {**self._base, **order.env, MARK: mark}
+        return {key: value for key, value in every.items() if value is not None}
 
     def _pin(self, order: Order) -> None:
         try:

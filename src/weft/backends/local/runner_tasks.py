@@ -1,11 +1,9 @@
 """Tasks of a runner: each a process group with limits, watched from its start to the end of its last member.
 
-The leader's wait status is the truth about an end. Whatever of the group is still there then is told to end,
-and killed, before the end is told. Limits: SIGTERM at the time limit and SIGKILL after a grace; SIGKILL where
-the group's resident memory is seen above its limit. Resident sets are added up first, because that is cheap,
-and only where the sum is too large are shared pages shared out. Nothing is told as ended while a process of
-its group lives. The peak of memory is never below the runner's own few megabytes: the kernel counts what a
-new process had before its program was loaded.
+The leader's wait status is the truth about an end. Whatever of the group is still there then, or has left it
+(``runner_strays``), is told to end, and killed, before the end is told. Limits: SIGTERM at the time limit and
+SIGKILL after a grace; SIGKILL where the resident memory of all members is seen above its limit. Nothing is
+told as ended while a process of it lives.
 Read by the runner only: no other part of weft, and only light modules.
 """
 
@@ -16,17 +14,16 @@ import signal
 import time
 
 from weft.backends.local.process_groups import (
+    Process,
     catches,
-    of_session,
-    out_of_memory_kills,
-    processes,
-    proportional_bytes,
+    tell_exactly,
     tell_group,
-    tell_process,
 )
 from weft.backends.local.runner_door import Door
+from weft.backends.local.runner_memory import Memory, excess, used_bytes
 from weft.backends.local.runner_programs import NotStarted, Order, Programs
 from weft.backends.local.runner_records import Ledger, Record, Records, encoded, note
+from weft.backends.local.runner_strays import Strays
 
 __all__ = ["Task", "Tasks"]
 
@@ -39,6 +36,8 @@ _SOONEST_S, _LATEST_S = 0.002, 0.1
 _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
 """Memory is looked at so rarely that looking costs at most one part in so many of a core."""
+_AGED_S, _AGED_COST = 1.0, 100.0
+"""So old is a task whose memory is looked at though it has no limit, and so much more rarely."""
 _LINES = 1000
 """The ledgers are rewritten after so many lines, if most were forgotten."""
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
@@ -70,13 +69,13 @@ class Task:
         """After how long a group without its leader is looked at again: soon, then less and less often."""
         self.status: int | None = None
         """How its leader has ended; None: it has not."""
-        self.usage = (0.0, 0.0, 0)
+        self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
 
 
 class Tasks:
     """All that a runner has started, and the ends that its engine has not written down yet."""
 
-    def __init__(self, records: Records, programs: Programs, door: Door) -> None:
+    def __init__(self, records: Records, programs: Programs, door: Door, strays: Strays) -> None:
         self.running: dict[int, Task] = {}
         self.ended: dict[int, str] = {}
         """Encoded, as they are told and written."""
@@ -85,14 +84,14 @@ class Tasks:
         self._end_ledger = Ledger(records, "ends")
         self._programs = programs
         self._tell = door.tell
-        self._session = os.getsid(0)
+        self._strays = strays
+        self._memory = Memory()
         self._leaders: dict[int, Task] = {}
         self._due_s: dict[int, float] = {}
         self._limited: dict[int, Task] = {}
         self._sample_at_s = 0.0
         self._unwritten: list[tuple[Ledger, str]] = []
         self._forgotten: set[int] = set()
-        self._kills = (out_of_memory_kills(),) * 2
         self._load(records)
 
     def _load(self, records: Records) -> None:
@@ -148,12 +147,12 @@ class Tasks:
         if not isinstance(number, signal.Signals):
             raise ValueError(f"there is no signal {name!r}")
         task = self.running.get(attempt)
-        members = of_session(self._session, task.pid) if task is not None else []
+        members = self._members(task) if task is not None else []
         told = len(members)
         if task is not None and name in _WHOLE_GROUP:
-            tell_group(task.pid, number)
+            _tell(task, members, number)
         else:
-            told = sum(catches(one.pid, number) and tell_process(one.pid, number) for one in members)
+            told = sum(catches(one.pid, number) and tell_exactly(one, number) for one in members)
         self._tell(encoded({"is": "signalled", "attempt": attempt, "signal": name, "processes": told}))
 
     def forget(self, attempt: int) -> None:
@@ -195,8 +194,11 @@ class Tasks:
 
     def reap(self) -> None:
         """Take note of the leaders that have ended, or were stopped or continued by others."""
-        while self._leaders:
-            pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
@@ -205,7 +207,8 @@ class Tasks:
             task = self._leaders.pop(pid, None)
             if task is not None:
                 task.status = status
-                task.usage = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
+                peak_bytes = self._memory.program_peak_bytes(usage.ru_maxrss * 1024)
+                task.usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
                 self._leader_ended(task)
 
     def _tell_stop(self, pid: int, word: str) -> None:
@@ -213,8 +216,20 @@ class Tasks:
         if task is not None:
             self._tell(encoded({"is": word, "attempt": task.attempt}))
 
+    def _members(self, task: Task) -> list[Process]:
+        """Give all living processes of a task, also those that have left its group."""
+        return self._strays.members(self._groups()).get(task.attempt, [])
+
+    def _groups(self) -> dict[int, int]:
+        return {task.pid: task.attempt for task in self.running.values()}
+
+    def end_strays(self) -> None:
+        """Kill what belongs to no task: nobody will look after it any more."""
+        self._strays.end_all()
+
     def _leader_ended(self, task: Task) -> None:
-        if not tell_group(task.pid, 0) or not of_session(self._session, task.pid):
+        left = tell_group(task.pid, 0) or self._strays.any_of(task.attempt, self._leaders)
+        if not left or not self._members(task):
             self._finish(task)
         elif task.killed:
             self._look_again(task, time.monotonic())
@@ -233,11 +248,16 @@ class Tasks:
         for attempt in [attempt for attempt, due_s in self._due_s.items() if due_s <= now_s]:
             self._step(self.running[attempt], now_s)
         if self._limited and self._sample_at_s <= now_s:
-            self._sample(now_s)
+            self._sample(now_s, _SAMPLE_COST)
 
     def beat(self) -> None:
         """Do what is done once a second: write what could not be written, count the kernel's kills."""
-        self._kills = (self._kills[1], out_of_memory_kills())
+        self._memory.count_kills()
+        self._strays.end_late(self._leaders, self.running)
+        now_s = time.monotonic()
+        aged = any(now_s - task.began_s >= _AGED_S for task in self.running.values())
+        if aged and not self._limited and now_s >= self._sample_at_s:
+            self._sample(now_s, _AGED_COST)
         while self._unwritten:
             ledger, text = self._unwritten[0]
             try:
@@ -252,7 +272,8 @@ class Tasks:
                 task, "timeout", f"it was still running after {now_s - task.began_s:.1f} s", task.grace_s
             )
             return
-        if task.status is not None and not of_session(self._session, task.pid):
+        members = self._members(task)
+        if task.status is not None and not members:
             self._finish(task)
             return
         if task.killed and now_s >= task.kill_at_s + _STUCK_S:
@@ -260,7 +281,7 @@ class Tasks:
             task.kill_at_s = now_s
         if now_s >= task.kill_at_s:
             task.killed = True
-            tell_group(task.pid, signal.SIGKILL)
+            _tell(task, members, signal.SIGKILL)
         self._look_again(task, now_s)
 
     def _look_again(self, task: Task, now_s: float) -> None:
@@ -282,31 +303,24 @@ class Tasks:
     def _terminate(self, task: Task, grace_s: float) -> None:
         now_s = time.monotonic()
         if grace_s > 0.0 and (task.kill_at_s is None or task.status is not None):
-            tell_group(task.pid, signal.SIGTERM)
-            tell_group(task.pid, signal.SIGCONT)  # who is stopped cannot end
+            # Who is stopped cannot end.
+            _tell(task, self._members(task), signal.SIGTERM, signal.SIGCONT)
         before_s = task.kill_at_s
         task.kill_at_s = now_s + grace_s if before_s is None else min(before_s, now_s + grace_s)
         self._look_again(task, now_s)
         if now_s >= task.kill_at_s:
             self._step(task, now_s)
 
-    def _sample(self, now_s: float) -> None:
-        """Look at the memory of the limited groups."""
-        groups: dict[int, list[tuple[int, int]]] = {task.pid: [] for task in self._limited.values()}
-        for one in processes():
-            if one.group in groups and one.session == self._session:
-                groups[one.group].append((one.pid, one.resident_bytes))
-        for task in list(self._limited.values()):
-            used_bytes = sum(resident_bytes for _, resident_bytes in groups[task.pid])
-            limit_bytes = task.memory_bytes or 0
-            if used_bytes > limit_bytes:
-                shares = [(proportional_bytes(pid), whole) for pid, whole in groups[task.pid]]
-                used_bytes = sum(whole if share is None else share for share, whole in shares)
-            task.peak_bytes = max(task.peak_bytes, used_bytes)
-            if used_bytes > limit_bytes and not task.killed:
-                text = f"it used {_megabytes(used_bytes)} of memory, and was given {_megabytes(limit_bytes)}"
-                self._end_group(task, "oom", text, 0.0)
-        self._sample_at_s = now_s + max(_SAMPLE_S, _SAMPLE_COST * (time.monotonic() - now_s))
+    def _sample(self, now_s: float, cost: float) -> None:
+        """Look at the memory of all members of all tasks."""
+        members = self._strays.members(self._groups())
+        for task in list(self.running.values()):
+            limit_bytes = task.memory_bytes
+            used = used_bytes(members.get(task.attempt, []), limit_bytes)
+            task.peak_bytes = max(task.peak_bytes, used)
+            if limit_bytes is not None and used > limit_bytes and not task.killed:
+                self._end_group(task, "oom", excess(used, limit_bytes), 0.0)
+        self._sample_at_s = now_s + max(_SAMPLE_S, cost * (time.monotonic() - now_s))
 
     def _finish(self, task: Task) -> None:
         attempt = task.attempt
@@ -315,23 +329,15 @@ class Tasks:
         self._limited.pop(attempt, None)
         code = os.waitstatus_to_exitcode(task.status or 0)
         cause, text = task.cause or "", task.text
-        if code == -signal.SIGKILL and task.cause is None and self._kernel_killed():
+        if code == -signal.SIGKILL and task.cause is None and self._memory.kernel_killed():
             cause, text = "oom", "the computer ran out of memory, and its kernel killed it"
         user_s, system_s, peak_bytes = task.usage
         end = _end(
             attempt, task.began, code=code if code >= 0 else None, signal=-code if code < 0 else None,
             cause=cause, text=text, seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
-            max_rss_bytes=max(peak_bytes, task.peak_bytes),
+            max_rss_bytes=max(peak_bytes, task.peak_bytes) or None,
         )  # fmt: skip
         self._keep(end)
-
-    def _kernel_killed(self) -> bool:
-        """Tell whether the kernel has killed for want of memory in the last two seconds; each counts once."""
-        before, last = self._kills
-        if out_of_memory_kills() <= before:
-            return False
-        self._kills = (before + 1, max(before + 1, last))
-        return True
 
     def _keep(self, end: Record) -> None:
         """Keep an end in memory and on disk, and tell it only then."""
@@ -353,6 +359,15 @@ class Tasks:
             self._unwritten.append((ledger, text))
 
 
+def _tell(task: Task, members: list[Process], *numbers: int) -> None:
+    """Send signals to the group of a task, and to the members that have left it."""
+    for number in numbers:
+        tell_group(task.pid, number)
+        for one in members:
+            if one.group != task.pid:
+                tell_exactly(one, number)
+
+
 def _started(task: Task) -> str:
     return f'{{"is":"started","attempt":{task.attempt},"pid":{task.pid},"at":{task.began!r}}}'
 
@@ -366,13 +381,9 @@ def _end(attempt: int, began: object, **more: object) -> Record:
     none: Record = {
         "is": "ended", "attempt": attempt, "code": None, "signal": None, "cause": "", "text": "", "at": at,
         "began": at if began is None else began, "seconds": 0.0, "user_s": 0.0, "system_s": 0.0,
-        "max_rss_bytes": 0,
+        "max_rss_bytes": None,
     }  # fmt: skip
     return {**none, **more}
-
-
-def _megabytes(size_bytes: float) -> str:
-    return f"{size_bytes / 1e6:.1f} MB"
 
 
 def _since_boot_s() -> float:

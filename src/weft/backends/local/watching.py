@@ -80,13 +80,14 @@ class Watching:
             )
         if seen.degraded is not None:
             found.append(ev.Progressed(attempt=live.number, work_done=live.done, degraded=seen.degraded))
-        if seen.requirements is not None or seen.rank is not None:
+        if seen.requirements is not None or seen.rank is not None or seen.problems:
             found.append(
                 ev.RequirementsChanged(
                     attempt=live.number,
                     requirements=seen.requirements,
                     rank=seen.rank,
                     mandatory=seen.mandatory,
+                    problem="; ".join(seen.problems),
                 )
             )
         return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from weft.backends.products import MadeFile
 from weft.backends.staging.digests import DIGESTS, Digests
 from weft.backends.staging.placing import place
-from weft.backends.staging.problem import StagingProblem, quoted, telling
+from weft.backends.staging.problem import StagingProblem, quoted, refusal
 from weft.backends.staging.safe_paths import (
     Parts,
     Reached,
@@ -21,7 +21,7 @@ from weft.backends.staging.safe_paths import (
     parts_of,
     reached,
 )
-from weft.backends.staging.trees import Leaf, leaves_of
+from weft.backends.staging.trees import Leaf, leaves_of, taken_hold_of, walked
 from weft.backends.staging.wildcards import is_wildcard, matching
 from weft.errors import nearest
 
@@ -62,8 +62,7 @@ def measured(workdir: Path, name: str, *, directory: bool = False) -> MadeFile:
     """Measure a file or a directory; with ``directory`` it must be one."""
     with reached(workdir, parts_of(name)) as found:
         if found.is_directory:
-            leaves = list(leaves_of(workdir, found.parts))
-            digest = DIGESTS.of_leaves(workdir, leaves)
+            digest, leaves = DIGESTS.of_tree(workdir, found.parts)
             size_bytes, modified_ns = _extent(found, leaves)
         elif directory:
             raise StagingProblem("was not made", f"{name}/", "there is a file of that name, and no directory")
@@ -107,33 +106,47 @@ def protect(workdir: Path, files: Sequence[MadeFile]) -> None:
         with reached(workdir, parts_of(file.name)) as found:
             parts, is_directory = found.parts, found.is_directory
         if is_directory:
-            for leaf in leaves_of(workdir, parts):
-                if leaf.is_file:
-                    _protect(workdir, leaf.lies)
+            for directory, leaf in walked(workdir, parts):
+                if leaf.is_file and leaf.status.st_mode & _WRITING:
+                    _protect_leaf(workdir, directory, leaf)
         else:
             _protect(workdir, parts)
 
 
+def _protect_leaf(workdir: Path, directory: int, leaf: Leaf) -> None:
+    found = taken_hold_of(workdir, directory, leaf)
+    try:
+        done = _is_protected(found)
+    finally:
+        os.close(found.fd)
+    if not done:
+        _protect(workdir, leaf.lies)
+
+
 def _protect(workdir: Path, parts: Parts) -> None:
     """Make a file read-only; one that has other names, maybe outside, becomes a file of its own first."""
-    if not _is_protected(workdir, parts):
-        name = "/".join(parts)
-        with directory_at(workdir, parts[:-1]) as parent:
-            before = os.fstat(parent)
-            place(workdir, name, workdir, name, how="copy")
-            # A directory that was made is known by its time, and nothing has come or gone in it.
-            os.utime(parent, ns=(before.st_atime_ns, before.st_mtime_ns))
-        _is_protected(workdir, parts)
-
-
-def _is_protected(workdir: Path, parts: Parts) -> bool:
+    with reached(workdir, parts) as found:
+        if _is_protected(found):
+            return
     name = "/".join(parts)
-    with reached(workdir, parts) as found, telling("cannot be made read-only", name):
-        mode = stat.S_IMODE(found.status.st_mode)
-        if not mode & _WRITING:
-            return True
-        if not found.is_file or found.status.st_nlink > 1:
-            return False
+    with directory_at(workdir, parts[:-1]) as parent:
+        before = os.fstat(parent)
+        place(workdir, name, workdir, name, how="copy")
+        # A directory that was made is known by its time, and nothing has come or gone in it.
+        os.utime(parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with reached(workdir, parts) as found:
+        _is_protected(found)
+
+
+def _is_protected(found: Reached) -> bool:
+    mode = stat.S_IMODE(found.status.st_mode)
+    if not mode & _WRITING:
+        return True
+    if not found.is_file or found.status.st_nlink > 1:
+        return False
+    try:
         # Through the handle: it is this file, whatever has its name by now.
         os.chmod(f"/proc/self/fd/{found.fd}", mode & ~_WRITING)  # noqa: PTH101
-        return True
+    except OSError as error:
+        raise refusal("cannot be made read-only", "/".join(found.parts), error) from error
+    return True

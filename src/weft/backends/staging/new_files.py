@@ -10,7 +10,7 @@ from itertools import count
 
 from weft.backends.staging.trees import DIGEST_SIZE
 
-__all__ = ["copied", "hidden_file", "hidden_name", "new_file", "written"]
+__all__ = ["chunks", "copied", "hidden_file", "hidden_name", "new_file", "unseen_file", "written"]
 
 _NUMBERS = count()
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,6 +40,16 @@ def new_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
 
 
 @contextmanager
+def unseen_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
+    """Open a file to write in a directory that nobody looks at before it is whole, under its own name."""
+    fd = os.open(name, _CREATE, mode, dir_fd=directory)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
 def hidden_file(directory: int) -> Iterator[int]:
     """Open a file to write and read in a directory that has no name and vanishes with the block."""
     hidden, fd = _created(directory, 0o600)
@@ -66,12 +76,27 @@ def written(content: bytes, target: int) -> None:
         rest = rest[os.write(target, rest) :]
 
 
-def copied(source: int, target: int) -> tuple[int, str]:
+def chunks(source: int, expected_bytes: int) -> Iterator[bytes]:
+    """Read an open file piece by piece; one as long as ``expected`` costs no call, and no room, too much.
+
+    Whoever reads it looks afterwards whether it has changed meanwhile.
+    """
+    at = 0
+    most = min(expected_bytes + 1, _CHUNK_BYTES)
+    while chunk := os.pread(source, most, at):
+        yield chunk
+        at += len(chunk)
+        if len(chunk) < most and at == expected_bytes:
+            return
+        most = _CHUNK_BYTES
+
+
+def copied(source: int, target: int, expected_bytes: int) -> tuple[int, str]:
     """Copy the content of one open file to another; give its bytes and its digest."""
     whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
-    at = 0
-    while chunk := os.pread(source, _CHUNK_BYTES, at):
+    size_bytes = 0
+    for chunk in chunks(source, expected_bytes):
         whole.update(chunk)
-        at += len(chunk)
+        size_bytes += len(chunk)
         written(chunk, target)
-    return at, whole.hexdigest()
+    return size_bytes, whole.hexdigest()

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Literal
 
 from weft.backends.staging.digests import unchanged
-from weft.backends.staging.new_files import copied, hidden_name, new_file
-from weft.backends.staging.problem import StagingProblem, telling
+from weft.backends.staging.new_files import copied, hidden_name, new_file, unseen_file
+from weft.backends.staging.problem import StagingProblem, refusal, telling
 from weft.backends.staging.removing import remove_tree
 from weft.backends.staging.safe_paths import (
+    Held,
     Parts,
     Reached,
     directory_at,
@@ -29,7 +30,7 @@ from weft.backends.staging.safe_paths import (
     reached,
     reopened,
 )  # fmt: skip
-from weft.backends.staging.trees import Leaf, leaves_of, tree_digest
+from weft.backends.staging.trees import Leaf, taken_hold_of, tree_digest, walked
 
 __all__ = ["How", "Modes", "place"]
 
@@ -73,7 +74,8 @@ def _placed_file(
     with parent_of(root, parts) as parent, telling("cannot be placed", "/".join(parts)):
         if how == "link" and _is_linked(found.fd, parent, parts[-1]):
             return 0, ""
-        return _copied_file(found, source, parent, parts[-1], modes, digest)
+        with new_file(parent, parts[-1], mode=_first_mode(found, modes)) as target:
+            return _copy(found, source, target, modes, digest)
 
 
 def _is_linked(fd: int, parent: int, last: str) -> bool:
@@ -102,26 +104,28 @@ def _link_over(handle: str, parent: int, last: str) -> None:
             os.unlink(hidden, dir_fd=parent)
 
 
-def _copied_file(
-    found: Reached, source: str, parent: int, last: str, modes: Modes, digest: str | None
-) -> tuple[int, str]:
+def _first_mode(found: Reached, modes: Modes) -> int:
+    """Give what a copy may be used for while it is written; the rest comes when it is whole."""
+    if modes == "kept":
+        return 0o600
+    return 0o777 if found.status.st_mode & 0o111 else 0o666
+
+
+def _copy(found: Reached, source: str, target: int, modes: Modes, digest: str | None) -> tuple[int, str]:
     before = found.status
-    permissions = stat.S_IMODE(before.st_mode) & 0o777
-    own = 0o777 if permissions & 0o111 else 0o666
     fd = reopened(found, source)
     try:
-        with new_file(parent, last, mode=own if modes == "own" else 0o600) as target:
-            size_bytes, made = copied(fd, target)
-            if not unchanged(before, os.fstat(fd)):
-                why = "it changed while it was read"
-                raise StagingProblem("cannot be copied", source, why, number=errno.EAGAIN)
-            if digest and made != digest:
-                raise _differs(source)
-            if modes == "kept":
-                os.fchmod(target, permissions)
-                os.utime(target, ns=(before.st_mtime_ns, before.st_mtime_ns))
+        size_bytes, made = copied(fd, target, before.st_size)
+        if not unchanged(before, os.fstat(fd)):
+            why = "it changed while it was read"
+            raise StagingProblem("cannot be copied", source, why, number=errno.EAGAIN)
     finally:
         os.close(fd)
+    if digest and made != digest:
+        raise _differs(source)
+    if modes == "kept":
+        os.fchmod(target, stat.S_IMODE(before.st_mode) & 0o777)
+        os.utime(target, ns=(before.st_mtime_ns, before.st_mtime_ns))
     return size_bytes, made
 
 
@@ -161,25 +165,38 @@ class _Tree:
         """Build the tree; give its entries, the bytes copied and, if every file was copied, its digest."""
         pairs: list[tuple[Leaf, str]] = []
         total_bytes = 0
-        for leaf in leaves_of(self.source_root, self.source_parts):
-            size_bytes, digest = self._put(leaf, (*hidden, *leaf.parts))
-            pairs.append((leaf, digest))
-            total_bytes += size_bytes
+        with Held(self.root, make=True) as held:
+            for directory, leaf in walked(self.source_root, self.source_parts):
+                goal = (*hidden, *leaf.parts)
+                try:
+                    size_bytes, digest = self._put(directory, leaf, held.at(goal[:-1]))
+                except OSError as error:
+                    raise refusal("cannot be placed", "/".join(goal), error) from error
+                pairs.append((leaf, digest))
+                total_bytes += size_bytes
         whole = all(digest or not leaf.is_file for leaf, digest in pairs)
         return [leaf for leaf, _ in pairs], total_bytes, tree_digest(pairs) if whole else ""
 
-    def _put(self, leaf: Leaf, parts: Parts) -> tuple[int, str]:
+    def _put(self, directory: int, leaf: Leaf, parent: int) -> tuple[int, str]:
+        last = leaf.parts[-1]
         if leaf.is_file:
-            name = "/".join(leaf.lies)
-            with reached(self.source_root, leaf.lies) as found:
-                return _placed_file(found, name, self.root, parts, self.how, self.modes, None)
+            found = taken_hold_of(self.source_root, directory, leaf)
+            try:
+                return self._put_file(found, parent, last)
+            finally:
+                os.close(found.fd)
         if leaf.link:
-            with parent_of(self.root, parts) as parent, telling("cannot be placed", "/".join(parts)):
-                os.symlink(leaf.link, parts[-1], dir_fd=parent)
+            os.symlink(leaf.link, last, dir_fd=parent)
         else:
-            with directory_at(self.root, parts, make=True):
-                pass
+            os.mkdir(last, dir_fd=parent)
         return 0, ""
+
+    def _put_file(self, found: Reached, parent: int, last: str) -> tuple[int, str]:
+        if self.how == "link" and _is_linked(found.fd, parent, last):
+            return 0, ""
+        # Under its own name: the tree around it is seen by nobody before it is whole.
+        with unseen_file(parent, last, mode=_first_mode(found, self.modes)) as target:
+            return _copy(found, "/".join(found.parts), target, self.modes, None)
 
     def _date(self, hidden: Parts, leaves: list[Leaf]) -> None:
         """Give directories the times they had: what was made is known by them. The deepest come first."""
@@ -201,14 +218,12 @@ class _Tree:
 
     def _merge(self, hidden: Parts, leaves: list[Leaf]) -> None:
         """Move every file into the directory that is there, over the one of its name."""
-        for leaf in leaves:
-            goal = (*self.parts, *leaf.parts)
-            if leaf.is_directory:
-                with directory_at(self.root, goal, make=True):
+        with Held(self.root) as sources, Held(self.root, make=True) as targets:
+            for leaf in leaves:
+                goal = (*self.parts, *leaf.parts)
+                if leaf.is_directory:
+                    targets.at(goal)
                     continue
-            with (
-                directory_at(self.root, (*hidden, *leaf.parts)[:-1]) as source,
-                parent_of(self.root, goal) as target,
-                telling("cannot be placed", "/".join(goal)),
-            ):
-                os.rename(goal[-1], goal[-1], src_dir_fd=source, dst_dir_fd=target)
+                source, target = sources.at((*hidden, *leaf.parts)[:-1]), targets.at(goal[:-1])
+                with telling("cannot be placed", "/".join(goal)):
+                    os.rename(goal[-1], goal[-1], src_dir_fd=source, dst_dir_fd=target)

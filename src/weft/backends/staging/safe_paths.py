@@ -15,21 +15,24 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from weft.backends.staging.problem import StagingProblem, refusal, telling
 
 __all__ = [
-    "Entry",
+    "DEEPEST",
+    "Held",
     "Parts",
     "Reached",
     "directory_at",
     "inside",
     "is_inside",
     "kind_of",
+    "look_at",
     "make_directory",
     "make_parents",
     "names_in",
@@ -39,7 +42,6 @@ __all__ = [
     "parts_of",
     "reached",
     "reopened",
-    "walk_inside",
 ]
 
 Parts = tuple[str, ...]
@@ -50,7 +52,7 @@ _ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
-_DEEPEST = 100
+DEEPEST = 100
 """Directories below a root: each holds a file descriptor while a name is resolved."""
 _KINDS = {
     stat.S_IFREG: "a file",
@@ -203,8 +205,8 @@ class _Way:
 
     def _enter(self, part: str) -> str | None:
         """Open the next part; of a link, give what it says instead."""
-        if len(self.fds) >= _DEEPEST:
-            raise StagingProblem("cannot be reached", self._name, f"it lies over {_DEEPEST} directories deep")
+        if len(self.fds) >= DEEPEST:
+            raise StagingProblem("cannot be reached", self._name, f"it lies over {DEEPEST} directories deep")
         fd = os.open(part, _LOOK, dir_fd=self.fds[-1] if self.fds else self._top)
         try:
             if stat.S_ISLNK(os.fstat(fd).st_mode):
@@ -241,8 +243,22 @@ def reopened(found: Reached, name: str) -> int:
     """Open a plain file or a directory for reading; whatever else it is, it is not opened."""
     if not (found.is_file or found.is_directory):
         raise StagingProblem("cannot be read", name, f"it is {kind_of(found.status)}, no file or directory")
-    with telling("cannot be read", name):
+    try:
         return os.open(f"/proc/self/fd/{found.fd}", _READ)
+    except OSError as error:
+        raise refusal("cannot be read", name, error) from error
+
+
+def look_at(directory: int, parts: Parts) -> Reached:
+    """Hold what lies in an open directory, itself and not what it may be a link to. The caller closes it.
+
+    ``parts``: where it lies below the root.
+    """
+    try:
+        fd = os.open(parts[-1], _LOOK, dir_fd=directory)
+        return Reached(fd, os.fstat(fd), parts)
+    except OSError as error:
+        raise refusal("cannot be reached", "/".join(parts), error) from error
 
 
 def open_inside(root: Path, name: str) -> int:
@@ -270,20 +286,51 @@ class _Opened:
         self._make = make
 
     def __enter__(self) -> int:
-        parts = self._parts
-        fd = open_root(self._root, listing=not parts)
-        for depth, part in enumerate(parts, 1):
-            flags = _LIST if depth == len(parts) else _ENTER
-            try:
-                below = _step(fd, part, flags, "/".join(parts[:depth]), self._make)
-            finally:
-                os.close(fd)
-            fd = below
-        self._fd = fd
-        return fd
+        self._fd = _entered(self._root, self._parts, self._make)
+        return self._fd
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
+
+
+class Held:
+    """Holds (``with``) the directory below a root that was asked for last: many files in a row lie in one."""
+
+    __slots__ = ("_fd", "_make", "_parts", "_root")
+
+    def __init__(self, root: Path, *, make: bool = False) -> None:
+        self._root = root
+        self._make = make
+        self._parts: Sequence[str] = ()
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def at(self, parts: Sequence[str]) -> int:
+        """Give a directory as ``directory_at`` opens it; it stays open until another one is asked for."""
+        if self._fd < 0 or parts != self._parts:
+            self.__exit__()
+            self._fd = _entered(self._root, parts, self._make)
+            self._parts = parts
+        return self._fd
+
+
+def _entered(root: Path, parts: Sequence[str], make: bool) -> int:
+    fd = open_root(root, listing=not parts)
+    for depth, part in enumerate(parts, 1):
+        flags = _LIST if depth == len(parts) else _ENTER
+        try:
+            below = _step(fd, part, flags, "/".join(parts[:depth]), make)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
 
 
 def _step(above: int, part: str, flags: int, name: str, make: bool) -> int:
@@ -323,44 +370,6 @@ def make_directory(root: Path, name: str) -> Path:
         return root.joinpath(*parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Something that lies below a root, as a walk finds it."""
-
-    parts: Parts
-    """From the root."""
-    status: os.stat_result
-    """Of itself: a link is a link."""
-
-
-def walk_inside(root: Path, parts: Sequence[str] = ()) -> Iterator[Entry]:
-    """Walk over everything below a directory, in the order of names, directories before what is in them."""
-    todo = [tuple(parts)]
-    while todo:
-        here = todo.pop()
-        if len(here) >= _DEEPEST:
-            raise StagingProblem("cannot be walked", "/".join(here), f"over {_DEEPEST} directories deep")
-        below = []
-        with directory_at(root, here) as listing:
-            found = list(_listed(listing, here))
-        for entry in found:
-            yield entry
-            if stat.S_ISDIR(entry.status.st_mode):
-                below.append(entry.parts)
-        todo.extend(reversed(below))
-
-
 def names_in(directory: int) -> list[str]:
     """List what lies in an open directory, in order."""
     return sorted(os.listdir(directory))
-
-
-def _listed(directory: int, parts: Parts) -> Iterator[Entry]:
-    with telling("cannot be listed", "/".join(parts)):
-        names = names_in(directory)
-    for name in names:
-        try:
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        except FileNotFoundError:
-            continue  # Somebody has removed it since.
-        yield Entry((*parts, name), status)

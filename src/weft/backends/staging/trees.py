@@ -6,6 +6,7 @@ link inside the tree. One that leads anywhere else is refused, and so is what is
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.safe_paths import Entry, Parts, kind_of, reached, walk_inside
+from weft.backends.staging.safe_paths import Parts, Reached, kind_of, look_at, reached
+from weft.backends.staging.walking import Entry, directories_inside
 
-__all__ = ["DIGEST_SIZE", "Leaf", "leaves_of", "tree_digest"]
+__all__ = ["DIGEST_SIZE", "Leaf", "leaves_of", "taken_hold_of", "tree_digest", "walked"]
 
 DIGEST_SIZE = 20
 """Bytes of every digest."""
@@ -47,16 +49,40 @@ class Leaf:
 
 def leaves_of(root: Path, parts: Parts) -> Iterator[Leaf]:
     """List everything in a directory below a root, by name, directories before their content."""
-    for entry in walk_inside(root, parts):
-        below = entry.parts[len(parts) :]
-        mode = entry.status.st_mode
-        if stat.S_ISLNK(mode):
-            yield _linked(root, parts, entry)
-        elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-            yield Leaf(below, entry.parts, entry.status)
-        else:
-            what = f"it is {kind_of(entry.status)}, no file or directory"
-            raise StagingProblem("cannot be handed on", "/".join(entry.parts), what)
+    for _, leaf in walked(root, parts):
+        yield leaf
+
+
+def walked(root: Path, parts: Parts) -> Iterator[tuple[int, Leaf]]:
+    """List as ``leaves_of``, each with the directory it lies in, which is open until the next is asked for.
+
+    -1 stands for the directory of what is behind a link.
+    """
+    depth = len(parts)
+    for directory, entries in directories_inside(root, parts):
+        for entry in entries:
+            mode = entry.status.st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                yield directory, Leaf(entry.parts[depth:], entry.parts, entry.status)
+            elif stat.S_ISLNK(mode):
+                yield -1, _linked(root, parts, entry)
+            else:
+                what = f"it is {kind_of(entry.status)}, no file or directory"
+                raise StagingProblem("cannot be handed on", "/".join(entry.parts), what)
+
+
+def taken_hold_of(root: Path, directory: int, leaf: Leaf) -> Reached:
+    """Hold a file that a walk has found. The caller closes it."""
+    if directory < 0:
+        with reached(root, leaf.lies) as behind:
+            found = Reached(os.dup(behind.fd), behind.status, behind.parts)
+    else:
+        found = look_at(directory, leaf.lies)
+    if not found.is_file:
+        os.close(found.fd)
+        why = f"it became {kind_of(found.status)} while it was looked at"
+        raise StagingProblem("cannot be handed on", "/".join(leaf.lies), why, number=errno.EAGAIN)
+    return found
 
 
 def _linked(root: Path, parts: Parts, entry: Entry) -> Leaf:

@@ -1,0 +1,167 @@
+"""Programs that leave their group and session: they belong to their task, end with it and count to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner_bench import Bench, lives, wait_until
+from weft.backends.local.process_groups import MARK, mark_of, marked, process, processes, tell_exactly
+
+DAEMON = """
+import os, signal, sys, time
+name, how, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+if how == "clean":
+    os.execve("/bin/sh", ["sh", "-c", f"echo $$ > {name}; exec sleep 1000"], {"PATH": os.defpath})
+if how == "ignore":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if how == "polite":
+    signal.signal(signal.SIGTERM, lambda *_: (open("saved", "w").write("saved\\n"), os._exit(0)))
+memory = bytearray(size)
+with open(name + ".new", "w") as file:
+    file.write(f"{os.getpid()}\\n")
+os.rename(name + ".new", name)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def daemon(bench: Bench) -> str:
+    """The command of a program that becomes a daemon: it forks twice and leads a session of its own."""
+    (bench.work / "daemon.py").write_text(DAEMON)
+    return f"{sys.executable} -I -S daemon.py"
+
+
+def zombies_of(pid: int) -> list[str]:
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        state = Path(f"/proc/{child}/stat").read_text().rpartition(") ")[2][0]
+        found += [child] if state == "Z" else []
+    return found
+
+
+@pytest.mark.parametrize("how", ["plain", "polite", "ignore"])
+def test_a_daemon_ends_before_the_end_of_its_task_is_told(bench: Bench, daemon: str, how: str) -> None:
+    bench.sh(1, f"{daemon} pid {how} 0; until [ -s pid ]; do sleep 0.01; done; exit 4", grace_s=0.3)
+    end = bench.end_of(1)
+    pid = bench.leaves("pid")
+    assert not lives(pid)
+    assert (end["code"], end["signal"], end["cause"]) == (4, None, "")
+    assert (bench.work / "saved").exists() == (how == "polite")
+    wait_until(lambda: not zombies_of(bench.here["pid"]), "nothing is left to be waited for")
+
+
+def test_cancelling_reaches_a_daemon_and_a_child_in_another_session(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} pid plain 0; setsid sh -c 'echo $$ > child; sleep 1000' & wait; sleep 1000")
+    pid, child = bench.leaves("pid"), bench.leaves("child")
+    found = process(pid)
+    assert found is not None
+    assert (found.parent, found.session) == (bench.here["pid"], process(pid).session)
+    assert found.session != bench.here["pid"]
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
+    end = bench.end_of(1)
+    assert end["cause"] == "cancelled"
+    assert end["seconds"] < 20
+    assert not lives(pid)
+    assert not lives(child)
+
+
+def test_the_time_limit_holds_for_a_daemon(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} pid ignore 0; sleep 1000", time_s=1.0, grace_s=0.2)
+    pid = bench.leaves("pid")
+    assert bench.end_of(1)["cause"] == "timeout"
+    assert not lives(pid)
+
+
+def test_the_memory_of_a_daemon_counts(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} pid plain 120000000; sleep 1000", memory_bytes=60_000_000)
+    end = bench.end_of(1)
+    assert end["cause"] == "oom"
+    assert end["max_rss_bytes"] > 60_000_000
+    if (bench.work / "pid").exists():
+        assert not lives(bench.leaves("pid"))
+
+
+def test_signals_reach_a_daemon(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} pid polite 0; sleep 1000")
+    pid = bench.leaves("pid")
+    bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
+    assert bench.hear("signalled", 1)["processes"] == 3
+    state = Path(f"/proc/{pid}/stat")
+    wait_until(lambda: state.read_text().rpartition(") ")[2][0] == "T", "it is stopped")
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
+    assert bench.end_of(1)["seconds"] < 20
+    assert bench.written("saved") == "saved"
+
+
+def test_the_end_of_one_task_leaves_the_daemon_of_another_alone(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} other plain 0; sleep 1000")
+    other = bench.leaves("other")
+    for attempt in (2, 3):
+        bench.sh(attempt, f"{daemon} pid{attempt} plain 0; until [ -s pid{attempt} ]; do sleep 0.01; done")
+        bench.end_of(attempt)
+        assert not lives(bench.leaves(f"pid{attempt}"))
+    assert lives(other)
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
+    bench.end_of(1)
+    assert not lives(other)
+
+
+def test_who_hides_where_it_came_from_ends_with_the_runner(bench: Bench, daemon: str) -> None:
+    bench.sh(1, f"{daemon} pid clean 0; until [ -s pid ]; do sleep 0.01; done")
+    assert bench.end_of(1)["code"] == 0
+    pid = bench.leaves("pid")
+    assert lives(pid)
+    bench.sh(2, "exit 3")
+    assert bench.end_of(2)["code"] == 3, "other tasks do not wait for it"
+    bench.say({"do": "end"})
+    wait_until(lambda: not lives(bench.here["pid"]), "the runner has ended")
+    assert not lives(pid)
+
+
+def test_who_was_seen_with_its_parents_cannot_hide_later(bench: Bench) -> None:
+    hidden = "setsid env -i sh -c 'echo $$ > pid; exec sleep 1000' & until [ -s pid ]; do sleep 0.01; done"
+    bench.sh(1, f"{hidden}; sleep 1", memory_bytes=10**9)
+    assert bench.end_of(1)["code"] == 0
+    assert not lives(bench.leaves("pid"))
+
+
+def test_a_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: str) -> None:
+    bench.sh(7, f"{daemon} pid ignore 0; sleep 1000")
+    pid = bench.leaves("pid")
+    own = process(bench.here["pid"])
+    assert own is not None
+    mark = mark_of(own.pid, own.began_ticks)
+    assert marked(pid, mark) == 7
+    assert marked(pid, mark_of(own.pid, own.began_ticks + 1)) is None
+    os.kill(bench.here["pid"], signal.SIGKILL)
+    wait_until(lambda: not lives(bench.here["pid"]), "the runner is dead")
+    assert pid in bench.link.kill_orphans()
+    assert not lives(pid)
+    assert [one.pid for one in processes() if marked(one.pid, mark) is not None] == []
+
+
+def test_a_program_sees_its_mark_and_nothing_else_of_the_runner(bench: Bench) -> None:
+    bench.start(5, "/usr/bin/env", env={"MINE": "1", MARK: "forged"})
+    assert bench.end_of(5)["code"] == 0
+    names = dict(line.split("=", 1) for line in bench.out(5).splitlines())
+    assert names.keys() == {"PATH", "BASE", "MINE", MARK}
+    assert names[MARK].endswith(".5")
+
+
+def test_a_signal_never_reaches_who_was_given_the_number_since() -> None:
+    own = process(os.getpid())
+    assert own is not None
+    own.began_ticks -= 1
+    assert not tell_exactly(own, signal.SIGKILL)
+    own.began_ticks += 1
+    assert tell_exactly(own, 0)

@@ -1,0 +1,216 @@
+"""Trees of many files: each costs few calls, however deep it lies, and is read as it is whatever happens to it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from weft.backends.staging.digests import DIGESTS, Digests
+from weft.backends.staging.made import collect, intact, protect
+from weft.backends.staging.new_files import chunks, copied
+from weft.backends.staging.placing import place
+from weft.backends.staging.problem import StagingProblem
+from weft.backends.staging.publishing import publish
+from weft.backends.staging.safe_paths import Held, look_at
+from weft.backends.staging.trees import taken_hold_of, walked
+
+FILES = 200
+
+
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """How often something was opened since this was asked last."""
+    count = 0
+    opened = os.open
+
+    def counting(*given: object, **more: object) -> int:
+        nonlocal count
+        count += 1
+        return opened(*given, **more)  # type: ignore[arg-type]
+
+    def since() -> int:
+        nonlocal count
+        found, count = count, 0
+        return found
+
+    monkeypatch.setattr(os, "open", counting)
+    yield since
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("depth", [1, 20])
+def test_a_file_costs_few_calls_however_deep_it_lies(
+    grounds, depth: int, opens: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "/".join("d" * depth)
+    (grounds.work / name).mkdir(parents=True)
+    for number in range(FILES):
+        (grounds.work / name / str(number)).write_text(f"file {number}")
+    most = {}
+    opens()
+    (file,) = collect(grounds.work, [f"{name}/"])
+    most["collect"] = opens()
+    protect(grounds.work, [file])
+    most["protect"] = opens()
+    assert intact(grounds.work, file)
+    most["intact"] = opens()
+    assert place(grounds.work, name, grounds.other, name, digest=file.digest) == 0
+    most["link"] = opens()
+    publish(grounds.work, file, "published", folder=grounds.other)
+    most["publish"] = opens()
+    monkeypatch.undo()
+    # For each file: a look, a look and a read, a look and a read and a new file. For all: the ways there.
+    per_file = {"collect": 2, "protect": 1, "intact": 0, "link": 1, "publish": 3}
+    for what, opened in most.items():
+        assert opened <= per_file[what] * FILES + 12 * (depth + 2), what
+    for root, of in ((grounds.other / name, "link"), (grounds.other / "published", "copy")):
+        texts = {path.name: path.read_text() for path in root.iterdir()}
+        assert texts == {str(number): f"file {number}" for number in range(FILES)}, of
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 1 << 20, (1 << 20) - 1, (1 << 20) + 1, 3 << 20])
+@pytest.mark.parametrize("surprise", [-3, -1, 0, 1, 1 << 20])
+def test_all_of_a_file_is_read_whatever_was_expected(tmp_path: Path, size: int, surprise: int) -> None:
+    content = os.urandom(4096) * (size // 4096 + 1)
+    (tmp_path / "f").write_bytes(content[:size])
+    fd, target = os.open(tmp_path / "f", os.O_RDONLY), os.open(tmp_path / "g", os.O_RDWR | os.O_CREAT)
+    expected_bytes = max(0, size + surprise)
+    assert b"".join(chunks(fd, expected_bytes)) == content[:size]
+    digest = hashlib.blake2b(content[:size], digest_size=20).hexdigest()
+    assert copied(fd, target, expected_bytes) == (size, digest)
+    assert (tmp_path / "g").read_bytes() == content[:size]
+    os.close(fd)
+    os.close(target)
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    (grounds.work / "d").mkdir()
+    path = grounds.work / "d" / "f"
+    path.write_text("one")
+    read = os.pread
+
+    def growing(*given: int) -> bytes:
+        found = read(*given)
+        with path.open("a") as file:
+            file.write("more")
+        return found
+
+    monkeypatch.setattr(os, "pread", growing)
+    with pytest.raises(StagingProblem, match="'d/f' cannot be read: it changed while it was read"):
+        collect(grounds.work, ["d/"])
+
+
+def test_a_remembered_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> None:
+    for name in ("d/a", "d/b"):
+        (grounds.work / name).parent.mkdir(exist_ok=True)
+        (grounds.work / name).write_text(name)
+        os.utime(grounds.work / name, ns=(1_000, 1_000))
+    digests = Digests()
+    first, opened = digests.of_path(grounds.work, "d"), opens()
+    assert digests.of_path(grounds.work, "d") == first
+    assert opens() == opened - 2
+
+
+def test_one_directory_is_held_and_none_is_left_open(grounds, opens: Callable[[], int]) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    opens()
+    with Held(grounds.work, make=True) as held:
+        for parts in (("a", "b"), ("a", "b"), ("a",), (), ("a", "b")):
+            os.close(os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=held.at(parts)))
+        (grounds.work / "out").symlink_to(grounds.outside)
+        with pytest.raises(StagingProblem, match="'out' cannot be entered"):
+            held.at(("out",))
+        assert held.at(("a",)) >= 0
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert sorted(str(path.relative_to(grounds.work)) for path in grounds.work.rglob("x")) == [
+        "a/b/x",
+        "a/x",
+        "x",
+    ]
+
+
+@pytest.mark.parametrize("what", ["link", "fifo", "directory", "nothing"])
+def test_what_took_the_place_of_a_file_since_it_was_listed_is_refused(grounds, what: str) -> None:
+    (grounds.work / "d").mkdir()
+    path = grounds.work / "d" / "f"
+    path.write_text("mine")
+    for directory, leaf in walked(grounds.work, ("d",)):
+        path.unlink()
+        if what == "link":
+            path.symlink_to(grounds.canary)
+        elif what == "fifo":
+            os.mkfifo(path)
+        elif what == "directory":
+            path.mkdir()
+        with pytest.raises(StagingProblem) as refused:
+            taken_hold_of(grounds.work, directory, leaf)
+        assert "'d/f'" in str(refused.value)
+        assert refused.value.number == (errno.ENOENT if what == "nothing" else errno.EAGAIN)
+
+
+def test_a_leaf_behind_a_link_is_held_as_it_is(grounds) -> None:
+    (grounds.work / "real").write_text("mine")
+    (grounds.work / "d").mkdir()
+    (grounds.work / "d" / "f").symlink_to("../real")
+    ((directory, leaf),) = walked(grounds.work, ("d",))
+    assert directory == -1
+    found = taken_hold_of(grounds.work, directory, leaf)
+    assert os.fstat(found.fd).st_ino == (grounds.work / "real").stat().st_ino
+    os.close(found.fd)
+
+
+def test_a_file_of_a_tree_that_is_swapped_again_and_again_is_never_followed(grounds) -> None:
+    """A file is now itself, now a link to a canary, now a FIFO, while its directory is taken over."""
+    folder = grounds.work / "d" / "e"
+    folder.mkdir(parents=True)
+    for name in ("canary", "before", "zlast"):
+        (folder / name).write_text("mine")
+    path, stop = folder / "canary", threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                path.rename(folder / ".aside")
+                path.symlink_to(grounds.canary)
+                path.unlink()
+                os.mkfifo(path)
+                path.unlink()
+            with suppress(OSError):
+                (folder / ".aside").rename(path)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    came = 0
+    try:
+        for turn in range(400):
+            with suppress(StagingProblem):
+                (file,) = collect(grounds.work, ["d/"])
+                came += 1
+                protect(grounds.work, [file])
+            with suppress(StagingProblem):
+                place(grounds.work, "d", grounds.other, str(turn), how=("link", "copy")[turn % 2])
+                came += 1
+    finally:
+        stop.set()
+        swapper.join()
+    assert came > 0
+    found = [path for path in grounds.other.rglob("*") if not path.is_dir()]
+    assert not [path for path in found if path.is_symlink() or not path.is_file()]
+    assert {path.read_text() for path in found} <= {"mine"}
+
+
+def test_a_look_holds_the_link_itself(grounds) -> None:
+    (grounds.work / "out").symlink_to(grounds.canary)
+    with Held(grounds.work) as held:
+        found = look_at(held.at(()), ("out",))
+    assert not found.is_file
+    os.close(found.fd)
+    with pytest.raises(StagingProblem):
+        DIGESTS.of_path(grounds.work, "out")

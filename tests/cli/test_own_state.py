@@ -1,0 +1,99 @@
+"""What weft keeps is kept in the project: a link in its place is refused, by every command, with what to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.projects import Project
+from cli.shell import refused
+
+WORKFLOW = """\
+weft: 1
+name: small
+tasks:
+  a: {command: "echo made > made", outputs: [made]}
+"""
+COMMANDS = [
+    ("run", "w.yaml"),
+    ("run", "w.yaml", "-n"),
+    ("resume",),
+    ("status",),
+    ("watch",),
+    ("ls",),
+    ("logs", "a"),
+    ("explain", "a"),
+    ("report",),
+    ("replay", "."),
+    ("replay", ".weft"),
+    ("cancel",),
+    ("hold", "a"),
+    ("release", "a"),
+    ("migrate", "a", "--to", "local"),
+    ("clean",),
+    ("reproduce", "s4-samples"),
+]
+
+
+def story(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Everything about a folder that a command could change."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (status.st_mtime_ns, status.st_ino, content)
+    return found
+
+
+@pytest.fixture
+def ran(project: Project) -> Project:
+    project.write("w.yaml", WORKFLOW)
+    assert project.weft("run", "w.yaml").code == 0
+    return project
+
+
+def test_a_link_in_the_place_of_weft_is_refused(
+    ran: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "state"
+    (ran.folder / ".weft").rename(elsewhere)
+    (ran.folder / ".weft").symlink_to(elsewhere)
+    before = story(elsewhere)
+    for command in COMMANDS:
+        refused(ran.weft(*command), 2, ".weft' is a symbolic link to ", str(elsewhere), "remove the link")
+    assert story(elsewhere) == before
+
+
+@pytest.mark.parametrize("part", ["attempts", "sandbox/local", "runners/1", "reports/1", "weft.db"])
+def test_a_link_in_the_place_of_a_part_is_refused(
+    ran: Project, tmp_path_factory: pytest.TempPathFactory, part: str
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "part"
+    (ran.folder / ".weft" / part).rename(elsewhere)
+    (ran.folder / ".weft" / part).symlink_to(elsewhere)
+    before = story(elsewhere.parent)
+    words = ["`sandbox: DIR`"] if part.startswith("sandbox") else []
+    for command in COMMANDS:
+        refused(ran.weft(*command), 2, f".weft/{part}' is a symbolic link to ", "remove the link", *words)
+    assert story(elsewhere.parent) == before
+
+
+def test_what_is_no_directory_is_refused(project: Project) -> None:
+    project.write("w.yaml", WORKFLOW)
+    project.write(".weft", "mine\n")
+    refused(project.weft("run", "w.yaml"), 2, ".weft' is no directory", "rename or remove it", "--project")
+    assert (project.folder / ".weft").read_text() == "mine\n"
+    (project.folder / ".weft").unlink()
+    os.mkfifo(project.folder / ".weft")
+    refused(project.weft("run", "w.yaml"), 2, ".weft' is no directory")
+    (project.folder / ".weft").unlink()
+    (project.folder / ".weft").symlink_to("nowhere")
+    refused(project.weft("run", "w.yaml"), 2, ".weft' is a symbolic link to 'nowhere'")
+    assert not (project.folder / "nowhere").exists()
+
+
+def test_a_project_that_is_reached_over_a_link_is_as_good_as_any(ran: Project, tmp_path: Path) -> None:
+    (tmp_path / "there").symlink_to(ran.folder)
+    assert ran.weft("status", "--project", str(tmp_path / "there")).code == 0
