@@ -32,7 +32,7 @@ import numpy as np
 import psplib
 import stg
 from calibration import calibration_s
-from weft.api.clock import budget_of, pool_of
+from weft.api.workers import pool_of
 from weft.errors import Infeasible
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Instance, compile_instance
@@ -46,6 +46,7 @@ from weft.predictors.predictor import Estimate, Flags, Predictor, Reads, Subject
 from weft.predictors.seconds import Seconds
 from weft.predictors.tabulate import tabulate
 from weft.randomness import generator
+from weft.runtime.plan_clock import budget_of
 from weft.schedule.objective import objective_named
 from weft.schedule.verification import verify
 from weft.search.pool import Pool

@@ -33,6 +33,8 @@ _NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?"
 _PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 _PLAIN = re.compile(rf"\s*({_NUMBER})\s*")
 _CLOCK = re.compile(r"\s*(?:(\d+)-)?(\d{1,3}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*")
+_ROUNDS_TO_A_SECOND = 0.9995
+"""From here on three digits of milliseconds would be a thousand of them."""
 _SIZES = {name.lower(): value for name, value in BYTES.items()}
 
 
@@ -79,7 +81,7 @@ def format_seconds(seconds: float) -> str:
         return "-" + format_seconds(-seconds)
     if seconds == 0:
         return "0 s"
-    if seconds < 1:
+    if seconds < _ROUNDS_TO_A_SECOND:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 120:
         return f"{seconds:.4g} s"

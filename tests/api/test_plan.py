@@ -27,6 +27,7 @@ RECORD = {
     "makespan_s": float,
     "makespan_p50_s": float,
     "makespan_p90_s": float,
+    "promise": dict,
     "total_s": float,
     "cost": float,
     "cost_p50": float,
@@ -286,7 +287,11 @@ class TestNotes:
         tasks = {"a": {"command": "true", "outputs": ["x"]}, "b": {"work": 1, "inputs": ["x"]}}
         planned = plan_of(tasks)
         assert planned.estimate_sources == {"assumed": 1, "work/speed": 1}
-        assert "1 task without a stated time" in planned.notes[0]
+        assert planned.notes[0] == (
+            "1 of 2 tasks (kind a) have no stated time: 1 s on speed 1 is the placeholder in this plan"
+        )
+        assert dict(facts_of(planned))["makespan"] == "at least 1 s; 2 s with placeholders"
+        assert (planned.promise.p50_s, planned.promise.least_s) == (None, 1.0)
         assert "of unknown size" in planned.notes[1]
 
 

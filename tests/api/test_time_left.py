@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import platform_of
+from unsure_predictor import Unsure
 from weft.api.observing.tally import Tally
 from weft.api.observing.time_left import TimeLeft, of_all, time_left
 from weft.engine.engine import Engine
@@ -14,8 +15,10 @@ from weft.engine.messages import events as ev
 from weft.engine.remaining.planning import question_of
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
+from weft.engine.state.states import TaskState
 from weft.instance.compilation import compile_instance
 from weft.planners.naming import planner_named
+from weft.planners.planner import Budget
 from weft.policies.naming import policy_named
 from weft.randomness import generator
 from weft.workflow.builder import Builder
@@ -25,8 +28,8 @@ from weft.workflow.checks import checked_graph
 class Hand:
     """An engine that follows a plan, with a tally that hears every entry."""
 
-    def __init__(self, workflow):
-        instance = compile_instance(checked_graph(workflow), platform_of(1))
+    def __init__(self, workflow, *, predictor=None):
+        instance = compile_instance(checked_graph(workflow), platform_of(1), predictor=predictor)
         settings = Settings(begins_at_once=True)
         self.engine = Engine(Library({"w": instance}), instance, policy_named("plan"), settings)
         self.tally = Tally()
@@ -35,7 +38,11 @@ class Hand:
             each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
         ]
         question = question_of(self.engine.state, 0)
-        stored = question.answered(planner_named("heft"), steps=1, rng=generator(0, "test"))
+        made = question.planned(planner_named("heft"), Budget(steps=1), generator(0, "test"))
+        stored, self.promise = (
+            question.kept(planner_named("heft"), made),
+            question.promise(made, arrival_s=0.0, seed=0),
+        )
         self.engine.state.plans[stored.key] = stored
         self.tell(ev.PlanReady(plan=stored.key, run=0, version=replan.version), 0.0)
 
@@ -48,7 +55,7 @@ class Hand:
         return commands
 
     def left(self, now_s):
-        return time_left(self.engine.state.runs[0], self.engine.state, self.tally, now_s)
+        return time_left(self.engine.state.runs[0], self.engine.state, self.tally, now_s, self.promise)
 
     def counts(self):
         return [
@@ -68,10 +75,12 @@ def chain(**facets):
 def test_the_time_left_falls_with_the_plan_and_grows_with_the_pace():
     hand = Hand(chain())
     assert hand.counts() == [("a", 0, 1, 0, 0), ("b", 1, 0, 0, 0), ("c", 1, 0, 0, 0)]
-    assert hand.left(0.0) == TimeLeft(p50_s=30.0, p90_s=30.0)
+    assert hand.left(0.0) == TimeLeft(p50_s=30.0, p90_s=None)
+    assert str(hand.left(0.0)) == "30 s (spread unknown)"
     assert hand.left(4.0).p50_s == pytest.approx(26.0)
     hand.tell(ev.Ended(attempt=0), 20.0)  # twice as long as estimated
     assert hand.left(20.0).p50_s == pytest.approx(40.0)
+    assert hand.left(20.0).p90_s is None  # one measured time has no spread
     assert hand.left(30.0).p50_s == pytest.approx(30.0)
     hand.tell(ev.Progressed(attempt=1, work_done=0.9), 30.0)
     assert hand.left(30.0).p50_s == pytest.approx((1.0 + 10.0) * 2)
@@ -86,14 +95,49 @@ def test_the_time_left_falls_with_the_plan_and_grows_with_the_pace():
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
 
 
-def test_nobody_knows_without_estimates_until_something_has_ended():
+def test_nobody_knows_without_estimates_until_one_of_the_kind_has_ended():
     flow = Builder("unknown")
     flow.task("a")
-    flow.task("b", after="a")
+    flow.task("b", after="a", sweep={"k": "1..2"})
     hand = Hand(flow.build())
-    assert str(hand.left(0.0)) == "unknown"
+    assert str(hand.left(0.0)) == "unknown (3 tasks of unknown length)"
     hand.tell(ev.Ended(attempt=0), 3.0)
-    assert hand.left(3.0).p50_s == pytest.approx(3.0)
+    assert str(hand.left(3.0)) == "unknown (2 tasks of unknown length)"  # how long b takes, a does not say
+    hand.tell(ev.Ended(attempt=1), 8.0)
+    assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
+    assert hand.tally.paces == {}
+
+
+def test_stated_and_measured_times_are_told_apart():
+    flow = Builder("mixed")
+    flow.task("probe", command="true", sweep={"k": "1..2"})
+    flow.task("solve", work=10, after="probe", sweep={"k": "1..2"})
+    hand = Hand(flow.build())
+    assert hand.left(0.0).p50_s is None
+    hand.tell(ev.Ended(attempt=0), 40.0)
+    # One more probe of 40 s, planned with 1 s, and 20 s as stated: 21 s of the plan at (40 + 20) / 21.
+    assert hand.left(40.0).p50_s == pytest.approx(60.0)
+    hand.tell(ev.Ended(attempt=1), 80.0)
+    assert hand.left(80.0) == TimeLeft(p50_s=pytest.approx(20.0), p90_s=None)
+
+
+def test_before_anything_has_ended_the_range_is_that_of_the_promise():
+    unsure = Hand(chain(), predictor=Unsure(other=1.5))
+    first = unsure.left(0.0)
+    assert (first.p50_s, first.p90_s) == pytest.approx((unsure.promise.p50_s, unsure.promise.p90_s))
+    assert first.p90_s > first.p50_s + 1
+    unsure.tell(ev.Ended(attempt=0), 20.0)  # one measured time: as spread as before, twice as long
+    later = unsure.left(20.0)
+    assert later.p50_s == pytest.approx(40.0)
+    assert later.p90_s / later.p50_s == pytest.approx(first.p90_s / first.p50_s)
+
+
+def test_a_plan_that_begins_with_waiting_has_that_left_too():
+    hand = Hand(chain())
+    run = hand.engine.state.runs[0]
+    run.attempt_of.clear()
+    run.state[0] = TaskState.READY
+    assert hand.left(-7.0).p50_s == pytest.approx(37.0)
 
 
 def test_a_loop_that_is_not_left_may_take_any_time():
@@ -104,10 +148,52 @@ def test_a_loop_that_is_not_left_may_take_any_time():
     assert str(Hand(flow.build()).left(0.0)) == "unknown"
 
 
+def looped(expect, inner=None):
+    """A loop of 2 + 3 s (and a loop inside of it of the 3 s) between tasks of 1 and 4 s."""
+    flow = Builder("loops")
+    flow.task("before", work=1)
+    flow.task("first", work=2, after="before")
+    flow.task("last", work=3, after="first")
+    flow.task("end", work=4, after="last")
+    more = {"max_iterations": 99, "expect": expect}
+    flow.loop("outer", last="last", first="first", until="last.exit_code == 0", **more)
+    if inner is not None:
+        more["expect"] = inner
+        flow.loop("inner", last="last", first="last", until="last.exit_code == 1", **more)
+    return flow.build()
+
+
+@pytest.mark.parametrize(("expect", "inner"), [(1, None), (4, None), (2, 3)])
+def test_expected_iterations_are_left_as_they_were_promised(expect, inner):
+    hand = Hand(looped(expect, inner))
+    assert (
+        hand.left(0.0).p50_s == hand.promise.p50_s == 10 + 5 * (expect - 1) + 3 * expect * ((inner or 1) - 1)
+    )
+
+
+def test_iterations_that_are_over_are_left_no_more():
+    hand = Hand(looped(3))
+    hand.tell(ev.Ended(attempt=0), 1.0)
+    hand.tell(ev.Ended(attempt=1), 3.0)
+    assert hand.left(3.0).p50_s == pytest.approx(3 + 2 * 5 + 4)
+    hand.tell(ev.Ended(attempt=2, exit_code=1), 6.0)  # the second of three begins
+    assert hand.left(6.0).p50_s == pytest.approx(2 * 5 + 4)
+    hand.tell(ev.Ended(attempt=3), 8.0)
+    hand.tell(ev.Ended(attempt=4, exit_code=1), 11.0)
+    assert hand.left(11.0).p50_s == pytest.approx(5 + 4)
+    hand.tell(ev.Ended(attempt=5), 13.0)
+    hand.tell(ev.Ended(attempt=6, exit_code=1), 16.0)  # a fourth one was not expected
+    assert hand.left(16.0).p50_s is None
+    hand.tell(ev.Ended(attempt=7), 18.0)
+    hand.tell(ev.Ended(attempt=8, exit_code=0), 21.0)  # it is left
+    assert hand.left(21.0).p50_s == pytest.approx(4)
+
+
 def test_of_several_runs_the_last_counts():
     one, two = TimeLeft(p50_s=1.0, p90_s=9.0), TimeLeft(p50_s=2.0, p90_s=3.0)
     assert of_all([one, two]) == TimeLeft(p50_s=2.0, p90_s=9.0)
     assert str(of_all([one, TimeLeft(p50_s=None, p90_s=None)])) == "unknown"
+    assert of_all([one, TimeLeft(p50_s=3.0, p90_s=None)]) == TimeLeft(p50_s=3.0, p90_s=None)
     assert str(of_all([])) == "0 s"
 
 

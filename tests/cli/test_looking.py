@@ -45,15 +45,49 @@ def test_commands_find_the_project_above(done: Project, monkeypatch: pytest.Monk
 
 def test_ls_lists_runs_with_their_promise(done: Project) -> None:
     lines = done.weft("ls").out.splitlines()
-    assert lines[0].split() == ["run", "workflow", "owner", "state", "started", "tasks", "promised", "took"]
-    assert re.fullmatch(r"1 +tiny +\S+ +completed +\S+ \S+ +5 +4 s +\S+ m?s", lines[1])
+    heading = ["run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took"]
+    assert lines[0].split() == heading
+    assert re.fullmatch(r"1 +tiny +\S+ +completed +\S+ \S+ +5 +unknown +unknown +\S+ m?s", lines[1])
     (record,) = done.json("ls")
-    assert (record["predicted_p50_s"], record["tasks"], record["state"]) == (4.0, 5, "completed")
+    assert (record["predicted_p50_s"], record["tasks"], record["state"]) == (None, 5, "completed")
+    assert (record["promise"]["untimed"], record["promise"]["untimed_kinds"]) == (5, ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("stated", "listed", "told"),
+    [
+        ({"a": 0.3, "b": 0.2, "c": 0.1}, "600 ms +unknown", "600 ms (spread unknown)"),
+        (
+            {"a": 0.3, "c": 0.1},
+            "at least 400 ms +unknown",
+            "at least 400 ms; unknown: 3 of 5 tasks (kind b) have no stated time",
+        ),
+    ],
+)
+def test_a_promise_holds_what_was_stated_and_no_more(
+    stated: dict[str, float], listed: str, told: str, project: Project
+) -> None:
+    text = (project.folder / "tiny.yaml").read_text()
+    for kind, seconds in stated.items():
+        text = text.replace(f"  {kind}: {{", f"  {kind}: {{work: {seconds}, ")
+    project.write("tiny.yaml", text)
+    machine = "weft: 1\nmachines: {one: {nodes: 3, backend: {kind: local}}}\n"
+    project.write("one.yaml", machine)
+    assert project.weft("run", "tiny.yaml", "--on", "one.yaml", "-q").code == 0
+    assert re.search(rf" 5 +{listed} ", project.weft("ls").out)
+    assert project.weft("status").out.splitlines()[1] == f"promise: {told}"
+    assert re.search(rf"^  promise +{re.escape(told)}", project.weft("report").out, re.MULTILINE)
+    page = (project.folder / ".weft/reports/1/report.html").read_text()
+    assert told.partition(";")[0] in page
+    (said,) = project.json("report")["promises"]
+    assert said["promise"] == project.json("ls")[0]["promise"] == project.json("status")["promise"]
 
 
 def test_status_counts_tasks_by_kind(done: Project) -> None:
     shown = done.weft("status").out
-    assert shown.startswith("run 1, tiny: completed; promised 4 s\n")
+    assert shown.startswith(
+        "run 1, tiny: completed\npromise: unknown: 5 of 5 tasks (kinds a, b, c) have no stated time\n"
+    )
     assert re.search(r"^  b +- +- +3 +- +-$", shown, re.MULTILINE)
     record = done.json("status", "1")
     assert [(row["kind"], row["done"], row["tasks"]) for row in record["kinds"]] == [

@@ -52,6 +52,12 @@ def test_the_line_is_taken_back_after_an_error(terminal):
     assert terminal.getvalue().endswith(CLEAR)
 
 
+def test_nothing_is_shown_where_it_could_not_be_taken_back(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    with stage("planning"):
+        assert terminal.getvalue() == ""
+
+
 def test_nothing_is_shown_where_nobody_looks(monkeypatch, cold):
     shown = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
 import pytest
 
-from cli.projects import Project
+from cli.projects import Project, wait_for
 from cli.shell import refused
 from weft.cli import driving
 
@@ -17,7 +18,8 @@ def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None
     assert (done.code, done.err) == (0, "")
     assert (project.folder / "z").read_text() == "hello\n1\nhello\n2\nhello\n3\n"
     assert re.search(r"^  outcome +completed$", done.out, re.MULTILINE)
-    assert re.search(r"^  promise +4 s: kept", done.out, re.MULTILINE)
+    told = r"^  promise +unknown: 5 of 5 tasks \(kinds a, b, c\) have no stated time$"
+    assert re.search(told, done.out, re.MULTILINE)
     assert re.search(r"^  b +3/3 ", done.out, re.MULTILINE)
     assert "report .weft/reports/1/report.html" in done.out
     names = {path.name for path in (project.folder / ".weft/reports/1").iterdir()}
@@ -47,8 +49,58 @@ def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
     assert shown.code == 0
     assert shown.out.startswith("tiny: 5 tasks, 6 edges on local; heft took ")
     assert not (project.folder / ".weft").exists()
+    assert re.search(r"^  makespan +unknown; 5 s with placeholders$", shown.out, re.MULTILINE)
     (record,) = project.json("run", "tiny.yaml", "-n", "-j", "1")
-    assert record["makespan_s"] == 5.0
+    assert (record["makespan_s"], record["promise"]["p50_s"]) == (5.0, None)
+    assert not (project.folder / ".weft").exists()
+
+
+HARD = """\
+weft: 1
+name: hard
+tasks:
+  a: {sweep: {k: 1..14}, work: 3 + 7 * k % 11, command: "true"}
+  b: {sweep: {k: 1..7}, work: 2 + 5 * k % 13, command: "true", after: a}
+"""
+
+
+def test_a_search_gets_the_time_or_the_steps_that_are_said(project: Project) -> None:
+    project.write("hard.yaml", HARD)
+    how = ("hard.yaml", "--on", "machines.yaml", "--planner", "genetic")
+    said: tuple[tuple[str, str, float | None, int | None], ...] = (
+        ("--plan-steps", "30", None, 30),
+        ("--plan-steps", "3000", None, 3000),
+        ("--plan-time", "0.2", 0.2, None),
+    )
+    steps = []
+    for option, value, time_s, most in said:
+        (planned,) = project.json("run", *how, "-n", option, value)
+        assert (planned["plan_time_s"], planned["plan_steps"]) == (time_s, most)
+        assert project.weft("run", *how, "--fresh", "-q", option, value).code == 0
+        told = [json.loads(line) for line in project.weft("watch", "--json").out.splitlines()]
+        (ready,) = [each for each in told if each["what"] == "plan-ready"]
+        assert most is None or ready["steps"] == planned["steps"]
+        steps.append(ready["steps"])
+    assert 0 < steps[0] < steps[1]
+    assert steps[2] > 0
+    both = project.weft("run", *how, "--plan-time", "1", "--plan-steps", "5")
+    refused(both, 2, "1 s and 5 planning steps", "only one of them")
+    refused(project.weft("run", *how, "--plan-time", "soon"), 2, "--plan-time 'soon'", "1h30m")
+
+
+def test_a_search_ends_with_the_first_ctrl_c(project: Project) -> None:
+    project.write("hard.yaml", HARD)
+    process = project.start(
+        "run", "hard.yaml", "--on", "machines.yaml", "--planner", "genetic", "--plan-time", "300"
+    )
+    try:
+        wait_for(lambda: project.weft("ls").out.startswith("run ") and len(project.json("ls")) == 1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        project.end(process)
+    assert (process.returncode, "Traceback" in err) == (75, False), (out, err)
+    assert [run["promise"] for run in project.json("ls")] == [None]
 
 
 def test_until_retries_and_parameters(project: Project) -> None:
@@ -64,6 +116,33 @@ def test_until_retries_and_parameters(project: Project) -> None:
     assert "failures  1 (1 error)" in re.sub(" +", " ", done.out).replace("failures ", "failures  ")
     wrong = project.weft("run", "flaky.yaml", "--until", "frist")
     refused(wrong, 2, "no task 'frist'", "did you mean 'first'?")
+
+
+def test_who_could_not_be_run_is_counted_as_failed_or_cancelled(project: Project) -> None:
+    project.write(
+        "broken.yaml",
+        "weft: 1\nname: broken\ntasks:\n"
+        "  bare: {command: 'true', inputs: [{file: x, from: 'file:///no/such/file'}], retries: 1}\n"
+        "  later: {command: 'true', after: bare}\n",
+    )
+    done = project.weft("run", "broken.yaml")
+    assert re.search(r"^  kind +done +failed .*\n  bare +0/1 +2 ", done.out, re.MULTILINE), done.out
+    assert project.weft("logs", "bare").err == "nothing: it did not run, its files could not be brought\n"
+    shown = project.weft("status").out
+    assert re.search(r"^  kind .* failed  cancelled$", shown, re.MULTILINE)
+    assert re.search(r"^  later( +-){5} +1$", shown, re.MULTILINE)
+
+
+def test_what_a_wildcard_reads_is_waited_for_and_no_result(project: Project) -> None:
+    project.write(
+        "wild.yaml",
+        "weft: 1\nname: wild\ntasks:\n"
+        "  all: {command: 'cat {inputs} > all', inputs: ['one.*'], outputs: [all]}\n"
+        "  one: {sweep: {k: 1..3}, command: 'echo {k} > one.{k}', outputs: ['one.{k}']}\n",
+    )
+    assert project.weft("run", "wild.yaml").code == 0
+    assert (project.folder / "all").read_text() == "1\n2\n3\n"
+    assert not list(project.folder.glob("one.*"))
 
 
 def test_as_json_and_files_of_ones_own(project: Project) -> None:
@@ -99,6 +178,36 @@ def test_many_workflows_and_arrivals_are_runs_of_one_execution(project: Project)
         ("other.yaml", "completed", 1),
     ]
     assert listed[2]["owner"] == "ann"
+
+
+def test_reports_name_runs_as_users_do(project: Project) -> None:
+    project.write("other.yaml", "weft: 1\nname: other\ntasks: {only: {command: 'echo 1'}}\n")
+    assert project.weft("run", "other.yaml", "--fresh").code == 0
+    assert project.weft("run", "other.yaml", "tiny.yaml").code == 0
+    told = [json.loads(line) for line in project.weft("report", "2", "--events", "-").out.splitlines()]
+    assert {event["run"] for event in told if event["workflow"] == "tiny"} == {3}
+    followed = [json.loads(line) for line in project.weft("watch", "2", "--json").out.splitlines()]
+    assert {event["run"] for event in followed} - {None} == {2, 3}
+    trace = (project.folder / ".weft/reports/2/trace.tsv").read_text()
+    assert "\t2:only\t" in trace
+    assert "\t3:a\t" in trace
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ("corse: [0]", ("unknown key 'corse'", "did you mean 'cores'?")),
+        ("cores: [0, 100000]", ("cores [0, 100000]", "must be a list of cores")),
+        ("cores: all", ("cores 'all'", "must be a list of cores")),
+        ("sandbox: 7", ("sandbox 7", "must name a directory")),
+    ],
+)
+def test_machines_that_this_computer_cannot_be_are_refused(
+    project: Project, stated: str, words: tuple[str, str]
+) -> None:
+    project.write("odd.yaml", f"weft: 1\nmachines: {{m: {{backend: {{kind: local, {stated}}}}}}}\n")
+    refused(project.weft("run", "tiny.yaml", "--on", "odd.yaml"), 2, "machine 'm': backend", *words)
+    assert not (project.folder / ".weft").exists()
 
 
 def test_bad_input_is_refused_before_anything_is_written(project: Project) -> None:

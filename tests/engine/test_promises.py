@@ -1,61 +1,193 @@
-"""What a first plan promises: all expected iterations of the loops, or nothing where nobody can know."""
+"""What a first plan promises: all expected iterations, P90 where a spread is known, nothing that is invented."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import event, given, settings
 
-from weft.api.iterations import expected_total_s
-from weft.engine.remaining.promises import promised_s
-from weft.engine.state.known import Known
+from planning_examples import instance, planned, platform
+from planning_strategies import platforms, workflows
+from unsure_predictor import Unsure
+from weft.engine.remaining.planning import question_of
+from weft.engine.remaining.promises import Promise, promise_of, promise_of_plan, untimed_kinds
+from weft.engine.settings import Settings
+from weft.engine.state.known import Known, Library
 from weft.engine.state.plans import stored_plan
+from weft.errors import Infeasible
 from weft.instance import compile_instance
-from weft.planners.lists.heft import Heft
+from weft.planners.naming import planner_named
+from weft.planners.outlook import outlook_of
 from weft.planners.planner import Budget
-from weft.platform.short_forms import short_form
+from weft.policies.naming import policy_named
+from weft.predictors.chain import default_chain
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
-from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.schedule.iterations import expected_total_s
+from weft.simulation.scenario import Arrival
+from weft.simulation.simulate import Simulation
+from weft.workflow.unfolding.unfold import unfold
+
+LOOP = {
+    "before": {"work": 1},
+    "first": {"work": 2, "after": "before"},
+    "last": {"work": 3, "after": "first"},
+    "after": {"work": 4, "after": "last"},
+}
+"""A loop of 2 + 3 s between tasks of 1 and 4 s."""
+MIXED = {
+    "a": {"work": 4},
+    "b": {"sweep": {"k": "1..3"}, "command": "true", "after": "a"},
+    "c": {"work": 2, "after": "b"},
+    "d": {"command": "true", "after": "a"},
+}
+PRICED = platform({"price_per_node_hour": 3600.0})
+ENDS = {"until": "last.exit_code == 0", "max_iterations": 99}
 
 
-def planned(expect, inner=None, offset_s=0.0):
-    """Plan a loop of 2 + 3 s (and a loop inside of it of the 3 s) between tasks of 1 and 4 s."""
-    flow = Builder("loops")
-    before = flow.task("before", work=1)
-    first = flow.task("first", work=2, after=before)
-    last = flow.task("last", work=3, after=first)
-    flow.task("after", work=4, after=last)
-    flow.loop("outer", last=last, first=first, until="last.exit_code == 0", max_iterations=99, **expect)
+def loops(expect, inner=None):
+    """Give the loop, and perhaps one inside of it of the 3 s."""
+    said = {} if expect is None else {"expect": expect}
+    found = {"outer": {"last": "last", "first": "first", **ENDS, **said}}
     if inner is not None:
-        flow.loop(
-            "inner", last=last, first=last, until="last.exit_code == 1", max_iterations=99, expect=inner
+        found["inner"] = {"last": "last", "first": "last", "until": "last.exit_code == 1", "expect": inner}
+        found["inner"]["max_iterations"] = 99
+    return found
+
+
+def promised(tasks, on="identical:1", bodies=(), *, waited_s=0.0, predictor=None):
+    made = instance(tasks, on, bodies, predictor=predictor)
+    schedule = planned(made)
+    return promise_of(schedule, made, outlook_of(schedule, made, seed=0), waited_s=waited_s)
+
+
+class TestIterations:
+    @pytest.mark.parametrize(("expect", "total_s"), [(1, 10.0), (2, 15.0), (5, 30.0)])
+    def test_every_further_one_adds_the_span_of_the_body(self, expect, total_s):
+        made = instance(LOOP, "identical:1", loops(expect))
+        assert promised(LOOP, bodies=loops(expect)).p50_s == total_s
+        assert expected_total_s(planned(made), made.graph) == total_s
+
+    def test_an_inner_loop_adds_its_span_once_per_iteration_of_the_outer_one(self):
+        assert promised(LOOP, bodies=loops(2, inner=3)).p50_s == 10 + 5 + 2 * 2 * 3
+
+    def test_the_cost_counts_them_too(self):
+        assert promised(LOOP, PRICED).cost_p50 == pytest.approx(10)
+        assert promised(LOOP, PRICED, loops(2, inner=3)).cost_p50 == pytest.approx(1 + 2 * 2 + 6 * 3 + 4)
+
+    def test_a_loop_that_does_not_say_how_often_it_runs_runs_once_at_least(self):
+        found = promised(LOOP, PRICED, loops(None))
+        assert (found.p50_s, found.p90_s, found.cost_p50) == (None, None, None)
+        assert (found.least_s, found.open_loops, found.untimed) == (10.0, ("outer",), 0)
+        assert found.least_cost == pytest.approx(10)
+
+    def test_the_time_counts_from_the_arrival(self):
+        assert promised(LOOP, bodies=loops(2), waited_s=10.0).p50_s == 25.0
+        assert promised(LOOP, bodies=loops(None), waited_s=10.0).least_s == 20.0
+
+
+class TestSpread:
+    def test_without_one_p90_is_unknown(self):
+        found = promised(LOOP, PRICED)
+        assert (found.p50_s, found.p90_s, found.cost_p90) == (10.0, None, None)
+        assert (found.tasks, found.exact) == (4, 4)
+
+    def test_p90_is_that_of_the_outlook(self):
+        made = instance(LOOP, PRICED, predictor=Unsure({"before": None}))
+        schedule = planned(made)
+        outlook = outlook_of(schedule, made, seed=3)
+        found = promise_of(schedule, made, outlook)
+        assert (found.p50_s, found.p90_s) == (outlook.makespan_p50_s, outlook.makespan_p90_s)
+        assert 10 < found.p90_s < 15
+        assert (found.cost_p50, found.cost_p90) == pytest.approx((found.p50_s, found.p90_s))
+        assert (found.planned_s, found.exact, found.tasks) == (10.0, 1, 4)
+
+    def test_iterations_of_one_sample_take_the_same(self):
+        many = promised(LOOP, PRICED, loops(5), predictor=Unsure())
+        assert many.planned_s == 30.0
+        assert 30 * 1.1 < many.p90_s < 30 * 1.5
+        assert many.cost_p90 == pytest.approx(many.p90_s)
+
+    def test_no_price_no_cost(self):
+        found = promised(LOOP, predictor=Unsure())
+        assert found.p90_s is not None
+        assert (found.cost_p50, found.cost_p90, found.least_cost) == (None, None, None)
+
+
+class TestUnknown:
+    def test_what_is_stated_is_the_least(self):
+        found = promised(MIXED, PRICED)
+        assert (found.p50_s, found.p90_s, found.least_s, found.planned_s) == (None, None, 6.0, 10.0)
+        assert (found.tasks, found.untimed, found.untimed_kinds) == (6, 4, ("b", "d"))
+        assert (found.cost_p50, found.least_cost) == (None, pytest.approx(6.0))
+        assert not found.known
+
+    def test_a_spread_elsewhere_makes_no_p90(self):
+        found = promised(MIXED, predictor=Unsure())
+        assert (found.p50_s, found.p90_s, found.least_s) == (None, None, 6.0)
+
+    def test_if_nothing_is_stated_nothing_is_known(self):
+        found = promised({"a": {"command": "true"}, "b": {"command": "true", "after": "a"}}, PRICED)
+        assert (found.p50_s, found.least_s, found.least_cost, found.planned_s) == (None, None, None, 2.0)
+
+
+@given(workflows(), platforms())
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_promise_never_counts_placeholders(workflow, on):
+    try:
+        made = compile_instance(unfold(workflow), on, predictor=default_chain())
+    except Infeasible:
+        return
+    schedule = planned(made)
+    found = promise_of(schedule, made, outlook_of(schedule, made, seed=0))
+    assert (found.p50_s is None) == bool(found.untimed or found.open_loops)
+    assert found.planned_s == pytest.approx(expected_total_s(schedule, made.graph))
+    if found.untimed:
+        event("unknown" if found.least_s is None else "at least")
+        # With anything else in their place the run could take no less than this.
+        assert found.least_s is None or 0 <= found.least_s <= found.planned_s * (1 + 1e-9)
+    else:
+        assert found.p50_s == pytest.approx(found.planned_s)
+    assert Promise.of_record(found.as_record()) == found
+
+
+class TestArrivingLate:
+    """A run that arrives while another one has the machine."""
+
+    @pytest.fixture
+    def question(self):
+        made = {
+            "w": instance(LOOP, PRICED, loops(3), predictor=Unsure()),
+            "first": instance({"long": {"work": 100}}, PRICED),
+        }
+        simulation = Simulation(
+            library=Library(made),
+            arrivals=[Arrival(workflow="first"), Arrival(workflow="w", at_s=30.0)],
+            policy=policy_named("plan"),
+            settings=Settings(),
         )
-    made = compile_instance(checked_graph(flow.build()), short_form("identical:1"))
-    plan = Heft().plan(made, objective=objective_named("makespan"), budget=Budget(), rng=generator(0, "test"))
-    known = Known("loops", made)
-    return (
-        stored_plan(plan.schedule, known, planner="heft", steps=0, offset_s=offset_s),
-        plan.schedule,
-        known.graph,
-    )
+        state = simulation.run(stop=lambda engine: len(engine.state.runs) == 2).state
+        assert state.now == 30.0
+        return question_of(state, 1)
+
+    def test_it_waits_and_its_iterations_count(self, question):
+        assert question.remainder is not None
+        plan = question.planned(planner_named("heft"), Budget(), generator(0, "test"))
+        found = question.promise(plan, arrival_s=30.0, seed=0)
+        assert found.planned_s == 70 + 20
+        assert 70 + 20 < found.p90_s < 70 + 1.5 * 20
+        assert found.cost_p50 < 1.2 * 20
+        assert question.promise(plan, arrival_s=20.0, seed=0).planned_s == 100
+
+    def test_a_stored_plan_says_the_same_where_nothing_else_was_kept(self, question):
+        plan = question.planned(planner_named("heft"), Budget(), generator(0, "test"))
+        stored = question.kept(planner_named("heft"), plan)
+        found = promise_of_plan(stored, question.known.instance, 30.0)
+        assert (found.p50_s, found.p90_s, found.planned_s) == (90.0, None, 90.0)
 
 
-@pytest.mark.parametrize(("expect", "total_s"), [(1, 10.0), (2, 15.0), (5, 30.0)])
-def test_every_further_iteration_adds_the_span_of_the_body(expect, total_s):
-    plan, schedule, graph = planned({"expect": expect})
-    assert promised_s(plan, graph, 0.0) == total_s == expected_total_s(schedule, graph)
-
-
-def test_an_inner_loop_adds_its_span_once_per_iteration_of_the_outer_one():
-    plan, schedule, graph = planned({"expect": 2}, inner=3)
-    assert promised_s(plan, graph, 0.0) == 10 + 5 + 2 * 2 * 3 == expected_total_s(schedule, graph)
-
-
-def test_the_time_counts_from_the_arrival():
-    plan, _, graph = planned({"expect": 2}, offset_s=100.0)
-    assert promised_s(plan, graph, 90.0) == 25.0
-
-
-def test_nothing_is_promised_of_a_loop_that_does_not_say_how_often_it_runs():
-    plan, _, graph = planned({})
-    assert promised_s(plan, graph, 0.0) is None
+def test_a_stored_plan_of_unknown_times_promises_nothing():
+    made = instance(MIXED, PRICED)
+    known = Known("w", made)
+    stored = stored_plan(planned(made), known, planner="heft", steps=1, offset_s=5.0)
+    found = promise_of_plan(stored, made, 2.0)
+    assert (found.p50_s, found.planned_s, found.untimed) == (None, 13.0, 4)
+    assert untimed_kinds(made) == found.untimed_kinds == ("b", "d")

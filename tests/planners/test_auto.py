@@ -196,7 +196,7 @@ class TestClock:
         assert Stretch(left=None).remaining_s() == math.inf
 
     def test_two_workers_by_the_clock(self, open_gap):
-        from weft.api.clock import Clock
+        from weft.runtime.plan_clock import Clock
 
         with on_the_shelf(weave="Drawing"), pool_named("processes:2") as pool:
             found = planned(open_gap, left=Clock.of(1.0).left, pool=pool)

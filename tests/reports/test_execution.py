@@ -14,16 +14,18 @@ from weft.engine.engine import Engine
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.remaining.promises import Promise
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
-from weft.engine.state.plans import Line
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
 from weft.policies.naming import policy_named
 from weft.reports.execution import executed_run
+from weft.reports.execution_charts import promise_chart
 from weft.reports.execution_chronicle import Chronicle
-from weft.reports.execution_evidence import Evidence, Measured, Promise
+from weft.reports.execution_evidence import Evidence, Measured
 from weft.reports.execution_facts import facts_of, notes_of
+from weft.reports.execution_html import execution_html
 from weft.reports.execution_logs import Logs
 from weft.reports.execution_tables import deviation_table, kind_table, promise_table
 from weft.simulation.scenario import Durations, Scenario
@@ -63,7 +65,7 @@ def test_a_run_as_planned_keeps_its_promise():
     ],
 )
 def test_what_was_said_before_the_run_is_what_it_is_judged_by(p50, p90, word):
-    promise = Promise(makespan_p50_s=p50, makespan_p90_s=p90)
+    promise = Promise(planned_s=p50, p50_s=p50, p90_s=p90, tasks=3)
     executed = journal_of(three_in_a_row(), platform_of(1.0)).executed(Evidence(promises={0: promise}))
     assert executed.verdicts[0].word == word
     assert executed.verdicts[0].change == pytest.approx(60 / p50 - 1)
@@ -72,26 +74,67 @@ def test_what_was_said_before_the_run_is_what_it_is_judged_by(p50, p90, word):
 
 def test_tasks_that_went_otherwise_are_found_in_the_plan():
     slow = Scenario(durations=Durations(tasks={"middle": Durations(bias=1.5)}))
-    executed = journal_of(three_in_a_row(), platform_of(1.0), scenario=slow, policy="fcfs").executed(
-        Evidence(
-            promises={
-                0: Promise(
-                    makespan_p50_s=60,
-                    lines={
-                        "first": Line(machine=0, count=1, start_s=0, finish_s=10),
-                        "middle": Line(machine=0, count=1, start_s=10, finish_s=30),
-                        "last": Line(machine=0, count=1, start_s=30, finish_s=60),
-                    },
-                )
-            }
-        )
-    )
+    executed = journal_of(three_in_a_row(), platform_of(1.0), scenario=slow).executed()
+    assert {name: (line.start_s, line.finish_s) for name, line in executed.planned(0).items()} == {
+        "first": (0, 10),
+        "middle": (10, 30),
+        "last": (30, 60),
+    }
     assert [(each.task, each.longer_s, each.late_s) for each in executed.deviations] == [
         ("middle", 10, 10),
         ("last", 0, 10),
         ("first", 0, 0),
     ]
     assert [row[0] for row in deviation_table(executed).rows] == ["middle"]
+
+
+def some_unknown():
+    flow = weft.Builder("some")
+    flow.task("first", work=10)
+    flow.task("middle", command="true", after=["first"])
+    flow.task("last", work=30, after=["middle"])
+    return flow.build()
+
+
+def test_a_placeholder_is_neither_a_promise_nor_an_estimate():
+    slow = Scenario(durations=Durations(tasks={"middle": Durations(bias=100.0)}))
+    executed = journal_of(some_unknown(), platform_of(1.0), scenario=slow).executed()
+    (verdict,) = executed.verdicts
+    assert (verdict.promised_s, verdict.at_most_s, verdict.change, verdict.word) == (
+        None,
+        None,
+        None,
+        "unknown",
+    )
+    assert verdict.as_record()["promise"]["untimed_kinds"] == ["middle"]
+    assert {kind.kind: kind.estimate_s for kind in executed.kinds} == {
+        "first": 10,
+        "middle": None,
+        "last": 30,
+    }
+    assert [each.task for each in executed.deviations] == ["last", "first"]
+    told = "unknown: 1 of 3 tasks (kind middle) have no stated time"
+    assert dict(facts_of(executed))["promise"] == told
+    assert f"<p>{told}</p>" in execution_html(executed)
+
+
+def test_what_is_known_of_an_unknown_time_is_said():
+    said = Promise(planned_s=41, least_s=40, tasks=3, untimed=1, untimed_kinds=("middle",), least_cost=4)
+    executed = journal_of(some_unknown(), platform_of(1.0)).executed(Evidence(promises={0: said}))
+    told = "at least 40 s, cost at least 4; unknown: 1 of 3 tasks (kind middle) have no stated time"
+    assert dict(facts_of(executed))["promise"] == told
+    assert promise_table(executed).rows[0][2:5] == ("unknown", "at least 40 s", "unknown")
+    assert promise_chart(executed.verdicts) == ""
+    assert '<rect class="promised"' not in execution_html(executed)
+
+
+def test_of_several_runs_those_without_a_promise_are_counted():
+    flows = [three_in_a_row(), some_unknown()]
+    executed = journal_of(flows, platform_of(1.0), arrivals=[0.0, 100.0]).executed()
+    assert dict(facts_of(executed))["promises"] == "1 of 1 kept, 1 unknown"
+    assert "run 1 (some), promise: unknown: 1 of 3 tasks (kind middle) have no stated time" in notes_of(
+        executed
+    )
 
 
 def test_kinds_are_summed_up():

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,9 @@ from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
 from reports.test_simulation_pages import Reader
 from weft.backends.layout import Layout
+from weft.engine.remaining.promises import Promise
 from weft.reports.execution_charts import estimate_chart, promise_chart
-from weft.reports.execution_evidence import Evidence, Measured, Promise
+from weft.reports.execution_evidence import Evidence, Measured
 from weft.reports.execution_html import chart_of_execution, execution_html
 from weft.reports.execution_logs import Logs
 from weft.reports.execution_promise import Verdict
@@ -43,7 +45,7 @@ def executed(tmp_path_factory):
     records.mkdir(parents=True)
     (records / "err").write_text(f"first\n{EVIL}\n\x1b[31m@@SCRIPT@@\n")
     evidence = Evidence(
-        promises={0: Promise(makespan_p50_s=20, makespan_p90_s=22)},
+        promises={0: Promise(planned_s=20, p50_s=20, p90_s=22, tasks=2)},
         logs=Logs(layout=layout, execution=1),
         measured={0: Measured(cpu_s=9, max_rss_bytes=5e6)},
     )
@@ -68,6 +70,15 @@ def test_the_page_is_whole_and_needs_nothing_else(executed):
     assert "http://" not in page
     assert "https://" not in page
     assert page == execution_html(executed)
+
+
+@pytest.mark.parametrize("text", ["exit code 3", "nobody knows why"])
+def test_a_failure_says_nothing_twice(executed, text):
+    (failure,) = executed.failures
+    measured = {failure.failed.attempt: Measured(text=text)}
+    page = execution_html(replace(executed, evidence=replace(executed.evidence, measured=measured)))
+    told = page[page.index('<div class="failure">') :].partition("</div>")[0]
+    assert sum(text in line for line in told.splitlines()[2:]) == 1
 
 
 def test_what_tasks_wrote_is_escaped(executed):
@@ -107,7 +118,8 @@ def test_a_run_in_which_nothing_ran_has_a_page():
 
 
 def test_promises_are_drawn_to_scale():
-    verdict = Verdict(run=0, workflow="w", promised_s=10, at_most_s=15, took_s=20, completed=True)
+    said = Promise(planned_s=10, p50_s=10, p90_s=15, tasks=1)
+    verdict = Verdict(run=0, workflow="w", promise=said, took_s=20, completed=True)
     drawn = promise_chart([verdict])
     widths = dict(re.findall(r'<rect class="(\w+)" x="[\d.]+" y="\d+" width="([\d.]+)"', drawn))
     # 694 units stand for the longest of them, 20 s.
@@ -117,6 +129,9 @@ def test_promises_are_drawn_to_scale():
         "late": 694.0,
     }
     assert promise_chart([]) == ""
+    unsure = promise_chart([replace(verdict, promise=replace(said, p90_s=None))])
+    assert "P90" not in unsure
+    assert 'class="unsure"' not in unsure
 
 
 def test_estimates_are_set_against_reality(executed):
@@ -133,7 +148,7 @@ def test_the_summary_says_what_matters(executed):
     text = "\n".join(lines)
     assert lines[0] == "<b>flow</b> on platform"
     assert "  outcome        completed" in lines
-    assert "20 s, at most 22 s: broken (beyond P90), +" in text
+    assert "20 s (P90 22 s): broken (beyond P90), +" in text
     assert "work[2], attempt" in text
     assert "error (exit code 3), tried again" in text
     assert f"  | {EVIL}"[:60] in text

@@ -169,7 +169,7 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
         with pytest.raises(InvalidInput, match="not weft's"):
             open_database(other, create=create)
     (tmp_path / "empty.db").touch()
-    with pytest.raises(InvalidInput, match="an empty database"):
+    with pytest.raises(InvalidInput, match=r"an empty database.*`weft run WORKFLOW` begins"):
         open_database(tmp_path / "empty.db")
     open_database(tmp_path / "empty.db", create=True).close()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from journal_writing import header
+from weft.engine.remaining.promises import Promise
 from weft.errors import InvalidInput
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
@@ -50,6 +51,7 @@ def test_runs_are_numbered_across_executions(database):
         "ended_at_s": None,
         "predicted_p50_s": 5.0,
         "predicted_p90_s": 7.5,
+        "promise": None,
     }
 
 
@@ -58,7 +60,8 @@ def test_a_run_that_is_known_stays_as_it_is(database):
     add(runs, 1, 0)
     database.commit()
     runs.set_state(1, 0, "failed", at_s=20.0, reason="task a failed")
-    runs.promise(1, 0, p50_s=3.0, p90_s=4.0)
+    said = Promise(planned_s=2.5, p50_s=3.0, p90_s=4.0, cost_p50=7.0, tasks=3, exact=1)
+    runs.promise(1, 0, said)
     runs.grow(1, 0, 12)
     database.commit()
     assert add(runs, 1, 0, workflow="other") == 1
@@ -66,6 +69,33 @@ def test_a_run_that_is_known_stays_as_it_is(database):
     (run,) = runs.all()
     assert (run.workflow, run.state, run.reason, run.ended_at_s) == ("w", "failed", "task a failed", 20.0)
     assert (run.tasks, run.predicted_p50_s, run.predicted_p90_s) == (12, 3.0, 4.0)
+    assert run.promise == said == runs.at(1, 0).promise
+
+
+def test_a_promise_belongs_to_its_run_and_says_what_is_unknown(database):
+    runs = Runs(database)
+    for execution, position in ((1, 0), (1, 1), (2, 1)):
+        add(runs, execution, position)
+    said = Promise(planned_s=3.0, least_s=2.0, tasks=3, untimed=1, untimed_kinds=("b",), open_loops=("l",))
+    runs.promise(1, 1, said)
+    database.commit()
+    assert [run.promise for run in runs.all()] == [None, said, None]
+    (_, run) = runs.of(1)
+    assert (run.predicted_p50_s, run.predicted_p90_s) == (None, None)
+    assert run.as_record()["promise"] == {
+        "planned_s": 3.0,
+        "p50_s": None,
+        "p90_s": None,
+        "least_s": 2.0,
+        "cost_p50": None,
+        "cost_p90": None,
+        "least_cost": None,
+        "tasks": 3,
+        "untimed": 1,
+        "untimed_kinds": ["b"],
+        "exact": 0,
+        "open_loops": ["l"],
+    }
 
 
 def test_a_run_may_begin_and_end_in_one_commit(database):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, patiently, searches
 from weft.errors import Infeasible, InvalidInput, Problem, WeftError
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
@@ -24,6 +23,7 @@ from weft.planners.problem import problem_of
 from weft.platform.platform import Platform
 from weft.randomness import generator
 from weft.reports.comparison import Comparison, Result, WorkflowResults
+from weft.runtime.plan_clock import DEFAULT_PLAN_TIME_S, budget_of, patiently, searches
 from weft.schedule.bounds import lower_bounds
 from weft.schedule.objective import objective_named
 from weft.schedule.schedule import Schedule

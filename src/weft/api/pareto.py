@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from weft.api.clock import budget_of, patiently, pool_of
 from weft.api.fronts import Front
+from weft.api.workers import pool_of
 from weft.errors import InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
@@ -24,6 +24,7 @@ from weft.platform.platform import Platform
 from weft.predictors.chain import Chain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
+from weft.runtime.plan_clock import budget_of, patiently
 from weft.schedule.costs import cost_of
 from weft.schedule.limits import refuse_impossible, refuse_missed
 from weft.schedule.objective import Objective, objective_named

@@ -12,21 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from weft.api.clock import DEFAULT_PLAN_TIME_S, budget_of, patiently, pool_of, searches
-from weft.api.iterations import expected_total_s
-from weft.api.outlook import Outlook, outlook_of
+from weft.api.workers import pool_of
+from weft.engine.remaining.promises import Promise, promise_of
 from weft.errors import Infeasible, InvalidInput, Problem
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.bounding import bounds_of
 from weft.planners.naming import planner_named
+from weft.planners.outlook import Outlook, outlook_of
 from weft.planners.planner import Budget, Plan, Planner, Progress
 from weft.platform.platform import Platform
 from weft.predictors.chain import Chain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
+from weft.reports.promise_text import untimed_text
+from weft.runtime.plan_clock import DEFAULT_PLAN_TIME_S, budget_of, patiently, searches
 from weft.schedule.bounds import Bounds
+from weft.schedule.iterations import expected_total_s
 from weft.schedule.limits import refuse_impossible, refuse_missed
 from weft.schedule.metrics import Metrics, critical_path, measure
 from weft.schedule.objective import Objective, objective_named
@@ -56,6 +59,8 @@ class PlannedWorkflow:
     metrics: Metrics
     bounds: Bounds
     outlook: Outlook
+    promise: Promise
+    """What a run would be promised: what nobody knows is left out of it."""
     planning_s: float
     """Wall-clock seconds from the task graph to the schedule."""
     seed: int
@@ -148,9 +153,8 @@ class PlannedWorkflow:
     def notes(self) -> list[str]:
         """Say what the numbers rest on that a reader should know."""
         found = []
-        assumed = self.estimate_sources.get("assumed", 0)
-        if assumed:
-            found.append(f"{counted(assumed, 'task')} without a stated time: 1 s on speed 1 is assumed")
+        if self.promise.untimed:
+            found.append(f"{untimed_text(self.promise)}: 1 s on speed 1 is the placeholder in this plan")
         if self.graph.unsized_files:
             found.append(
                 f"{counted(self.graph.unsized_files, 'file movement')} of unknown size: 0 bytes are assumed"
@@ -193,6 +197,7 @@ class PlannedWorkflow:
             "makespan_s": self.makespan_s,
             "makespan_p50_s": self.outlook.makespan_p50_s,
             "makespan_p90_s": self.outlook.makespan_p90_s,
+            "promise": self.promise.as_record(),
             "total_s": self.total_s,
             "cost": self.metrics.cost,
             "cost_p50": self.outlook.cost_p50,
@@ -320,6 +325,7 @@ def measured(
     bound_s = max(bounds.best_s, made.bound_s)
     refuse_impossible(objective, instance, bound_s)
     refuse_missed(objective, planner, makespan_s=metrics.makespan_s, cost=metrics.cost, bound_s=bound_s)
+    outlook = outlook_of(made.schedule, instance, seed=seed)
     return PlannedWorkflow(
         planner=planner,
         objective=objective,
@@ -327,7 +333,8 @@ def measured(
         plan=made,
         metrics=metrics,
         bounds=bounds,
-        outlook=outlook_of(made.schedule, instance, seed=seed),
+        outlook=outlook,
+        promise=promise_of(made.schedule, instance, outlook),
         seed=seed,
         **spent,
     )

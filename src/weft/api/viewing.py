@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.api.planning import PlannedWorkflow
 from weft.reports import REPORTS
+from weft.reports.promise_text import time_text
 from weft.reports.report import PlanView
 from weft.schedule.metrics import critical_path
 from weft.units import format_seconds
@@ -30,6 +31,10 @@ def facts_of(planned: PlannedWorkflow) -> list[tuple[str, str]]:
 
 
 def _makespan_text(planned: PlannedWorkflow) -> str:
+    if planned.promise.untimed:
+        # A promise is of all iterations, and stands in the line about them.
+        known = "unknown" if planned.graph.loops else time_text(planned.promise)
+        return f"{known}; {format_seconds(planned.makespan_s)} with placeholders"
     late = planned.outlook.makespan_p90_s
     spread = f" (P90 {format_seconds(late)})" if late != planned.makespan_s else ""
     return format_seconds(planned.makespan_s) + spread
@@ -38,6 +43,8 @@ def _makespan_text(planned: PlannedWorkflow) -> str:
 def _loop_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
     total = planned.total_s
     text = "unknown" if total is None else format_seconds(total)
+    if planned.promise.untimed and total is not None:
+        text = f"{time_text(planned.promise)}; {text} with placeholders"
     return [("all iterations", text)] if planned.graph.loops else []
 
 
@@ -45,6 +52,8 @@ def _cost_text(planned: PlannedWorkflow) -> str:
     cost, dear = planned.metrics.cost, planned.outlook.cost_p90
     if not planned.instance.price_per_node_s.any():
         return "0 (no prices)"
+    if planned.promise.untimed:
+        return f"unknown; {cost:.4g} with placeholders"
     return f"{cost:.4g} (P90 {dear:.4g})" if dear != cost else f"{cost:.4g}"
 
 

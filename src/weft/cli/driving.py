@@ -70,6 +70,7 @@ class Driver:
             logs=Logs(layout=execution.layout, execution=execution.number),
             color=colored_errors(),
             began_s=execution.clock.now(),
+            promises=execution.promises,
         )
         self._told = len(self.view.tally.setbacks)
         return [self._hear]
@@ -147,7 +148,7 @@ def _finish(
     if not asked and sum(run.tasks for run in ran.runs) > _MOST_TASKS:
         if not quiet:
             _show_briefly(ran, driver)
-        _exit(ran, as_json=as_json)
+        _exit(ran, driver, as_json=as_json)
     with Place.at(str(ran.layout.project)) as place:
         written = write_reports(place, ran.execution)
     if written is not None:
@@ -160,15 +161,20 @@ def _finish(
             options.print_json(_record(ran, driver, told, folder))
         elif not quiet:
             _show(ran, driver, told, _relative(folder))
-    _exit(ran, as_json=as_json)
+    _exit(ran, driver, as_json=as_json)
 
 
-def _exit(ran: Ran, *, as_json: bool) -> NoReturn:
+def _exit(ran: Ran, driver: Driver, *, as_json: bool) -> NoReturn:
     for line in ran.ending.stuck:
         click.echo(f"error: it could not go on: {line}", err=True)
     if ran.outcome == "interrupted":
         if not as_json:
             click.echo("interrupted; `weft resume` goes on", err=True)
+        if driver.execution is not None and driver.execution.searching:
+            # A solver may search on for as long as it was given, and Python would wait for its thread.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
         raise click.exceptions.Exit(INTERRUPTED)
     raise click.exceptions.Exit(0 if ran.completed else 1)
 

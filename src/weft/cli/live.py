@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from weft.cli.terminal import redraws
+
 __all__ = ["Live", "size"]
 
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
@@ -49,7 +51,7 @@ class Live:
         self._line = line
         self._stream = sys.stderr if stream is None else stream
         self._quiet = quiet
-        self.drawn = not quiet and self._stream.isatty()
+        self.drawn = not quiet and redraws(self._stream)
         self._lines = 0
         self._next_s = 0.0
         self._began_s = time.monotonic()

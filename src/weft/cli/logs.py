@@ -107,6 +107,10 @@ def _say_why(tried: Tried, other: Log, *, stderr: bool) -> None:
         click.echo("nothing: it did not run, an earlier run had done it (--run names that)", err=True)
     elif any(other.more()):
         click.echo(f"nothing; it wrote to its {name}: {option}", err=True)
+    elif tried.cause == "staging":
+        click.echo("nothing: it did not run, its files could not be brought", err=True)
+    elif tried.ended_s is not None and not other.path.parent.exists():
+        click.echo("nothing is left of what it wrote: `weft clean` removes that", err=True)
     else:
         click.echo("nothing was written", err=True)
 

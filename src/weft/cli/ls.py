@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from weft.cli import options
 from weft.units import format_seconds
+
+if TYPE_CHECKING:
+    from weft.repository.runs import Run
 
 __all__ = ["command"]
 
@@ -18,7 +22,8 @@ __all__ = ["command"]
 def command(project: str | None, as_json: bool) -> None:
     """List the runs of the project, the last one at the end: how they ended, how long they took.
 
-    `promised` is the time that the first plan gave. A run that is called interrupted can be resumed.
+    `promised` is the time that half of such runs take by the first plan, P90 what nine of ten keep to. A run
+    that is called interrupted can be resumed.
     """
     from weft.api.observing.following import Place
 
@@ -44,10 +49,22 @@ def command(project: str | None, as_json: bool) -> None:
                 state,
                 time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started_at_s)),
                 str(run.tasks),
-                "-" if run.predicted_p50_s is None else format_seconds(run.predicted_p50_s),
+                *_promised(run),
                 "-" if ended_s is None else format_seconds(max(0.0, ended_s - run.started_at_s)),
             )
         )
-    heading = ("run", "workflow", "owner", "state", "started", "tasks", "promised", "took")
+    heading = ("run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took")
     for line in Table(heading=heading, rows=tuple(rows), texts=5).lines():
         click.echo(line)
+
+
+def _promised(run: Run) -> tuple[str, str]:
+    """Give P50 and P90 of what was promised."""
+    promise = run.promise
+    if promise is None:
+        return "-", "-"
+    least = "unknown" if promise.least_s is None else f"at least {format_seconds(promise.least_s)}"
+    return (
+        least if promise.p50_s is None else format_seconds(promise.p50_s),
+        "unknown" if promise.p90_s is None else format_seconds(promise.p90_s),
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from weft.cli.terminal import redraws
 from weft.units import format_seconds
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def stage(text: str) -> Iterator[Line]:
 
     Where a kernel must first be compiled, the line says so: that takes seconds, once per processor type.
     """
-    line = Line(text, seen=sys.stderr.isatty())
+    line = Line(text, seen=redraws(sys.stderr))
     if line.news is None:
         yield line
         return

@@ -61,10 +61,12 @@ def command(
         _list(as_json=as_json)
         return
     with stage(f"{name}: loading") as line:
+        from weft.backends.layout import refuse_links
         from weft.studies import REPRODUCTIONS
         from weft.studies.ledger import Ledger, ledger_path
 
         reproduction: Reproduction = REPRODUCTIONS.load(name)()
+        refuse_links(_FOLDER.parent.parent)
         ledger = Ledger(ledger_path(_FOLDER, reproduction, seed))
         if fresh:
             ledger.forget()

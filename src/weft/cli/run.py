@@ -57,14 +57,7 @@ __all__ = ["command"]
     metavar="NAME",
     help="How the engine adapts: default, patient (nothing migrates for slowness), s1, s3.",
 )
-@click.option(
-    "--plan-steps",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    metavar="NUMBER",
-    help="What a planner that searches may spend, each time it is asked.",
-)
+@options.planning_budget
 @options.seed("Seed of planners that draw, and of arrivals.")
 @options.parameters
 @click.option(
@@ -88,7 +81,8 @@ def command(
     policy: str,
     planner: str,
     preset: str,
-    plan_steps: int,
+    plan_time: str | None,
+    plan_steps: int | None,
     seed: int,
     params: tuple[str, ...],
     params_file: str | None,
@@ -113,8 +107,9 @@ def command(
     if len(printing) > 1:
         raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
     how = {
-        "on": platform, "project": project, "planner": planner, "plan_steps": plan_steps, "until": until,
-        "most_nodes": jobs, "seed": seed, "format_name": format_name,
+        "on": platform, "project": project, "planner": planner, "until": until, "most_nodes": jobs,
+        "plan_time_s": options.given_seconds("--plan-time", plan_time), "plan_steps": plan_steps,
+        "seed": seed, "format_name": format_name,
         "params": options.given_params(params, params_file),
     }  # fmt: skip
     if dry_run:

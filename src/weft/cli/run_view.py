@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
 from weft.reports.labels import fitted, printable, shown_width
+from weft.reports.promise_text import promise_text
 from weft.units import counted, format_seconds
 
 if TYPE_CHECKING:
     from weft.api.observing.tally import KindCount, Setback, Tally
     from weft.api.observing.time_left import TimeLeft
+    from weft.engine.remaining.promises import Promise
     from weft.engine.state.state import State
     from weft.reports.execution_logs import Logs
 
@@ -25,6 +27,8 @@ _FAILURES = 3
 _LOG_LINES = 2
 _AT_LEAST = 3
 """Lines of kinds that are shown even on the lowest terminal."""
+_LOW = 8
+"""Up to so many lines a terminal has no room for what was promised."""
 
 
 def summed(counts: Sequence[KindCount]) -> list[KindCount]:
@@ -54,6 +58,8 @@ class RunView:
     color: bool = False
     began_s: float = 0.0
     """On the engine's clock."""
+    promises: Mapping[int, Promise] = field(default_factory=dict)
+    """By run: what was said of it before it began."""
     goes_on: bool = True
     """Whether an engine drives it: else nothing runs, whatever the journal decided last."""
 
@@ -67,7 +73,14 @@ class RunView:
         from weft.api.observing.time_left import of_all, time_left
 
         runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
-        return of_all([time_left(run, self.state, self.tally, now_s) for run in runs])
+        said = self.promises
+        return of_all([time_left(run, self.state, self.tally, now_s, said.get(run.index)) for run in runs])
+
+    def promise_line(self) -> str:
+        """Say what was promised of the only run that is shown; "": nothing was, or there are several."""
+        runs = [run.index for run in self.state.runs if self.run is None or run.index == self.run]
+        said = self.promises.get(runs[0]) if len(runs) == 1 else None
+        return "" if said is None else f"promise: {promise_text(said)}"
 
     def line(self, now_s: float) -> str:
         """Say in a line how far it is."""
@@ -84,8 +97,9 @@ class RunView:
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
         """Give the lines of the block, each of at most so many columns."""
         failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
-        lines = self.kind_lines(max(_AT_LEAST, rows - 2 - len(failures)))
-        lines.append(self.line(now_s))
+        promise = self.promise_line() if rows > _LOW else ""
+        lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures)))
+        lines += [self.line(now_s), *([promise] if promise else [])]
         shown = [
             fitted(printable(line), columns, ascii_only=_ascii()).rstrip() for line in (*lines, *failures)
         ]
@@ -98,18 +112,20 @@ class RunView:
         """Give the table of kinds; what does not fit is counted."""
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
-        rows: list[tuple[str, ...]] = [_COLUMNS]
+        columns = (*_COLUMNS, "cancelled") if any(each.cancelled for each in counts) else _COLUMNS
+        rows: list[tuple[str, ...]] = [columns]
         for each in counts:
             kind = f"{each.workflow}: {each.kind}" if several else each.kind
             running, waiting = each.running, each.waiting + each.held
             if not self.goes_on:
                 running, waiting = 0, waiting + running
-            numbers = (waiting, running, each.done, each.taken_over, each.failed)
-            rows.append((printable(kind), *(str(number or "-") for number in numbers)))
+            numbers = (waiting, running, each.done, each.taken_over, each.failed, each.cancelled)
+            texts = [str(number or "-") for number in numbers]
+            rows.append((printable(kind), *texts[: len(columns) - 1]))
         if len(rows) > most:
             hidden = len(rows) - (most - 1)
-            rows = [*rows[: most - 1], (f"… {counted(hidden, 'more kind')}", *[""] * (len(_COLUMNS) - 1))]
-        widths = [max(shown_width(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+            rows = [*rows[: most - 1], (f"… {counted(hidden, 'more kind')}", *[""] * (len(columns) - 1))]
+        widths = [max(shown_width(row[column]) for row in rows) for column in range(len(columns))]
         return [_row(row, widths) for row in rows]
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:

@@ -30,8 +30,9 @@ _SHOWN = 20
 def command(run: int | None, project: str | None, as_json: bool) -> None:
     """Say how far RUN, or the last run, is: tasks by kind, what runs where, the time left, failures.
 
-    The time left is a range: half of the runs end before the first, nine of ten before the second number. It
-    rests on what remains of the plan and on how long tasks have taken so far.
+    The promise is what the first plan said. The time left is a range: half of the runs end before the first,
+    nine of ten before the second number. It rests on what remains of the plan and on how long tasks have
+    taken so far.
     """
     from weft.api.observing.following import Place, look_at
     from weft.cli.run_view import RunView
@@ -45,6 +46,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
             logs=Logs(layout=place.layout, execution=found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
+            promises={} if found.promise is None else {found.position: found.promise},
             goes_on=place.state_of(found) == "running",
         )
         if as_json:
@@ -62,11 +64,13 @@ def _now_s(place: Place, found: Run, followed: Followed) -> float:
 
 def _show(place: Place, found: Run, followed: Followed, view: RunView) -> None:
     from weft.reports.labels import printable
+    from weft.reports.promise_text import promise_text
 
     state, now_s = place.state_of(found), _now_s(place, found, followed)
     reason = f" ({found.reason})" if found.reason else ""
-    promised = "" if found.predicted_p50_s is None else f"; promised {format_seconds(found.predicted_p50_s)}"
-    click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{printable(reason)}{promised}")
+    click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{printable(reason)}")
+    if found.promise is not None:
+        click.echo(printable(f"promise: {promise_text(found.promise)}"))
     engine = place.engine
     if state == "running" and engine is not None:
         click.echo(f"engine: {printable(str(engine))}")
@@ -104,5 +108,6 @@ def _record(place: Place, found: Run, followed: Followed, view: RunView) -> dict
         "running": [asdict(each) | {"for_s": max(0.0, now_s - each.since_s)} for each in _going(view)],
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
+        "left_unknown": left.why,
         "failures": [asdict(each) for each in view.tally.setbacks if each.run == view.run],
     }

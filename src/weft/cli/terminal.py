@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from typing import TextIO
 
-__all__ = ["colored", "colored_errors", "width"]
+__all__ = ["colored", "colored_errors", "redraws", "width"]
 
 
 def width() -> int:
@@ -16,9 +17,14 @@ def width() -> int:
 
 def colored() -> bool:
     """Say whether to colour: only on a terminal, and never when NO_COLOR is set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return redraws(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def colored_errors() -> bool:
     """Say the same of the standard error, where progress is shown."""
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return redraws(sys.stderr) and not os.environ.get("NO_COLOR")
+
+
+def redraws(stream: TextIO) -> bool:
+    """Say whether lines can be taken back and coloured there: on terminals, but for dumb ones."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -52,8 +52,10 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
         _end(place, place.runs.run(found.number), view, quiet=as_json)
 
 
-def _goes_on(place: Place, found: Run) -> bool:
-    return place.state_of(place.runs.run(found.number)) == "running"
+def _goes_on(place: Place, view: RunView, found: Run) -> bool:
+    now = place.runs.run(found.number)
+    view.promises = {} if now.promise is None else {now.position: now.promise}
+    return place.state_of(now) == "running"
 
 
 def _show(followed: Followed, found: Run, view: RunView) -> None:
@@ -63,7 +65,7 @@ def _show(followed: Followed, found: Run, view: RunView) -> None:
     live = Live(lambda columns, rows: view.block(now_s(), columns, rows), lambda: view.line(now_s()))
     try:
         while True:
-            goes_on = _goes_on(followed.place, found)
+            goes_on = _goes_on(followed.place, view, found)
             followed.catch_up()
             if not goes_on:
                 return
@@ -77,9 +79,16 @@ def _tell(followed: Followed, found: Run, view: RunView) -> None:
     """Print happenings as lines of JSON."""
     from weft.reports.events_jsonl import EventLines
 
-    lines = EventLines(followed.header.started_at_s)
+    numbers: dict[int, int] = {}
+
+    def number(index: int) -> int:
+        if index not in numbers:
+            numbers.update((each.position, each.number) for each in followed.place.runs.of(found.execution))
+        return numbers.get(index, index)
+
+    lines = EventLines(followed.header.started_at_s, number)
     while True:
-        goes_on = _goes_on(followed.place, found)
+        goes_on = _goes_on(followed.place, view, found)
         for entry in followed.catch_up():
             for line in lines.take(entry, view.state):
                 click.echo(line)

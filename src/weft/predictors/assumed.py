@@ -1,4 +1,4 @@
-"""The last resort: where nothing is known a task is assumed to be one second of work, and reports say so."""
+"""The last resort: where nothing is known, a placeholder of one second of work, which promises leave out."""
 
 from __future__ import annotations
 

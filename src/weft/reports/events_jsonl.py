@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,7 +49,7 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.Checkpointed: ("attempt-checkpointed", ("work_done",)),
     ev.Suspended: ("attempt-suspended", ()),
     ev.Resumed: ("attempt-resumed", ()),
-    ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory")),
+    ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory", "problem")),
     cm.Signal: ("attempt-signalled", ("signal",)),
     cm.Cancel: ("attempt-cancelled", ("reason",)),
     ev.Ended: ("attempt-ended", ("exit_code", "cause", "story", "result", "work_done", "taken_over")),
@@ -72,9 +72,13 @@ _RENAMED = {"signal": "what", "asked": "what"}
 class EventLines:
     """Tells entry by entry, during a run or afterwards."""
 
-    def __init__(self, zero_at_s: float | None = None) -> None:
-        """``zero_at_s``: seconds since 1970 at the engine's time 0; None: unknown."""
+    def __init__(self, zero_at_s: float | None = None, number: Callable[[int], int] | None = None) -> None:
+        """``zero_at_s``: seconds since 1970 at the engine's time 0; None: unknown.
+
+        ``number``: gives the number by which users know a run; None: its place in the execution.
+        """
         self._zero_at_s = zero_at_s
+        self._run_number = number or int
         self._of: dict[int, tuple[int, str, int, int]] = {}
         """By attempt: its run, task, iteration and machine."""
 
@@ -105,7 +109,7 @@ class EventLines:
             "at_s": entry.now,
             "at": self._date(entry.now),
             "what": what,
-            "run": run,
+            "run": None if run is None else self._run_number(run),
             "workflow": state.runs[run].known.key if run is not None and run < len(state.runs) else None,
             "task": task,
             "iteration": getattr(message, "iteration", iteration),

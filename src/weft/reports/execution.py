@@ -6,7 +6,7 @@ and gives the same for the same. One journal may hold many runs; a report shows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -15,11 +15,13 @@ from weft.engine.history.happenings import Failed, Moved, RunStory, Tried
 from weft.engine.history.history import History
 from weft.engine.history.measures import Use, uses
 from weft.engine.history.steps import Steps
+from weft.engine.remaining.promises import Promise, promise_of_plan, untimed_kinds
+from weft.engine.state.plans import Line
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
 from weft.reports.execution_chronicle import Chronicle, Facts
-from weft.reports.execution_evidence import NO_EVIDENCE, Evidence, Measured, Promise
+from weft.reports.execution_evidence import NO_EVIDENCE, Evidence, Measured
 from weft.reports.execution_kinds import KindUse, kind_uses, taken_over
 from weft.reports.execution_logs import LastLines
 from weft.reports.execution_path import CriticalPath, critical_path
@@ -126,6 +128,16 @@ class ExecutedRun:
         return tuple(each for each in self.attempts if each.started_s is not None)
 
     @cached_property
+    def timed(self) -> tuple[Tried, ...]:
+        """List the attempts whose tasks had a stated time, not a placeholder for one."""
+        return tuple(each for each in self.attempts if (each.run, each.kind) not in self._untimed)
+
+    @cached_property
+    def _untimed(self) -> frozenset[tuple[int, str]]:
+        runs = [self.chronicle.runs[story.index] for story in self.stories]
+        return frozenset((run.index, kind) for run in runs for kind in untimed_kinds(run.instance))
+
+    @cached_property
     def moves(self) -> tuple[Moved, ...]:
         """List the migrations."""
         chosen = {story.index for story in self.stories}
@@ -171,25 +183,26 @@ class ExecutedRun:
         plan = self.chronicle.first_plans.get(run)
         if stated is not None or plan is None:
             return stated
-        graph = self.chronicle.runs[run].known.graph
-        return Promise.of_plan(plan, graph, self.history.runs[run].arrival_s)
+        return promise_of_plan(plan, self.chronicle.runs[run].instance, self.history.runs[run].arrival_s)
+
+    def planned(self, run: int) -> Mapping[str, Line]:
+        """Give where and when each task of a run was planned first, times on the engine's clock."""
+        plan = self.chronicle.first_plans.get(run)
+        return {} if plan is None else plan.lines
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Judge the promises of the runs that had one."""
         found = ((story, self.promise(story.index)) for story in self.stories)
-        judged = (verdict_on(story, given, self.end_s) for story, given in found if given is not None)
-        return tuple(verdict for verdict in judged if verdict is not None)
+        return tuple(verdict_on(story, said, self.end_s) for story, said in found if said is not None)
 
     @cached_property
     def deviations(self) -> tuple[Deviation, ...]:
         """List the tasks that had a place in a plan; what ran longest beyond it first."""
         found: list[Deviation] = []
         for story in self.stories:
-            promise = self.promise(story.index)
-            if promise is not None:
-                own = [each for each in self.attempts if each.run == story.index]
-                found += deviations(own, promise)
+            own = [each for each in self.timed if each.run == story.index]
+            found += deviations(own, self.planned(story.index))
         return tuple(sorted(found, key=lambda each: -each.longer_s))
 
     @cached_property
@@ -208,7 +221,7 @@ class ExecutedRun:
     def kinds(self) -> tuple[KindUse, ...]:
         """Sum the attempts up by kind."""
         workflows = {story.index: story.workflow for story in self.stories}
-        return kind_uses(self.attempts, workflows, self.evidence.measured)
+        return kind_uses(self.attempts, workflows, self.evidence.measured, self._untimed)
 
     @cached_property
     def uses(self) -> tuple[Use, ...]:
@@ -247,7 +260,7 @@ class ExecutedRun:
             "origin_s": self.origin_s,
             "took_s": self.took_s,
             "runs": [story.as_record() for story in self.stories],
-            "promises": [asdict(each) | {"change": each.change, "word": each.word} for each in self.verdicts],
+            "promises": [each.as_record() for each in self.verdicts],
             "critical_path": _path_record(self.path, names),
             "kinds": [asdict(kind) | {"ratio": kind.ratio} for kind in self.kinds],
             "machines": [asdict(use) for use in self.uses],

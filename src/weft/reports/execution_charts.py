@@ -23,13 +23,14 @@ _LEAST_S = 1e-3
 
 
 def promise_chart(verdicts: Sequence[Verdict]) -> str:
-    """Draw for each run what was promised (P50, and up to P90) above what it took."""
-    if not verdicts:
+    """Draw for each run that had a promise what it was (P50, and up to P90 if known) above what it took."""
+    drawn = [(each, each.promised_s) for each in verdicts if each.promised_s is not None]
+    if not drawn:
         return ""
-    most_s = max(max(each.took_s, each.promised_s, each.at_most_s or 0.0) for each in verdicts) or 1.0
+    most_s = max(max(each.took_s, sure_s, each.at_most_s or 0.0) for each, sure_s in drawn) or 1.0
     across = (_WIDTH - _NAME - _RIGHT) / most_s
     row = 2 * _BAR + 12
-    bottom = _TOP + row * len(verdicts)
+    bottom = _TOP + row * len(drawn)
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="Promise against outcome">'
     ]
@@ -37,31 +38,40 @@ def promise_chart(verdicts: Sequence[Verdict]) -> str:
         x = round(_NAME + seconds * across, 1)
         parts.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{bottom}"/>')
         parts.append(f'<text x="{x}" y="{bottom + 18}" text-anchor="middle">{tick_label(seconds)}</text>')
-    for index, each in enumerate(verdicts):
-        parts += _bars(each, _TOP + index * row, across)
+    for index, (each, sure_s) in enumerate(drawn):
+        parts += _bars(each, sure_s, _TOP + index * row, across)
     return "\n".join([*parts, "</svg>"])
 
 
-def _bars(each: Verdict, top: int, across: float) -> list[str]:
+def _bars(each: Verdict, sure_s: float, top: int, across: float) -> list[str]:
     shown = each.workflow if len(each.workflow) <= 14 else each.workflow[:13] + "…"
-    sure = each.promised_s * across
-    unsure = max(0.0, (each.at_most_s or 0.0) - each.promised_s) * across
+    sure = sure_s * across
     late = "late" if each.word.startswith(("late", "broken")) else "kept"
     return [
         f'<text x="{_NAME - 10}" y="{top + 15}" text-anchor="end">{escape(shown)} promised</text>',
         (
             f'<rect class="promised" x="{_NAME}" y="{top}" width="{sure:.1f}" height="{_BAR - 4}">'
-            f"<title>{format_seconds(each.promised_s)} promised (P50)</title></rect>"
+            f"<title>{format_seconds(sure_s)} promised (P50)</title></rect>"
         ),
-        (
-            f'<rect class="unsure" x="{_NAME + sure:.1f}" y="{top}" width="{unsure:.1f}" height="{_BAR - 4}">'
-            f"<title>up to {format_seconds(each.at_most_s or each.promised_s)} (P90)</title></rect>"
-        ),
+        *_unsure(each.at_most_s, sure_s, top, across),
         f'<text x="{_NAME - 10}" y="{top + _BAR + 15}" text-anchor="end">took</text>',
         (
             f'<rect class="{late}" x="{_NAME}" y="{top + _BAR}" width="{each.took_s * across:.1f}" '
             f'height="{_BAR - 4}"><title>{format_seconds(each.took_s)}, {escape(each.word)}</title></rect>'
         ),
+    ]
+
+
+def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> list[str]:
+    """Draw how far P90 lies beyond P50; nothing where nobody knows."""
+    if late_s is None:
+        return []
+    begin, width = _NAME + sure_s * across, max(0.0, late_s - sure_s) * across
+    return [
+        (
+            f'<rect class="unsure" x="{begin:.1f}" y="{top}" width="{width:.1f}" height="{_BAR - 4}">'
+            f"<title>up to {format_seconds(late_s)} (P90)</title></rect>"
+        )
     ]
 
 

@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from weft.backends.products import Product
-from weft.engine.remaining.promises import promised_s
-from weft.engine.state.plans import Line, StoredPlan
+from weft.engine.remaining.promises import Promise
 from weft.reports.execution_logs import Logs
-from weft.workflow.unfolding.task_graph import TaskGraph
 
-__all__ = ["NO_EVIDENCE", "Evidence", "Measured", "Promise"]
+__all__ = ["NO_EVIDENCE", "Evidence", "Measured"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +41,6 @@ class Measured:
             signal=record.get("signal"),
             text=str(record.get("text") or ""),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """What was predicted of a run before it began."""
-
-    makespan_p50_s: float | None
-    """None: a loop does not say how many iterations to expect."""
-    makespan_p90_s: float | None = None
-    """None: nobody knows how sure the estimates are."""
-    lines: Mapping[str, Line] = field(default_factory=dict)
-    """Where and when each task was planned, by name, times on the engine's clock."""
-    planner: str = ""
-
-    @classmethod
-    def of_plan(cls, plan: StoredPlan, graph: TaskGraph, arrival_s: float) -> Promise:
-        """Take a plan at its word."""
-        total_s = promised_s(plan, graph, arrival_s)
-        return cls(makespan_p50_s=total_s, lines=plan.lines, planner=plan.planner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

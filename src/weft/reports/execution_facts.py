@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from weft.reports.execution import ExecutedRun
 from weft.reports.execution_promise import Verdict
 from weft.reports.execution_tables import attempt_label
+from weft.reports.promise_text import promise_text
 from weft.units import counted, format_seconds
 
 __all__ = ["facts_of", "notes_of", "path_sentence", "verdict_text"]
@@ -19,8 +20,7 @@ def facts_of(executed: ExecutedRun) -> list[tuple[str, str]]:
     if len(executed.verdicts) == 1:
         facts.append(("promise", verdict_text(executed.verdicts[0])))
     elif executed.verdicts:
-        kept = sum(each.word.startswith("kept") for each in executed.verdicts)
-        facts.append(("promises", f"{kept} of {len(executed.verdicts)} kept"))
+        facts.append(("promises", _promises(executed.verdicts)))
     facts.append(("tasks", _tasks(executed)))
     failed, moved = executed.failures, [move for move in executed.moves if not move.off]
     if failed:
@@ -32,10 +32,20 @@ def facts_of(executed: ExecutedRun) -> list[tuple[str, str]]:
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Say what was promised and what became of it."""
-    most = "" if verdict.at_most_s is None else f", at most {format_seconds(verdict.at_most_s)}"
+    """Say what was promised and what became of it; of what nobody knew, why."""
+    text = promise_text(verdict.promise)
+    if not verdict.promise.known:
+        return text
     change = f", {verdict.change_text}" if verdict.change_text else ""
-    return f"{format_seconds(verdict.promised_s)}{most}: {verdict.word}{change}"
+    return f"{text}: {verdict.word}{change}"
+
+
+def _promises(verdicts: Sequence[Verdict]) -> str:
+    judged = [each for each in verdicts if each.promise.known]
+    kept = sum(each.word.startswith("kept") for each in judged)
+    unknown = len(verdicts) - len(judged)
+    parts = [f"{kept} of {len(judged)} kept"] if judged else []
+    return ", ".join([*parts, f"{unknown} unknown"] if unknown else parts)
 
 
 def _tasks(executed: ExecutedRun) -> str:
@@ -77,6 +87,10 @@ def notes_of(executed: ExecutedRun) -> list[str]:
             notes.append(f"run {executed.number(story.index)} ({story.workflow}) {story.outcome}{why}")
         elif not story.outcome:
             notes.append(f"run {executed.number(story.index)} ({story.workflow}) has not ended")
+    for each in executed.verdicts if executed.several else ():
+        if not each.promise.known:
+            where = f"run {executed.number(each.run)} ({each.workflow})"
+            notes.append(f"{where}, promise: {promise_text(each.promise)}")
     if executed.several:
         notes.append("the critical path is that of the run that ended last")
     elif len(executed.history.runs) > 1:

@@ -22,6 +22,7 @@ from weft.reports.execution_tables import (
     promise_table,
 )
 from weft.reports.gantt_html import HtmlGantt
+from weft.reports.promise_text import promise_text
 from weft.reports.report import PlanView
 from weft.reports.simulation import attempts_chart
 from weft.reports.simulation_charts import box_plots, steps_chart
@@ -103,7 +104,7 @@ def _sections(executed: ExecutedRun) -> list[str]:
             "Kinds of tasks",
             table_html(kind_table(executed)),
             box_plots("Seconds of completed attempts", _seconds_by_kind(executed)),
-            estimate_chart(executed.attempts),
+            estimate_chart(executed.timed),
         )
     )
     if executed.moves:
@@ -126,7 +127,11 @@ def _sections(executed: ExecutedRun) -> list[str]:
 
 def _promise(executed: ExecutedRun) -> str:
     found = deviation_table(executed)
+    unknown = [each for each in executed.verdicts if not each.promise.known]
     parts = [promise_chart(executed.verdicts[:_MOST_RUNS]), table_html(promise_table(executed))]
+    if unknown:
+        told = {promise_text(each.promise): None for each in unknown}
+        parts += [f"<p>{escape(text)}</p>" for text in list(told)[:_MOST_RUNS]]
     if found.rows:
         shown = Table(heading=found.heading, rows=found.rows[:_MOST_DEVIATIONS], texts=found.texts)
         parts += ["<h3>Tasks that went otherwise, those that ran longest beyond their plan first</h3>"]
@@ -149,7 +154,8 @@ def _failure(each: ToldFailure, executed: ExecutedRun) -> str:
     where = "" if each.attempt is None else f" on {executed.machine_names[each.attempt.machine]}"
     run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
     lines = [f"<p><strong>{escape(run + each.headline)}</strong>{escape(where)}, at {at}</p>"]
-    lines += [f"<p>{escape(text)}</p>" for text in (each.failed.reason, each.text) if text]
+    told = each.failed.reason
+    lines += [f"<p>{escape(text)}</p>" for text in (told, "" if each.text in told else each.text) if text]
     if each.log is not None:
         lines.append(f"<pre>{escape(chr(10).join(each.log.lines))}</pre>")
         lines.append(f"<p>log: <code>{escape(each.log.path)}</code></p>")

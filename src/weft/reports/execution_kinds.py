@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from weft.engine.history.happenings import Tried
@@ -28,15 +28,15 @@ class KindUse:
     attempts: int
     """Those whose programs ran."""
     failed: int
-    """Of these."""
+    """Attempts that failed, also those whose data could not be brought."""
     moved: int
-    """Of these: those that went on elsewhere."""
+    """Of those whose programs ran: those that went on elsewhere."""
     mean_s: float | None = None
     p50_s: float | None = None
     p90_s: float | None = None
     most_s: float | None = None
     estimate_s: float | None = None
-    """Mean estimate of the same attempts, less what a checkpoint spared them."""
+    """Mean estimate of the same attempts, less what a checkpoint spared them; a placeholder is none."""
     cpu_share: float | None = None
     """CPU seconds over seconds times nodes, of the attempts that were measured."""
     max_rss_bytes: float | None = None
@@ -55,20 +55,33 @@ def taken_over(attempt: Tried) -> bool:
 
 
 def kind_uses(
-    attempts: Iterable[Tried], workflows: Mapping[int, str], measured: Mapping[int, Measured]
+    attempts: Iterable[Tried],
+    workflows: Mapping[int, str],
+    measured: Mapping[int, Measured],
+    untimed: Collection[tuple[int, str]] = (),
 ) -> tuple[KindUse, ...]:
-    """Sum the attempts up by workflow and kind, in the order in which kinds were first tried."""
+    """Sum the attempts up by workflow and kind, in the order in which kinds were first tried.
+
+    ``untimed``: kinds, by run, of which nobody stated how long they take.
+    """
     found: dict[tuple[str, str], list[Tried]] = {}
     for attempt in attempts:
         found.setdefault((workflows[attempt.run], attempt.kind), []).append(attempt)
-    return tuple(_use(workflow, kind, tries, measured) for (workflow, kind), tries in found.items())
+    return tuple(_use(workflow, kind, tries, measured, untimed) for (workflow, kind), tries in found.items())
 
 
-def _use(workflow: str, kind: str, tries: list[Tried], measured: Mapping[int, Measured]) -> KindUse:
+def _use(
+    workflow: str,
+    kind: str,
+    tries: list[Tried],
+    measured: Mapping[int, Measured],
+    untimed: Collection[tuple[int, str]],
+) -> KindUse:
     done = [each for each in tries if each.ending == "completed"]
     ran = [each for each in tries if each.started_s is not None]
     seconds = sorted(each.ran_s for each in done if each.started_s is not None)
-    estimates = [each.seconds * (1 - each.restart_from) for each in done if each.started_s is not None]
+    stated = [] if any((each.run, kind) in untimed for each in tries) else done
+    estimates = [each.seconds * (1 - each.restart_from) for each in stated if each.started_s is not None]
     numbers = [measured.get(each.number, _UNKNOWN) for each in ran]
     memory = [found.max_rss_bytes for found in numbers if found.max_rss_bytes is not None]
     return KindUse(
@@ -78,7 +91,7 @@ def _use(workflow: str, kind: str, tries: list[Tried], measured: Mapping[int, Me
         completed=len({(each.run, each.task, each.iteration) for each in done}),
         taken_over=sum(map(taken_over, done)),
         attempts=len(ran),
-        failed=sum(each.ending == "failed" for each in ran),
+        failed=sum(each.ending == "failed" for each in tries),
         moved=sum(each.ending == "migrated" for each in ran),
         mean_s=sum(seconds) / len(seconds) if seconds else None,
         p50_s=_quantile(seconds, 0.5),

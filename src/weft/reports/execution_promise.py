@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from weft.engine.history.happenings import RunStory, Tried
+from weft.engine.remaining.promises import Promise
 from weft.engine.state.plans import Line
-from weft.reports.execution_evidence import Promise
 
 __all__ = ["Deviation", "Verdict", "deviations", "verdict_on"]
 
@@ -18,18 +19,25 @@ class Verdict:
 
     run: int
     workflow: str
-    promised_s: float
-    """Half of the time it takes longer (P50)."""
-    at_most_s: float | None
-    """One time in ten it takes longer (P90); None: unknown."""
+    promise: Promise
     took_s: float
     """Up to now, of a run that has not ended."""
     completed: bool
 
     @property
+    def promised_s(self) -> float | None:
+        """Give what is exceeded half of the time (P50); None: unknown."""
+        return self.promise.p50_s
+
+    @property
+    def at_most_s(self) -> float | None:
+        """Give what is exceeded one time in ten (P90); None: unknown."""
+        return self.promise.p90_s
+
+    @property
     def change(self) -> float | None:
         """Give how much longer than promised it took, as a share; None: nothing was promised."""
-        return self.took_s / self.promised_s - 1 if self.promised_s > 0 else None
+        return self.took_s / self.promised_s - 1 if self.promised_s else None
 
     @property
     def change_text(self) -> str:
@@ -43,22 +51,35 @@ class Verdict:
         """Say in a word or two how it was kept."""
         if not self.completed:
             return "not completed"
+        if self.promised_s is None:
+            return "unknown"
         if self.took_s <= self.promised_s * (1 + 1e-9):
             return "kept"
         if self.at_most_s is None:
             return "late"
         return "kept (within P90)" if self.took_s <= self.at_most_s * (1 + 1e-9) else "broken (beyond P90)"
 
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {
+            "run": self.run,
+            "workflow": self.workflow,
+            "promised_s": self.promised_s,
+            "at_most_s": self.at_most_s,
+            "took_s": self.took_s,
+            "completed": self.completed,
+            "change": self.change,
+            "word": self.word,
+            "promise": self.promise.as_record(),
+        }
 
-def verdict_on(story: RunStory, promise: Promise, now_s: float) -> Verdict | None:
-    """Judge the promise of a run; None: nobody could say how long it would take."""
-    if promise.makespan_p50_s is None:
-        return None
+
+def verdict_on(story: RunStory, promise: Promise, now_s: float) -> Verdict:
+    """Judge the promise of a run."""
     return Verdict(
         run=story.index,
         workflow=story.workflow,
-        promised_s=promise.makespan_p50_s,
-        at_most_s=promise.makespan_p90_s,
+        promise=promise,
         took_s=(now_s if story.ended_s is None else story.ended_s) - story.arrival_s,
         completed=story.outcome == "completed",
     )
@@ -86,11 +107,11 @@ class Deviation:
         return self.took_s - self.planned_s
 
 
-def deviations(attempts: Iterable[Tried], promise: Promise) -> list[Deviation]:
+def deviations(attempts: Iterable[Tried], planned: Mapping[str, Line]) -> list[Deviation]:
     """Compare a run's completed attempts with their planned lines; what ran longest beyond its plan first."""
     found = []
     for attempt in attempts:
-        line = _line(promise, attempt)
+        line = _line(planned, attempt)
         if line is None or attempt.ending != "completed" or attempt.started_s is None:
             continue
         assert attempt.ended_s is not None
@@ -108,8 +129,8 @@ def deviations(attempts: Iterable[Tried], promise: Promise) -> list[Deviation]:
     return [each[3] for each in sorted(found, key=lambda each: each[:3])]
 
 
-def _line(promise: Promise, attempt: Tried) -> Line | None:
-    numbered = promise.lines.get(f"{attempt.task}#{attempt.iteration}")
+def _line(planned: Mapping[str, Line], attempt: Tried) -> Line | None:
+    numbered = planned.get(f"{attempt.task}#{attempt.iteration}")
     if numbered is not None or attempt.iteration > 1:
         return numbered
-    return promise.lines.get(attempt.task)
+    return planned.get(attempt.task)

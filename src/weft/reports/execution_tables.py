@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.engine.history.happenings import Tried
+from weft.engine.remaining.promises import Promise
 from weft.reports.comparison_tables import Table
 from weft.reports.execution import ExecutedRun
 from weft.reports.execution_path import PathStep
 from weft.reports.execution_promise import Deviation
+from weft.reports.promise_text import time_text
 from weft.reports.simulation_tables import migration_table
 from weft.units import format_bytes, format_seconds
 
@@ -33,8 +35,8 @@ def promise_table(executed: ExecutedRun) -> Table:
             str(executed.number(each.run)),
             each.workflow,
             each.word,
-            format_seconds(each.promised_s),
-            _NOTHING if each.at_most_s is None else format_seconds(each.at_most_s),
+            _promised(each.promise),
+            "unknown" if each.at_most_s is None else format_seconds(each.at_most_s),
             format_seconds(each.took_s),
             each.change_text or _NOTHING,
         )
@@ -42,6 +44,10 @@ def promise_table(executed: ExecutedRun) -> Table:
     ]
     heading = ("run", "workflow", "promise", "P50", "P90", "took", "change")
     return Table(heading=heading, rows=tuple(rows), texts=3)
+
+
+def _promised(promise: Promise) -> str:
+    return time_text(promise) if promise.p50_s is None else format_seconds(promise.p50_s)
 
 
 def deviation_table(executed: ExecutedRun) -> Table:

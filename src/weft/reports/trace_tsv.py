@@ -87,7 +87,7 @@ def _cells(executed: ExecutedRun, attempt: Tried, number: int, *, raw: bool) -> 
 
 def _name(executed: ExecutedRun, attempt: Tried) -> str:
     name = attempt.task if attempt.iteration == 1 else f"{attempt.task}#{attempt.iteration}"
-    return f"{attempt.run}:{name}" if executed.several else name
+    return f"{executed.number(attempt.run)}:{name}" if executed.several else name
 
 
 def _known(write: Callable[[_Known], str], value: _Known | None) -> str | None:

@@ -230,8 +230,11 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
     place = Place(file=str(path))
     if _number(connection, "PRAGMA application_id") != APPLICATION:
         empty = not _number(connection, _COUNT_TABLES)
-        what = "an empty database" if empty else "a database that is not weft's"
-        raise InvalidInput(Problem(what=what, advice="name another file, or move it away", place=place))
+        # As a disk leaves it that was full when the first run began.
+        what, advice = "an empty database: nothing was run here yet", "`weft run WORKFLOW` begins"
+        if not empty:
+            what, advice = "a database that is not weft's", "name another file, or move it away"
+        raise InvalidInput(Problem(what=what, advice=advice, place=place))
     version = _number(connection, "PRAGMA user_version")
     if version != VERSION:
         raise InvalidInput(

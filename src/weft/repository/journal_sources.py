@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from weft.backends.layout import Layout
+from weft.backends.layout import Layout, refuse_links
 from weft.errors import InvalidInput, Problem
 from weft.formats.files import STDIN
 from weft.repository.database import open_database
@@ -39,7 +39,9 @@ def find_journal(name: str | Path, run: int | None = None) -> FoundJournal:
     path = Path(name)
     database = path if _is_database(path) else None
     if str(name) and path.is_dir():
-        database = path / "weft.db" if path.name == ".weft" else Layout(path).database
+        project = path.parent if path.name == ".weft" else path
+        refuse_links(project)
+        database = Layout(project).database
         if not database.is_file():
             advice = "name a project in which `weft run` was called, or a journal file"
             raise InvalidInput(Problem(what=f"no runs in '{path}'", advice=advice))

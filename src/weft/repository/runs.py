@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from weft.engine.remaining.promises import Promise
 from weft.errors import InvalidInput, Place, Problem
 from weft.repository.database import Database
 
@@ -29,7 +30,10 @@ _RUN = (
 _ADD = f"INSERT OR IGNORE INTO run ({', '.join(_RUN)}) VALUES (?{', ?' * (len(_RUN) - 1)})"  # noqa: S608
 _PROMISE = """UPDATE run SET predicted_p50_s = ?, predicted_p90_s = ?
     WHERE execution = ? AND position = ?"""
-_RUNS = f"SELECT {', '.join(_RUN)} FROM run"  # noqa: S608
+_PROMISED = "promise of run "
+"""With a run's position: the key under which the rest of its promise is kept."""
+_KEPT = f"SELECT value FROM kept WHERE kept.execution = run.execution AND key = '{_PROMISED}' || position"  # noqa: S608
+_RUNS = f"SELECT {', '.join(_RUN)}, ({_KEPT}) FROM run"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +74,14 @@ class Run:
     """Wall time."""
     ended_at_s: float | None
     predicted_p50_s: float | None
-    """The promise: from its start to its end."""
+    """The promise: from its start to its end; None: unknown."""
     predicted_p90_s: float | None
+    promise: Promise | None = None
+    """All of it; None: no plan was made yet, or nobody follows one."""
 
     def as_record(self) -> dict[str, Any]:
         """Give it as plain data."""
-        return asdict(self)
+        return asdict(self) | {"promise": None if self.promise is None else self.promise.as_record()}
 
 
 class Runs:
@@ -111,9 +117,10 @@ class Runs:
         self._database.later(_ADD, row)
         return self._next
 
-    def promise(self, execution: int, position: int, *, p50_s: float | None, p90_s: float | None) -> None:
-        """Remember how long a run was predicted to take."""
-        self._database.later(_PROMISE, (p50_s, p90_s, execution, position))
+    def promise(self, execution: int, position: int, promise: Promise) -> None:
+        """Remember what was said of a run before it began."""
+        self._database.later(_PROMISE, (promise.p50_s, promise.p90_s, execution, position))
+        self.remember(execution, f"{_PROMISED}{position}", json.dumps(promise.as_record()))
 
     def grow(self, execution: int, position: int, tasks: int) -> None:
         """Remember how many tasks a run has now."""
@@ -205,4 +212,6 @@ def _execution(row: tuple[Any, ...]) -> Execution:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return Run(**dict(zip(_RUN, row, strict=True)))
+    *columns, promise = row
+    said = None if promise is None else Promise.of_record(json.loads(promise))
+    return Run(**dict(zip(_RUN, columns, strict=True)), promise=said)

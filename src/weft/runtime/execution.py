@@ -19,12 +19,13 @@ from typing import Self
 from weft.backends import BACKENDS
 from weft.backends.backend import Backend, Circumstances, Job
 from weft.backends.layout import Layout
+from weft.backends.local.stated import refuse_misstated
 from weft.engine.engine import Engine
 from weft.engine.explaining.waiting import standstill
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
-from weft.engine.remaining.promises import promised_s
+from weft.engine.remaining.promises import Promise
 from weft.engine.state.attempt import Stage
 from weft.errors import InvalidInput, Problem
 from weft.platform.platform import Platform
@@ -39,13 +40,16 @@ from weft.runtime.asking import Asking
 from weft.runtime.clock import RunClock
 from weft.runtime.lock import Lock
 from weft.runtime.loop import Arriving, Listener, Loop
+from weft.runtime.plan_clock import Spending
 from weft.runtime.replanning import Replanning
 from weft.runtime.unanswered import Unanswered, wanted_plans
 
-__all__ = ["Ending", "Execution", "backend_of", "open_project"]
+__all__ = ["Ending", "Execution", "backend_of", "open_project", "refuse_unreachable"]
 
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
-_ARRIVALS, _STEPS, _FRESH = "arrivals", "plan_steps", "fresh"
+_ARRIVALS, _FRESH = "arrivals", "fresh"
+_TIME, _STEPS = "plan_time_s", "plan_steps"
+_AS_USUAL = Spending()
 _GRACE_S = 5.0
 _ALLOCATIONS = 50_000
 """Python looks for garbage in circles after so many new objects."""
@@ -80,6 +84,12 @@ def backend_of(platform: Platform) -> str:
     return next(iter(kinds))
 
 
+def refuse_unreachable(platform: Platform) -> None:
+    """Refuse a platform whose machines cannot be reached as it says."""
+    if backend_of(platform) == "local":
+        refuse_misstated(platform.machines)
+
+
 class Execution:
     """One execution in this process."""
 
@@ -94,7 +104,7 @@ class Execution:
         *,
         sequence: int,
         token: str,
-        plan_steps: int,
+        spending: Spending,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -104,6 +114,10 @@ class Execution:
         self.engine = engine
         self.number = store.execution
         self.runs = Runs(database)
+        self.promises: dict[int, Promise] = {
+            run.position: run.promise for run in self.runs.of(self.number) if run.promise is not None
+        }
+        """By run: what was said of it before it began."""
         self.products = StoredProducts(database, only=self.number if fresh else None)
         self._lock = lock
         self._database = database
@@ -113,7 +127,7 @@ class Execution:
         """Whether it has ended so that no program runs and the journal has it all."""
         self.backend = self._made_backend(token)
         self._planning = Replanning(
-            engine, planner=header.planner, steps=plan_steps, seed=header.seed, wake=self.backend.wake
+            engine, planner=header.planner, spending=spending, seed=header.seed, wake=self.backend.wake
         )
         self.loop = Loop(
             engine,
@@ -135,7 +149,7 @@ class Execution:
         header: Header,
         arrivals: Sequence[Arriving],
         *,
-        plan_steps: int,
+        spending: Spending = _AS_USUAL,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
@@ -145,12 +159,13 @@ class Execution:
         """
         store = JournalStore(database)
         token = os.urandom(32).hex()
-        kept = {_TOKEN: token, _ARRIVALS: _written(arrivals), _STEPS: str(plan_steps)}
-        store.begin(header, {**kept, _FRESH: str(int(fresh))})
+        kept = {_TOKEN: token, _ARRIVALS: _written(arrivals), _FRESH: str(int(fresh))}
+        spent = {_TIME: str(spending.time_s or ""), _STEPS: str(spending.steps or "")}
+        store.begin(header, {**kept, **spent})
         engine = Journal(header=header, plans={}, entries=()).engine()
         made = cls(
             layout, lock, database, store, header, engine,
-            sequence=0, token=token, plan_steps=plan_steps, fresh=fresh, listeners=listeners,
+            sequence=0, token=token, spending=spending, fresh=fresh, listeners=listeners,
         )  # fmt: skip
         made.loop.expect(arrivals)
         return made
@@ -174,7 +189,7 @@ class Execution:
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
             sequence=rebuilt.entries, token=token, listeners=listeners,
-            plan_steps=int(runs.remembered(number, _STEPS) or 0),
+            spending=_spending(runs.remembered(number, _TIME), runs.remembered(number, _STEPS)),
             fresh=runs.remembered(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
@@ -271,7 +286,7 @@ class Execution:
         elif type(event) is ev.TasksAdded:
             self.runs.grow(self.number, event.run, len(engine.state.runs[event.run]))
         elif type(event) is ev.PlanReady and event.plan:
-            self._note_promise(event, engine)
+            self._note_promise(event)
         for command in entry.commands:
             if type(command) is cm.Finish:
                 self.runs.set_state(
@@ -282,12 +297,17 @@ class Execution:
                     reason=command.reason,
                 )
 
-    def _note_promise(self, event: ev.PlanReady, engine: Engine) -> None:
+    def _note_promise(self, event: ev.PlanReady) -> None:
         """Remember what the first plan says: what was promised before anything ran."""
-        run = engine.state.runs[event.run]
-        if event.version == 0:
-            total_s = promised_s(engine.state.plans[event.plan], run.known.graph, run.arrival_s)
-            self.runs.promise(self.number, event.run, p50_s=total_s, p90_s=None)
+        promise = self._planning.promises.get(event.run)
+        if event.version == 0 and promise is not None:
+            self.promises[event.run] = promise
+            self.runs.promise(self.number, event.run, promise)
+
+    @property
+    def searching(self) -> bool:
+        """Say whether a planner is still at work, for whom nobody waits after ``close``."""
+        return self._planning.searching
 
     def close(self) -> None:
         """Let go of everything; programs that still run go on, and are found again."""
@@ -325,6 +345,10 @@ def _rarely_collecting() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _spending(time_s: str | None, steps: str | None) -> Spending:
+    return Spending(time_s=float(time_s) if time_s else None, steps=int(steps) if steps else None)
 
 
 def _written(arrivals: Sequence[Arriving]) -> str:

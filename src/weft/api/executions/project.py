@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.backends.layout import Layout
+from weft.backends.layout import Layout, refuse_links
 from weft.errors import InvalidInput, Problem
 
 __all__ = ["existing_project", "project_at"]
@@ -12,6 +12,12 @@ __all__ = ["existing_project", "project_at"]
 
 def project_at(stated: str | Path | None = None) -> Layout:
     """Give the project that is stated, else the nearest from here upwards that has one, else here."""
+    layout = _found(stated)
+    refuse_links(layout.project)
+    return layout
+
+
+def _found(stated: str | Path | None) -> Layout:
     if stated is not None:
         folder = Path(stated)
         if not folder.is_dir():

@@ -15,7 +15,7 @@ from weft.api.executions.interrupting import Interruptions
 from weft.api.executions.pace import paced
 from weft.api.executions.project import existing_project, project_at
 from weft.api.executions.ran import Ran
-from weft.api.simulating import DEFAULT_PLANNER, DEFAULT_POLICY, DEFAULT_STEPS
+from weft.api.simulating import DEFAULT_PLANNER, DEFAULT_POLICY
 from weft.backends.layout import Layout
 from weft.engine.messages.events import Submitted
 from weft.engine.settings import Settings, settings_named
@@ -28,9 +28,10 @@ from weft.policies.naming import policy_named
 from weft.repository.database import Database
 from weft.repository.header import Header
 from weft.repository.runs import UNFINISHED, Runs
-from weft.runtime.execution import Execution, backend_of, open_project
+from weft.runtime.execution import Execution, open_project, refuse_unreachable
 from weft.runtime.lock import Lock
 from weft.runtime.loop import Listener
+from weft.runtime.plan_clock import Spending
 from weft.schedule.objective import objective_named
 from weft.workflow.checks import checked_graph
 
@@ -49,7 +50,8 @@ def run(
     project: str | Path | None = None,
     policy: str = DEFAULT_POLICY,
     planner: str = DEFAULT_PLANNER,
-    plan_steps: int = DEFAULT_STEPS,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
     preset: str = "default",
     settings: Settings | None = None,
     params: Mapping[str, Any] | None = None,
@@ -71,12 +73,16 @@ def run(
     unfinished execution that was asked for the same is gone on with, and what was done before and is still
     valid is taken over, unless ``fresh``. ``until`` names tasks after which nothing more is run;
     ``most_nodes`` limits the nodes of every machine; ``keep_going`` goes on with what does not depend on a
-    task that failed. ``watch`` is shown the execution before it begins. ``interrupted`` is asked all the
-    time: when it says so, all programs are ended in order, and ``resume`` goes on. If it is not given, Ctrl-C
-    does that, and KeyboardInterrupt is raised then; a second Ctrl-C raises it at once.
+    task that failed. Planners that search may search for ``plan_time_s`` (2 if nothing is said), or for
+    ``plan_steps``; what is said holds for each plan that is made again during the run too.
+
+    ``watch`` is shown the execution before it begins. ``interrupted`` is asked all the time: when it says so,
+    all programs are ended in order, and ``resume`` goes on. If it is not given, Ctrl-C does that, and
+    KeyboardInterrupt is raised then; a second Ctrl-C raises it at once.
 
     Raises InvalidInput, Infeasible, or Locked where another engine works in the project.
     """
+    spending = Spending(time_s=plan_time_s, steps=plan_steps)
     layout = project_at(project)
     asked = asked_for(workflows, layout, params or {}, format_name, until)
     coming, more = arriving(arrivals, layout, seed)
@@ -84,7 +90,7 @@ def run(
     if not flows:
         raise InvalidInput(Problem(what="no workflow to run", advice="name one, or a file of arrivals"))
     platform = machines_of(on, most_nodes)
-    backend_of(platform)
+    refuse_unreachable(platform)
     header = Header(
         policy=policy,
         settings=_settings(settings or settings_named(preset), keep_going=keep_going, retries=retries),
@@ -108,7 +114,7 @@ def run(
         if unfinished is None:
             begun = replace(header, started_at_s=time.time())
             execution = Execution.begin(
-                layout, lock, database, begun, expected, plan_steps=plan_steps, fresh=fresh
+                layout, lock, database, begun, expected, spending=spending, fresh=fresh
             )
         else:
             execution = _taken_up(layout, lock, database, unfinished.number)

@@ -72,7 +72,9 @@ def tell(place: Place, execution: int, run: Run | None = None) -> Told:
     entries = store.read(execution)
     engine = Journal(header=header, plans={}, entries=()).engine()
     engine.state.plans.update(entries.plans)
-    chronicle, lines = Chronicle(), EventLines(header.started_at_s)
+    runs = place.runs.of(execution)
+    numbers = {each.position: each.number for each in runs}
+    chronicle, lines = Chronicle(), EventLines(header.started_at_s, lambda index: numbers.get(index, index))
     events: list[str] = []
     for entry in entries.entries:
         engine.apply(entry.event, entry.now, entry.commands)
@@ -81,10 +83,11 @@ def tell(place: Place, execution: int, run: Run | None = None) -> Told:
     chronicle.finish(engine.state)
     machines = planned_machines(header.platform)
     evidence = Evidence(
+        promises={each.position: each.promise for each in runs if each.promise is not None},
         measured=_measured(place, execution, machines),
         products=_products(place, execution, engine.state.runs),
         logs=Logs(layout=place.layout, execution=execution),
-        numbers={each.position: each.number for each in place.runs.of(execution)},
+        numbers=numbers,
         zero_at_s=header.started_at_s,
     )
     chosen = None if run is None else [run.position]

@@ -17,6 +17,7 @@ from weft.engine.engine import Engine
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
+from weft.engine.remaining.promises import is_untimed
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import TaskState
@@ -100,6 +101,8 @@ class Tally:
         self.setbacks: deque[Setback] = deque(maxlen=_KEPT)
         self.paces: dict[int, deque[float]] = {}
         """By run: seconds that tasks took over seconds that were estimated, of the last that completed."""
+        self.untimed: dict[tuple[int, str], deque[float]] = {}
+        """By run and kind, of tasks whose time nobody had stated: the same over their placeholders."""
         self._begun: dict[int, float] = {}
         """When the program of each live attempt began."""
         self._seen: dict[int, tuple[int, int, float]] = {}
@@ -144,7 +147,11 @@ class Tally:
         if event.story:
             self.stale.setdefault(key, Counter())[event.story] += 1
         if seconds > 0:
-            self.paces.setdefault(run, deque(maxlen=_KEPT)).append((now_s - began_s) / seconds)
+            pace = (now_s - began_s) / seconds
+            if is_untimed(state.runs[run].instance, task):
+                self.untimed.setdefault(key, deque(maxlen=_KEPT)).append(pace)
+            else:
+                self.paces.setdefault(run, deque(maxlen=_KEPT)).append(pace)
 
     def _set_back(self, command: cm.Settle, entry: Entry, state: State) -> None:
         attempt = getattr(entry.event, "attempt", None)

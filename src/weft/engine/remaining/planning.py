@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.engine.remaining.carrying import carried
+from weft.engine.remaining.promises import Promise, bodies_of, promise_of
 from weft.engine.remaining.remainder import Remainder, remainder_of
 from weft.engine.selection.usability import is_ruled_out
 from weft.engine.state.known import Known
@@ -20,6 +21,7 @@ from weft.engine.state.state import State
 from weft.engine.state.states import TaskState
 from weft.errors import Infeasible
 from weft.instance.instance import Instance
+from weft.planners.outlook import outlook_of
 from weft.planners.planner import Budget, Plan, Planner
 from weft.schedule.objective import objective_named
 from weft.schedule.schedule import Schedule
@@ -48,7 +50,14 @@ class Question:
 
     def answered(self, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
         """Plan it; Infeasible if nothing can be."""
-        made = _made(planner, self.instance, self.known, steps, rng)
+        return self.kept(planner, self.planned(planner, Budget(steps=steps), rng))
+
+    def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
+        """Plan it, without a look at the plan in force; Infeasible if nothing can be."""
+        return _made(planner, self.instance, self.known, budget, rng)
+
+    def kept(self, planner: Planner, made: Plan) -> StoredPlan:
+        """Give the plan that is to be followed from now on: the new one, or what is left of the old."""
         remainder, old = self.remainder, self.old
         if remainder is None:
             return stored_plan(
@@ -66,6 +75,16 @@ class Question:
             moving=remainder.moving if new else (),
             again=remainder.again if new else (),
         )
+
+    def promise(self, made: Plan, *, arrival_s: float, seed: int) -> Promise:
+        """Say what a plan promises of a run that has not begun."""
+        graph, loops = self.known.graph, self.known.graph.loops
+        if self.remainder is not None:
+            tasks = self.remainder.tasks
+            loops = bodies_of(graph, [tasks.get(name, -1) for name in self.instance.graph.names])
+        outlook = outlook_of(made.schedule, self.instance, seed=seed, loops=loops)
+        waited_s = self.offset_s - arrival_s
+        return promise_of(made.schedule, self.instance, outlook, loops=loops, waited_s=waited_s)
 
 
 def question_of(state: State, index: int) -> Question:
@@ -113,9 +132,11 @@ def _untouched(state: State, run: Run) -> bool:
     )
 
 
-def _made(planner: Planner, instance: Instance, known: Known, steps: int, rng: np.random.Generator) -> Plan:
+def _made(
+    planner: Planner, instance: Instance, known: Known, budget: Budget, rng: np.random.Generator
+) -> Plan:
     goal = objective_named("makespan")
     refusal = planner.supports(instance, goal)
     if refusal is not None:
         raise Infeasible(f"planner {planner.name!r} cannot plan {known.key!r}: {refusal.reason}")
-    return planner.plan(instance, objective=goal, budget=Budget(steps=steps), rng=rng)
+    return planner.plan(instance, objective=goal, budget=budget, rng=rng)

@@ -72,7 +72,6 @@ def executed(
             database,
             header,
             [(at_s, Submitted(run=run, workflow=key)) for run, (at_s, key) in enumerate(arrivals)],
-            plan_steps=0,
             listeners=[
                 lambda entry, engine: history.take(entry, engine.state),
                 lambda entry, _: entries.append(entry),

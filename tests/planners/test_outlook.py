@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 import weft
 from planning_examples import instance, lines, planned, platform, workflow
-from weft.api import outlook
-from weft.api.outlook import outlook_of
+from unsure_predictor import Unsure
 from weft.api.viewing import facts_of
+from weft.planners import outlook
+from weft.planners.outlook import outlook_of
 from weft.platform.share import Share
 from weft.predictors.fitting import fit
 from weft.predictors.performance import PerformanceTable
-from weft.predictors.predictor import Estimate, Reads
 from weft.predictors.regression import Regression
-from weft.predictors.tabulate import tabulate
 from weft.randomness import generator
-from weft.workflow.unfolding.task_graph import COMPUTE
 
 Z90 = 1.2815515655446004
-
-
-@dataclass(frozen=True)
-class Unsure:
-    """Believes the work of a task, and that it may take a given ratio of it; None: no P90."""
-
-    ratios: dict[str, float | None] = field(default_factory=dict)
-    other: float | None = 1.5
-
-    name = "unsure"
-    final = True
-    reads = Reads(kind=True)
-
-    def applies(self, graph):
-        return graph.kind == COMPUTE
-
-    def predict(self, subject, machine, nodes):
-        seconds = subject.work / machine.speed / (1 if subject.law is None else subject.law.speedup(nodes))
-        ratio = self.ratios.get(subject.kind, self.other)
-        return Estimate(p50_s=seconds, p90_s=None if ratio is None else ratio * seconds, source="believed")
-
-    def table(self, graph, machines):
-        return tabulate(self, graph, machines)
 
 
 def outlook_for(tasks, on, believed, seed=0, **options):
@@ -199,6 +173,25 @@ def test_wide_tasks_cost_by_their_nodes():
     assert schedule.makespan_s == 10
     assert found.cost_p90 == pytest.approx(4 * found.makespan_p90_s)
     assert found.cost_p50 == pytest.approx(4 * found.makespan_p50_s)
+
+
+def test_all_iterations_take_the_durations_of_their_sample():
+    tasks = {"a": {"work": 5}, "b": {"work": 20, "after": "a"}, "c": {"work": 7, "after": "b"}}
+    once = {"last": "b", "first": "b", "until": "b.exit_code == 0", "max_iterations": 9}
+    where = platform({"price_per_node_hour": 3600.0})
+    _, _, plain = outlook_for(tasks, where, Unsure())
+    assert (plain.total_p50_s, plain.total_p90_s) == (plain.makespan_p50_s, plain.makespan_p90_s)
+    assert (plain.total_cost_p50, plain.total_cost_p90) == pytest.approx((plain.cost_p50, plain.cost_p90))
+    _, _, found = outlook_for(tasks, where, Unsure(), loops={"l": once | {"expect": 4}})
+    assert (found.makespan_p50_s, found.makespan_p90_s) == (plain.makespan_p50_s, plain.makespan_p90_s)
+    # On one machine the time of all iterations is what their tasks take one after another, and so is the cost.
+    assert (found.total_p50_s, found.total_p90_s) == pytest.approx(
+        (found.total_cost_p50, found.total_cost_p90)
+    )
+    only_b = {"b": {"work": 80}, "rest": {"work": 12, "after": "b"}}
+    assert found.total_p50_s == pytest.approx(92, rel=0.1)
+    _, _, like = outlook_for(only_b, where, Unsure())
+    assert found.total_p90_s == pytest.approx(like.makespan_p90_s, rel=0.12)
 
 
 class TestEndToEnd:

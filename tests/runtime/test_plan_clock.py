@@ -1,4 +1,4 @@
-"""Clocks, budgets and pools as planners get them."""
+"""Clocks and budgets as planners get them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 
 import weft
 from planning_examples import platform, workflow
-from weft.api.clock import DEFAULT_PLAN_TIME_S, Clock, budget_of, patiently, pool_of, searches
 from weft.errors import InvalidInput
 from weft.kernels import forms
 from weft.planners.naming import planner_named
-from weft.pools.serial import Serial
-from weft.search.pool import ALONE
+from weft.runtime.plan_clock import DEFAULT_PLAN_TIME_S, Clock, budget_of, patiently, searches
 
 FORK = {"a": {"work": 3}, "b": {"sweep": {"k": "1..7"}, "work": "k", "after": "a"}}
 UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
@@ -80,50 +78,3 @@ class TestBudget:
         assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft").plan_time_s is None
         assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft", plan_time_s=9.0).plan_time_s == 9.0
         assert weft.plan(workflow(FORK), on="identical:7").plan_time_s == DEFAULT_PLAN_TIME_S
-
-
-class TestPool:
-    def test_one_worker_is_nobody_else(self):
-        with pool_of() as pool:
-            assert pool is ALONE
-
-    def test_workers_are_processes(self):
-        with pool_of(workers=2) as pool:
-            assert (type(pool).__name__, pool.workers) == ("Processes", 2)
-
-    def test_a_pool_by_name(self):
-        with pool_of(pool="threads:3") as pool:
-            assert (type(pool).__name__, pool.workers) == ("Threads", 3)
-
-    def test_an_open_pool_is_taken_as_it_is(self):
-        given = Serial()
-        with pool_of(pool=given) as pool:
-            assert pool is given
-
-    @pytest.mark.parametrize(
-        ("given", "told"),
-        [
-            ({"workers": 0}, "0 workers; must be at least 1"),
-            ({"workers": 2, "cluster": "tcp://127.0.0.1:9"}, "workers and cluster were given"),
-            ({"cluster": "tcp://127.0.0.1:9", "pool": "serial"}, "cluster and pool were given"),
-            ({"pool": "serial:2"}, "serial:2; has one worker"),
-            ({"pool": "fibres"}, "unknown pool 'fibres'"),
-        ],
-    )
-    def test_what_cannot_be_is_refused(self, given, told):
-        with pytest.raises(InvalidInput, match=told):
-            weft.plan(workflow(FORK), on=UNLIKE, **given)
-
-
-class TestProgress:
-    def test_better_plans_are_told(self):
-        heard = []
-        planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, progress=heard.append)
-        assert heard[-1].makespan_s == planned.makespan_s
-        assert heard[-1].bound_s <= planned.lower_bound_s
-
-    def test_the_record_says_who_found_and_who_proved(self):
-        planned = weft.plan(workflow(FORK), on=UNLIKE, plan_steps=200, pool="threads:2")
-        record = planned.as_record()
-        assert record["found_by"] == planned.plan.by
-        assert (record["workers"], record["islands"], record["plan_steps"]) == (2, 2, 200)

@@ -5,6 +5,7 @@ the schedule is decoded again. A task's duration is log-normal through its estim
 ratio of its modes). What makes tasks late is partly common to a machine (it is slower than believed) and
 partly their own: half of the variance of a task's logarithm is one factor per machine and sample, half is
 drawn for the task. Each task alone then keeps its P50 and P90, and tasks of one machine are late together.
+Within a sample all iterations of a loop take the same.
 
 Estimates without a P90 count as exact. Where all do, nothing is drawn: P50 and P90 are the plan's own
 numbers. Complexity O(200 (v + e)) for v tasks and e edges.
@@ -13,7 +14,7 @@ numbers. Complexity O(200 (v + e)) for v tasks and e edges.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +22,9 @@ import numpy as np
 from weft.instance.instance import Instance
 from weft.randomness import generator
 from weft.schedule.costs import cost_of
+from weft.schedule.iterations import times_each, total_s
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats
+from weft.workflow.unfolding.task_graph import COMPUTE, Floats, LoopBody
 
 __all__ = ["Outlook", "outlook_of"]
 
@@ -41,6 +43,11 @@ class Outlook:
 
     makespan_p50_s: float
     makespan_p90_s: float
+    total_p50_s: float
+    """With all expected iterations, as the next three; a loop that does not say how many has one."""
+    total_p90_s: float
+    total_cost_p50: float
+    total_cost_p90: float
     cost_p50: float
     cost_p90: float
     tasks: int
@@ -49,23 +56,34 @@ class Outlook:
     """Those of them whose estimate has no P90."""
 
 
-def outlook_of(schedule: Schedule, instance: Instance, *, seed: int) -> Outlook:
-    """Give P50 and P90 of makespan and cost of a schedule."""
+def outlook_of(
+    schedule: Schedule, instance: Instance, *, seed: int, loops: Sequence[LoopBody] | None = None
+) -> Outlook:
+    """Give P50 and P90 of makespan and cost of a schedule; ``loops``: those of the graph, if not given."""
+    bodies = instance.graph.loops if loops is None else loops
     timed = (instance.graph.kind == COMPUTE) & (schedule.finish_s > schedule.start_s)
     spread = instance.seconds.spread
     known = timed & np.isfinite(spread)
-    makespan, cost = schedule.makespan_s, cost_of(schedule, instance)
-    makespans, costs = np.array([makespan]), np.array([cost])
     deviation = np.zeros(len(instance))
     # P90 below P50 is no spread, and neither is P90 = P50.
     deviation[known] = np.log(np.maximum(spread[known], 1.0)) / _Z90
+    weight = _price_per_s(schedule, instance) * times_each(len(instance), bodies)
     if deviation.any():
-        makespans, costs = _sampled(schedule, instance, deviation, generator(seed, "outlook"))
-    p50, p90 = np.quantile(makespans, [0.5, 0.9]).tolist()
-    cost_p50, cost_p90 = np.quantile(costs, [0.5, 0.9]).tolist()
+        found = _sampled(schedule, instance, deviation, bodies, weight, generator(seed, "outlook"))
+    else:
+        total = total_s(schedule.start_s, schedule.finish_s, bodies)
+        total_cost = (schedule.finish_s - schedule.start_s) @ weight
+        found = np.array([[schedule.makespan_s], [cost_of(schedule, instance)], [total], [total_cost]])
+    (p50, cost_p50, total_p50, total_cost_p50), (p90, cost_p90, total_p90, total_cost_p90) = np.quantile(
+        found, [0.5, 0.9], axis=1
+    ).tolist()
     return Outlook(
         makespan_p50_s=p50,
         makespan_p90_s=p90,
+        total_p50_s=total_p50,
+        total_p90_s=total_p90,
+        total_cost_p50=total_cost_p50,
+        total_cost_p90=total_cost_p90,
         cost_p50=cost_p50,
         cost_p90=cost_p90,
         tasks=int(timed.sum()),
@@ -73,20 +91,33 @@ def outlook_of(schedule: Schedule, instance: Instance, *, seed: int) -> Outlook:
     )
 
 
+def _price_per_s(schedule: Schedule, instance: Instance) -> Floats:
+    """Give what a second of every task costs."""
+    price: Floats = schedule.nodes * instance.price_per_node_s[schedule.machine]
+    return price
+
+
 def _sampled(
-    schedule: Schedule, instance: Instance, deviation: Floats, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    """Give makespan and cost of every sample."""
+    schedule: Schedule,
+    instance: Instance,
+    deviation: Floats,
+    loops: Sequence[LoopBody],
+    weight: Floats,
+    rng: np.random.Generator,
+) -> Floats:
+    """Give makespan, cost, time and cost of all iterations (rows) of every sample."""
     # Most plans have nothing to sample, and need no decoder.
     from weft.planners.decoding import APPEND, decode_population, genome_of
 
     genome = genome_of(instance, schedule)
-    makespans, costs = [], []
+    found = []
     for seconds in _durations(schedule, instance, deviation, rng):
-        decoded = decode_population(instance, *genome, seconds=seconds, rule=APPEND)
-        makespans.append(decoded.makespan_s)
-        costs.append(decoded.cost)
-    return np.concatenate(makespans), np.concatenate(costs)
+        decoded = decode_population(instance, *genome, seconds=seconds, rule=APPEND, times=bool(loops))
+        total = decoded.makespan_s
+        if decoded.start_s is not None and decoded.finish_s is not None:
+            total = total_s(decoded.start_s, decoded.finish_s, loops)
+        found.append(np.stack([decoded.makespan_s, decoded.cost, total, seconds @ weight]))
+    return np.concatenate(found, axis=1)
 
 
 def _durations(

@@ -1,4 +1,4 @@
-"""The clock and the workers a planner gets: planners read no clock themselves, and open no pools."""
+"""The clock a planner gets: planners read none themselves."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 from weft.errors import InvalidInput, Problem
 from weft.kernels.forms import listening
 from weft.planners.planner import Budget, Progress
-from weft.search.pool import ALONE, Pool
 
 if TYPE_CHECKING:
     from weft.planners.planner import Planner
 
-__all__ = ["DEFAULT_PLAN_TIME_S", "Clock", "budget_of", "patiently", "pool_of", "searches"]
+__all__ = ["DEFAULT_PLAN_TIME_S", "Clock", "Spending", "budget_of", "clock_of", "patiently", "searches"]
 
 DEFAULT_PLAN_TIME_S = 2.0
 """What a planner that searches gets if nothing is said."""
+
+_STEPS_AGAIN = 200
+"""What it gets if nothing is said while a run goes on: tasks wait for such a plan."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +39,10 @@ class Clock:
     def left(self) -> float:
         """Give the seconds that are left; below 0: it is over."""
         return self.end_s - time.time()
+
+    def end(self) -> None:
+        """End now."""
+        self.end_s = 0.0
 
     def stop(self, kernel: str) -> Callable[[], None]:  # noqa: ARG002
         """Stand still while a kernel is compiled; give what makes the clock go on."""
@@ -67,14 +73,20 @@ def budget_of(
     return Budget(steps=plan_steps, left=left, tell=progress)
 
 
+def clock_of(budget: Budget) -> Clock | None:
+    """Give the clock of a budget; None: it has none."""
+    clock = getattr(budget.left, "__self__", None)
+    return clock if isinstance(clock, Clock) else None
+
+
 @contextmanager
 def patiently(budget: Budget) -> Iterator[None]:
     """Let the clock of a budget stand still whenever kernels are compiled.
 
     That takes seconds, but only the first time: with them a first plan would get no time to search.
     """
-    clock = getattr(budget.left, "__self__", None)
-    if not isinstance(clock, Clock):
+    clock = clock_of(budget)
+    if clock is None:
         yield
         return
     with listening(clock.stop):
@@ -86,29 +98,24 @@ def searches(planner: Planner) -> bool:
     return hasattr(planner, "improve")
 
 
-@contextmanager
-def pool_of(
-    *, workers: int = 1, cluster: str | None = None, pool: Pool | str | None = None
-) -> Iterator[Pool]:
-    """Open what was asked for, and close it: a pool by name, a Dask cluster, or processes of this host.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a planner that searches may spend each time it is asked in a run; nothing said: as usual."""
 
-    A pool that is open already stays so.
-    """
-    if workers < 1:
-        raise InvalidInput(Problem(what=f"{workers} workers", rule="must be at least 1"))
-    given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
-    if sum(given.values()) > 1:
-        both = " and ".join(name for name, said in given.items() if said)
-        rule = "only one of them can say where planning is done"
-        raise InvalidInput(Problem(what=f"{both} were given", rule=rule))
-    if pool is not None and not isinstance(pool, str):
-        yield pool
-        return
-    name = pool or (f"dask:{cluster}" if cluster is not None else f"processes:{workers}")
-    if name == "processes:1":
-        yield ALONE
-        return
-    from weft.pools.pool import pool_named
+    time_s: float | None = None
+    steps: int | None = None
 
-    with pool_named(name) as opened:
-        yield opened
+    def __post_init__(self) -> None:
+        self._budget()  # refuses what cannot be
+
+    def budget(self, planner: Planner, *, first: bool) -> Budget:
+        """Start the clock, or count steps; ``first``: the plan before a run, not one while it goes on."""
+        said = self.time_s is not None or self.steps is not None
+        if said or not searches(planner):
+            return self._budget()
+        if first:
+            return budget_of(plan_time_s=DEFAULT_PLAN_TIME_S, plan_steps=None)
+        return budget_of(plan_time_s=None, plan_steps=_STEPS_AGAIN)
+
+    def _budget(self) -> Budget:
+        return budget_of(plan_time_s=self.time_s, plan_steps=self.steps)

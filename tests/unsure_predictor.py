@@ -1,0 +1,38 @@
+"""A predictor that knows how unsure it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from weft.predictors.assumed import Assumed
+from weft.predictors.predictor import Estimate, Reads
+from weft.predictors.tabulate import tabulate
+from weft.workflow.unfolding.task_graph import COMPUTE
+
+__all__ = ["Unsure"]
+
+
+@dataclass(frozen=True)
+class Unsure:
+    """Believes the work of a task, and that it may take a given ratio of it; None: no P90."""
+
+    ratios: dict[str, float | None] = field(default_factory=dict)
+    other: float | None = 1.5
+
+    name = "unsure"
+    final = True
+    reads = Reads(kind=True)
+
+    def applies(self, graph):
+        return graph.kind == COMPUTE
+
+    def predict(self, subject, machine, nodes):
+        if math.isnan(subject.work):
+            return Assumed().predict(subject, machine, nodes)
+        seconds = subject.work / machine.speed / (1 if subject.law is None else subject.law.speedup(nodes))
+        ratio = self.ratios.get(subject.kind, self.other)
+        return Estimate(p50_s=seconds, p90_s=None if ratio is None else ratio * seconds, source="believed")
+
+    def table(self, graph, machines):
+        return tabulate(self, graph, machines)
