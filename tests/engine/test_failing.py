@@ -173,6 +173,17 @@ def test_a_task_that_gets_further_may_ask_as_often_as_it_likes():
     assert engine.state() == "SUBMITTED"
 
 
+def test_every_start_of_a_task_has_the_next_number_whatever_the_last_one_ended_with():
+    engine = ByHand(one_task(retries=1, checkpoint={"files": ["r"]}, outputs={"o": 5}), platform_of(1))
+    numbers = []
+    for attempt, ending in enumerate((85, 85, 99, 1)):
+        started(engine, attempt)
+        engine.tell(ev.Checkpointed(attempt=attempt, work_done=0.2 * (attempt + 1)))
+        commands = engine.engine.handle(ev.Ended(attempt=attempt, exit_code=ending), 0.0)
+        numbers += [command.tries for command in commands if isinstance(command, cm.Start)]
+    assert numbers == [2, 3, 4, 5]
+
+
 def failed_for_good(wish, speeds=(2, 1)):
     flow = Builder("three")
     flow.task("job", work=10, retries=0, on_failure=wish)

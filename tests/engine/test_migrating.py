@@ -267,6 +267,12 @@ def test_a_moldable_task_begins_at_zero_where_that_is_sooner():
     ]
 
 
+def test_nobody_moves_to_where_it_is():
+    engine = running()
+    assert engine.tell(ev.Asked(what="migrate", run=0, task=0, machine=0), at=20) == ["note refused"]
+    assert engine.state() == "RUNNING"
+
+
 def test_who_waits_in_a_queue_moves_without_being_cancelled():
     flow = one_task(sweep={"i": "1..2"})
     engine = ByHand(flow, platform_of(2, 1), policy="lazy")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from weft.planners.lists.ranks import mean_seconds, upward_ranks
 from weft.policies.policy import Mode
+from weft.workflow.unfolding.task_graph import COMPUTE
 
 __all__ = ["HandMade", "attempt", "mode", "run_of"]
 
@@ -15,7 +16,7 @@ __all__ = ["HandMade", "attempt", "mode", "run_of"]
 class HandMade:
     """The part of a view that priorities look at."""
 
-    machines: list
+    beliefs: tuple
     now: float = 0.0
     live: list = field(default_factory=list)
 
@@ -25,24 +26,24 @@ class HandMade:
     @classmethod
     def of(cls, instance, *, now=0.0, live=(), factors=None):
         """Show all machines of an instance; a factor of 0 means that one is down."""
-        factors = factors or [1.0] * len(instance.machines)
-        machines = [SimpleNamespace(up=factor > 0, speed_factor=factor or 1.0) for factor in factors]
-        return cls(machines, now, list(live))
+        return cls(tuple(factors or [1.0] * len(instance.machines)), now, list(live))
 
 
 def run_of(instance, *, index=0, arrival_s=0.0, done=(), where=None, alone_s=1.0, bound=None, plan=None):
     """Give a run of which some tasks have ended, on machines that ``where`` gives by task."""
-    means = mean_seconds(instance).tolist()
+    means, ranks = mean_seconds(instance).tolist(), upward_ranks(instance).tolist()
     left = [task for task in range(len(instance)) if task not in set(done)]
     return SimpleNamespace(
         index=index,
         arrival_s=arrival_s,
         instance=instance,
         alone_s=alone_s,
-        ranks=upward_ranks(instance).tolist(),
+        ranks=ranks,
         mean_seconds=means,
         remaining_s=sum(means[task] for task in left),
-        unfinished=lambda: left,
+        computing_s=sum(means[task] for task in left if instance.graph.kind[task] == COMPUTE),
+        unfinished=left,
+        first_unfinished=lambda most: sorted(left, key=lambda task: (-ranks[task], task))[:most],
         where=(where or {}).get,
         bound=(bound or {}).get,
         plan=plan,

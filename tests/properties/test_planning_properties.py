@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from planning_examples import planned
 from planning_strategies import platforms, workflows
-from weft.api.iterations import expected_total_s
 from weft.errors import Infeasible
 from weft.instance import Busy, compile_instance
 from weft.schedule.bounds import lower_bounds
+from weft.schedule.iterations import expected_total_s
 from weft.schedule.metrics import critical_path, measure
 from weft.schedule.verification import verify
 from weft.workflow.unfolding.unfold import unfold

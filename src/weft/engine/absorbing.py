@@ -148,7 +148,7 @@ def _resumed(state: State, event: ev.Resumed) -> None:
 
 def _requirements_changed(state: State, event: ev.RequirementsChanged) -> None:
     attempt = state.attempts.get(event.attempt)
-    if attempt is None:
+    if attempt is None or (event.requirements is None and event.rank is None):
         return
     run = state.runs[attempt.run]
     requirements, rank = run.requirements.get(attempt.task, (None, None))

@@ -52,7 +52,7 @@ def _assign(state: State, command: cm.Assign) -> None:
     if task in run.attempt_of:
         run.move(task, TaskState.MIGRATING)
     else:
-        run.early.pop(task, None)
+        run.early.discard(task)
         run.move(task, TaskState.SCHEDULED)
     run.attempt_of[task] = attempt.number
     run.version += 1
@@ -87,6 +87,7 @@ def _start(state: State, command: cm.Start) -> None:
     if not attempt.holds:
         state.machines.take(attempt)
     attempt.stage = Stage.SUBMITTED
+    state.runs[attempt.run].tries[attempt.task] = command.tries
     if command.restart_from != attempt.restart_from:
         known = state.runs[attempt.run].known
         attempt.restart_from = attempt.checkpoint = command.restart_from
@@ -257,7 +258,7 @@ def _part_with(state: State, attempt: Attempt) -> None:
 def _complete(state: State, run: Run, task: int, attempt: Attempt | None) -> None:
     if attempt is not None:
         run.where[task] = attempt.machine
-    for remembered in (run.checkpoint, run.avoid, run.requirements, run.grown, run.requeued):
+    for remembered in (run.tries, run.checkpoint, run.avoid, run.requirements, run.grown, run.requeued):
         if remembered:
             remembered.pop(task, None)
     run.move(task, TaskState.COMPLETED)
@@ -286,10 +287,9 @@ def _release(state: State, run: Run, successor: int) -> None:
 
 def _settle_otherwise(state: State, run: Run, task: int, wanted: TaskState, command: cm.Settle) -> None:
     if wanted in (TaskState.READY, TaskState.WAITING):
-        run.tries[task] = run.tries.get(task, 1) + (not command.again)
         reopen(state, run, task, failed=bool(command.cause))
     else:
-        run.early.pop(task, None)
+        run.early.discard(task)
         run.move(task, wanted)
         if wanted == TaskState.FAILED:
             run.failed += 1
@@ -312,6 +312,7 @@ def _repeat(state: State, command: cm.Repeat) -> None:
         variable = run.known.variable[task]
         if run.known.shared[variable]:
             run.unbind(variable)
+        run.tries.pop(task, None)
         run.migrations.pop(task, None)
         run.failures.pop(task, None)
     for task in body.tasks:

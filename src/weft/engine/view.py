@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from weft.engine.indexes.planned import PlannedTurn
 from weft.engine.outside import outside_s
 from weft.engine.requirements import accepts, rank_of
 from weft.engine.restarts import spared
@@ -12,7 +13,7 @@ from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.chosen import ChosenTasks
 from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState
-from weft.engine.state.plans import PlannedTurn, RunPlan
+from weft.engine.state.plans import RunPlan
 from weft.engine.state.ready import ReadyTasks
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
@@ -93,14 +94,12 @@ class _Queueing(Mode):
 class SeenRun:
     """One run, as policies see it."""
 
-    __slots__ = ("_left", "_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
+    __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
 
     def __init__(self, run: Run, state: State, selector: str = "") -> None:
         self._run = run
         self._selector = selector
         self._state = state
-        self._left: tuple[int, tuple[int, ...]] = (-1, ())
-        """The run's version and its unfinished tasks then."""
         self.index = run.index
         self.arrival_s = run.arrival_s
         self.owner = run.owner
@@ -143,7 +142,7 @@ class SeenRun:
     def remaining_s(self) -> float:
         """Give the mean seconds of all unfinished tasks together; of running ones what is left."""
         run, means, now = self._run, self._run.known.mean_seconds, self._state.now
-        total = run.unfinished_s
+        total = run.left.seconds
         for task, number in run.attempt_of.items():
             attempt = self._state.attempts[number]
             if attempt.started_s is not None and run.state[task] not in FINAL:
@@ -151,6 +150,11 @@ class SeenRun:
                 done = min(1.0, max(0.0, (now - attempt.started_s) / seconds))
                 total -= done * means[task]
         return max(0.0, total)
+
+    @property
+    def computing_s(self) -> float:
+        """Give the mean seconds of all unfinished tasks that take nodes, of running ones the whole."""
+        return self._run.left.computing_s
 
     @property
     def plan(self) -> RunPlan | None:
@@ -161,26 +165,38 @@ class SeenRun:
         """Name the state of a task."""
         return TaskState(self._run.state[task]).name
 
-    def unfinished(self) -> Sequence[int]:
-        """List the tasks that have not ended; O(tasks) when that has changed."""
-        run = self._run
-        if self._left[0] != run.version:
-            self._left = (run.version, tuple(task for task, at in enumerate(run.state) if at not in FINAL))
-        return self._left[1]
+    def first_unfinished(self, most: int) -> Sequence[int]:
+        """List the first tasks by upward rank that have not ended."""
+        return self._run.left.first(most)
 
-    def plannable(self) -> Iterable[int]:
-        """List the tasks without an attempt that may already be sent to their planned machines."""
-        run = self._run
-        found = [*run.ready, *run.early]
-        return [task for task in found if self._belongs(task)] if run.known.selectors else found
+    def promised_s(self) -> Mapping[int, float]:
+        """Give by machine the seconds of the ready tasks that are bound to it, spread over its nodes."""
+        run, machines = self._run, self._state.machines
+        found = run.ready.promised(run.known, run.attempt_of).by_machine()
+        return {
+            machine: seconds / machines[machine].speed_factor / machines[machine].nodes
+            for machine, seconds in found.items()
+        }
 
-    def turn(self) -> PlannedTurn | None:
-        """Begin to go through the ready tasks by planned start."""
+    def moving(self) -> Sequence[int]:
+        """List the transfers under way."""
+        run, attempts = self._run, self._state.attempts
+
+        def is_under_way(task: int) -> bool:
+            attempt = attempts.get(run.attempt_of.get(task, -1))
+            return attempt is not None and attempt.stage <= Stage.RUNNING
+
+        return run.ready.promised(run.known, run.attempt_of).transfers(is_under_way)
+
+    def turn(self, *, early: bool = False, by_rank: bool = False) -> PlannedTurn | None:
+        """Begin to go through the tasks that may go by planned start, or by rank."""
         run, plan = self._run, self._run.plan
         if plan is None:
             return None
         chosen = self._belongs if run.known.selectors or self._selector else None
-        return PlannedTurn(run.ready.by_plan(plan, run.known), chosen)
+        known = run.known
+        tasks = run.early.by_plan(plan, known) if early else run.ready.by_plan(plan, known, by_rank=by_rank)
+        return PlannedTurn(tasks, chosen)
 
     def bound(self, task: int) -> int | None:
         """Give the machine its abstract machine is bound to."""
@@ -220,6 +236,11 @@ class EngineView:
             self._roster = self._state.roster
             self._runs = [self.run(index) for index in self._state.active]
         return self._runs
+
+    @property
+    def beliefs(self) -> tuple[float, ...]:
+        """Give the believed speed factor of every machine; 0: it is down."""
+        return self._state.machines.beliefs
 
     @property
     def any_free(self) -> bool:

@@ -6,8 +6,9 @@ by its planned start. If the machine is down or can no longer run it, the task g
 ``strict`` waits for the planned machine, for ever if need be, as the papers of static plans do. What is not
 in the plan, because it came later, goes where it ends first.
 
-O(tasks that may go) per event: they go at once and are not looked at again. Only those that no machine takes,
-because theirs is down, are asked for at every event.
+Tasks go at once and are not looked at again. Of those that no machine takes, because theirs is down, one is
+asked for at every event for all that are planned there and can run in the same modes. So an event costs
+O(tasks that go + kinds x machines).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import ClassVar
 
 from weft.policies.orders import ByRank
 from weft.policies.placement import Placing
-from weft.policies.policy import Order, Place, PlanView, RunView, View
+from weft.policies.planned import PlanView
+from weft.policies.policy import Order, Place, RunView, View
 from weft.policies.sizing import Sizing
 
 __all__ = ["Following"]
@@ -42,14 +44,21 @@ class Following:
         """Send every task that may go; a run that has no plan yet waits for it."""
         for run in list(view.runs):
             plan = run.plan
-            if plan is None:
-                continue
-            for task in list(run.plannable()):
-                place = self._planned(view, run, plan, task)
-                if place is not None:
-                    yield place
+            if plan is not None:
+                yield from self._sent(view, run, plan, early=False)
+                yield from self._sent(view, run, plan, early=True)
 
-    def _planned(self, view: View, run: RunView, plan: PlanView, task: int) -> Place | None:
+    def _sent(self, view: View, run: RunView, plan: PlanView, *, early: bool) -> Iterator[Place]:
+        turn = run.turn(early=early)
+        while turn is not None and (task := turn.next()) is not None:
+            place = self._planned(view, run, plan, task, early)
+            if place is None:
+                turn.leave_out(task)
+            else:
+                turn.pass_by(task)
+                yield place
+
+    def _planned(self, view: View, run: RunView, plan: PlanView, task: int, early: bool) -> Place | None:
         line = plan.line.get(task)
         if line is not None:
             mode = view.mode(run, task, line.machine, line.count)
@@ -65,6 +74,4 @@ class Following:
                 )
             if self.strict:
                 return None
-        if run.state(task) != "READY":
-            return None
-        return Placing(sizing=self.sizing, queue=True).place(view, run, task)
+        return None if early else Placing(sizing=self.sizing, queue=True).place(view, run, task)

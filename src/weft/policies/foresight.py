@@ -14,28 +14,33 @@ not count, an explicit transfer takes its mean time, and data of completed tasks
 put into gaps. Ties go to the machine that is free first, then to the one of the lowest index; so of machines
 of one node that are alike only the first that is free has to be looked at, and those with the task's data.
 
-The estimate is more than what design section 6 lets a policy add to an event, and cannot be less: all that is
-left of a workflow is placed, and where it is placed changes with every second that passes while an attempt
-runs. Only tracking the delay instead of looking ahead would be cheaper, and gives other answers (S5 section 3
-asks for the estimate). So it costs O((v c + e) log v) per event and workflow that competes for a free machine
-and has an attempt, or has changed since it had none, with v its unfinished tasks, e their edges and c the
-classes of machines; machines of many nodes are all looked at. Any other workflow costs what it takes to find
-the answer again by its unfinished tasks; one that has no rival is not asked for (``rounds.py``).
+Of a long workflow only the first 256 unfinished tasks are placed one by one; what lies behind them is guessed
+from its mean seconds (``rest.py``). To place all of it would cost O(tasks) at every event, and where a task
+far behind goes changes with every second anyway. The workflows of the paper have 6 to 17 tasks: for them,
+and for all that have no more than 256 left, this is the estimate it asks for.
+
+So it costs O(c) per task that is placed and O(1) per edge to it, with c the classes of machines, however many
+wait behind; of machines of many nodes all are looked at that the run uses. A workflow that has no rival is
+not asked for (``rounds.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
 from weft.policies.outlook import Outlook, outlook_of
 from weft.policies.policy import RunningView, RunView, View
+from weft.policies.rest import Free, rest_end_s
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
 __all__ = ["Foresight"]
 
-_MOST = 10_000
+_MOST_PLACED = 256
+"""Tasks of a run that are placed one by one."""
+
+_MOST_REMEMBERED = 4_000
 """Answers that are remembered per instance."""
 
 
@@ -44,56 +49,82 @@ class Foresight:
 
     def __init__(self, view: View) -> None:
         self._now = view.now
-        self._beliefs = tuple(machine.speed_factor if machine.up else 0.0 for machine in view.machines)
+        self._beliefs = view.beliefs
         self._attempts: dict[int, list[RunningView]] = {}
         for attempt in view.attempts():
             self._attempts.setdefault(attempt.run, []).append(attempt)
 
     def left_s(self, run: RunView) -> float:
-        """Estimate the seconds until the run would end; infinite if what is up cannot run all of it."""
+        """Estimate the seconds until the run would end; infinite if what is up cannot run what comes next."""
         outlook = outlook_of(run.instance, self._beliefs)
-        unfinished = run.unfinished()
-        attempts = self._attempts.get(run.index)
+        attempts = self._attempts.get(run.index, [])
+        tasks, behind_s = tuple(run.first_unfinished(_MOST_PLACED + 1)), None
+        if len(tasks) > _MOST_PLACED:
+            tasks = tasks[:_MOST_PLACED]
+            behind_s = _behind_s(outlook, run, [*tasks, *(attempt.task for attempt in attempts)])
         if attempts or outlook.looks_back:
-            return _through(outlook, run, unfinished, attempts or (), self._now)
-        key, remembered = tuple(unfinished), outlook.remembered  # of a tuple this is no copy
+            return _left_s(outlook, run, tasks, attempts, self._now, behind_s)
+        key, remembered = (tasks, behind_s), outlook.remembered
         found = remembered.get(key)
         if found is None:
-            if len(remembered) >= _MOST:
+            if len(remembered) >= _MOST_REMEMBERED:
                 remembered.clear()
-            found = remembered[key] = _through(outlook, run, unfinished, (), self._now)
+            found = remembered[key] = _left_s(outlook, run, tasks, (), self._now, behind_s)
         return found
 
 
-def _through(
-    outlook: Outlook, run: RunView, unfinished: Sequence[int], attempts: Iterable[RunningView], now: float
+def _behind_s(outlook: Outlook, run: RunView, ahead: Iterable[int]) -> float:
+    """Give the mean seconds of all that takes nodes but for these tasks, each counted once."""
+    means = run.mean_seconds
+    taken = sum(means[task] for task in dict.fromkeys(ahead) if outlook.kind[task] == COMPUTE)
+    return max(0.0, run.computing_s - taken)
+
+
+def _left_s(
+    outlook: Outlook,
+    run: RunView,
+    tasks: Sequence[int],
+    attempts: Sequence[RunningView],
+    now: float,
+    behind_s: float | None,
 ) -> float:
+    """Place the first tasks; what is behind them, if anything, ends not before the last of these."""
     if outlook.plain:
-        return _plainly_through(outlook, run, unfinished, attempts, now)
-    return _Course(outlook, run).through(unfinished, attempts, now)
+        ends, free = _plainly_placed(outlook, run, tasks, attempts, now)
+    else:
+        ends, free = _Course(outlook, run).placed(tasks, attempts, now)
+    last = max((ends[task] for task in tasks), default=0.0)
+    if behind_s is None:
+        return last
+    last = max(last, *(ends[attempt.task] for attempt in attempts), 0.0)
+    return max(last, rest_end_s(outlook, run, tasks, ends, free, behind_s))
 
 
-def _plainly_through(
-    outlook: Outlook, run: RunView, unfinished: Sequence[int], attempts: Iterable[RunningView], now: float
-) -> float:
+def _plainly_placed(
+    outlook: Outlook, run: RunView, tasks: Sequence[int], attempts: Iterable[RunningView], now: float
+) -> tuple[Mapping[int, float], Free]:
     """Do what a course does where no data move and machines have one node: several times as fast."""
-    end = [0.0] * len(outlook.kind)
+    end: dict[int, float] = {}
     busy: dict[int, float] = {}
-    sent = set()
     for attempt in attempts:
         end[attempt.task] = left = max(0.0, attempt.expected_end_s - now)
         busy[attempt.machine] = max(left, busy.get(attempt.machine, 0.0))
-        sent.add(attempt.task)
-    lines = [[(busy.get(machine, 0.0), machine) for machine in members] for members in outlook.members]
-    if busy:
-        for line in lines:
-            heapify(line)
-    for task in sorted(unfinished, key=outlook.position.__getitem__):
-        if task in sent:
+    lines: Free = [[] for _ in outlook.members]
+    for machine, left in busy.items():
+        if outlook.class_of[machine] >= 0:
+            lines[outlook.class_of[machine]].append((left, machine))
+    # Of the machines that are free from now on a line holds the first: they follow each other by index.
+    unused = [(machine for machine in members if machine not in busy) for members in outlook.members]
+    fresh = [next(machines, None) for machines in unused]
+    for line, first in zip(lines, fresh, strict=True):
+        line += [] if first is None else [(0.0, first)]
+        heapify(line)
+    for task in tasks:
+        if task in end:
             continue
         ready = 0.0
         for other in outlook.before[task]:
-            ready = max(ready, end[other])
+            ready = max(ready, end.get(other, 0.0))
         if outlook.kind[task] != COMPUTE:
             end[task] = ready + (run.mean_seconds[task] if outlook.kind[task] == TRANSFER else 0.0)
             continue
@@ -106,7 +137,11 @@ def _plainly_through(
         end[task] = best
         if chosen is not None:
             heapreplace(lines[chosen], (best, free_first[1]))
-    return max((end[task] for task in unfinished), default=0.0)
+            if free_first[1] == fresh[chosen]:
+                fresh[chosen] = following = next(unused[chosen], None)
+                if following is not None:
+                    heappush(lines[chosen], (0.0, following))
+    return end, [[(free_from, 1) for free_from, _ in line] for line in lines]
 
 
 class _Course:
@@ -129,16 +164,22 @@ class _Course:
         self._bound: dict[int, int] = {}
         """The abstract machines that were bound on the way."""
 
-    def through(self, unfinished: Sequence[int], attempts: Iterable[RunningView], now: float) -> float:
-        """Place all that is left; give when the last of it ends."""
+    def placed(
+        self, tasks: Sequence[int], attempts: Iterable[RunningView], now: float
+    ) -> tuple[Mapping[int, float], Free]:
+        """Place tasks one after the other; give their ends, and when the nodes they use are free."""
         for attempt in attempts:
             left = max(0.0, attempt.expected_end_s - now)
             self._take(attempt.machine, left, attempt.nodes)
             self._end[attempt.task] = (left, attempt.machine)
-        for task in sorted(unfinished, key=self._outlook.position.__getitem__):
+        for task in tasks:
             if task not in self._end:
                 self._place(task)
-        return max((self._end[task][0] for task in unfinished), default=0.0)
+        free: Free = [[] for _ in self._outlook.members]
+        for machine, steps in self._free.items():
+            if self._outlook.class_of[machine] >= 0:
+                free[self._outlook.class_of[machine]] += steps
+        return {task: end for task, (end, _) in self._end.items()}, free
 
     def _place(self, task: int) -> None:
         outlook = self._outlook

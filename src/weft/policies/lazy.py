@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 from weft.policies.orders import ByIndex
 from weft.policies.placement import earliest
 from weft.policies.policy import Mode, Order, Place, RunView, View
-from weft.policies.rounds import first_ready
+from weft.policies.rounds import first_placed
 from weft.policies.sizing import Sizing, sized
 
 __all__ = ["Lazy"]
@@ -44,19 +44,22 @@ class Lazy:
         """Send every ready task away; one that no machine can take stays."""
         for run in list(view.runs):
             refused: set[int] = set()
-            while (task := first_ready(run, refused)) is not None:
-                mode = self._lowest(view, run, task)
-                if mode is None:
-                    refused.add(task)
-                    continue
-                yield Place(
-                    run=run.index,
-                    task=task,
-                    machine=mode.machine,
-                    count=mode.count,
-                    queue=mode.nodes > 0,
-                    reason=f"lowest time by {self.by}",
-                )
+            while (place := first_placed(view, run, refused, self)) is not None:
+                yield place
+
+    def place(self, view: View, run: RunView, task: int) -> Place | None:
+        """Choose machine and count of a ready task; None: no machine can take it."""
+        mode = self._lowest(view, run, task)
+        if mode is None:
+            return None
+        return Place(
+            run=run.index,
+            task=task,
+            machine=mode.machine,
+            count=mode.count,
+            queue=mode.nodes > 0,
+            reason=f"lowest time by {self.by}",
+        )
 
     def _lowest(self, view: View, run: RunView, task: int) -> Mode | None:
         modes = sized(run, task, view.modes(run, task, free=False), self.sizing)

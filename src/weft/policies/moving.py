@@ -5,8 +5,9 @@ run (S1 section 13 calls this a static schedule dependency): it goes where the f
 the transfer, what runs and waits there and the task's own seconds considered. What earlier transfers have
 already promised to a machine counts like what waits there.
 
-Deviations: S1 looks at the transfer alone; that is the policy ``lazy``. O(attempts + ready tasks) per event
-at which a transfer with an open destination is ready, O(modes) per transfer.
+Deviations: S1 looks at the transfer alone; that is the policy ``lazy``. O(transfers under way) per event at
+which one with an open destination is ready, O(modes) per transfer; what the ready tasks are promised is kept
+from event to event, without what restart files would spare them.
 """
 
 from __future__ import annotations
@@ -69,15 +70,10 @@ def _best(view: View, run: RunView, follower: int, arrivals: list[Mode], promise
 
 
 def _promised(view: View, run: RunView) -> _Promised:
-    """Add up what transfers under way and tasks that wait for their bound machines will bring."""
-    promised: _Promised = {}
-    tasks = [task for task in run.ready if run.bound(task) is not None]
-    for attempt in view.attempts():
-        if attempt.run == run.index:
-            follower = _follower(run, attempt.task)
-            tasks += [] if follower is None else [follower]
-    for task in dict.fromkeys(tasks):
-        modes = view.modes(run, task, free=False)
+    """Add what is behind the transfers under way to the ready tasks that wait for their machines."""
+    promised = dict(run.promised_s())
+    for task in dict.fromkeys(_follower(run, transfer) for transfer in run.moving()):
+        modes = [] if task is None else view.modes(run, task, free=False)
         if modes:
             _promise(view, promised, min(modes, key=lambda mode: mode.seconds))
     return promised
@@ -99,8 +95,6 @@ def _sent(run: RunView, task: int, mode: Mode, reason: str) -> Place:
 def _follower(run: RunView, task: int) -> int | None:
     """Find the first task behind a transfer that runs at its destination and has no attempt; None: none."""
     graph = run.instance.graph
-    if graph.kind[task] != TRANSFER:
-        return None
     for other in graph.successors(task).tolist():
         same = graph.kind[other] == COMPUTE and graph.variable[other] == graph.variable[task]
         if same and run.state(other) == "WAITING":

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from weft.instance.instance import Instance
-from weft.planners.lists.ranks import by_rank, upward_ranks
 from weft.predictors.seconds import Classes, Related
 
 __all__ = ["Beliefs", "Choice", "Outlook", "outlook_of"]
@@ -47,8 +46,6 @@ class Outlook:
         self.first_edge: list[int] = pointer
         self.kind: list[int] = graph.kind.tolist()
         self.variable: list[int] = graph.variable.tolist()
-        self.position: list[int] = np.argsort(by_rank(upward_ranks(instance))).tolist()
-        """Per task: its place in the order of the upward ranks."""
         members = np.bincount(graph.variable, minlength=len(graph.variables))
         self.shared: list[bool] = (members > 1).tolist()
         """Per binding variable: whether several tasks name it."""
@@ -63,8 +60,8 @@ class Outlook:
         """Per machine; -1: it is down."""
         self.members: list[list[int]] = []
         """Per class: its machines, ascending."""
-        self.remembered: dict[tuple[int, ...], float] = {}
-        """Answers that hold as long as the beliefs do, by unfinished tasks."""
+        self.remembered: dict[tuple[tuple[int, ...], float | None], float] = {}
+        """Answers that hold as long as the beliefs do, by the first unfinished tasks and what is behind."""
         self._modes = {group: _rows(instance, group) for group in range(len(instance.groups))}
         self._group: list[int] = instance.group.tolist()
         self._seconds_of = [group.seconds_of for group in instance.groups]
@@ -74,7 +71,7 @@ class Outlook:
 
     def believe(self, beliefs: Beliefs) -> None:
         """Sort the machines into classes, if anything is believed that was not before."""
-        if beliefs == self._beliefs:
+        if beliefs is self._beliefs or beliefs == self._beliefs:
             return
         numbers: dict[tuple[int, float], int] = {}
         self.class_of, self.members = [], []

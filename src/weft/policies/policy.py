@@ -16,24 +16,22 @@ from typing import Protocol
 
 from weft.instance.instance import Instance
 from weft.message import message
+from weft.policies.planned import PlanView, Turn
 
 __all__ = [
     "Decision",
     "Hold",
-    "LineView",
     "MachineView",
     "Migrate",
     "Mode",
     "Order",
     "Place",
-    "PlanView",
     "Policy",
     "Ready",
     "Replan",
     "RunOrder",
     "RunView",
     "RunningView",
-    "Turn",
     "View",
 ]
 
@@ -144,65 +142,6 @@ class Ready(Protocol):
         ...
 
 
-class LineView(Protocol):
-    """Where and when a task is planned."""
-
-    @property
-    def machine(self) -> int:
-        """Give the machine."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """Give the node count, as the user knows it."""
-        ...
-
-    @property
-    def start_s(self) -> float:
-        """Give the planned start."""
-        ...
-
-    @property
-    def finish_s(self) -> float:
-        """Give the planned end."""
-        ...
-
-
-class PlanView(Protocol):
-    """The plan a run follows."""
-
-    @property
-    def line(self) -> Mapping[int, LineView]:
-        """Give the lines by task; a task that is not planned has none."""
-        ...
-
-
-class Turn(Protocol):
-    """The ready tasks of one run, once each, by planned start; those that are not planned come last.
-
-    Tasks of one class have the same kind and are planned on the same machine with the same count.
-    """
-
-    alike: bool
-    """Whether tasks of one class would also end at the same time, wherever they were sent."""
-
-    def head(self) -> int | None:
-        """Give the first task that was not passed, be it left out or not; None: there is none."""
-        ...
-
-    def next(self) -> int | None:
-        """Give the first task that was neither passed nor left out; None: there is none."""
-        ...
-
-    def pass_by(self, task: int) -> None:
-        """Go on behind a task."""
-        ...
-
-    def leave_out(self, task: int) -> None:
-        """Go on behind a task that was not placed, and leave out all others of its class."""
-        ...
-
-
 class RunView(Protocol):
     """What a policy may know of one active run."""
 
@@ -250,19 +189,29 @@ class RunView(Protocol):
         """Name the state of a task (``engine.state.states``)."""
         ...
 
-    def unfinished(self) -> Sequence[int]:
-        """List the tasks that have not ended, in topological order."""
+    @property
+    def computing_s(self) -> float:
+        """Give the mean seconds of all unfinished tasks that take nodes, of running ones the whole."""
         ...
 
-    def plannable(self) -> Iterable[int]:
-        """List the tasks without an attempt that a plan may already send to its machine.
+    def first_unfinished(self, most: int) -> Sequence[int]:
+        """List the first tasks that have not ended, at most so many, by upward rank, then index."""
+        ...
 
-        Such a task is ready, or some predecessor with data for it has completed, so that they can move.
+    def promised_s(self) -> Mapping[int, float]:
+        """Give by machine the seconds of the ready tasks that are bound to it, spread over its nodes."""
+        ...
+
+    def moving(self) -> Sequence[int]:
+        """List the transfers under way, by index."""
+        ...
+
+    def turn(self, *, early: bool = False, by_rank: bool = False) -> Turn | None:
+        """Begin to go through the ready tasks by planned start; None: there is no plan.
+
+        ``early``: through the waiting ones that may be sent ahead, since data of some predecessor could
+        already move. ``by_rank``: the ready ones by upward rank, of equal ones by planned start.
         """
-        ...
-
-    def turn(self) -> Turn | None:
-        """Begin to go through the ready tasks by planned start; None: there is no plan."""
         ...
 
     def bound(self, task: int) -> int | None:
@@ -346,6 +295,11 @@ class View(Protocol):
     @property
     def runs(self) -> Sequence[RunView]:
         """List the active runs, by arrival."""
+        ...
+
+    @property
+    def beliefs(self) -> tuple[float, ...]:
+        """Give the believed speed factor of every machine, 0 if it is down; one object while it holds."""
         ...
 
     @property

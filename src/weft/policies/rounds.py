@@ -16,24 +16,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Literal
+from itertools import islice
+from typing import Literal, Protocol
 
 from weft.policies.inter import Worth
 from weft.policies.placement import Placing
 from weft.policies.policy import Place, RunView, View
 
-__all__ = ["ROUNDS", "Rounds", "first_ready"]
+__all__ = ["ROUNDS", "Places", "Rounds", "first_placed"]
 
 Rounds = Literal["tasks", "workflows"]
 
 _Priorities = Callable[[View], Worth]
 
 
-def first_ready(run: RunView, refused: set[int]) -> int | None:
-    """Give the first ready task that was not refused; None: there is none."""
+class Places(Protocol):
+    """Who finds the place of one task after another."""
+
+    def place(self, view: View, run: RunView, task: int) -> Place | None:
+        """Choose machine and count of a ready task; None: nothing can take it now."""
+        ...
+
+
+def first_placed(view: View, run: RunView, refused: set[int], placing: Places) -> Place | None:
+    """Place the first ready task that finds a machine; None: none does. Who finds none is refused."""
     for task in run.ready.heads():
         if task not in refused:
-            return task
+            place = placing.place(view, run, task)
+            if place is not None:
+                return place
+            refused.add(task)
     return None
 
 
@@ -42,8 +54,9 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
     runs = [run for run in view.runs if run.ready]
     refused: list[set[int]] = [set() for _ in runs]
     worth = priorities(view)
+    offers = [iter(run.ready.heads()) for run in runs]
     # Runs stand by arrival, so the position breaks ties.
-    heap = [(-worth(run, head), at, head) for at, run in enumerate(runs) for head in run.ready.heads()[:1]]
+    heap = [(-worth(run, head), at, head) for at, run in enumerate(runs) for head in islice(offers[at], 1)]
     heapify(heap)
     while heap and view.any_free:
         _, at, task = heappop(heap)
@@ -53,7 +66,8 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
             refused[at].add(task)
         else:
             yield place
-        following = first_ready(run, refused[at])
+            offers[at] = iter(run.ready.heads())  # others have come to the front
+        following = next((task for task in offers[at] if task not in refused[at]), None)
         if following is not None:
             heappush(heap, (-worth(run, following), at, following))
 
@@ -70,7 +84,7 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
         asking.sort(key=lambda run: -urgency[run.index])
         placed = []
         for run in asking:
-            place = _first_placed(view, run, refused[run.index], placing)
+            place = first_placed(view, run, refused[run.index], placing)
             if place is not None:
                 yield place
                 if not view.any_free:
@@ -81,7 +95,7 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
         asking.sort(key=lambda run: (run.arrival_s, run.index))
     for run in asking:  # the only one that is left: nobody to compare it with
         while view.any_free:
-            place = _first_placed(view, run, refused[run.index], placing)
+            place = first_placed(view, run, refused[run.index], placing)
             if place is None:
                 return
             yield place
@@ -92,20 +106,8 @@ def _rate(
 ) -> None:
     for run in asking:
         if run.index not in urgency:
-            task = first_ready(run, refused[run.index])
+            task = next((task for task in run.ready.heads() if task not in refused[run.index]), None)
             urgency[run.index] = -float("inf") if task is None else worth(run, task)
-
-
-def _first_placed(view: View, run: RunView, refused: set[int], placing: Placing) -> Place | None:
-    """Place the first ready task that finds a machine; None: none does."""
-    task = first_ready(run, refused)
-    while task is not None:
-        place = placing.place(view, run, task)
-        if place is not None:
-            return place
-        refused.add(task)
-        task = first_ready(run, refused)
-    return None
 
 
 ROUNDS: dict[str, Callable[[View, _Priorities, Placing], Iterator[Place]]] = {

@@ -12,21 +12,23 @@ earlier planned start, then to the lower index.
 A decision costs O(active workflows + kinds x machines), with tasks of one kind those that have the same modes
 and seconds: where one of them rather waits for its planned machine, all that are planned there do. Where this
 does not follow (data that move, abstract machines, resources, machines of several nodes, more than 64 kinds
-by seconds) every task that rather waits is looked at. To this comes what ``inter`` costs, much with the
-default ``foft`` (``foresight.py``). ``rounds=tasks`` with a priority by rank sorts all ready tasks.
+by seconds) the first 16 that rather wait are looked at, of tasks with the same modes that are planned on the
+same machine; the others wait with them. To this comes what ``inter`` costs (``inter.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import ClassVar
 
-from weft.policies.inter import OF_WORKFLOWS, PRIORITIES, Inter
+from weft.policies.inter import OF_WORKFLOWS, PRIORITIES, Inter, Worth
 from weft.policies.moving import moves
 from weft.policies.orders import ByRank
 from weft.policies.placement import Placing
-from weft.policies.policy import Order, Place, RunView, Turn, View
+from weft.policies.planned import Turn
+from weft.policies.policy import Order, Place, RunView, View
 from weft.policies.rounds import Rounds
 from weft.policies.sizing import Sizing
 
@@ -54,36 +56,50 @@ class SharedPlans:
         yield from moves(view)
         if not view.any_free:
             return
+        # Among all ready tasks the most urgent is next, also of one workflow, if they are told apart by rank.
+        by_rank = self.rounds == "tasks" and self.inter not in OF_WORKFLOWS
         asking = [
             (run, turn)
             for run in view.runs
-            if run.plan is not None and run.ready and (turn := run.turn()) is not None
+            if run.plan is not None and run.ready and (turn := run.turn(by_rank=by_rank)) is not None
         ]
-        if self.rounds == "workflows":
-            yield from self._by_workflows(view, asking)
-        elif self.inter in OF_WORKFLOWS:
-            yield from self._by_workflows_whole(view, asking)
-        else:
-            yield from self._by_tasks(view, asking)
+        yield from (self._by_workflows if self.rounds == "workflows" else self._by_tasks)(view, asking)
 
     def _by_tasks(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
-        """Go through all ready tasks, the most urgent first."""
-        worth = PRIORITIES[self.inter](view)
-        everybody = [(run, task) for run, turn in asking for task in _whole(turn)]
-        for run, task in sorted(everybody, key=lambda each: -worth(*each)):
-            place, _ = self._place(view, run, task)
+        """Merge the ready tasks of all runs, the most urgent first."""
+        worth = self._worth(view)
+        heap: list[tuple[float, int, int]] = []
+
+        def offer(at: int) -> None:
+            run, turn = asking[at]
+            task = turn.next()
+            if task is not None:
+                heappush(heap, (-worth(run, task), at, task))
+
+        for at in range(len(asking)):  # runs stand by arrival, so the position breaks ties
+            offer(at)
+        while heap:
+            _, at, task = heappop(heap)
+            place = self._placed(view, *asking[at], task)
             if place is not None:
                 yield place
                 if not view.any_free:
                     return
+            offer(at)
 
-    def _by_workflows_whole(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
-        """Do the same where all tasks of a workflow are equally urgent: one workflow after the other."""
-        for run, turn in self._sorted(view, asking):
-            while (place := self._first_placed(view, run, turn)) is not None:
-                yield place
-                if not view.any_free:
-                    return
+    def _worth(self, view: View) -> Worth:
+        """Give the priority at this moment; if all tasks of a workflow share it, it is worked out once."""
+        worth = PRIORITIES[self.inter](view)
+        if self.inter not in OF_WORKFLOWS:
+            return worth
+        found: dict[int, float] = {}
+
+        def once(run: RunView, task: int) -> float:
+            if run.index not in found:
+                found[run.index] = worth(run, task)
+            return found[run.index]
+
+        return once
 
     def _by_workflows(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
         """Give every run one task per round, until a round gives nothing."""
@@ -110,15 +126,21 @@ class SharedPlans:
     def _first_placed(self, view: View, run: RunView, turn: Turn) -> Place | None:
         """Place the first task that finds a machine, and pass it and those before it."""
         while (task := turn.next()) is not None:
-            place, nobody = self._place(view, run, task)
+            place = self._placed(view, run, turn, task)
             if place is not None:
-                turn.pass_by(task)
                 return place
-            if nobody or (turn.alike and self._waits_alone(view, run, task)):
-                turn.leave_out(task)
-            else:
-                turn.pass_by(task)
         return None
+
+    def _placed(self, view: View, run: RunView, turn: Turn, task: int) -> Place | None:
+        """Place a task, and go on behind it; None: it waits."""
+        place, nobody = self._place(view, run, task)
+        if place is not None:
+            turn.pass_by(task)
+        elif nobody or (turn.alike and self._waits_alone(view, run, task)):
+            turn.leave_out(task)
+        else:
+            turn.let_wait(task)
+        return place
 
     def _waits_alone(self, view: View, run: RunView, task: int) -> bool:
         """Say whether nothing can come before a task that waits for its planned machine in this event."""
@@ -146,10 +168,3 @@ class SharedPlans:
             return None, True
         found = view.mode(run, task, place.machine, place.count)
         return (place if found is not None and found.finish_s < planned.finish_s else None), False
-
-
-def _whole(turn: Turn) -> Iterator[int]:
-    """List the ready tasks by planned start."""
-    while (task := turn.next()) is not None:
-        yield task
-        turn.pass_by(task)

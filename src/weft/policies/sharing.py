@@ -10,9 +10,8 @@ Deviations: said in ``rounds.py`` and ``inter.py``. Moldable tasks are sized as 
 none.
 
 What a decision costs is said in ``rounds.py``; ``foft`` adds what ``foresight.py`` costs. ``basic`` asks
-every machine when it will be free, behind all that waits there: O(machines) per task that becomes ready. A
-machine remembers the answer until something there does not start or end when it was expected to; then it goes
-through its queue once more.
+every machine when it will be free, behind all that waits there: O(machines) per task that becomes ready. Of a
+queue for several nodes 64 are looked at one by one; what waits behind them counts by its node-seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from weft.policies.moving import moves
 from weft.policies.orders import ORDERS, Intra
 from weft.policies.placement import Placing
 from weft.policies.policy import Order, Place, View
-from weft.policies.rounds import ROUNDS, Rounds, first_ready
+from weft.policies.rounds import ROUNDS, Rounds, first_placed
 from weft.policies.sizing import Sizing
 
 __all__ = ["Aging", "AgingE", "Basic", "Fcfs", "Foft", "GHeft", "Srpt"]
@@ -129,9 +128,5 @@ class Basic(_Sharing):
         placing = Placing(sizing=self.sizing, queue=True)
         for run in list(view.runs):
             refused: set[int] = set()
-            while (task := first_ready(run, refused)) is not None:
-                place = placing.place(view, run, task)
-                if place is None:
-                    refused.add(task)
-                else:
-                    yield place
+            while (place := first_placed(view, run, refused, placing)) is not None:
+                yield place

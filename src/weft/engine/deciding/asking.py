@@ -90,6 +90,9 @@ def _migrate(desk: Desk, run: Run, task: int, machine: int | None) -> None:
         desk.emit(cm.Note(kind="refused", run=run.index, task=task, text="migrate: it does not run"))
     elif machine is None:
         leaving.leave(desk, attempt, "user")
+    elif machine == attempt.machine:
+        text = "migrate: it is there already"
+        desk.emit(cm.Note(kind="refused", run=run.index, task=task, machine=machine, text=text))
     elif not run.is_mode(task, machine, attempt.count) or not desk.state.machines[machine].up:
         desk.emit(
             cm.Note(

@@ -188,12 +188,14 @@ def requirements_changed(desk: Desk, event: ev.RequirementsChanged) -> None:
     if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
         return
     run = desk.state.runs[attempt.run]
-    for text in (event.requirements, event.rank):
-        problem = "" if not text else requirement_problem(text, run, attempt.task)
+    said = [text for text in (event.requirements, event.rank) if text is not None]
+    for problem in (event.problem, *(requirement_problem(text, run, attempt.task) for text in said if text)):
         if problem:
             desk.emit(
                 cm.Note(kind="requirement", run=run.index, task=attempt.task, text=f"ignored: {problem}")
             )
+    if not said:
+        return
     met = accepts(desk.state, run, attempt.task, attempt.machine)
     if event.mandatory and not met and run.state[attempt.task] != TaskState.MIGRATING:
         leaving.leave(desk, attempt, "self-migration")

@@ -11,6 +11,9 @@ from weft.engine.state.state import State
 
 __all__ = ["told"]
 
+_TOLD = ("stay", "violation", "refused", "requirement", "too-late")
+"""Notes that say something to those who ask about a task."""
+
 
 def told(state: State, entry: Entry, run: int, task: int, attempts: set[int]) -> Iterator[tuple[int, str]]:
     """Tell what an entry says about a task: the command's position (-1: the event) and a sentence.
@@ -47,8 +50,10 @@ def _event(event: ev.Event) -> str:
             return "the machine's own system stopped it for a while"
         case ev.Resumed():
             return "the machine's own system let it go on"
-        case ev.RequirementsChanged(requirements=text):
-            return f"it changed what it demands: {text}"
+        case ev.RequirementsChanged(requirements=requirement, rank=rank):
+            named = (("requirement", requirement), ("rank", rank))
+            said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
+            return f"it changed what it demands: {', '.join(said)}" if said else ""
         case ev.Progressed(work_done=done) if done is not None:
             return f"it reported {done:.0%} of the work"
         case _:
@@ -76,7 +81,7 @@ def _command(state: State, command: cm.Command) -> str:
             return "its migration was called off"
         case cm.CleanUp():
             return f"attempt {command.attempt}: what it left was cleaned up"
-        case cm.Note(kind=kind, text=text) if kind in ("stay", "violation", "refused", "too-late"):
+        case cm.Note(kind=kind, text=text) if kind in _TOLD:
             value = f" ({command.value:.2f})" if command.value is not None else ""
             return f"{kind}{value}{': ' if text else ''}{text}"
         case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from weft.engine.indexes.totals import as_units
 from weft.engine.invariants.broken import demand, story_of_attempt
 from weft.engine.state.attempt import Stage
 from weft.engine.state.machines import MachineState
@@ -48,7 +49,18 @@ def check_machines(state: State, instance: Instance) -> None:
             f"{sorted(queued[machine.index])} wait, but the queue is {machine.queue}",
             where,
         )
+        units = sum(
+            as_units(state.attempts[number].seconds * state.attempts[number].nodes)
+            for _, number in machine.queue
+        )
+        demand(
+            machine.waiting_units == units,
+            f"{units} node-seconds wait, {machine.waiting_units} counted",
+            where,
+        )
         free += machine.up and (machine.unlimited or machine.free_nodes > 0)
+    believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
+    demand(state.machines.beliefs == believed, f"{believed} is believed of the machines", f"at {state.now} s")
     demand(state.machines.any_free == (free > 0), f"{free} machines have free nodes", f"at {state.now} s")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from weft.engine.indexes.unfinished import Unfinished
 from weft.engine.invariants.broken import demand, story_of_task
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.run import Run
@@ -113,6 +114,10 @@ def _check_counts(state: State, run: Run) -> None:
     )
     failed = sum(1 for place in run.state if place == _S.FAILED)
     demand(run.failed == failed, f"{failed} tasks have failed, {run.failed} are counted", where)
+    counted = Unfinished(run.known, (task for task, place in enumerate(run.state) if place not in FINAL))
+    demand(run.left.seconds == counted.seconds, f"{counted.seconds} s are left", where)
+    first = counted.first(len(run))
+    demand(run.left.first(len(run)) == first, f"{first} are left, but others are listed", where)
     ready = {task for task in run.tasks_in(_S.READY) if run.known.kind[task] != VIRTUAL}
     listed = set(run.ready)
     demand(listed == ready, f"the ready tasks are {sorted(ready)}, those listed {sorted(listed)}", where)

@@ -154,6 +154,8 @@ class RequirementsChanged:
     rank: str | None = None
     mandatory: bool = True
     """Whether it must leave a machine that does not meet them."""
+    problem: str = ""
+    """What else it wrote that cannot be understood, and so changes nothing."""
 
 
 @message

@@ -112,7 +112,7 @@ def _count_missing(run: Run) -> None:
             run.make_ready_or_waiting(task)
             begun = any(run.state[before] == TaskState.COMPLETED for before in known.before(task))
             if run.planned and begun and run.state[task] == TaskState.WAITING:
-                run.early[task] = None
+                run.early.add(task)
 
 
 _RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})

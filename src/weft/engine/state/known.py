@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weft.engine.state.attempt import Demand
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.planners.lists.ranks import mean_seconds, upward_ranks
+from weft.planners.lists.ranks import by_rank, mean_seconds, upward_ranks
 from weft.planners.naming import planner_named
 from weft.planners.planner import Budget
 from weft.platform.platform import Platform
@@ -30,6 +30,7 @@ from weft.workflow.records.quantity import value_of
 from weft.workflow.records.task import Task
 from weft.workflow.templates import fill
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, TaskGraph
+from weft.workflow.wildcards import is_pattern, names_held
 
 __all__ = ["Known", "Library", "Options", "origin"]
 
@@ -40,6 +41,9 @@ def _quick(column: NDArray[Any]) -> memoryview[Any]:
 
 
 _ONLY_ZERO = frozenset({0})
+
+_MOST_KINDS = 64
+"""Kinds of tasks by their seconds that are told apart; where there are more, none are."""
 
 
 def _named(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
@@ -106,6 +110,7 @@ class Known:
         self.kind = _quick(graph.kind)
         self.group = _quick(instance.group)
         self.variable = _quick(graph.variable)
+        self._candidates = _quick(instance.candidates)
         self._after_pointer = _quick(graph.successor_pointer)
         self._after = _quick(graph.successor)
         self._after_edge = _quick(graph.successor_edge)
@@ -190,6 +195,10 @@ class Known:
             found = self._options[group] = Options(self.instance, group)
         return found
 
+    def goal(self, task: int) -> int:
+        """Number the sets of machines to which a task may go by its binding variable."""
+        return int(self._candidates[self.variable[task]])
+
     def demand(self, task: int, machine: int, count: int) -> Demand:
         """Give the amounts a mode takes."""
         by_mode = self.options(task).demand
@@ -246,14 +255,20 @@ class Known:
 
     @cached_property
     def _read_names(self) -> frozenset[str]:
-        """Give the names of the files that some task reads."""
-        found: set[str] = set()
+        """Give the names of the files that some task reads, those that wildcards hold among them."""
+        found = set(growing_files(self.graph.workflow))
+        patterns: set[str] = set()
+        made: set[str] = set()
         for task in range(len(self)):
-            items = self.description(task).inputs
-            context = self.graph.context(task) if items else {}
-            found.update(fill(item.file, context, last=False) for item in items)
-        found.update(growing_files(self.graph.workflow))
-        return frozenset(found)
+            description = self.description(task)
+            context = self.graph.context(task) if description.inputs or description.outputs else {}
+            made.update(fill(item.file, context, last=False) for item in description.outputs)
+            for item in description.inputs:
+                name = fill(item.file, context, last=False)
+                (patterns if is_pattern(item.file) and item.source is None else found).add(name)
+        names = sorted(made) if patterns else []
+        held = (name for pattern in patterns for name in names_held(names, pattern))
+        return frozenset(found).union(patterns, held)
 
     def restart_bytes(self, task: int) -> float:
         """Estimate the bytes of a task's restart files: those of its outputs, where nobody said."""
@@ -299,8 +314,9 @@ class Known:
         told_apart = self.demands or self.moves_data or self.stages or self.checkpoints
         return not (told_apart or any(self.shared))
 
-    def seconds_kinds(self, most: int) -> Sequence[int] | None:
-        """Number the tasks by what they take everywhere; None: there are more kinds than ``most``."""
+    @cached_property
+    def seconds_kinds(self) -> Sequence[int] | None:
+        """Number the tasks by what they take everywhere; None: there are many kinds."""
         seconds = self.instance.seconds
         if isinstance(seconds, Classes):
             kinds = seconds.task_class
@@ -309,7 +325,7 @@ class Known:
             kinds = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
         else:
             return None
-        return None if len(np.unique(kinds)) > most else _quick(kinds)
+        return None if len(np.unique(kinds)) > _MOST_KINDS else _quick(kinds)
 
     @cached_property
     def mean_seconds(self) -> Sequence[float]:
@@ -320,6 +336,16 @@ class Known:
     def ranks(self) -> Sequence[float]:
         """Give the upward rank of every task."""
         return _quick(upward_ranks(self.instance))
+
+    @cached_property
+    def rank_order(self) -> Sequence[int]:
+        """Give all tasks by descending upward rank, then index."""
+        return _quick(by_rank(np.asarray(self.ranks)))
+
+    @cached_property
+    def rank_place(self) -> Sequence[int]:
+        """Give the place of every task in that order."""
+        return _quick(np.argsort(np.asarray(self.rank_order)))
 
     @cached_property
     def alone_s(self) -> float:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
+from weft.engine.indexes.totals import as_seconds, as_units
 from weft.engine.state.attempt import Attempt, Demand
 from weft.instance.instance import Instance
 
 __all__ = ["MachineState", "Machines"]
+
+_MOST_SERVED = 64
+"""How many of a queue for several nodes are looked at one by one."""
+
+_Ends = list[tuple[float, int]]
+"""(end, nodes) of attempts."""
+
+_Served = tuple[tuple[float, float, _Ends, list[tuple[float, int]]], _Ends, float, int, int]
+"""What an estimate was made from (time, speed, who takes nodes, who waits), and what it came to."""
 
 
 class MachineState:
     """One machine."""
 
     __slots__ = (
-        "_backlog",
-        "_starts",
+        "_served",
         "alike",
         "amounts",
         "believed_at_s",
@@ -34,6 +43,7 @@ class MachineState:
         "speed_factor",
         "unlimited",
         "up",
+        "waiting_units",
     )
 
     def __init__(self, instance: Instance, index: int) -> None:
@@ -55,14 +65,13 @@ class MachineState:
         """The attempts that take nodes, in the order in which they took them."""
         self.queue: list[tuple[float, int]] = []
         """(order, attempt number) of those that were sent here and take no nodes yet."""
+        self.waiting_units = 0
+        """Their node-seconds at the speed the platform states, in units (``indexes.totals``)."""
+        self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.alike = 0
         """The number of its class: machines of one description and place in the network."""
-        self._starts: list[float] = []
-        """On one node: when each of those that wait is expected to start, as far as it was worked out, and
-        in the end when the next would."""
-        self._backlog: _Backlog | None = None
 
     def has_room(self, nodes: int) -> bool:
         """Say whether so many nodes are free."""
@@ -71,99 +80,52 @@ class MachineState:
     def enqueue(self, attempt: Attempt) -> None:
         """Let an attempt wait for data and room."""
         attempt.queued = True
-        place = bisect_left(self.queue, attempt.turn)
-        self.queue.insert(place, attempt.turn)
-        del self._starts[place + 1 :]
-        if place < len(self.queue) - 1:
-            self._backlog = None
+        self.queue.insert(bisect_left(self.queue, attempt.turn), attempt.turn)
+        self.waiting_units += as_units(attempt.seconds * attempt.nodes)
 
     def dequeue(self, attempt: Attempt) -> None:
         """Take an attempt out of the queue: it starts, or is given up."""
         attempt.queued = False
-        place = bisect_left(self.queue, attempt.turn)
-        del self.queue[place]
-        # Who waits behind the first starts when it was to start, if the first starts in time.
-        del self._starts[place + 1 if place else 0 : None if place else 1]
-        self._backlog = None
+        del self.queue[bisect_left(self.queue, attempt.turn)]
+        self.waiting_units -= as_units(attempt.seconds * attempt.nodes)
 
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
         """Estimate when so many nodes will be free: who takes nodes ends as expected, who waits goes first.
 
-        What was worked out for those that wait is kept as long as those before them keep their times: as a
-        rule this costs O(nodes), after a surprise O(queue).
+        On one node those that wait follow each other. On several the first of them are served in their order,
+        each as soon as those before it leave enough nodes; what waits behind them counts as if it were spread
+        evenly over all nodes. O(holders), and on several nodes O(log holders) for each that is served; who
+        asks next finds them served, unless something has changed.
         """
         if self.unlimited or (self.free_nodes >= nodes and not self.queue):
             return now
-        if self.nodes == nodes == 1:
-            return self._next_start_s(attempts, now)
-        ends = sorted((max(holder.expected_end_s, now), holder.nodes) for holder in self.holders.values())
-        backlog = self._backlog
-        if backlog is None or not backlog.follows(ends, self.speed_factor, now):
-            backlog = self._backlog = _Backlog(ends, self.nodes, self.speed_factor, now)
-        for _, number in self.queue[backlog.waiting :]:
-            backlog.append(attempts[number])
-        return backlog.room_at_s(nodes)
+        ends = [(max(holder.expected_end_s, now), holder.nodes) for holder in self.holders.values()]
+        first = self.queue[:_MOST_SERVED] if self.nodes > 1 else []
+        asked = (now, self.speed_factor, ends, first)
+        if self._served is None or self._served[0] != asked:
+            self._served = (asked, *self._serve(list(ends), [attempts[number] for _, number in first], now))
+        _, left, at, room, units = self._served
+        behind_s = as_seconds(self.waiting_units - units) / self.speed_factor / self.nodes
+        return _passed(list(left), at, room, nodes)[0] + behind_s
 
-    def _next_start_s(self, attempts: Mapping[int, Attempt], now: float) -> float:
-        """Let those that wait for the only node follow each other."""
-        first = now
-        for holder in self.holders.values():
-            if holder.nodes:
-                first = max(first, holder.expected_end_s)
-        starts = self._starts
-        if not starts or starts[0] != first:
-            starts[:] = (first,)
-        for place in range(len(starts) - 1, len(self.queue)):
-            waiting = attempts[self.queue[place][1]]
-            taken = waiting.seconds / self.speed_factor if waiting.nodes else 0.0
-            starts.append(starts[place] + taken)
-        return starts[-1]
+    def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
+        """Serve some that wait; give the heap of the ends after that, time, free nodes, and their units."""
+        heapify(ends)
+        at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
+        for attempt in waiting:
+            at, room = _passed(ends, at, room, attempt.nodes)
+            room -= attempt.nodes
+            heappush(ends, (at + attempt.seconds / self.speed_factor, attempt.nodes))
+            units += as_units(attempt.seconds * attempt.nodes)
+        return ends, at, room, units
 
 
-class _Backlog:
-    """The times at which nodes are expected to become free, with those that wait served in their order."""
-
-    __slots__ = ("_at", "_base", "_ends", "_full", "_now", "_passed", "_room", "_speed_factor", "waiting")
-
-    def __init__(self, ends: list[tuple[float, int]], nodes: int, speed_factor: float, now: float) -> None:
-        """Begin with (end, nodes) of those that take nodes, ascending."""
-        self._base = ends
-        self._ends = list(ends)
-        self._speed_factor = speed_factor
-        self._now = self._at = now
-        self._room = nodes - sum(taken for _, taken in ends)
-        """Nodes that are free when those before ``_passed`` have ended and nobody else has."""
-        self._passed = 0
-        self._full = self._room <= 0
-        self.waiting = 0
-        """How many of the queue are counted in."""
-
-    def follows(self, ends: list[tuple[float, int]], speed_factor: float, now: float) -> bool:
-        """Say whether it still holds: where nodes are free from now on, the time itself counts."""
-        if self._passed == 0 and self._full:
-            self._now = self._at = now
-        same_time = self._full or now == self._now
-        return same_time and speed_factor == self._speed_factor and ends == self._base
-
-    def append(self, attempt: Attempt) -> None:
-        """Let one more wait: it goes as soon as those before it leave enough nodes."""
-        self._room, self._at, self._passed = self._pass(attempt.nodes)
-        self._room -= attempt.nodes
-        insort(self._ends, (self._at + attempt.seconds / self._speed_factor, attempt.nodes), lo=self._passed)
-        self.waiting += 1
-
-    def room_at_s(self, nodes: int) -> float:
-        """Give the first time after which so many nodes stay free."""
-        return self._pass(nodes)[1]
-
-    def _pass(self, nodes: int) -> tuple[int, float, int]:
-        """Let others end until so many nodes are free: room, time, how many have ended."""
-        room, at, passed = self._room, self._at, self._passed
-        while room < nodes and passed < len(self._ends):
-            at, taken = self._ends[passed]
-            room += taken
-            passed += 1
-        return room, at, passed
+def _passed(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
+    """Let those of a heap (end, nodes) end until so many nodes are free: the time, and the nodes that are."""
+    while room < nodes and ends:
+        at, taken = heappop(ends)
+        room += taken
+    return at, room
 
 
 class Machines:
@@ -181,6 +143,7 @@ class Machines:
         """Machines that are believed to be faster or slower than the platform says."""
         self.free_count = 0
         """How many machines that are up have a free node."""
+        self._beliefs: tuple[float, ...] | None = None
         self._sort_into_classes(instance)
         self.class_of = [machine.alike for machine in self.all]
 
@@ -214,8 +177,16 @@ class Machines:
         """Say whether some machine that is up has a free node."""
         return self.free_count > 0
 
+    @property
+    def beliefs(self) -> tuple[float, ...]:
+        """Give the believed speed factor of every machine, 0 if it is down; one object while it holds."""
+        if self._beliefs is None:
+            self._beliefs = tuple(state.speed_factor if state.up else 0.0 for state in self.all)
+        return self._beliefs
+
     def count_free(self) -> None:
         """Look at every machine anew: which have free nodes, and which are believed to be slow or fast."""
+        self._beliefs = None
         self.free_count = sum(_is_free(state) for state in self.all)
         self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
         for alike, members in enumerate(self.classes):
@@ -270,6 +241,7 @@ class Machines:
         state = self.all[index]
         before = _is_free(state)
         state.up = up
+        self._beliefs = None
         if before and not _is_free(state):
             self.free_count -= 1
         else:
@@ -279,6 +251,7 @@ class Machines:
         """Note how fast a machine is believed to be."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
+        self._beliefs = None
         if speed_factor == 1.0:
             self.odd.discard(index)
         else:

@@ -1,25 +1,18 @@
-"""The plan a run follows: lines by task, the order of tasks on each machine, and that of the ready ones."""
+"""The plan a run follows: lines by task, and the order of tasks on each machine."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from weft.engine.state.known import Known
 from weft.schedule.schedule import Schedule
 
-__all__ = ["Line", "PlannedTasks", "PlannedTurn", "RunPlan", "StoredPlan", "stored_plan"]
-
-_WORD = 1024
-"""Places that are kept together in one number."""
-
-_MOST_KINDS = 64
-"""Kinds of tasks by their seconds that are told apart; where there are more, every task is its own."""
-
-_Kind = tuple[float, ...]
+__all__ = ["Line", "RunPlan", "StoredPlan", "places_in", "stored_plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +138,14 @@ def _count(known: Known, task: int, machine: int, nodes: int) -> int:
     return next((count for count in allowed if options.nodes[machine, count] == nodes), nodes)
 
 
+def places_in(ordered: list[int]) -> list[int]:
+    """Give the place of every task in an order of all of them."""
+    places = [0] * len(ordered)
+    for place, task in enumerate(ordered):
+        places[task] = place
+    return places
+
+
 class RunPlan:
     """A plan that is being followed."""
 
@@ -154,6 +155,7 @@ class RunPlan:
         """Follow it from now on; ``iteration_of`` gives the iteration a task of a loop is in."""
         self.stored = stored
         self.key = key
+        self._tasks = len(known)
         self.line: dict[int, Line] = {}
         """By task: the line of its iteration, else the last one before it."""
         by_name: dict[str, list[tuple[int, Line]]] = {}
@@ -176,6 +178,15 @@ class RunPlan:
             if known.group[task] >= 0:
                 self._turn.setdefault(self.line[task].machine, []).append(task)
 
+    @cached_property
+    def places(self) -> tuple[list[int], list[int]]:
+        """Give all tasks by planned start, then index, those not planned last; and the place of each."""
+        line = self.line
+        ordered = sorted(
+            range(self._tasks), key=lambda task: (line[task].start_s if task in line else math.inf, task)
+        )
+        return ordered, places_in(ordered)
+
     def first(self, machine: int, ended: Callable[[int], bool], started: Callable[[int], bool]) -> int | None:
         """Give the first task planned on a machine that has neither ended nor started.
 
@@ -195,149 +206,3 @@ class RunPlan:
     def look_again(self) -> None:
         """Forget what has ended: a task that had ended runs again."""
         self._ended.clear()
-
-
-class _Marks:
-    """A set of places, in which the next one is found in O(places / 2**20)."""
-
-    __slots__ = ("_used", "_words")
-
-    def __init__(self) -> None:
-        self._words: dict[int, int] = {}
-        self._used = 0
-        """A bit for every word that is not empty."""
-
-    def __bool__(self) -> bool:
-        return self._used != 0
-
-    def add(self, place: int) -> None:
-        word, bit = divmod(place, _WORD)
-        self._words[word] = self._words.get(word, 0) | 1 << bit
-        self._used |= 1 << word
-
-    def remove(self, place: int) -> None:
-        word, bit = divmod(place, _WORD)
-        left = self._words[word] = self._words[word] & ~(1 << bit)
-        if not left:
-            del self._words[word]
-            self._used &= ~(1 << word)
-
-    def next(self, place: int) -> int | None:
-        """Give the first place that is not before this one."""
-        word, bit = divmod(place, _WORD)
-        here = self._words.get(word, 0) >> bit
-        if here:
-            return place + _lowest(here)
-        later = self._used >> word + 1
-        if not later:
-            return None
-        word += 1 + _lowest(later)
-        return word * _WORD + _lowest(self._words[word])
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
-
-
-class PlannedTasks:
-    """The ready tasks of a run by planned start, then index; those that are not planned come last.
-
-    They are kept apart by what they share: their kind (``ReadyTasks``), their seconds, and the machine and
-    count that are planned for them. Adding and removing cost O(1), finding the next O(such classes).
-    """
-
-    def __init__(self, plan: RunPlan, known: Known) -> None:
-        line = plan.line
-        self.plan = plan
-        self.ordered = sorted(
-            range(len(known)), key=lambda task: (line[task].start_s if task in line else math.inf, task)
-        )
-        self.place = [0] * len(known)
-        for place, task in enumerate(self.ordered):
-            self.place[task] = place
-        self._seconds_kind = known.seconds_kinds(_MOST_KINDS)
-        self.alike = self._seconds_kind is not None and known.simple
-        """Whether tasks of one class would end at the same time wherever they were sent."""
-        self.marks: dict[_Kind, _Marks] = {}
-        self.kind: dict[int, _Kind] = {}
-        """Per ready task: its class."""
-        self.since: dict[int, int] = {}
-        """Per ready task: how many had come before it."""
-        self.came = 0
-
-    def add(self, task: int, kind: tuple[int, ...]) -> None:
-        """Take in a task that has become ready, or whose kind has changed."""
-        line, seconds = self.plan.line.get(task), self._seconds_kind
-        planned = (-1, -1) if line is None else (line.machine, line.count)
-        whole: _Kind = (-1 if seconds is None else seconds[task], *planned, *kind)
-        before = self.kind.get(task)
-        if before is None:
-            self.since[task] = self.came
-            self.came += 1
-        elif before != whole:
-            self._take_out(task, before)
-        self.kind[task] = whole
-        marks = self.marks.get(whole)
-        if marks is None:
-            marks = self.marks[whole] = _Marks()
-        marks.add(self.place[task])
-
-    def remove(self, task: int) -> None:
-        """Forget a task."""
-        kind = self.kind.pop(task, None)
-        if kind is not None:
-            del self.since[task]
-            self._take_out(task, kind)
-
-    def _take_out(self, task: int, kind: _Kind) -> None:
-        marks = self.marks[kind]
-        marks.remove(self.place[task])
-        if not marks:
-            del self.marks[kind]
-
-
-class PlannedTurn:
-    """Goes once through the tasks that are ready now, by planned start."""
-
-    def __init__(self, tasks: PlannedTasks, belongs: Callable[[int], bool] | None = None) -> None:
-        """Begin with the first; ``belongs`` says of a class by any of its tasks whether it counts."""
-        self._tasks = tasks
-        self._belongs = belongs
-        self._came = tasks.came
-        self._place = 0
-        self._left_out: set[_Kind] = set()
-        self.alike = tasks.alike
-
-    def head(self) -> int | None:
-        """Give the first task that was not passed, be it left out or not; None: there is none."""
-        return self._first(())
-
-    def next(self) -> int | None:
-        """Give the first task that was neither passed nor left out; None: there is none."""
-        return self._first(self._left_out)
-
-    def pass_by(self, task: int) -> None:
-        """Go on behind a task."""
-        self._place = self._tasks.place[task] + 1
-
-    def leave_out(self, task: int) -> None:
-        """Go on behind a task that was not placed, and leave out all others of its class."""
-        self.pass_by(task)
-        self._left_out.add(self._tasks.kind[task])
-
-    def _first(self, left_out: Collection[_Kind]) -> int | None:
-        tasks = self._tasks
-        first = len(tasks.ordered)
-        for kind, marks in tasks.marks.items():
-            if kind in left_out:
-                continue
-            place = marks.next(self._place)
-            while place is not None and place < first:
-                task = tasks.ordered[place]
-                if self._belongs is not None and not self._belongs(task):
-                    break
-                if tasks.since[task] < self._came:
-                    first = place
-                    break
-                place = marks.next(place + 1)  # it came when this turn had begun
-        return tasks.ordered[first] if first < len(tasks.ordered) else None

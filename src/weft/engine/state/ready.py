@@ -5,27 +5,31 @@ can. So a policy looks at one task per kind, however many wait. Entries that are
 placed, or its key has changed) are dropped when they come to the top: every operation costs O(log n),
 amortised.
 
-Who follows a plan may ask for them by planned start as well (``plans.PlannedTasks``): that order is kept from
-the first question on.
+Who follows a plan may ask for them by planned start as well (``indexes.planned``), and who sends files ahead
+for what they will bring to machines (``indexes.promised``): that is kept from the first question on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from typing import TypeVar
 
+from weft.engine.indexes.planned import PlannedTasks
+from weft.engine.indexes.promised import PromisedTasks
 from weft.engine.state.known import Known
-from weft.engine.state.plans import PlannedTasks, RunPlan
+from weft.engine.state.plans import RunPlan
 
 __all__ = ["ReadyTasks"]
 
 _Kind = tuple[int, ...]
+_Index = TypeVar("_Index", PlannedTasks, PromisedTasks)
 
 
 class ReadyTasks:
     """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
 
-    __slots__ = ("_heaps", "_key_of", "_keys", "_kind_of", "_kinds", "_planned")
+    __slots__ = ("_heaps", "_kept", "_key_of", "_keys", "_kind_of", "_kinds")
 
     def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
         self._key_of = key_of
@@ -36,7 +40,8 @@ class ReadyTasks:
         self._kinds: dict[int, _Kind] = {}
         """The kind of every ready task; an entry among those of another is out of date. Its key may be the
         same: a task that was lost is ready again as before, but for the machine it must not go to."""
-        self._planned: PlannedTasks | None = None
+        self._kept: list[PlannedTasks | PromisedTasks] = []
+        """What somebody has asked for: it hears of every task that comes and goes."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -51,8 +56,8 @@ class ReadyTasks:
         """Take in a task that has become ready."""
         key = self._keys[task] = self._key_of(task)
         kind = self._kinds[task] = self._kind_of(task)
-        if self._planned is not None:
-            self._planned.add(task, kind)
+        for index in self._kept:
+            index.add(task, kind)
         heap = self._heaps.get(kind)
         if heap is None:
             self._heaps[kind] = [(key, task)]
@@ -61,7 +66,7 @@ class ReadyTasks:
 
     def add_all(self, tasks: list[int]) -> None:
         """Take in many tasks at once, as at the start of a run: O(n)."""
-        self._planned = None
+        self._kept = []
         touched: dict[int, list[tuple[float, int]]] = {}
         for task in tasks:
             key = self._keys[task] = self._key_of(task)
@@ -76,23 +81,37 @@ class ReadyTasks:
         """Forget a task; its entry goes when it comes to the top."""
         self._keys.pop(task, None)
         self._kinds.pop(task, None)
-        if self._planned is not None:
-            self._planned.remove(task)
+        for index in self._kept:
+            index.remove(task)
 
     def changed(self, task: int) -> None:
         """Put a ready task in its new place: its key or its kind has changed."""
         if task in self._keys:
             self.add(task)
 
-    def by_plan(self, plan: RunPlan, known: Known) -> PlannedTasks:
-        """Give them in the order of a plan; O(n log n) when the plan is new."""
-        found = self._planned
-        if found is None or found.plan is not plan:
-            found = PlannedTasks(plan, known)
-            for task in self._keys:
-                found.add(task, self._kind_of(task))
-            self._planned = found
-        return found
+    def by_plan(self, plan: RunPlan, known: Known, *, by_rank: bool = False) -> PlannedTasks:
+        """Give them in the order of a plan, or by rank first; O(n log n) when the plan is new."""
+        for index in self._kept:
+            if isinstance(index, PlannedTasks) and index.plan is plan and index.by_rank == by_rank:
+                return index
+        self._kept = [index for index in self._kept if isinstance(index, PromisedTasks)]
+        return self._keep(PlannedTasks(plan, known, by_rank=by_rank))
+
+    def promised(self, known: Known, sent: Iterable[int]) -> PromisedTasks:
+        """Give what they will bring to the machines they are bound to; O(n) at the first question.
+
+        ``sent``: the tasks of the run that have an attempt.
+        """
+        for index in self._kept:
+            if isinstance(index, PromisedTasks):
+                return index
+        return self._keep(PromisedTasks(known, sent))
+
+    def _keep(self, index: _Index) -> _Index:
+        for task in self._keys:
+            index.add(task, self._kinds[task])
+        self._kept.append(index)
+        return index
 
     def heads(self) -> list[int]:
         """Give the first task of each kind, best first."""

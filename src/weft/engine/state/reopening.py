@@ -21,7 +21,7 @@ def reopen(state: State, run: Run, task: int, *, failed: bool) -> None:
         _wait_again(run, task)
     run.make_ready_or_waiting(task)
     if run.planned and run.state[task] == TaskState.WAITING and _partly_ready(run, task):
-        run.early[task] = None
+        run.early.add(task)
 
 
 def _held(state: State, run: Run, variable: int, *, besides: int) -> bool:

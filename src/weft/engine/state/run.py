@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from weft.engine.indexes.early import EarlyTasks
+from weft.engine.indexes.unfinished import Unfinished
 from weft.engine.state.attempt import Demand
 from weft.engine.state.known import Known
 from weft.engine.state.loops import Loops, loops_of
@@ -70,7 +72,7 @@ class Run:
         self.attempt_of: dict[int, int] = {}
         """The live attempt of a task."""
         self.tries: dict[int, int] = {}
-        """How often a task was tried, where more than once."""
+        """How often a task was told to start in this iteration, until it has completed."""
         self.failures: dict[int, dict[str, int]] = {}
         """Failures by task and cause."""
         self.migrations: dict[int, int] = {}
@@ -94,8 +96,7 @@ class Run:
         """Requirement and rank that applications changed at run time."""
         self.virtual: dict[int, None] = {}
         """Virtual tasks that are ready: they complete at once."""
-        self.early: dict[int, None] = {}
-        """Waiting tasks of a planned run some of whose data could already move."""
+        self.early = EarlyTasks(self.kind_of)
         self.plan: RunPlan | None = None
         self.plan_wanted = False
         """Whether a plan was asked for and has not come yet."""
@@ -108,7 +109,7 @@ class Run:
         """Why nothing new is started; "": it is."""
         self.avoid: dict[int, set[int]] = {}
         """Machines on which a task has failed."""
-        self._unfinished_s: float | None = None
+        self._left: Unfinished | None = None
         self._count_missing()
 
     def __len__(self) -> int:
@@ -140,12 +141,16 @@ class Run:
         return f"{name}#{self.loops.iteration(task)}" if task in self.loops.around else name
 
     def kind_of(self, task: int) -> tuple[int, ...]:
-        """Give what tasks that can be placed alike share: mode group, machine if bound, machines to avoid."""
+        """Give what tasks that can be placed alike share.
+
+        This is the mode group, or where a transfer may go; the machine if bound; the machines to avoid.
+        """
         variable = self.known.variable[task]
         machine = self.binding.get(variable, -1) if self.binding else -1
         if task in self.requirements or task in self.grown:
             return -2 - task, machine
-        kind: tuple[int, ...] = (self.known.group[task], machine)
+        group = self.known.group[task]
+        kind: tuple[int, ...] = (group, machine) if group >= 0 else (group, machine, self.known.goal(task))
         if self.known.selectors:
             kind += (self.known.template(task),)
         return (*kind, *sorted(self.avoid[task])) if task in self.avoid else kind
@@ -163,8 +168,7 @@ class Run:
 
     def tried(self, task: int) -> int:
         """Count the tries of a task, the one that begins now among them."""
-        failed = sum(self.failures[task].values()) if task in self.failures else 0
-        return 1 + failed + self.migrations.get(task, 0) + self.requeued.get(task, 0)
+        return self.tries.get(task, 0) + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
         """Say whether a task may run so by its description, and by the memory it needs by now."""
@@ -202,18 +206,16 @@ class Run:
         self.unfinished += change
         if change > 0 and self.plan is not None:
             self.plan.look_again()
-        if self._unfinished_s is not None:
-            self._unfinished_s += change * self.known.mean_seconds[task]
+        if self._left is not None:
+            self._left.count(task, change)
 
     @property
-    def unfinished_s(self) -> float:
-        """Give the mean seconds of all tasks that have not ended; summed up at the first call, then kept."""
-        if self._unfinished_s is None:
-            means = self.known.mean_seconds
-            self._unfinished_s = sum(
-                means[task] for task, state in enumerate(self.state) if state not in FINAL
-            )
-        return self._unfinished_s
+    def left(self) -> Unfinished:
+        """Give what is known of the tasks that have not ended; O(n) at the first question."""
+        if self._left is None:
+            tasks = (task for task, state in enumerate(self.state) if state not in FINAL)
+            self._left = Unfinished(self.known, tasks)
+        return self._left
 
     def is_special(self, task: int) -> bool:
         """Say whether a task may not go wherever those of its group may."""
@@ -236,11 +238,11 @@ class Run:
         if self.state[successor] != _WAITING:
             return True
         if left == 0:
-            if self.early:
-                self.early.pop(successor, None)
+            if self.planned:
+                self.early.discard(successor)
             self.move(successor, _READY)
         elif self.planned:
-            self.early[successor] = None
+            self.early.add(successor)
         return False
 
     def tasks_in(self, *states: TaskState) -> Iterator[int]:
@@ -263,6 +265,7 @@ class Run:
     def _rebound(self, variable: int) -> None:
         for task in self.members(variable):
             self.ready.changed(task)
+            self.early.changed(task)
 
     def members(self, variable: int) -> list[int]:
         """List the tasks that name a shared abstract machine."""

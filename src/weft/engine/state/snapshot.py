@@ -104,7 +104,8 @@ def _restore_machine(state: State, machine: MachineState, kept: Mapping[str, Any
         setattr(machine, name, kept[name])
     machine.amounts = dict(kept["amounts"])
     machine.holders = {number: state.attempts[number] for number in kept["holders"]}
-    machine.queue = [state.attempts[number].turn for number in kept["queue"]]
+    for number in kept["queue"]:
+        machine.enqueue(state.attempts[number])
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -147,7 +148,8 @@ def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
     )
     run.avoid.update((task, set(machines)) for task, machines in kept["avoid"])
     run.reopened.update(kept["reopened"])
-    run.early.update(dict.fromkeys(kept["early"]))
+    for task in kept["early"]:
+        run.early.add(task)
     run.state = bytearray(kept["state"])
     run.missing, run.where = array("l", kept["missing"]), array("l", kept["where"])
     for body, (iteration, left) in zip(run.loops.bodies, kept["bodies"], strict=True):

@@ -1,0 +1,292 @@
+"""What is kept from event to event against slow twins that go through everything."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planning_examples import instance, planned, platform
+from weft.engine.indexes.early import EarlyTasks
+from weft.engine.indexes.marks import Marks
+from weft.engine.indexes.planned import PlannedTasks, PlannedTurn
+from weft.engine.indexes.promised import PromisedTasks
+from weft.engine.indexes.totals import as_seconds, as_units
+from weft.engine.indexes.unfinished import Unfinished
+from weft.engine.state.known import Known
+from weft.engine.state.machines import MachineState
+from weft.engine.state.plans import RunPlan, stored_plan
+from weft.engine.state.run import Run
+from weft.policies.orders import ByRank
+
+PLACES = st.integers(0, 5_000)
+
+
+@given(st.lists(st.tuples(st.booleans(), PLACES), max_size=60), PLACES)
+def test_marks_find_what_a_sorted_set_finds(steps, start):
+    marks, twin = Marks(), set()
+    for wanted, place in steps:
+        if wanted:
+            marks.add(place)
+            twin.add(place)
+        elif place in twin:
+            marks.remove(place)
+            twin.remove(place)
+        assert bool(marks) == bool(twin)
+    assert marks.next(start) == min((place for place in twin if place >= start), default=None)
+
+
+@given(st.lists(st.floats(1e-3, 1e9), max_size=30), st.randoms(use_true_random=False))
+def test_totals_do_not_depend_on_who_came_and_went_in_between(seconds, shuffler):
+    others = [3.1, 1e-7, 2.5e8]
+    steps = [as_units(each) for each in [*seconds, *others]] + [-as_units(each) for each in others]
+    shuffler.shuffle(steps)
+    exact = float(sum(Fraction(each) for each in seconds))
+    assert as_seconds(sum(steps)) == pytest.approx(exact, rel=1e-15, abs=1e-15)
+    assert sum(steps) == sum(as_units(each) for each in seconds)
+
+
+def chain_and_sweep():
+    """Give tasks many of which have the same rank, a transfer and a virtual one."""
+    return Known(
+        "w",
+        instance(
+            {
+                "a": {"sweep": {"k": "1..8"}, "work": "1 + k % 3", "machine": "A"},
+                "move": {
+                    "kind": "transfer",
+                    "from_": "A",
+                    "to": "B",
+                    "file": "x",
+                    "size": "8MB",
+                    "after": "a[1]",
+                },
+                "b": {"work": 3, "machine": "B", "after": "move"},
+                "end": {"kind": "virtual", "after": "b"},
+            },
+            platform({}, {"speed": 2.0}),
+        ),
+    )
+
+
+@given(st.lists(st.integers(0, 10), max_size=40), st.integers(0, 12))
+def test_the_unfinished_tasks_are_those_that_were_counted_in_by_rank(toggled, most):
+    known = chain_and_sweep()
+    left = set(range(len(known)))
+    kept = Unfinished(known, left)
+    for task in toggled:
+        left ^= {task}
+        kept.count(task, 1 if task in left else -1)
+        expected = sorted(left, key=lambda task: (-known.ranks[task], task))[:most]
+        assert list(kept.first(most)) == expected
+        anew = Unfinished(known, left)
+        assert (kept.seconds, kept.computing_s) == (anew.seconds, anew.computing_s)
+    means = {task: known.mean_seconds[task] for task in left}
+    assert kept.seconds == pytest.approx(sum(means.values()))
+    computing = sum(mean for task, mean in means.items() if known.group[task] >= 0)
+    assert kept.computing_s == pytest.approx(computing)
+
+
+def planned_sweep():
+    """Give what is known of tasks with a plan."""
+    known = Known(
+        "w", instance({"a": {"sweep": {"k": "1..12"}, "work": "1 + k % 2"}}, platform({}, {"speed": 2.0}))
+    )
+    stored = stored_plan(planned(known.instance), known, planner="heft", steps=0)
+    return known, RunPlan(stored, known, stored.key)
+
+
+@given(st.data())
+def test_a_turn_goes_through_the_tasks_as_a_sorted_list_would(data):
+    known, plan = planned_sweep()
+    by_rank = data.draw(st.booleans())
+    tasks = PlannedTasks(plan, known, by_rank=by_rank)
+    there = data.draw(st.lists(st.integers(0, len(known) - 1), unique=True))
+    kinds = {task: (0, data.draw(st.integers(-1, 0))) for task in there}
+    for task, kind in kinds.items():
+        tasks.add(task, kind)
+
+    def place(task):
+        return (-known.ranks[task] if by_rank else 0.0, plan.line[task].start_s, task)
+
+    def alike(task):
+        line = plan.line[task]
+        return (line.machine, line.count, known.seconds_kinds[task], kinds[task])
+
+    turn, left, left_out, waiting = PlannedTurn(tasks), sorted(there, key=place), set(), []
+    for _ in range(len(there)):
+        open_ = [task for task in left if alike(task) not in left_out]
+        assert turn.head() == (left[0] if left else None)
+        assert turn.next() == (open_[0] if open_ else None)
+        if not open_:
+            break
+        task = open_[0]
+        left = left[left.index(task) + 1 :]
+        match data.draw(st.sampled_from(["placed", "wait", "leave out", "rebound"])):
+            case "placed":
+                tasks.remove(task)
+                turn.pass_by(task)
+            case "wait":
+                turn.let_wait(task)
+                waiting.append(alike(task))
+                left_out |= {alike(task)} if waiting.count(alike(task)) == 16 else set()
+            case "leave out":
+                turn.leave_out(task)
+                left_out.add(alike(task))
+            case "rebound":
+                turn.pass_by(task)
+                for other in left:
+                    kinds[other] = (0, 1)
+                    tasks.add(other, kinds[other])
+
+
+def test_of_a_class_in_which_many_rather_wait_the_others_are_left_out():
+    known = Known("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
+    stored = stored_plan(planned(known.instance), known, planner="heft", steps=0)
+    tasks = PlannedTasks(RunPlan(stored, known, stored.key), known)
+    for task in range(len(known)):
+        tasks.add(task, (0, -1))
+    turn, seen = PlannedTurn(tasks), 0
+    while (task := turn.next()) is not None:
+        turn.let_wait(task)
+        seen += 1
+    assert seen == 16
+    assert PlannedTurn(tasks).next() is not None, "they are looked at again in the next turn"
+
+
+def test_early_tasks_are_listed_by_plan_with_the_kind_they_have_by_now():
+    known, plan = planned_sweep()
+    bound = {}
+    early = EarlyTasks(lambda task: (0, bound.get(task, -1)))
+    for task in (5, 3, 4, 3):
+        early.add(task)
+    assert list(early) == [5, 3, 4]
+    tasks = early.by_plan(plan, known)
+    early.discard(5)
+    early.discard(5)
+    early.add(7)
+    bound[3] = 1
+    early.changed(3)
+    early.changed(9)
+    assert sorted(tasks.kind) == [3, 4, 7]
+    assert {task: kind[-1] for task, kind in tasks.kind.items()} == {3: 1, 4: -1, 7: -1}
+    assert early.by_plan(plan, known) is tasks
+
+
+def test_early_tasks_hear_of_the_machine_they_are_bound_to():
+    known = chain_and_sweep()
+    stored = stored_plan(planned(known.instance), known, planner="heft", steps=0)
+    plan = RunPlan(stored, known, stored.key)
+    run = Run(0, known, ByRank(), owner="", now=0.0, planned=True)
+    move, b = known.graph.index("move"), known.graph.index("b")
+    run.early.add(b)
+    kinds = run.early.by_plan(plan, known).kind
+    before = kinds[b]
+    run.bind(move, 1)
+    assert before[3:] == (known.group[b], -1)
+    assert kinds[b][3:] == (known.group[b], 1)
+    run.unbind(known.variable[b])
+    assert kinds[b] == before
+
+
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(-1, 1)), max_size=40))
+def test_what_is_promised_is_what_the_ready_tasks_bring_to_the_machines_they_are_bound_to(steps):
+    known = chain_and_sweep()
+    move = known.graph.index("move")
+    promised, ready = PromisedTasks(known, [move]), {}
+    sent = {move}
+    for task, machine in steps:
+        if task in ready and ready[task] == machine:
+            del ready[task]
+            promised.remove(task)
+            sent |= {task} & {move}
+        else:
+            ready[task] = machine
+            promised.add(task, (known.group[task], machine))
+            sent -= {task}
+    expected = {}
+    for task, machine in ready.items():
+        if machine >= 0 and known.group[task] >= 0:
+            seconds = known.seconds(task, machine, 1)
+            expected[machine] = expected.get(machine, 0.0) + seconds
+    assert promised.by_machine() == pytest.approx(expected)
+    assert promised.transfers(lambda _: True) == sorted(sent)
+    assert promised.transfers(lambda _: False) == []
+
+
+def waiting(number, nodes, seconds):
+    return SimpleNamespace(number=number, nodes=nodes, seconds=seconds, turn=(0.0, number), queued=False)
+
+
+def twin_free_at_s(capacity, holders, queue, nodes, now, speed):
+    """Let those that wait begin one after the other, each at the first time from which enough nodes stay free."""
+    taken = [(max(end, now), some) for end, some in holders]
+    begin = now
+    for some, seconds in [*queue, (nodes, 0.0)]:
+        times = sorted({begin, *(end for end, _ in taken if end > begin)})
+        begin = next(
+            time for time in times if capacity - sum(used for end, used in taken if end > time) >= some
+        )
+        taken.append((begin + seconds / speed, some))
+    return begin
+
+
+@st.composite
+def queues(draw, most):
+    """Draw a machine with some that take nodes and others that wait."""
+    capacity = draw(st.integers(1, 5))
+    holders, room = [], capacity
+    for _ in range(draw(st.integers(0, 4))):
+        some = draw(st.integers(1, 5))
+        if some <= room:
+            room -= some
+            holders.append((draw(st.integers(0, 30)) / 2, some))
+    queue = draw(st.lists(st.tuples(st.integers(1, capacity), st.integers(1, 20)), max_size=most))
+    return capacity, holders, [(nodes, float(seconds)) for nodes, seconds in queue]
+
+
+def machine_with(capacity, holders, queue, speed):
+    machine = MachineState(instance({"a": {"work": 1}}, platform({"nodes": capacity})), 0)
+    machine.speed_factor = speed
+    for number, (end, some) in enumerate(holders):
+        machine.holders[-1 - number] = SimpleNamespace(expected_end_s=end, nodes=some)
+        machine.free_nodes -= some
+    attempts = {number: waiting(number, *each) for number, each in enumerate(queue)}
+    for attempt in attempts.values():
+        machine.enqueue(attempt)
+    return machine, attempts
+
+
+@given(queues(most=30), st.data(), st.sampled_from([0.5, 1.0, 2.0]))
+def test_a_machine_is_free_when_those_that_wait_have_been_served_in_turn(scene, data, speed):
+    capacity, holders, queue = scene
+    nodes = data.draw(st.integers(1, capacity))
+    machine, attempts = machine_with(capacity, holders, queue, speed)
+    expected = twin_free_at_s(capacity, holders, queue, nodes, 5.0, speed)
+    assert machine.free_at_s(nodes, attempts, 5.0) == pytest.approx(expected)
+
+
+@given(queues(most=30), st.data())
+def test_who_waits_behind_the_first_counts_as_spread_over_all_nodes(scene, data):
+    capacity, holders, queue = scene
+    nodes = data.draw(st.integers(1, capacity))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weft.engine.state.machines._MOST_SERVED", 3)
+        machine, attempts = machine_with(capacity, holders, queue, 1.0)
+        found = machine.free_at_s(nodes, attempts, 5.0)
+    if capacity == 1:
+        assert found == pytest.approx(twin_free_at_s(capacity, holders, queue, nodes, 5.0, 1.0))
+        return
+    behind = sum(some * seconds for some, seconds in queue[3:]) / capacity
+    first = twin_free_at_s(capacity, holders, queue[:3], nodes, 5.0, 1.0)
+    assert found == pytest.approx(first + behind)
+
+
+def test_what_leaves_a_queue_leaves_no_trace():
+    machine, attempts = machine_with(1, [(7.3, 1)], [(1, 0.1), (1, 0.2), (1, 1e8)], 1.0)
+    machine.dequeue(attempts[2])
+    machine.dequeue(attempts[0])
+    assert machine.free_at_s(1, attempts, 0.0) == 7.3 + 0.2
