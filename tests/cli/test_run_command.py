@@ -296,11 +296,13 @@ def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
     assert "a failed, waits for `weft resume` (error)" in stopped.err
     assert project.json("ls")[0]["state"] == "stopped"
     project.write("go", "")
-    done = project.weft("resume")
+    assert project.weft("run", "tiny.yaml").code == 0
+    refused(project.weft("resume"), 2, "nothing to resume: the last run is over", "`weft resume 1` goes on")
+    done = project.weft("resume", "1")
     assert done.code == 0, done
     assert (project.folder / "y").read_text() == "1\n"
-    assert [run["state"] for run in project.json("ls")] == ["completed"]
-    refused(project.weft("resume"), 2, "nothing to resume")
+    assert [run["state"] for run in project.json("ls")] == ["completed", "completed"]
+    refused(project.weft("resume"), 2, "nothing to resume", "`weft run WORKFLOW` begins another")
 
 
 def test_tasks_that_are_all_the_same_are_all_taken_over(project: Project) -> None:

@@ -141,6 +141,15 @@ def test_wildcards_and_folders_match_what_lies_in_them():
     assert edges(graph) == {("a", "b"), ("a", "c")}
 
 
+def test_who_reads_with_wildcards_or_a_folder_waits_for_all_who_write_there():
+    graph = graph_of(
+        "tasks: {b: {inputs: ['x.*']}, c: {inputs: [out/], outputs: [x.c]}, a: {sweep: {k: 1..2}, outputs:"
+        " {'x.{k}': k*MB}}, d: {outputs: [out/d, y.1]}, e: {inputs: [{file: 'y.*', from: 'mine/*'}]}}"
+    )
+    assert edges(graph) == {("a[1]", "b"), ("a[2]", "b"), ("c", "b"), ("d", "c")}
+    assert sorted(graph.edge_bytes.tolist()) == [0, 0, 1e6, 2e6]
+
+
 def test_the_reader_may_say_the_size_the_writer_does_not():
     graph = graph_of("tasks: {a: {outputs: [x, y]}, b: {inputs: [{file: x, size: 5kB}, y]}}")
     assert graph.edge_bytes.tolist() == [5000.0]

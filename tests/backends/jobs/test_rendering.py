@@ -330,6 +330,15 @@ def test_modules_are_loaded_first(tmp_path):
     assert run_job(job).stdout.decode().split() == ["module", "load", "gcc/13", "mpi", "with", "gcc/13"]
 
 
+def test_nothing_runs_without_the_modules_it_asks_for(tmp_path):
+    (tmp_path / "init").mkdir()
+    (tmp_path / "init/sh").write_text('module() { echo "no module $2"; return 5; }\n')
+    job = rendered(with_task(command="echo ran", environment={"modules": ["gcc/13"]}), tmp_path)
+    job.env["MODULESHOME"] = str(tmp_path)
+    done = run_job(job)
+    assert (done.returncode, done.stdout.decode()) == (5, "no module gcc/13\n")
+
+
 def test_a_python_function(tmp_path):
     (tmp_path / "calc.py").write_text(
         "def add(k, label, nodes, *, inputs, extra=5):\n    print(k, label, nodes, inputs, extra)\n    return {'total': k + extra}\n"

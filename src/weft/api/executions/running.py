@@ -153,7 +153,9 @@ def _resumable(database: Database, execution: int | None) -> int:
     if execution is None:
         found = runs.unfinished()
         if found is None:
-            advice = "`weft run WORKFLOW` begins another; `weft ls` lists what was run"
+            earlier = [run.number for run in runs.all() if runs.execution(run.execution).state in UNFINISHED]
+            begin = "`weft run WORKFLOW` begins another; `weft ls` lists what was run"
+            advice = f"`weft resume {earlier[-1]}` goes on with an earlier one" if earlier else begin
             raise InvalidInput(Problem(what="nothing to resume: the last run is over", advice=advice))
         return found.number
     stated = runs.execution(execution)

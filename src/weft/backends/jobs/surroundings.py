@@ -81,7 +81,8 @@ def surround(command: str, around: Around, variables: Iterable[str]) -> str:
     environment = around.environment or Environment()
     if environment.modules:
         # The files of module systems do not stand `set -u`.
-        lines += [_FIND_MODULES, "module load " + " ".join(map(shlex.quote, environment.modules))]
+        load = "module load " + " ".join(map(shlex.quote, environment.modules))
+        lines += [_FIND_MODULES, f"{load} || exit"]
     lines.append("set -eu")
     if around.prolog:
         lines.append(around.prolog)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import replace
+from functools import cached_property
 
 from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions import Expression
@@ -16,6 +17,7 @@ from weft.workflow.records.quantity import Quantity, value_of
 from weft.workflow.records.sweep import growth_file
 from weft.workflow.unfolding.edges import Edges
 from weft.workflow.unfolding.subtasks import Rows
+from weft.workflow.wildcards import is_pattern, names_held
 
 __all__ = ["FileEdges"]
 
@@ -56,7 +58,7 @@ class FileEdges:
         return [
             (name, [self._row[number] for number in self._numbers(name)])
             for name in self._more
-            if not _is_pattern(name)
+            if not is_pattern(name)
         ]
 
     def _note_outputs(self) -> None:
@@ -71,7 +73,7 @@ class FileEdges:
                 self._output.append(output)
                 if writer.setdefault(name, number) != number:
                     self._more.setdefault(name, []).append(number)
-                if _is_pattern(name):
+                if is_pattern(name):
                     self._patterns.append((name + "*" if name.endswith("/") else name, number))
 
     def _numbers(self, name: str) -> list[int]:
@@ -80,6 +82,11 @@ class FileEdges:
         if first is not None:
             return [first, *self._more.get(name, ())]
         return [number for pattern, number in self._patterns if fnmatch.fnmatchcase(name, pattern)]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Give the names of all outputs, in order."""
+        return sorted(self._writer)
 
     def _note_transfer(self, row: int) -> None:
         transfer = self._rows.tasks[self._rows.template[row]].transfer
@@ -145,9 +152,15 @@ class FileEdges:
                     self._connect_file(row, name, given)
                 elif (number := writer.get(name)) is not None:
                     self._connect_reader(number, row, given)
+                elif is_pattern(given.file):
+                    self._connect_file(row, name, given)
 
     def _connect_file(self, row: int, name: str, given: Input) -> None:
         numbers = self._numbers(name)
+        if given.source is None and is_pattern(given.file):
+            # Written so: what stands for a line that nobody knows yet is no wildcard.
+            held = (number for made in names_held(self._names, name) for number in self._numbers(made))
+            numbers = list(dict.fromkeys([*numbers, *held]))
         if numbers and self._is_brought(row, name, numbers):
             self._edges.add_data(self._carried[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
             return
@@ -211,10 +224,6 @@ class FileEdges:
         task = file.partition(".")[0]
         found = [index for index, described in enumerate(self._rows.tasks) if described.name == task]
         return [row for index in found for row in self._rows.rows_of(index)]
-
-
-def _is_pattern(name: str) -> bool:
-    return "*" in name or "?" in name or name.endswith("/")
 
 
 def _at_least_0(number: float) -> float:
