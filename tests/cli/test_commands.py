@@ -199,6 +199,65 @@ def test_check_as_json(folder: Path) -> None:
     assert [entry["kind"] for entry in record["files"]] == ["workflow", "platform"]
 
 
+def test_check_says_what_a_run_would_refuse(folder: Path) -> None:
+    (folder / "here.txt").write_text("")
+    (folder / "w.yaml").write_text(
+        "weft: 1\nname: w\ntasks:\n"
+        "  a: {command: 'true', inputs: [here.txt, /etc/hosts], outputs: ['../{k}', 'x/{k}', '/tmp/y{k}'], sweep: {k: 1..2}}\n"
+        "  b: {work: 5, inputs: [../not-run], outputs: [/nor/this]}\n"
+    )
+    lines = refused(weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` says where it goes")
+    assert len(lines) == 3
+    told = "\n".join(lines)
+    assert "'/etc/hosts' is no name of a file here; only names relative to the directory are allowed" in told
+    assert "'../{k}' is no name of a file here; '..' leads out of the directory" in told
+    assert "'/tmp/y{k}' is no name of a file here" in told
+    for words in (("run", "-n"), ("run",)):
+        assert weft(*words, "w.yaml", folder=folder).err == told + "\n"
+        assert not (folder / ".weft").exists()
+
+
+def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    for name in ("here.txt", "p1", "p2"):
+        (folder / "sub" / name).write_text("")
+    (folder / "sub" / "w.yaml").write_text(
+        "weft: 1\nname: w\ntasks:\n"
+        "  a: {command: 'true', inputs: [here.txt, gone.txt, {file: g, from: 'http://127.0.0.1:9/x'}], outputs: [made/]}\n"
+        "  b: {command: 'true', sweep: {k: 1..3}, inputs: ['p{k}', made/x, 'bin.{machine.arch}', 'part.*']}\n"
+        "  c: {command: 'true', outputs: [part.1, lines]}\n"
+        "  d: {command: 'true', sweep: {l: lines(c.lines)}, inputs: ['{l}', {file: h, from: here.txt}]}\n"
+        "  e: {work: 5, inputs: [only-planned]}\n"
+    )
+    shown = weft("check", "sub/w.yaml", folder=folder)
+    assert shown.code == 0
+    first, *notes = shown.out.splitlines()
+    assert first.endswith("no problems")
+    assert [note.partition(": tasks.")[2].partition(";")[0] for note in notes] == [
+        "a.inputs[1]: 'gone.txt' does not exist, and no task makes it",
+        "b.inputs[0]: 'p3' does not exist, and no task makes it",
+    ]
+    assert notes[0].startswith("note: sub/w.yaml:4:")
+    (record,) = json.loads(weft("check", "sub/w.yaml", "--json", folder=folder).out)["files"]
+    assert [f"note: {note}" for note in record["notes"]] == notes
+
+
+def test_check_says_what_a_run_refuses_of_machines_of_this_computer(folder: Path) -> None:
+    (folder / "here.yaml").write_text(
+        "weft: 1\nmachines:\n  here: {backend: {kind: local, cors: [0], sandbox: 5}}\n  there: {}\n"
+    )
+    (folder / "all.yaml").write_text(
+        "weft: 1\nmachines:\n  here: {backend: {kind: local, cors: [0], sandbox: 5}}\n"
+    )
+    words = (
+        "machine 'here': backend: unknown key 'cors'; did you mean 'cores'?",
+        "sandbox 5; must name a directory",
+    )
+    told = refused(weft("check", "here.yaml", folder=folder), 2, *words)
+    assert refused(weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == told
+    assert refused(weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words) == told
+
+
 def test_show(folder: Path) -> None:
     shown = weft("show", "hello.yaml", folder=folder)
     assert shown.code == 0

@@ -43,6 +43,25 @@ def test_commands_find_the_project_above(done: Project, monkeypatch: pytest.Monk
     assert [run["number"] for run in done.json("ls")] == [1]
 
 
+def test_a_run_has_the_same_number_everywhere(done: Project) -> None:
+    done.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'exit 3'}}\n")
+    shown = done.json("run", "bad.yaml", "tiny.yaml", "--on", "machines.yaml", "-k")
+    assert shown["numbers"] == [2, 3]
+    assert [(each["run"], each["index"]) for each in shown["runs"]] == [(2, 0), (3, 1)]
+    report = done.json("report", "3")
+    assert (report["number"], [(each["run"], each["index"]) for each in report["runs"]]) == (3, [(3, 1)])
+    for key in ("promises", "attempts"):
+        assert {each["run"] for each in report[key]} == {3}
+    bad = done.json("report", "2")
+    assert [each["run"] for each in bad["failures"]] == [2]
+    assert [each["run"] for each in done.json("status", "2")["failures"]] == [2]
+    assert done.json("logs", "a", "--run", "3")["attempt"]["run"] == 3
+    text = (done.folder / "tiny.yaml").read_text()
+    done.write("tiny.yaml", text.replace("cat {inputs} > z", "sort {inputs} > z"))
+    again = done.json("run", "bad.yaml", "tiny.yaml", "--on", "machines.yaml", "-k")
+    assert [(each["run"], each["kind"]) for each in again["stale"]] == [(5, "c")]
+
+
 def test_ls_lists_runs_with_their_promise(done: Project) -> None:
     lines = done.weft("ls").out.splitlines()
     heading = ["run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 
 import pytest
 
-from cli.projects import Project, wait_for
+from cli.projects import TINY, Project, wait_for
 from cli.shell import refused
 from weft.cli import driving
 
@@ -53,6 +54,44 @@ def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
     (record,) = project.json("run", "tiny.yaml", "-n", "-j", "1")
     assert (record["makespan_s"], record["promise"]["p50_s"]) == (5.0, None)
     assert not (project.folder / ".weft").exists()
+
+
+def test_what_cannot_be_brought_is_not_tried_again(project: Project) -> None:
+    project.write("none.yaml", "weft: 1\nname: none\ntasks: {a: {command: 'true', inputs: [nothing]}}\n")
+    assert project.weft("run", "none.yaml").code == 1
+    report = project.json("report")
+    assert [attempt["cause"] for attempt in report["attempts"]] == ["staging"]
+    assert "not tried again, since it would not change" in report["failures"][0]["reason"]
+
+
+def test_a_project_that_was_moved_takes_over_what_it_has_made(project: Project, monkeypatch) -> None:
+    project.write(
+        "machines.yaml",
+        "weft: 1\nmachines:\n  here: {backend: {kind: local, sandbox: box}}\n"
+        f"  there: {{backend: {{kind: local, sandbox: '{project.folder}-out'}}}}\n",
+    )
+    project.write(
+        "tiny.yaml", TINY.replace("sweep: {k: 1..3}", "sweep: {k: 1..3}, requirements: 'name == \"there\"'")
+    )
+    run = ("run", "tiny.yaml", "--on", "machines.yaml")
+    assert project.weft(*run).code == 0
+    old, new = project.folder, project.folder.with_name("elsewhere")
+    old.rename(new)
+    monkeypatch.chdir(new)
+    try:
+        assert project.weft("logs", "a", "--run", "1").out == "made a\n"
+        places = project.weft("report", "1", "--trace", "-").out
+        assert f"{new}/box/1/0" in places
+        assert f"{old}-out/1/" in places
+        again = project.weft(*run)
+        assert "stale" not in again.out
+        kinds = {row["kind"]: row["taken_over"] for row in project.json("report")["kinds"]}
+        assert kinds == {"a": 1, "b": 3, "c": 1}
+        kept = project.weft("clean", "1", "--keep-results", "-n").out
+        assert "/box/" not in kept
+    finally:
+        new.rename(old)
+        shutil.rmtree(f"{old}-out")
 
 
 HARD = """\
@@ -116,13 +155,15 @@ def test_until_retries_and_parameters(project: Project) -> None:
     assert "failures  1 (1 error)" in re.sub(" +", " ", done.out).replace("failures ", "failures  ")
     wrong = project.weft("run", "flaky.yaml", "--until", "frist")
     refused(wrong, 2, "no task 'frist'", "did you mean 'first'?")
+    part = project.weft("run", "tiny.yaml", "--until", "b[2]")
+    refused(part, 2, "'b[2]' is one point of a sweep", "name the task: 'b'")
 
 
 def test_who_could_not_be_run_is_counted_as_failed_or_cancelled(project: Project) -> None:
     project.write(
         "broken.yaml",
         "weft: 1\nname: broken\ntasks:\n"
-        "  bare: {command: 'true', inputs: [{file: x, from: 'file:///no/such/file'}], retries: 1}\n"
+        "  bare: {command: 'true', inputs: [{file: x, from: 'http://127.0.0.1:9/x'}], retries: 1}\n"
         "  later: {command: 'true', after: bare}\n",
     )
     done = project.weft("run", "broken.yaml")

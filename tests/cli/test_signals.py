@@ -60,6 +60,28 @@ def test_once_is_orderly_and_resumable(slow: Project, number: signal.Signals) ->
         slow.end(process)
 
 
+def test_what_is_told_of_a_program_that_was_stopped_with_the_engine(slow: Project) -> None:
+    process = slow.start("run", "slow.yaml")
+    try:
+        slow.running(process, "on")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 75
+        told = slow.weft("explain", "a").out
+        assert "its program was ended: the engine was stopped\n" in told
+        assert "it became ready: the engine was stopped: it will run again" in told
+        assert told.endswith("no engine is at work; `weft resume` goes on\n")
+        everything = (
+            told + slow.weft("status").out + slow.weft("report").out + slow.weft("report", "--html", "-").out
+        )
+        assert "asks to be run" not in everything + slow.weft("report", "--events", "-").out
+        assert "exit code 99" not in everything
+        assert slow.json("report")["attempts"][0]["exit_code"] is None
+        # The attempt that was decided on meanwhile has nothing to show.
+        assert slow.weft("logs", "a").out == "on\n"
+    finally:
+        slow.end(process)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_twice_is_at_once_and_still_resumable(slow: Project, number: signal.Signals, code: int) -> None:
     process = slow.start("run", "stubborn.yaml")

@@ -38,6 +38,30 @@ def test_every_cause_has_retries_of_its_own(cause):
     assert words[-1] == "finish failed"
 
 
+def test_what_would_fail_again_is_not_tried_again():
+    for lasting in (False, True):
+        engine = ByHand(one_task(), platform_of(1))
+        ended = ev.Ended(attempt=0, exit_code=None, cause="staging", story="no such file", lasting=lasting)
+        settled = engine.engine.handle(ended, 1.0)[0]
+        assert (settled.state, settled.cause) == ("FAILED" if lasting else "READY", "staging")
+        told = "not tried again, since it would not change" if lasting else "retry 1 of 3"
+        assert settled.reason == f"no such file; {told}"
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("event", [ev.StagedIn, ev.StagedOut])
+def test_files_that_cannot_come_or_go_are_not_tried_again(event, lasting):
+    facets = {"inputs": [{"file": "x", "from": "x", "size": 5}], "outputs": {"y": {"to": "z"}}}
+    engine = ByHand(one_task(**facets), platform_of(1))
+    problem = {"attempt": 0, "problem": "no such file", "lasting": lasting}
+    if event is ev.StagedIn:
+        words = engine.tell(ev.StagedIn(part=0, **problem))
+    else:
+        engine.tell(ev.StagedIn(attempt=0, part=0), ev.Started(attempt=0), ev.Ended(attempt=0))
+        words = engine.tell(ev.StagedOut(**problem))
+    assert words[0] == f"settle 0 {'FAILED' if lasting else 'READY'} (staging)"
+
+
 def test_an_exit_code_that_is_missing_is_a_failure():
     engine = ByHand(one_task(retries=0), platform_of(1))
     started(engine)
@@ -153,6 +177,18 @@ def test_a_task_that_asks_to_be_queued_again_is():
     started(engine)
     words = engine.tell(ev.Ended(attempt=0, exit_code=99), at=60)
     assert words == ["note requeued", "settle 0 READY", "assign 1 m0", "start 1 m0 from 0"]
+
+
+def test_a_task_that_its_world_has_ended_runs_again_without_having_asked():
+    engine = ByHand(one_task(retries=0), platform_of(1))
+    for attempt in range(150):  # more often than a task may ask for it itself
+        started(engine, attempt)
+        halted = ev.Ended(attempt=attempt, exit_code=99, story="the engine was stopped")
+        settled, assigned, begun = engine.engine.handle(halted, 0.0)
+        assert settled == cm.Settle(
+            run=0, task=0, state="READY", reason="the engine was stopped: it will run again", again=True
+        )
+        assert (assigned.attempt, begun.attempt) == (attempt + 1, attempt + 1)
 
 
 def test_a_task_that_asks_for_ever_without_getting_any_further_fails():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from engine_strategies import simulations
+from weft.engine.history.happenings import Tried
 from weft.engine.history.history import History
 from weft.engine.history.measures import causes, migration_reasons, replicated_share, slowdowns, uses
 from weft.engine.history.steps import Steps
@@ -53,6 +54,30 @@ def test_a_run_that_meets_nothing():
     (run,) = history.runs
     assert (run.arrival_s, run.ended_s, run.outcome, run.slowdown) == (0, 5, "completed", 1)
     assert history.end_s == 5
+
+
+@pytest.mark.parametrize(
+    ("ran_s", "late_s", "started_s", "ended_s"),
+    [
+        (None, 0.0, 0.0, 10.0),  # nobody measured it
+        (2.0, 7.0, 1.0, 3.0),  # it ended while no engine was there
+        (2.0, 0.0, 8.0, 10.0),  # it was started only by the next engine
+        (3.0, 9.0, 0.0, 3.0),  # the clock was set forward meanwhile
+        (12.0, 0.0, 0.0, 10.0),  # the clock was set back meanwhile
+        (0.0, 0.0, 10.0, 10.0),  # there was no program
+    ],
+)
+def test_a_program_that_outlived_its_engine_ran_as_long_as_was_measured(ran_s, late_s, started_s, ended_s):
+    tried = Tried(
+        number=0, run=0, task="a", iteration=1, kind="a", machine=0, nodes=2, count=1, assigned_s=0.0
+    )
+    tried.submitted_s = tried.started_s = 0.0
+    history = History()
+    history.attempts[0], history.now = tried, 10.0
+    history._suspended[0] = 2.0
+    history._ended(ev.Ended(attempt=0, ran_s=ran_s, late_s=late_s), None)
+    assert (tried.started_s, tried.ended_s) == (started_s, ended_s)
+    assert (tried.ran_s, tried.suspended_s) == (ended_s - started_s, max(0.0, ended_s - 2.0))
 
 
 def test_a_machine_that_fails_and_comes_back_costs_what_was_done_on_it():

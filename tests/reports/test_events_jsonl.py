@@ -62,6 +62,8 @@ def test_the_story_of_a_task_that_failed_once():
         "result": {},
         "work_done": story[3]["work_done"],
         "taken_over": None,
+        "ran_s": None,
+        "late_s": 0.0,
     }
     assert (story[4]["task"], story[4]["state"], story[4]["cause"]) == ("job", "READY", "error")
     assert [each["tries"] for each in story if each["what"] == "attempt-submitted"] == [1, 2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 import weft
 from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
+from weft.engine.messages.events import Ended
 from weft.reports.execution_path import critical_path
 from weft.simulation.scenario import Failure, Scenario
 
@@ -136,6 +139,37 @@ def test_the_path_is_that_of_a_slow_twin_and_adds_up(written):
     assert [(step.attempt.number, step.link) for step in path.steps] == slow_twin(executed)
     for step in path.steps:
         assert min(step.ran_s, step.waited_s, step.staged_s) >= 0
+
+
+@st.composite
+def unheard(draw):
+    """Journals in which some ends were told late, of programs that ran shorter than it seemed."""
+    written = draw(journals())
+
+    def late(event):
+        if not isinstance(event, Ended) or draw(st.booleans()):
+            return event
+        return replace(event, ran_s=draw(st.integers(0, 12)) / 4, late_s=draw(st.integers(0, 12)) / 4)
+
+    entries = tuple(replace(entry, event=late(entry.event)) for entry in written.entries)
+    return written, replace(written, entries=entries)
+
+
+@settings(max_examples=100, deadline=None)
+@given(unheard())
+def test_the_path_is_that_of_a_slow_twin_when_ends_were_told_late(pair):
+    """Nobody decided while there was no engine: that is waiting, on the path too."""
+    told, written = pair
+    executed = written.executed()
+    if executed.outcome != "completed":
+        return
+    path = executed.path
+    assert path.ran_s + path.staged_s + path.waited_s == pytest.approx(executed.took_s)
+    assert [(step.attempt.number, step.link) for step in path.steps] == slow_twin(executed)
+    heard = told.executed().history.attempts
+    for number, attempt in executed.history.attempts.items():
+        if attempt.started_s is not None:
+            assert attempt.submitted_s <= attempt.started_s <= attempt.ended_s <= heard[number].ended_s
 
 
 def test_times_add_up_for_every_run_of_a_rough_day():

@@ -43,6 +43,34 @@ def test_odd_names_come_back(database):
     assert StoredProducts(database).last_of("wien2k", "ä[\udcff]") == made
 
 
+def test_a_project_may_be_moved(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    places = {1: f"{old}/.weft/sandbox/m/1/0", 2: f"{old}-out/1/0", 3: "/box/1/0", 4: ""}
+    with open_database(old / ".weft" / "weft.db", create=True) as database:
+        products = StoredProducts(database)
+        for number, directory in places.items():
+            products.add(product(number, directory=directory))
+        database.commit()
+        assert [StoredProducts(database).of(1, 0, number).directory for number in places] == list(
+            places.values()
+        )
+    old.rename(new)
+    with open_database(new / ".weft" / "weft.db", create=True) as database:
+        products = StoredProducts(database)
+        moved = [products.of(1, 0, number).directory for number in places]
+        assert moved == [f"{new}/.weft/sandbox/m/1/0", *list(places.values())[1:]]
+        assert sorted(products.directories(1)) == sorted(moved)
+
+
+def test_what_was_written_with_its_full_path_is_read_as_it_is(database):
+    database.insert_later(
+        "INSERT INTO product VALUES (9, 1, 0, 9, 't', 'k', 'w', 0, 1, 'm', ?, 0, '{}', 'f', '{}', 0.0)",
+        (str(database.path.parent / "box"),),
+    )
+    database.commit()
+    assert StoredProducts(database).of(1, 0, 9).directory == str(database.path.parent / "box")
+
+
 def test_an_unknown_fingerprint_is_never_found(database):
     products = StoredProducts(database)
     products.add(product(1, fingerprint=""))

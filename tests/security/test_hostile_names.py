@@ -81,8 +81,13 @@ def test_parameters_and_sweep_values_arrive_as_they_are_and_run_nothing(place: P
 def test_names_of_files_that_lead_out_are_refused(place: Place, name: str, why: str, key: str) -> None:
     (place.project / "a").mkdir()
     stated = name.replace("{outside}", str(place.outside))
-    place.run({"a": {"command": "true", key: [stated]}})
-    end = place.ends()["a"]
+    with pytest.raises(InvalidInput) as problem:
+        place.run({"a": {"command": "true", key: [stated]}})
+    assert f"'{stated}' is no name of a file here; {why}" in str(problem.value)
+    assert not (place.project / ".weft").exists()
+    # Only values of a sweep say so: then it is known when the task begins.
+    place.run({"a": {"sweep": {"k": [stated]}, "command": "true", key: ["{k}"]}})
+    (end,) = place.ends().values()
     assert end.cause == ("staging" if key == "inputs" else "error")
     assert f"'{stated}' is no name of a file here: {why}" in end.text
 

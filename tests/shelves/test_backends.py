@@ -259,7 +259,13 @@ def test_an_end_that_nobody_heard_is_told_to_the_next_engine(project):
     place = {"attempt": 0, "run": 0, "task": project.attempts[0], "machine": 0, "nodes": 1, "count": 1}
     project.backend.find([Job(**place, iteration=1, stage="started")])
     project.backend.carry_out(project.commands(0, "quick"))
-    assert project.ended().exit_code == 0
+    ended = project.ended()
+    assert ended.exit_code == 0
+    assert ended.late_s > 0.0
+    product = project.products.of(1, 0, project.attempts[0])
+    assert product.fingerprint
+    assert product.parts["command"] == TASKS["quick"]["command"]
+    assert product.seconds == ended.ran_s > 0.0
 
 
 def test_a_halt_asks_for_another_run(project):

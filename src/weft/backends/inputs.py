@@ -17,8 +17,9 @@ from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.workflow.records.data import Input
 from weft.workflow.templates import fill
+from weft.workflow.unfolding.task_graph import TaskGraph
 
-__all__ = ["Inputs", "Wanted", "late_names", "names_for", "outputs_of"]
+__all__ = ["Inputs", "Makers", "Wanted", "late_names", "names_for", "outputs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +60,40 @@ def outputs_of(known: Known, task: int, iteration: int = 1) -> list[str]:
     return [fill(output.file, names) for output in outputs]
 
 
-def _declared(known: Known, task: int) -> list[str]:
-    """List the names of the files a task writes as they are known before it runs."""
-    outputs = known.description(task).outputs
-    context = known.graph.context(task) if outputs else {}
-    return [fill(output.file, context, last=False) for output in outputs]
+class Makers:
+    """Who makes which file of one workflow."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self._makers: dict[str, list[int]] = {}
+        self._patterns: list[tuple[str, int]] = []
+        tasks = graph.workflow.tasks
+        for task, template in enumerate(graph.template.tolist()):
+            outputs = tasks[template].outputs
+            context = graph.context(task) if outputs else {}
+            for output in outputs:
+                self._note(fill(output.file, context, last=False), task)
+
+    def _note(self, name: str, task: int) -> None:
+        self._makers.setdefault(name, []).append(task)
+        if _is_pattern(name):
+            self._patterns.append((name + "*" if name.endswith("/") else name, task))
+
+    def of(self, name: str) -> list[int]:
+        """List the tasks that make a file, or what a wildcard or a folder holds, as known before a run."""
+        found = self._makers.get(name)
+        if found is not None:
+            return found
+        if _is_pattern(name):
+            return [maker for made, makers in self._makers.items() if _holds(name, made) for maker in makers]
+        return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
 
 
 class Inputs:
-    """Who makes which file of one workflow."""
+    """What the tasks of one workflow read, and who makes it."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
-        self._makers: dict[str, list[int]] = {}
-        self._patterns: list[tuple[str, int]] = []
-        for task in range(len(known)):
-            for name in _declared(known, task):
-                self._makers.setdefault(name, []).append(task)
-                if _is_pattern(name):
-                    self._patterns.append((name + "*" if name.endswith("/") else name, task))
+        self._makers = Makers(known.graph)
 
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[Wanted]:
         """List the inputs of a task, in the order in which they were declared; raises StagingProblem."""
@@ -95,16 +111,8 @@ class Inputs:
         name = fill(item.file, names)
         source = fill(item.source, names) if item.source else ""
         declared = fill(item.file, context, last=False)
-        makers = () if source else tuple(self._who(declared))
+        makers = () if source else tuple(self._makers.of(declared))
         return Wanted(name, makers, source, item.shared, item.compressed)
-
-    def _who(self, name: str) -> list[int]:
-        found = self._makers.get(name)
-        if found is not None:
-            return found
-        if _is_pattern(name):
-            return [maker for made, makers in self._makers.items() if _holds(name, made) for maker in makers]
-        return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
 
 
 def _holds(pattern: str, name: str) -> bool:

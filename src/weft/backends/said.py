@@ -27,9 +27,8 @@ def refuse_astray(task: Task, text: str, values: Mapping[str, Value]) -> None:
         word = str(values.get(piece.name, ""))
         if word.startswith("/") or "://" in word or ".." in word.split("/"):
             why = f"a task has said so ({piece.name}), and only what the user names may lie elsewhere"
-            raise StagingProblem(
-                "is neither read nor written", word, why, advice="let the program open it itself"
-            )
+            advice = "let the program open it itself"
+            raise StagingProblem("is neither read nor written", word, why, advice=advice, lasting=True)
 
 
 def _is_result(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ from weft.units import counted
 if TYPE_CHECKING:
     from weft.formats.format import Source
     from weft.platform.platform import Platform
+    from weft.workflow.unfolding.task_graph import TaskGraph
 
 __all__ = ["command"]
 
@@ -31,13 +32,15 @@ _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
     """Say everything that is wrong with workflow, platform and scenario files.
 
-    Exit code 0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on,
-    some task can run on no machine.
+    Also what `weft run` would refuse is told: names of files that lead out of a task's directory, and what a
+    machine of this computer asks for. Files that no task makes and that do not exist yet are noted. Exit code
+    0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on, some task
+    can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Place, Problem
     from weft.formats.files import load_platform
 
-    machines = None if platform is None else load_platform(platform)
+    machines = None if platform is None else _reachable(load_platform(platform))
     records, problems, impossible = [], list[Problem](), list[Problem]()
     for name in files:
         try:
@@ -55,16 +58,26 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
         return
     for record in records:
         click.echo(f"{record['file']}: {record['summary']}")
+        for note in record.get("notes", ()):
+            click.echo(f"note: {note}")
 
 
-def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
+def _reachable(platform: Platform) -> Platform:
+    """Give a platform; what `weft run` refuses of machines of this computer is refused here too."""
+    from weft.backends.local.stated import refuse_misstated
+
+    refuse_misstated(each for each in platform.machines if each.backend.get("kind") == "local")
+    return platform
+
+
+def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     from weft.formats.files import detect, open_source
-    from weft.formats.native import describes_platform, platform_from
+    from weft.formats.native import WeftYaml, describes_platform, platform_from
     from weft.workflow.checks import checked_graph
 
     source = open_source(name)
     if source.data.strip() and describes_platform(source):
-        found = platform_from(source)
+        found = _reachable(platform_from(source))
         nodes = sum(machine.nodes for machine in found.machines)
         summary = f"a platform of {len(found.machines)} machines, {nodes} nodes; no problems"
         return {"file": name, "kind": "platform", "summary": summary}
@@ -72,6 +85,7 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
         return scenario
     reader = detect(source)
     graph = checked_graph(reader.read(source))
+    notes = _foreseen(graph, name) if reader.name == WeftYaml.name else []
     summary = (
         f"{counted(len(graph), 'task')}, {counted(graph.edge_count, 'edge')} ({reader.name}); no problems"
     )
@@ -87,7 +101,20 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, object]:
         "tasks": len(graph),
         "edges": graph.edge_count,
         "summary": summary,
+        "notes": notes,
     }
+
+
+def _foreseen(graph: TaskGraph, name: str) -> list[str]:
+    """Refuse what cannot be run, and list what may be missing then; recorded workflows are not run here."""
+    from pathlib import Path
+
+    from weft.api.executions.foreseeing import absent_inputs, refuse_astray_names
+    from weft.formats.files import STDIN
+
+    refuse_astray_names(graph.workflow)
+    folder = Path() if name == STDIN else Path(name).parent
+    return [str(problem) for problem in absent_inputs(graph, folder)]
 
 
 def _check_scenario(source: Source, machines: Platform | None) -> dict[str, object] | None:

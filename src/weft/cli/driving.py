@@ -238,6 +238,7 @@ def _taken_over(driver: Driver) -> list[str]:
 
 def _record(ran: Ran, driver: Driver, told: Told, folder: Path) -> dict[str, Any]:
     tally = driver.view.tally if driver.view is not None else None
+    numbers = {run.position: run.number for run in ran.runs}
     return {
         "numbers": [run.number for run in ran.runs],
         "execution": ran.execution,
@@ -246,7 +247,7 @@ def _record(ran: Ran, driver: Driver, told: Told, folder: Path) -> dict[str, Any
         "reports": str(folder),
         "stuck": list(ran.ending.stuck),
         "stale": [
-            {"run": run, "kind": kind, "reasons": dict(reasons)}
+            {"run": numbers[run], "kind": kind, "reasons": dict(reasons)}
             for (run, kind), reasons in (tally.stale.items() if tally else ())
         ],
         **told.executed.as_record(),

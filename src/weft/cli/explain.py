@@ -48,3 +48,14 @@ def command(
         return
     for line in explanation_lines(found):
         click.echo(line)
+    if len(words) == 1 and at_s is None:
+        _say_if_nobody_works(project, found.run)
+
+
+def _say_if_nobody_works(project: str | None, run: int) -> None:
+    """Say of a run that does not go on that what was decided last waits for an engine."""
+    from weft.api.observing.following import Place
+
+    with Place.at(project) as place:
+        if place.resumable(place.runs.run(run)):
+            click.echo("no engine is at work; `weft resume` goes on")

@@ -61,7 +61,7 @@ def command(
             if follow:
                 raise click.UsageError("--json prints one object: leave out --follow.")
             options.print_json(
-                _record(followed, tried, Log(records / "out"), Log(records / "err"), str(records))
+                _record(followed, found, tried, Log(records / "out"), Log(records / "err"), str(records))
             )
             return
         log, other = Log(records / ("err" if stderr else "out")), Log(records / ("out" if stderr else "err"))
@@ -115,7 +115,7 @@ def _say_why(tried: Tried, other: Log, *, stderr: bool) -> None:
         click.echo("nothing was written", err=True)
 
 
-def _record(followed: Followed, tried: Tried, out: Log, err: Log, records: str) -> dict[str, Any]:
+def _record(followed: Followed, run: Run, tried: Tried, out: Log, err: Log, records: str) -> dict[str, Any]:
     names = tuple(machine.name for machine in followed.state.machines)
 
     def text(log: Log) -> str:
@@ -126,4 +126,5 @@ def _record(followed: Followed, tried: Tried, out: Log, err: Log, records: str) 
                 break
         return found[:_MOST_BYTES].decode("utf-8", errors="replace")
 
-    return {"attempt": tried.as_record(names), "records": records, "out": text(out), "err": text(err)}
+    attempt = tried.as_record(names) | {"run": run.number}
+    return {"attempt": attempt, "records": records, "out": text(out), "err": text(err)}

@@ -105,9 +105,14 @@ def _record(place: Place, found: Run, followed: Followed, view: RunView) -> dict
         "now_s": now_s,
         "engine": None if engine is None else asdict(engine),
         "kinds": [each.as_record() for each in view.counts()],
-        "running": [asdict(each) | {"for_s": max(0.0, now_s - each.since_s)} for each in _going(view)],
+        "running": [
+            asdict(each) | {"run": found.number, "for_s": max(0.0, now_s - each.since_s)}
+            for each in _going(view)
+        ],
         "left_p50_s": left.p50_s,
         "left_p90_s": left.p90_s,
         "left_unknown": left.why,
-        "failures": [asdict(each) for each in view.tally.setbacks if each.run == view.run],
+        "failures": [
+            asdict(each) | {"run": found.number} for each in view.tally.setbacks if each.run == view.run
+        ],
     }

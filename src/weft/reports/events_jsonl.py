@@ -52,7 +52,10 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.RequirementsChanged: ("attempt-demands", ("requirements", "rank", "mandatory", "problem")),
     cm.Signal: ("attempt-signalled", ("signal",)),
     cm.Cancel: ("attempt-cancelled", ("reason",)),
-    ev.Ended: ("attempt-ended", ("exit_code", "cause", "story", "result", "work_done", "taken_over")),
+    ev.Ended: (
+        "attempt-ended",
+        ("exit_code", "cause", "story", "result", "work_done", "taken_over", "ran_s", "late_s"),
+    ),
     cm.Return: ("attempt-returned", ()),
     cm.Drop: ("attempt-dropped", ()),
     cm.StageOut: ("attempt-leaving", ()),

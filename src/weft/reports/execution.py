@@ -252,22 +252,29 @@ class ExecutedRun:
         return steps
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data: what ``weft report --json`` prints."""
+        """Give everything as plain data: what ``weft report --json`` prints.
+
+        ``run`` is the number that users know a run by; ``index`` of a run is its place in the execution.
+        """
         names = self.machine_names
+
+        def numbered(record: dict[str, Any]) -> dict[str, Any]:
+            return record | {"run": self.number(record["run"])}
+
         return {
             "title": self.title,
             "outcome": self.outcome,
             "origin_s": self.origin_s,
             "took_s": self.took_s,
-            "runs": [story.as_record() for story in self.stories],
-            "promises": [each.as_record() for each in self.verdicts],
+            "runs": [{"run": self.number(each.index), **each.as_record()} for each in self.stories],
+            "promises": [numbered(each.as_record()) for each in self.verdicts],
             "critical_path": _path_record(self.path, names),
             "kinds": [asdict(kind) | {"ratio": kind.ratio} for kind in self.kinds],
             "machines": [asdict(use) for use in self.uses],
-            "migrations": [move.as_record(names) for move in self.moves],
-            "failures": [_failure_record(failure) for failure in self.failures],
+            "migrations": [numbered(move.as_record(names)) for move in self.moves],
+            "failures": [numbered(_failure_record(failure)) for failure in self.failures],
             "attempts": [
-                each.as_record(names)
+                numbered(each.as_record(names))
                 | {"exit_code": self.facts(each.number).exit_code, "taken_over": taken_over(each)}
                 | {"cpu_s": self.measured(each.number).cpu_s}
                 | {"max_rss_bytes": self.measured(each.number).max_rss_bytes}

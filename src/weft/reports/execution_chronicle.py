@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from weft.engine.deciding.failing import asks_to_run_again
 from weft.engine.engine import Engine
 from weft.engine.history.history import History
 from weft.engine.journal import Entry
@@ -66,9 +67,11 @@ class Chronicle:
         """Take in an entry; ``state`` is the engine's after it."""
         self.history.take(entry, state)
         match entry.event:
-            case ev.Ended(attempt=attempt, exit_code=code, story=story):
+            case ev.Ended(attempt=attempt, exit_code=code, story=story) as ended:
                 facts = self._of(attempt)
-                facts.exit_code, facts.story = code, story
+                # A program that its world has ended, so that it runs again later, has no exit code.
+                stopped = bool(story) and asks_to_run_again(ended)
+                facts.exit_code, facts.story = None if stopped else code, story
             case ev.StagedIn(attempt=attempt, problem=problem, moved_bytes=moved):
                 facts = self._of(attempt)
                 facts.moved_bytes += moved or 0.0

@@ -6,7 +6,7 @@ whose nodes its machine was too full for it. What lies between that end and its 
 on the way and waiting (for a decision, a queue, the machine); so staging, waiting and running add up to the
 run's whole time. Demands other than nodes are not looked at: who waited for memory is shown as waiting.
 
-Complexity: O(n log n) for n attempts, and O(degree + log n) per attempt on the path.
+Complexity: O(n log n) for n attempts, and O(degree) per attempt on the path.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Search:
         self._met.add(attempt.number)
         found = [
             (self.end(other), -_ORDER.index(link), -other.number, link, other)
-            for link, other in self._candidates(attempt, _decided_s(attempt))
+            for link, other in self._candidates(attempt, _decided_s(attempt), arrival_s)
             if self.end(other) > arrival_s and other.number not in self._met
         ]
         link, after = max(found, key=lambda each: each[:3])[3:] if found else ("arrival", None)
@@ -136,7 +136,15 @@ class _Search:
             ran_s=self.end(attempt) - begin_s,
         )
 
-    def _candidates(self, attempt: Tried, by_s: float) -> Iterator[tuple[str, Tried]]:
+    def _candidates(self, attempt: Tried, by_s: float, after_s: float) -> Iterator[tuple[str, Tried]]:
+        for link, other in self._own_candidates(attempt, by_s):
+            after_s = max(after_s, self.end(other))
+            yield link, other
+        blocker = self._machines[attempt.machine].blocker(attempt, by_s, after_s)
+        if blocker is not None:
+            yield "nodes", blocker
+
+    def _own_candidates(self, attempt: Tried, by_s: float) -> Iterator[tuple[str, Tried]]:
         run = self._chronicle.runs[attempt.run]
         task = self._task(run, attempt)
         if task is not None:
@@ -147,9 +155,6 @@ class _Search:
                     for other in run.loops.bodies[index].lasts:
                         yield from self._last_ended("iteration", attempt.run, run.known.names[other], by_s)
         yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
-        blocker = self._machines[attempt.machine].blocker(attempt, by_s)
-        if blocker is not None:
-            yield "nodes", blocker
 
     def _task(self, run: Run, attempt: Tried) -> int | None:
         """Find a task in the graph as it is in the end; None: it stood for many, and is there no more."""
@@ -215,15 +220,18 @@ class _Machine:
         self._starts = [pair[0] for pair in starts]
         self._taken = [0, *accumulate(pair[1] for pair in starts)]
 
-    def blocker(self, attempt: Tried, by_s: float) -> Tried | None:
-        """Give the attempt whose end made room for another; None: there was room before."""
-        position = bisect_right(self._ends, by_s) - 1
-        if position < 0 or self._nodes <= 0:
-            return None
-        at_s = self._ends[position]
-        taken = self._taken[bisect_left(self._starts, at_s)] - self._freed[bisect_left(self._ends, at_s)]
-        if self._nodes - taken >= attempt.nodes:
-            return None
-        # Of those that ended together the one with the lowest number stands for all.
-        first = bisect_left(self._ends, at_s)
-        return next((each for each in self._ended[first : position + 1] if each is not attempt), None)
+    def blocker(self, attempt: Tried, by_s: float, after_s: float) -> Tried | None:
+        """Give the attempt whose end, after some time, made room for another; None: there was room then.
+
+        It need not be the last that ended before: nobody decides while there is no engine.
+        """
+        last = bisect_right(self._ends, by_s)
+        while last > 0 and self._nodes > 0 and self._ends[last - 1] > after_s:
+            at_s = self._ends[last - 1]
+            first = bisect_left(self._ends, at_s)
+            taken = self._taken[bisect_left(self._starts, at_s)] - self._freed[first]
+            if self._nodes - taken < attempt.nodes:
+                # Of those that ended together the one with the lowest number stands for all.
+                return next((each for each in self._ended[first:last] if each is not attempt), None)
+            last = first
+        return None

@@ -1,5 +1,8 @@
 """Products in the database: what completed tasks have made, found again by task, by fingerprint, by name.
 
+Directories below the project are written as seen from there, so that a project may be moved; sandboxes that
+lie elsewhere, and what older versions wrote, are absolute.
+
 What was added lately is also kept in memory, a bounded number of them: most questions are about those, and
 what is not committed yet can be found nowhere else.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from weft.backends.products import MadeFile, Product
@@ -30,6 +34,7 @@ _BY_TASK = _NEWEST % "execution = ? AND run = ? AND task = ?"
 _BY_FINGERPRINT = _NEWEST % "fingerprint = ? AND fingerprint <> ''"
 _OF_OTHERS = _NEWEST % "fingerprint = ? AND fingerprint <> '' AND execution <> ?"
 _BY_NAME = _NEWEST % "workflow = ? AND name = ?"
+_DIRECTORIES = "SELECT DISTINCT directory FROM product WHERE execution = ? ORDER BY directory"
 
 _KEPT = 10_000
 """How many products are kept in memory."""
@@ -43,6 +48,8 @@ class StoredProducts:
     def __init__(self, database: Database, *, kept: int = _KEPT, only: int | None = None) -> None:
         """Begin. ``only``: know of what this execution has made, and of nothing before it."""
         self._database = database
+        self._project = f"{database.path.absolute().parent.parent}/"
+        """The folder in whose ``.weft`` the database lies."""
         self._only = only
         self._kept = kept
         self._lock = threading.Lock()
@@ -83,6 +90,13 @@ class StoredProducts:
         """Give the newest product of a task by its name, whatever it was made from."""
         return self._known(self._newest(_BY_NAME, (workflow, name)))
 
+    def directories(self, execution: int) -> list[str]:
+        """List where the products of an execution lie that are on disk."""
+        return [self._absolute(directory) for (directory,) in self._database.rows(_DIRECTORIES, (execution,))]
+
+    def _absolute(self, directory: str) -> str:
+        return directory if not directory or directory.startswith("/") else f"{self._project}{directory}"
+
     def _known(self, product: Product | None) -> Product | None:
         foreign = product is not None and self._only is not None and product.execution != self._only
         return None if foreign else product
@@ -97,11 +111,15 @@ class StoredProducts:
 
     def _stored(self, question: str, key: _Key) -> Product | None:
         row = self._database.row(question, key)
-        return None if row is None else _product(row, self._database.rows(_FILES, (row[0],)))
+        if row is None:
+            return None
+        found = _product(row, self._database.rows(_FILES, (row[0],)))
+        return replace(found, directory=self._absolute(found.directory))
 
     def _write(self, number: int, product: Product) -> None:
         with self._database.together:
-            self._database.insert_later(_PRODUCT, _row(number, product))
+            directory = product.directory.removeprefix(self._project)
+            self._database.insert_later(_PRODUCT, _row(number, product, directory))
             for position, file in enumerate(product.files):
                 row = (number, position, storable(file.name), file.size_bytes, file.digest, file.modified_ns)
                 self._database.insert_later(_FILE, row)
@@ -123,7 +141,7 @@ def _keys(product: Product) -> list[_Key]:
     return [*keys, (product.fingerprint,)] if product.fingerprint else keys
 
 
-def _row(number: int, product: Product) -> list[Any]:
+def _row(number: int, product: Product, directory: str) -> list[Any]:
     return [
         number,
         product.execution,
@@ -135,7 +153,7 @@ def _row(number: int, product: Product) -> list[Any]:
         product.attempt,
         product.iteration,
         storable(product.machine),
-        storable(product.directory),
+        storable(directory),
         product.exit_code,
         json_text(dict(product.result)) if product.result else "{}",
         product.fingerprint,

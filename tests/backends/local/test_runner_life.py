@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -365,6 +366,27 @@ def test_on_a_full_disk_ends_are_told_and_written_later(bench: Bench) -> None:
     resource.prlimit(runner, resource.RLIMIT_FSIZE, old)
     wait_until(lambda: set(bench.link.ends_on_disk()) == {1, 2, 3}, "the ends are written after all")
     assert set(bench.link.starts_on_disk()) == {1, 2, 3}
+
+
+def test_the_next_engine_is_told_what_the_one_before_wanted_to_be_remembered(bench: Bench) -> None:
+    """Also by another runner, of what has ended; an end that is forgotten takes it along."""
+    text = 'any text: "quotes", \n, \udcff, é'
+    bench.sh(1, "exit 1", reminder=text)
+    bench.sh(2, "sleep 1000", reminder="of two")
+    bench.sh(3, "exit 3")
+    for kind, attempt in (("ended", 1), ("started", 2), ("ended", 3)):
+        bench.hear(kind, attempt)
+    assert reminders(bench.link.connect()) == {1: text, 2: "of two", 3: None}
+    bench.link.kill()
+    here = bench.link.connect()
+    assert reminders(here) == {1: text, 2: "of two", 3: None}
+    assert {each["attempt"]: each["cause"] for each in here["ended"]} == {1: "", 2: "lost", 3: ""}
+    bench.say({"do": "forget", "attempts": [1, 2]})
+    assert reminders(bench.link.connect()) == {3: None}
+
+
+def reminders(here: dict[str, Any]) -> dict[int, str | None]:
+    return {start["attempt"]: start["reminder"] for start in here["starts"]}
 
 
 def test_nothing_stays_behind(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
@@ -13,6 +14,7 @@ import pytest
 
 from architecture.house import environment
 from backends.staging.web_server import Site
+from weft.backends.staging.cache import Cache
 from weft.backends.staging.compression import plain_name_of
 from weft.backends.staging.fetching import Source, fetch
 from weft.backends.staging.problem import StagingProblem
@@ -85,6 +87,62 @@ def test_what_the_web_does_not_have_or_cuts_off_is_never_seen(grounds, site: Sit
     with pytest.raises(StagingProblem, match="cannot be fetched"):
         fetch(Source("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
     assert list(grounds.work.iterdir()) == []
+
+
+def brought_both_ways(source: Source, grounds, name: str):
+    """Give the ways in which an input is brought: as it is, or asked about and kept in a cache first."""
+    cache = Cache(grounds.other / "cache")
+    return [lambda: fetch(source, grounds.work, name), lambda: cache.bring(source, grounds.work, name)]
+
+
+@pytest.mark.parametrize(
+    ("status", "lasting"),
+    [(404, True), (403, True), (410, True), (408, False), (429, False), (500, False), (503, False)],
+)
+def test_what_a_server_refuses_for_good_is_told_apart(grounds, site: Site, status, lasting) -> None:
+    site.refused["/x"] = status
+    for bring in brought_both_ways(Source(f"{site.url}/x", grounds.other), grounds, "x"):
+        with pytest.raises(StagingProblem) as problem:
+            bring()
+        assert problem.value.lasting is lasting
+        assert ("there is no such file" if status == 404 else str(status)) in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "lasting"),
+    [
+        ("nothing", "x", True),
+        ("in/below", "x", True),
+        ("a\0b", "x", True),
+        ("file:///no/such/file", "x", True),
+        ("in", "../x", True),
+        ("in", "/x", True),
+        ("nosuch://x/y", "x", True),
+        ("http://127.0.0.1:9/x", "x", False),
+    ],
+)
+def test_what_would_fail_again_is_told_apart(grounds, text: str, name: str, lasting: bool) -> None:
+    (grounds.other / "in").write_text("text")
+    for bring in brought_both_ways(Source(text, grounds.other), grounds, name):
+        with pytest.raises(StagingProblem) as problem:
+            bring()
+        assert problem.value.lasting is lasting
+    assert list(grounds.work.iterdir()) == []
+
+
+def test_a_full_disk_may_have_room_again(grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    (grounds.other / "in").write_text("text")
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(os, "sendfile", full)
+    monkeypatch.setattr(os, "copy_file_range", full)
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StagingProblem) as problem:
+        fetch(Source("in", grounds.other), grounds.work, "x", how="copy")
+    monkeypatch.undo()
+    assert (problem.value.number, problem.value.lasting) == (errno.ENOSPC, False)
 
 
 def test_a_password_is_not_shown(grounds) -> None:

@@ -18,6 +18,8 @@ class Site:
         self.etags: dict[str, str] = {}
         self.cut: set[str] = set()
         """Served only half, though all is promised."""
+        self.refused: dict[str, int] = {}
+        """Answered with this status instead."""
         self.delay_s = 0.0
         self.asked: list[str] = []
         self.url = ""
@@ -47,8 +49,9 @@ class _Answer(BaseHTTPRequestHandler):
 
     def _answer(self, *, body: bool) -> None:
         content = self.site.files.get(self.path)
-        if content is None:
-            self.send_error(404)
+        status = self.site.refused.get(self.path, 404 if content is None else 200)
+        if content is None or status != 200:
+            self.send_error(status)
             return
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))

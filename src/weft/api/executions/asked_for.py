@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from weft.api.executions.foreseeing import refuse_astray_names
 from weft.api.executions.until import only_until
 from weft.backends.layout import Layout
 from weft.errors import InvalidInput, Problem
@@ -68,6 +69,7 @@ def asked_for(
     for source in sources:
         loaded = _loaded(source, layout, format_name)
         flow = only_until(plainly_named(with_params(loaded, params)), until)
+        refuse_astray_names(flow)
         key = _free(flow.name, found.flows)
         found.flows[key] = flow
         is_file = isinstance(source, str | Path) and str(source) != STDIN
@@ -113,6 +115,8 @@ def arriving(file: str | Path | None, layout: Layout, seed: int) -> tuple[Arriva
         return [], AskedFor({}, {})
     scenario = load_scenario(file)
     flows = {key: plainly_named(flow) for key, flow in load_arriving(scenario).items()}
+    for flow in flows.values():
+        refuse_astray_names(flow)
     drawn = arrivals_of(scenario, generator(seed, "arrivals"))
     folder = _folder(layout, str(file))
     return (

@@ -21,6 +21,7 @@ from weft.errors import InvalidInput, Problem, WeftError
 from weft.platform.platform import planned_machines
 from weft.repository.header import Header
 from weft.repository.journal_store import JournalStore
+from weft.repository.products import StoredProducts
 from weft.repository.runs import UNFINISHED, Execution
 from weft.runtime.lock import Lock
 
@@ -115,8 +116,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _with_results(place: Place, execution: int) -> set[Path]:
-    rows = place.database.rows("SELECT DISTINCT directory FROM product WHERE execution = ?", (execution,))
-    return {Path(directory) for (directory,) in rows}
+    return {Path(directory) for directory in StoredProducts(place.database).directories(execution)}
 
 
 def _sandboxes(place: Place) -> list[Path]:

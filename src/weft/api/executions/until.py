@@ -22,6 +22,7 @@ def only_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
     described = {task.name for task in workflow.tasks}
     for name in names:
         if name not in described:
+            _refuse_part(name, described)
             near = nearest(name, described)
             advice = f"did you mean {near!r}?" if near else f"it has {', '.join(sorted(described))}"
             raise InvalidInput(Problem(what=f"no task {name!r} in {workflow.name!r}", advice=advice))
@@ -31,6 +32,17 @@ def only_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
         tasks=tuple(task for task in workflow.tasks if task.name in needed),
         loops=tuple(loop for loop in workflow.loops if {loop.first, loop.last} <= needed),
     )
+
+
+def _refuse_part(name: str, described: set[str]) -> None:
+    """Refuse one point of a sweep, or one iteration of a loop: what is described is run as a whole."""
+    for sign, word in (("[", "one point of a sweep"), ("#", "one iteration of a loop")):
+        whole = name.partition(sign)[0]
+        if sign in name and whole in described:
+            rule = "what is run of a task is all of it"
+            raise InvalidInput(
+                Problem(what=f"{name!r} is {word}", rule=rule, advice=f"name the task: {whole!r}")
+            )
 
 
 def _needed(workflow: Workflow, wanted: set[str]) -> set[str]:

@@ -147,7 +147,7 @@ class Tally:
         if event.story:
             self.stale.setdefault(key, Counter())[event.story] += 1
         if seconds > 0:
-            pace = (now_s - began_s) / seconds
+            pace = (now_s - began_s if event.ran_s is None else event.ran_s) / seconds
             if is_untimed(state.runs[run].instance, task):
                 self.untimed.setdefault(key, deque(maxlen=_KEPT)).append(pace)
             else:

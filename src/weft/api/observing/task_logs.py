@@ -51,7 +51,8 @@ class Log:
 def attempt_of(followed: Followed, run: Run, name: str, number: int | None) -> Tried:
     """Find an attempt of a task: the one of this number (1 is the task's first), or the last.
 
-    The name of a description means its only task; of a task in a loop, ``NAME#2`` means its second iteration.
+    Of a run that does not go on, the last that has begun: what was only decided has nothing to show. The name
+    of a description means its only task; of a task in a loop, ``NAME#2`` means its second iteration.
     """
     state = followed.state.runs[run.position]
     tried = [each for each in followed.history.attempts.values() if each.run == run.position]
@@ -61,11 +62,19 @@ def attempt_of(followed: Followed, run: Run, name: str, number: int | None) -> T
         kinds = list(dict.fromkeys(state.known.description(task).program for task in range(len(names))))
         own = _of_kind(name, names, kinds, tried)
     if number is None:
-        return own[-1]
+        return own[-1] if followed.place.state_of(run) == "running" else _last_begun(followed, own)
     if not 1 <= number <= len(own):
         what = f"attempt {number} of {name!r}"
         raise InvalidInput(Problem(what=what, rule=f"it had {len(own)}", advice="they count from 1"))
     return own[number - 1]
+
+
+def _last_begun(followed: Followed, own: list[Tried]) -> Tried:
+    layout, execution = followed.place.layout, followed.execution
+    for tried in reversed(own):
+        if tried.ended_s is not None or layout.records(execution, tried.number).exists():
+            return tried
+    return own[-1]
 
 
 def _of_kind(name: str, names: list[str], kinds: list[str], tried: list[Tried]) -> list[Tried]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 import signal
+import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weft.backends.backend import Circumstances
@@ -29,7 +30,7 @@ from weft.engine.state.known import Known
 from weft.expressions import Value
 from weft.workflow.templates import fill
 
-__all__ = ["Finished", "Finishing"]
+__all__ = ["Finished", "Finishing", "as_measured"]
 
 _REQUEUE, _AGAIN = 99, 85
 _HALTED = "the engine was stopped"
@@ -129,13 +130,13 @@ class Finishing:
             result=result,
             fingerprint=live.fingerprint,
             parts=live.fingerprint_parts,
-            seconds=max(0.0, float(record.get("at", 0.0)) - float(record.get("began", 0.0))),
+            seconds=float(record.get("seconds", 0.0)),
         )
 
-    def stage_out(self, live: Live, product: Product | None) -> str:
-        """Bring outputs to where the user wants them; give the problem, or ""."""
+    def stage_out(self, live: Live, product: Product | None) -> ev.StagedOut:
+        """Bring outputs to where the user wants them, and give what is to be told of it."""
         if product is None:
-            return "what it has made is not known any more"
+            return ev.StagedOut(attempt=live.number, problem="what it has made is not known any more")
         known = self._circumstances.known_of(live.run)
         folder = Path(self._circumstances.folder_of(live.run))
         names = late_names(known, live.task, live.iteration)
@@ -154,8 +155,8 @@ class Finishing:
                     _refuse_own(file.name)
                     publish(Path(product.directory), file, file.name, folder=folder)
         except StagingProblem as problem:
-            return str(problem)
-        return ""
+            return ev.StagedOut(attempt=live.number, problem=str(problem), lasting=problem.lasting)
+        return ev.StagedOut(attempt=live.number)
 
     def clean_up(self, live: Live) -> str:
         """Remove an attempt's directory; give the problem, or ""."""
@@ -179,6 +180,22 @@ class Finishing:
             self._exit_codes.append((live.records_path, text.encode()))
 
 
+def as_measured(live: Live, ended: ev.Ended) -> ev.Ended:
+    """Give an end with the times that the runner has measured: no engine was there all the time.
+
+    Of a program that died with its runner nobody knows when it did.
+    """
+    record = live.record
+    if record is None:  # there was no program
+        return replace(ended, ran_s=0.0)
+    if record.get("cause") == "lost":
+        return ended
+    now = time.time()
+    return replace(
+        ended, ran_s=float(record.get("seconds", 0.0)), late_s=max(0.0, now - record.get("at", now))
+    )
+
+
 def _is_result(name: str, results: set[str]) -> bool:
     if name in results or f"{name}/" in results:  # a directory is declared with a slash, and made without
         return True
@@ -188,7 +205,8 @@ def _is_result(name: str, results: set[str]) -> bool:
 def _refuse_own(name: str) -> None:
     """Refuse a result that would take the place of what weft keeps."""
     if parts_of(name)[0] == ".weft":
-        raise StagingProblem("is not brought to the project", name, "weft keeps its own state there")
+        why = "weft keeps its own state there"
+        raise StagingProblem("is not brought to the project", name, why, lasting=True)
 
 
 def _judged(live: Live, record: Record) -> ev.Ended:

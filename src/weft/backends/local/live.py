@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from weft.backends.jobs.news import TaskNews
+from weft.backends.local.runner_records import encoded
 from weft.engine.messages.commands import Assign, Start
 
 __all__ = ["Live"]
@@ -36,8 +40,12 @@ class Live:
     """Whether its runner was told to start it."""
     over: bool = False
     """Whether its end was reported, or is about to be."""
+    inherited: bool = False
+    """Whether an engine that died had decided to start it."""
     began_at: float = 0.0
     """Wall time at which its program was given to the runner."""
+    record: Mapping[str, Any] | None = None
+    """What its runner says of its program's end; None: it has not ended, or there was none."""
     stale: str = ""
     """Why what an earlier execution has made could not be taken over; "": there was nothing."""
     fingerprint: str = ""
@@ -53,6 +61,17 @@ class Live:
     def workdir(self) -> Path:
         """Give the directory in which it works."""
         return Path(self.workdir_path)
+
+    def reminder(self) -> str:
+        """Write down what only this engine knows of it: the runner keeps it for the next one."""
+        return encoded({"made": self.fingerprint, "from": self.fingerprint_parts, "stale": self.stale})
+
+    def recall(self, reminder: str) -> None:
+        """Know again what was written down; "": nothing was."""
+        if reminder:
+            known = json.loads(reminder)
+            self.fingerprint, self.fingerprint_parts = known["made"], known["from"]
+            self.stale = known["stale"]
 
     @classmethod
     def of(cls, command: Assign, workdir: str, records: str) -> Live:

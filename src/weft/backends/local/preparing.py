@@ -32,6 +32,7 @@ from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.remote_files import is_url
 from weft.backends.staging.safe_paths import make_parents
 from weft.engine.messages.commands import StageIn
+from weft.engine.messages.events import Ended, StagedIn
 from weft.engine.state.known import Known
 from weft.expressions import Value
 
@@ -46,10 +47,22 @@ class Prepared:
     """What the runner is told; None: there is no program."""
     problem: str = ""
     cause: str = "staging"
+    lasting: bool = False
+    """Whether the problem would be the same another time."""
     taken: Product | None = None
     """What an earlier execution has made from the same, now in this attempt's directory."""
     taken_from: int = 0
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def failed(self, live: Live) -> Ended:
+        """Give what is to be told of an attempt that cannot be run."""
+        return Ended(
+            attempt=live.number,
+            exit_code=None,
+            cause=self.cause,
+            story=self.problem,
+            lasting=self.lasting,
+        )
 
 
 class Preparing:
@@ -74,27 +87,29 @@ class Preparing:
         known = self._circumstances.known_of(live.run)
         return not known.description(live.task).inputs and not (live.start and live.start.restart_from)
 
-    def stage_in(self, live: Live, command: StageIn) -> tuple[float, str, tuple[int, ...]]:
-        """Bring parcels to an attempt's directory; give the bytes moved, a problem, machines without data."""
+    def stage_in(self, live: Live, command: StageIn) -> StagedIn:
+        """Bring parcels to an attempt's directory, and give what is to be told of it."""
         makers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
         machine = self._circumstances.machines[live.machine]
-        moved = 0.0
+        moved, why, lasting = 0.0, "", False
         try:
             self._records.make_workdir(live.workdir_path)
             for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
                 if makers.intersection(wanted.makers) or (wanted.source and wanted.source in named):
                     moved += self._bring(live, wanted)[1]
         except StagingProblem as problem:
-            return moved, str(problem), ()
-        return moved, "", ()
+            why, lasting = str(problem), problem.lasting
+        return StagedIn(
+            attempt=live.number, part=command.part, problem=why, moved_bytes=moved, lasting=lasting
+        )
 
     def prepare(self, live: Live) -> Prepared:
         """Bring what is still missing, and write the program down."""
         try:
             return self._prepared(live)
         except StagingProblem as problem:
-            return Prepared(problem=str(problem))
+            return Prepared(problem=str(problem), lasting=problem.lasting)
         except JobProblem as problem:
             return Prepared(problem=str(problem), cause="error")
 
@@ -169,7 +184,7 @@ class Preparing:
                 names.append(file.name)
         if not names:
             why = "the tasks that make it have made no such file"
-            raise StagingProblem("cannot be brought", wanted.name, why)
+            raise StagingProblem("cannot be brought", wanted.name, why, lasting=True)
         return names, moved
 
     def _bring_file(self, live: Live, product: Product, file: MadeFile) -> float:
@@ -273,6 +288,7 @@ class Preparing:
             "stderr": job.stderr,
             "time_s": start.time_limit_s,
             "memory_bytes": start.memory_bytes,
+            "reminder": live.reminder(),
         }
 
     def _folder(self, run: int) -> Path:

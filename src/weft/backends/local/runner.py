@@ -8,12 +8,12 @@ From the engine:
 
 - ``hello``: token, env (what all programs get), cores (null: all);
 - ``start``: attempt, argv, env (what differs; null removes), cwd, stdin, stdout, stderr, append, time_s,
-  memory_bytes, cores, grace_s;
+  memory_bytes, cores, grace_s, reminder (a text for the next engine);
 - ``cancel``: attempt, grace_s; ``signal``: attempt, signal; ``forget``: attempt, or attempts; ``end``.
 
-The runner says ``here`` (pid, running, ended, problem), ``started``, ``ended``, ``signalled`` (to how many
-processes) and ``problem``. It must start in a few hundredths of a second, so it loads neither weft nor heavy
-modules.
+The runner says ``here`` (pid, problem, running, ended, and the starts of both), ``started``, ``ended``,
+``signalled`` (to how many processes) and ``problem``. It must start in a few hundredths of a second, so it
+loads neither weft nor heavy modules.
 """
 
 from __future__ import annotations

@@ -150,7 +150,8 @@ class Runner:
             for task in self._tasks.running.values()
         ]
         here = encoded({"is": "here", "pid": os.getpid(), "problem": problem, "running": running})
-        self._door.tell(f'{here[:-1]},"ended":[{",".join(self._tasks.ended.values())}]}}')
+        ended, starts = ",".join(self._tasks.ended.values()), ",".join(self._tasks.starts.values())
+        self._door.tell(f'{here[:-1]},"ended":[{ended}],"starts":[{starts}]}}')
 
     def _start(self, message: Record) -> None:
         if self._told_to_end:

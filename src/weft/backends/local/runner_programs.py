@@ -35,8 +35,8 @@ class Order:
     """What a start message asks for, checked."""
 
     __slots__ = (
-        "append", "argv", "attempt", "cores", "cwd", "env", "grace_s", "memory_bytes", "stderr", "stdin",
-        "stdout", "tells_start", "time_s",
+        "append", "argv", "attempt", "cores", "cwd", "env", "grace_s", "memory_bytes", "reminder", "stderr",
+        "stdin", "stdout", "tells_start", "time_s",
     )  # fmt: skip
 
     def __init__(self, message: dict[str, object], grace_s: float) -> None:
@@ -52,6 +52,7 @@ class Order:
         self.time_s = _number(message, "time_s")
         self.memory_bytes = _number(message, "memory_bytes")
         self.cores = _cores(message)
+        self.reminder = _text(message, "reminder")
         self.grace_s = grace_s if message.get("grace_s") is None else _number(message, "grace_s") or 0.0
 
 

@@ -79,7 +79,8 @@ class Tasks:
         self.running: dict[int, Task] = {}
         self.ended: dict[int, str] = {}
         """Encoded, as they are told and written."""
-        self._starts: dict[int, str] = {}
+        self.starts: dict[int, str] = {}
+        """Encoded, as they are written, of what runs and of the ends that are kept."""
         self._start_ledger = Ledger(records, "starts")
         self._end_ledger = Ledger(records, "ends")
         self._programs = programs
@@ -99,7 +100,7 @@ class Tasks:
         for attempt, end in Ledger.read(records, "ends").items():
             self.ended[attempt] = encoded(end)
         for attempt, start in Ledger.read(records, "starts").items():
-            self._starts[attempt] = encoded(start)
+            self.starts[attempt] = encoded(start)
             if attempt not in self.ended:
                 text = "its runner was killed, and it with it"
                 self._keep(_end(attempt, start.get("at"), cause="lost", text=text))
@@ -127,7 +128,8 @@ class Tasks:
             self._limited[attempt] = task
         # Between these two moments the leader has begun: its number with them names it for ever.
         within = f"[{before_s!r},{_since_boot_s()!r}]"
-        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},"within":{within}}}')
+        told = f'"within":{within},"reminder":{encoded(order.reminder)}'
+        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{told}}}')
         if order.tells_start:
             self._tell(_started(task))
 
@@ -159,14 +161,14 @@ class Tasks:
         """Drop an end that the engine has written down."""
         if self.ended.pop(attempt, None) is not None:
             self._forgotten.add(attempt)
-            self._starts.pop(attempt, None)
+            self.starts.pop(attempt, None)
             if self._end_ledger.lines >= _LINES and len(self.ended) < _LINES // 2:
                 self._shorten()
 
     def _shorten(self) -> None:
         """Leave what was forgotten out of the ledgers, so that they do not grow with the execution."""
         try:
-            self._start_ledger.rewrite(list(self._starts.values()))
+            self._start_ledger.rewrite(list(self.starts.values()))
             self._end_ledger.rewrite(list(self.ended.values()))
         except OSError as error:
             note(f"the ledgers cannot be rewritten: {error.strerror}")
@@ -347,7 +349,7 @@ class Tasks:
         self._tell(text)
 
     def _record_start(self, attempt: int, text: str) -> None:
-        self._starts[attempt] = text
+        self.starts[attempt] = text
         self._write(self._start_ledger, text)
 
     def _write(self, ledger: Ledger, text: str) -> None:

@@ -19,7 +19,7 @@ _MOST_OVER = 100
 """So many ends are told to be forgotten at once: until then the runner keeps them in memory."""
 
 Record = Mapping[str, Any]
-"""What a runner says of a program's end."""
+"""What a runner says: of a program's end, of all that it has."""
 
 
 class Runners:
@@ -37,8 +37,8 @@ class Runners:
         """By machine: attempts whose end is in the journal, which the runner has not been told."""
         self._environment = dict(os.environ)
 
-    def connect(self, machine: int) -> tuple[set[int], dict[int, Record]]:
-        """Reach a machine's runner, or start one; give the attempts that run and the ends not yet forgotten.
+    def connect(self, machine: int) -> Record:
+        """Reach a machine's runner, or start one; give its greeting: what runs, and ends not yet forgotten.
 
         What a dead runner left is ended first, and told as lost; one that hangs is killed. Raises
         RunnerFailed.
@@ -52,8 +52,7 @@ class Runners:
             here = link.connect()
         self._machine_of[link.fileno()] = machine
         self._poller.register(link.fileno(), select.POLLIN)
-        running = {int(each["attempt"]) for each in here["running"]}
-        return running, {int(each["attempt"]): each for each in here["ended"]}
+        return here
 
     def start(self, machine: int, message: Record) -> str:
         """Give a program to the machine's runner; say why that was not possible, or ""."""

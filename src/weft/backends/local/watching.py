@@ -116,5 +116,6 @@ def share_done(circumstances: Circumstances, live: Live, *, over: bool = False) 
     start = live.start
     assert start is not None
     whole_s = circumstances.known_of(live.run).seconds(live.task, live.machine, live.count)
-    passed = (time.time() - live.began_at) / whole_s if whole_s > 0 else 0.5
+    until = time.time() if live.record is None else float(live.record.get("at", time.time()))
+    passed = (until - live.began_at) / whole_s if whole_s > 0 else 0.5
     return min(_MOST, max(_LEAST, start.restart_from + passed))

@@ -17,7 +17,8 @@ from weft.backends.backend import Capabilities, Circumstances, Job
 from weft.backends.inputs import Inputs
 from weft.backends.local.aside import Aside
 from weft.backends.local.attempt_records import AttemptRecords
-from weft.backends.local.finishing import Finished, Finishing
+from weft.backends.local.finishing import Finished, Finishing, as_measured
+from weft.backends.local.left_programs import LeftPrograms
 from weft.backends.local.live import Live
 from weft.backends.local.preparing import Prepared, Preparing
 from weft.backends.local.runner_link import RunnerFailed, RunnerHangs
@@ -49,10 +50,7 @@ class LocalWorld:
         self._events: deque[ev.Event] = deque()
         self._of_task: dict[tuple[int, int], int] = {}
         """The last attempt of a task."""
-        self._running: set[int] = set()
-        """Attempts of an engine that died whose programs still run."""
-        self._ends: dict[int, Record] = {}
-        """Attempts of an engine that died whose programs have ended since."""
+        self._left = LeftPrograms()
         self._finishing_now: set[int] = set()
         """Attempts whose programs have ended, and whose outputs are being looked at."""
         self._over: list[Live] = []
@@ -123,10 +121,7 @@ class LocalWorld:
         live.iteration = command.iteration
 
         def bring() -> Callable[[], None]:
-            moved, problem, lost = self._preparing.stage_in(live, command)
-            event = ev.StagedIn(
-                attempt=live.number, part=command.part, problem=problem, moved_bytes=moved, lost=lost
-            )
+            event = self._preparing.stage_in(live, command)
             return lambda: self._events.append(event)
 
         self._aside.do(bring)
@@ -138,12 +133,13 @@ class LocalWorld:
         live.start = command
         live.iteration = command.iteration
         live.began_at = time.time()
-        if live.number in self._running:
+        self._left.recall(live)
+        if live.number in self._left.running:
             live.launched = True
             self._watching.begin(live)
-        elif live.number in self._ends:
+        elif live.number in self._left.ends:
             live.launched = True
-            self._program_ended(live, self._ends.pop(live.number))
+            self._program_ended(live, self._left.ends.pop(live.number))
         elif self._preparing.is_plain(live):
             self._launch(live, self._preparing.prepare(live))
         else:
@@ -159,10 +155,7 @@ class LocalWorld:
         if live.cancelled or live.halted:
             self._report_stopped(live)
         elif prepared.problem:
-            self._end(
-                live,
-                ev.Ended(attempt=live.number, exit_code=None, cause=prepared.cause, story=prepared.problem),
-            )
+            self._end(live, prepared.failed(live))
         elif prepared.taken is not None:
             taken = prepared.taken
             self._made.add(taken)
@@ -213,8 +206,8 @@ class LocalWorld:
         live = self._live[command.attempt]
 
         def publish() -> Callable[[], None]:
-            problem = self._finishing.stage_out(live, self._made.of(live.run, live.task))
-            return lambda: self._events.append(ev.StagedOut(attempt=live.number, problem=problem))
+            event = self._finishing.stage_out(live, self._made.of(live.run, live.task))
+            return lambda: self._events.append(event)
 
         self._aside.do(publish)
 
@@ -301,19 +294,21 @@ class LocalWorld:
         if not waiting:
             return
         lost: Record = {"cause": "lost", "text": "its runner died"}
+        left = LeftPrograms()
         try:
-            running, ends = self._runners.connect(machine)
+            left.take(self._runners.connect(machine))
         except (RunnerFailed, RunnerHangs) as error:
-            running, ends, lost = set(), {}, {"cause": "lost", "text": str(error)}
+            lost = {"cause": "lost", "text": str(error)}
         for live in waiting:
-            if live.number not in running:
-                self._program_ended(live, ends.get(live.number, lost))
+            if live.number not in left.running:
+                self._program_ended(live, left.ends.get(live.number, lost))
 
     def _program_ended(self, live: Live, record: Record) -> None:
         """Take in the end of a program: what it made is looked at before it is told."""
         if live.over:
             return
         live.over = True
+        live.record = record
         self._watching.end(live)
         if self._finishing.is_plain(live):
             self._finished(live, self._finishing.finish(live, record))
@@ -343,7 +338,7 @@ class LocalWorld:
         live.over = True
         if lines:
             self._events.append(ev.TasksAdded(run=live.run, lines=lines))
-        self._events.append(ended)
+        self._events.append(as_measured(live, ended) if live.inherited else ended)
         if live.launched:
             self._over.append(live)
 
@@ -351,10 +346,10 @@ class LocalWorld:
 
     def find(self, jobs: Sequence[Job]) -> None:
         """Take up the attempts of an engine that died: connect to their runners, or settle what they left."""
-        for machine in sorted({job.machine for job in jobs if job.stage == "started"}):
-            running, ends = self._runners.connect(machine)
-            self._running |= running
-            self._ends |= ends
+        started = [job for job in jobs if job.stage == "started"]
+        self._left.commanded |= {job.attempt for job in started}
+        for machine in sorted({job.machine for job in started}):
+            self._left.take(self._runners.connect(machine))
 
     def halt(self, grace_s: float) -> None:
         """End all programs, as if they had asked to be run again later."""
@@ -364,8 +359,6 @@ class LocalWorld:
             live.halted = True
             if live.launched:
                 self._runners.cancel(live.machine, live.number, grace_s)
-            elif live.start is None:
-                continue
         self._runners.flush()
 
     @property

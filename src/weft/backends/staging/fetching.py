@@ -6,6 +6,7 @@ over links; what lies in a directory that was named may not lead out of that dir
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +18,14 @@ from weft.backends.staging.compression import decompress, plain_name_of
 from weft.backends.staging.made import measured
 from weft.backends.staging.new_files import hidden_file, new_file
 from weft.backends.staging.placing import How, place
-from weft.backends.staging.problem import StagingProblem, telling
+from weft.backends.staging.problem import StagingProblem, refusal, telling
 from weft.backends.staging.remote_files import download, is_url, path_of_url
 from weft.backends.staging.safe_paths import open_inside, parent_of, parts_of
 
 __all__ = ["Brought", "Source", "fetch"]
+
+_LASTING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)
+"""What only the user can change about a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,11 @@ class Source:
         if stated is None:
             return None
         if not stated.strip() or "\0" in stated:
-            raise StagingProblem("cannot be fetched", self.text, "it is no name of a file")
-        with telling("cannot be fetched", self.text):
+            raise StagingProblem("cannot be fetched", self.text, "it is no name of a file", lasting=True)
+        try:
             return Path(os.path.realpath(self.folder / stated, strict=True))
+        except OSError as error:
+            raise refusal("cannot be fetched", self.text, error, lasting=error.errno in _LASTING) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

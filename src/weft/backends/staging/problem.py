@@ -15,7 +15,14 @@ class StagingProblem(WeftError):
     """A file could not be brought, made sure of, or taken away."""
 
     def __init__(
-        self, what: str, file: str, why: str, *, advice: str = "", number: int | None = None
+        self,
+        what: str,
+        file: str,
+        why: str,
+        *,
+        advice: str = "",
+        number: int | None = None,
+        lasting: bool = False,
     ) -> None:
         self.what = what
         """What was tried or demanded, such as ``cannot be linked``."""
@@ -23,6 +30,8 @@ class StagingProblem(WeftError):
         self.why = why
         self.number = number
         """The system's error number, such as ``errno.ENOSPC``; ``EAGAIN``: it changed while it was read."""
+        self.lasting = lasting
+        """Whether trying again would not help: nobody but the user can change it."""
         tail = f"; {advice}" if advice else ""
         super().__init__(f"{quoted(file)} {what}: {why}{tail}")
 
@@ -55,7 +64,7 @@ class _Telling:
             raise refusal(self._what, self._file, error) from error
 
 
-def refusal(what: str, file: str, error: OSError) -> StagingProblem:
+def refusal(what: str, file: str, error: OSError, *, lasting: bool = False) -> StagingProblem:
     """Make a staging problem of what the system said."""
     why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
-    return StagingProblem(what, file, why, number=error.errno)
+    return StagingProblem(what, file, why, number=error.errno, lasting=lasting)

@@ -18,6 +18,9 @@ _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
 """How long a server may say nothing. The whole may take as long as it takes."""
+_NOT_FOUND = 404
+_PASSING = (408, 421, 423, 425, 429)
+"""Of a server's refusals (400 to 499), those that it may not repeat: it was too slow, too busy, too early."""
 _CHUNK_BYTES = 1 << 20
 _VALIDATORS = (
     "ETag",
@@ -45,7 +48,7 @@ def path_of_url(url: str) -> str | None:
         return None
     if parts.netloc not in ("", "localhost"):
         why = f"'file' names files of this computer, not of {parts.netloc!r}"
-        raise StagingProblem("cannot be fetched", url, why, advice="write file:///PATH")
+        raise StagingProblem("cannot be fetched", url, why, advice="write file:///PATH", lasting=True)
     return unquote(parts.path)
 
 
@@ -88,7 +91,8 @@ def _reached(url: str) -> tuple[Any, str]:
     import fsspec
 
     if "::" in url:
-        raise StagingProblem("cannot be used", url, "chains of URLs ('::') are not allowed")
+        why = "chains of URLs ('::') are not allowed"
+        raise StagingProblem("cannot be used", url, why, lasting=True)
     options: dict[str, Any] = {}
     if urlsplit(url).scheme in _WEB:
         from aiohttp import ClientTimeout
@@ -96,8 +100,11 @@ def _reached(url: str) -> tuple[Any, str]:
         waits = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
         options["client_kwargs"] = {"timeout": waits, "trust_env": True}
     # An instance of our own: a transaction of another thread would hold back what this one writes.
-    system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
-    return system, path
+    try:
+        found = fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
+    except ValueError as error:
+        raise StagingProblem("cannot be used", _without_secrets(url), str(error), lasting=True) from error
+    return found[0], found[1]
 
 
 @contextmanager
@@ -107,17 +114,27 @@ def _told(what: str, url: str) -> Iterator[None]:
         yield
     except StagingProblem:
         raise
-    except FileNotFoundError as error:
-        raise StagingProblem(
-            what, _without_secrets(url), "there is no such file", number=error.errno
-        ) from error
     except ImportError as error:
         advice = "install the package that fsspec needs for it"
-        raise StagingProblem(what, _without_secrets(url), str(error), advice=advice) from error
+        raise StagingProblem(what, _without_secrets(url), str(error), advice=advice, lasting=True) from error
     except Exception as error:
-        why = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
-        number = error.errno if isinstance(error, OSError) else None
-        raise StagingProblem(what, _without_secrets(url), why, number=number) from error
+        raise _problem(what, _without_secrets(url), _reason(error)) from error
+
+
+def _reason(error: Exception) -> Exception:
+    """Give why there is no such file: fsspec says that of a server, whatever has gone wrong there."""
+    cause = error.__cause__
+    return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) else error
+
+
+def _problem(what: str, url: str, error: Exception) -> StagingProblem:
+    number = error.errno if isinstance(error, OSError) else None
+    status = getattr(error, "status", None)
+    if isinstance(error, FileNotFoundError) or status == _NOT_FOUND:
+        return StagingProblem(what, url, "there is no such file", number=number, lasting=True)
+    why = f"{error} ({type(error).__name__})" if str(error) else type(error).__name__
+    lasting = isinstance(status, int) and 400 <= status < 500 and status not in _PASSING
+    return StagingProblem(what, url, why, number=number, lasting=lasting)
 
 
 def _without_secrets(url: str) -> str:

@@ -87,7 +87,7 @@ def parts_of(name: str) -> Parts:
     elif not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
         why = "a name must be UTF-8"
     if why:
-        raise StagingProblem("is no name of a file here", name, why)
+        raise StagingProblem("is no name of a file here", name, why, lasting=True)
     return parts
 
 

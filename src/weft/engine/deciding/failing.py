@@ -41,15 +41,19 @@ def cause_of(run: Run, attempt: Attempt, event: Ended) -> str:
 
 
 def asks_to_run_again(event: Ended) -> bool:
-    """Say whether a task ended in order to be run again."""
+    """Say whether a task ended in order to be run again; with a story, that was its world's wish."""
     return not event.cause and event.exit_code in (_AGAIN, _REQUEUE)
 
 
-def run_again(desk: Desk, run: Run, attempt: Attempt, reason: str) -> None:
-    """Let a task run again that asks for it, unless it gets no further."""
+def run_again(desk: Desk, run: Run, attempt: Attempt, event: Ended) -> None:
+    """Let a task run again: one that asks for it, unless it gets no further, or that its world has ended."""
     task = attempt.task
+    reason = f"exit code {event.exit_code}: asks to be run again"
     further = attempt.checkpoint > attempt.restart_from
     times = 0 if further else run.requeued.get(task, 0) + 1
+    if event.story:
+        # It asked for nothing: however often the engine is stopped, that says nothing against the task.
+        reason, times = f"{event.story}: it will run again", run.requeued.get(task, 0)
     if times > _MOST_REQUEUES:
         fail(desk, run, task, "error", f"{reason}, for the {times}th time without getting any further")
         return
@@ -59,15 +63,20 @@ def run_again(desk: Desk, run: Run, attempt: Attempt, reason: str) -> None:
     desk.emit(Settle(run=run.index, task=task, state=state, reason=reason, again=True))
 
 
-def fail(desk: Desk, run: Run, task: int, cause: str, reason: str) -> None:
-    """Decide what becomes of a task that has failed: it is tried again, or the ladder goes on."""
+def fail(desk: Desk, run: Run, task: int, cause: str, reason: str, *, lasting: bool = False) -> None:
+    """Decide what becomes of a task that has failed: it is tried again, or the ladder goes on.
+
+    ``lasting``: it would fail in the same way again, so that no retry is spent on it.
+    """
     allowed = retries_of(desk, run, task, cause)
     before = run.failures.get(task, {}).get(cause, 0)
     if run.stopping:
         _for_good(desk, run, task, cause, reason)
         return
     growth = _growth(desk, run, task, cause)
-    if before >= allowed:
+    if lasting:
+        _give_up(desk, run, task, cause, f"{reason}; not tried again, since it would not change")
+    elif before >= allowed:
         _give_up(desk, run, task, cause, f"{reason}; no retry left ({allowed} for {cause})")
     elif growth is not None and growth <= run.grown.get(task, {}).get(cause, 1.0):
         _give_up(desk, run, task, cause, f"{reason}; no machine has more memory for it")

@@ -102,10 +102,10 @@ def _ended(desk: Desk, event: ev.Ended) -> None:
     elif attempt.cancelled:
         _cancelled(desk, run, attempt, event)
     elif asks_to_run_again(event):
-        run_again(desk, run, attempt, f"exit code {event.exit_code}: asks to be run again")
+        run_again(desk, run, attempt, event)
     elif cause := cause_of(run, attempt, event):
         laddering.doubt(desk, attempt, cause)
-        fail(desk, run, attempt.task, cause, _story(event))
+        fail(desk, run, attempt.task, cause, _story(event), lasting=event.lasting)
     else:
         _ended_well(desk, run, attempt)
 
@@ -183,7 +183,8 @@ def _staged_in(desk: Desk, event: ev.StagedIn) -> None:
     run = desk.state.runs[attempt.run]
     if event.problem:
         if not (event.lost and rerun_lost(desk, attempt, event.lost)):
-            fail(desk, run, attempt.task, "staging", f"staging failed: {event.problem}")
+            reason = f"staging failed: {event.problem}"
+            fail(desk, run, attempt.task, "staging", reason, lasting=event.lasting)
     elif attempt.replaces is not None and attempt.staging == 0:
         clean_up_or_drop(desk, attempt)
 
@@ -194,7 +195,8 @@ def _staged_out(desk: Desk, event: ev.StagedOut) -> None:
         return
     run = desk.state.runs[attempt.run]
     if event.problem:
-        fail(desk, run, attempt.task, "staging", f"staging out failed: {event.problem}")
+        reason = f"staging out failed: {event.problem}"
+        fail(desk, run, attempt.task, "staging", reason, lasting=event.lasting)
     else:
         _completed(desk, run, attempt.task)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from weft.engine.deciding.failing import asks_to_run_again
 from weft.engine.journal import Entry
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
@@ -39,6 +40,8 @@ def _event(event: ev.Event) -> str:
     match event:
         case ev.Started():
             return "its program began"
+        case ev.Ended(story=story) as ended if story and asks_to_run_again(ended):
+            return f"its program was ended: {story}"
         case ev.Ended(exit_code=code, cause=cause):
             why = cause or ("no exit code" if code is None else f"exit code {code}")
             return f"its program ended: {why}"

@@ -51,6 +51,16 @@ class Tried:
     useful_share: float = 0.0
     """The share of the task's work that it did and that nobody did again."""
 
+    def ran(self, seconds: float, until_s: float) -> None:
+        """Correct its times by what was measured where its program ran.
+
+        Clocks differ: it did not begin before it was to, nor end after that was told.
+        """
+        told_s = until_s if self.ended_s is None else self.ended_s
+        earliest_s = self.assigned_s if self.submitted_s is None else self.submitted_s
+        self.ended_s = min(told_s, max(until_s, earliest_s + seconds))
+        self.started_s = max(earliest_s, self.ended_s - seconds)
+
     @property
     def ran_s(self) -> float:
         """Give how long its program ran (of a transfer: how long data moved)."""

@@ -137,6 +137,8 @@ class History:
         attempt.ended_s = self.now
         if event.taken_over is not None:
             attempt.started_s = None  # no program ran: an earlier execution had done it
+        elif event.ran_s is not None and attempt.started_s is not None:
+            attempt.ran(event.ran_s, self.now - event.late_s)
         self._end_suspension(attempt)
         if event.work_done is not None:
             attempt.work_done = event.work_done
@@ -167,7 +169,8 @@ class History:
     def _end_suspension(self, attempt: Tried) -> None:
         since = self._suspended.pop(attempt.number, None)
         if since is not None:
-            attempt.suspended_s += self.now - since
+            until_s = self.now if attempt.ended_s is None else attempt.ended_s
+            attempt.suspended_s += max(0.0, until_s - since)
 
     def _machine_changed(self, event: ev.MachineChanged, state: State) -> None:  # noqa: ARG002
         if event.up is not None:

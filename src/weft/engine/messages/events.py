@@ -72,6 +72,12 @@ class Ended:
     """What a reader should know of its end: the output that is missing, the signal that ended it."""
     taken_over: int | None = None
     """The execution that had done this task before, of whose outputs use is made; None: it ran."""
+    ran_s: float | None = None
+    """How long its program ran, if that was measured where it ran; None: from its start until this."""
+    late_s: float = 0.0
+    """How long it was over before this was told: no engine was there to hear of it."""
+    lasting: bool = False
+    """Whether it would fail in the same way again: its inputs do not exist, or are refused."""
 
 
 @message
@@ -87,6 +93,8 @@ class StagedIn:
     """What was really moved: less than was asked for if shared files were there; None: unknown."""
     lost: tuple[int, ...] = ()
     """Machines that do not answer, and whose data so cannot be had."""
+    lasting: bool = False
+    """Whether it would fail in the same way again: there is no such file."""
 
 
 @message
@@ -95,6 +103,8 @@ class StagedOut:
 
     attempt: int
     problem: str = ""
+    lasting: bool = False
+    """Whether it would fail in the same way again: a name is refused."""
 
 
 @message
