@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import pytest
 
@@ -120,3 +121,34 @@ def test_a_terminal_that_is_gone_is_no_error() -> None:
     live.say("more")
     live.clear()
     assert not live.drawn
+
+
+def test_a_signal_in_the_middle_of_writing_gets_its_last_line_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+    class Writing(io.StringIO):
+        def __init__(self, file: int) -> None:
+            super().__init__()
+            self._file = file
+
+        def isatty(self) -> bool:
+            return True
+
+        def fileno(self) -> int:
+            return self._file
+
+    with (tmp_path / "terminal").open("w+b") as terminal:
+        stream = Writing(terminal.fileno())
+        live = Live(lambda _columns, _rows: ["line"], lambda: "line", stream=stream)
+        live.tick()
+        assert stream.getvalue() == "line\n"
+
+        def busy(_: str) -> int:
+            raise RuntimeError("reentrant call inside a writer")
+
+        stream.write = busy  # type: ignore[method-assign]
+        live.say_at_once("the end")
+        terminal.seek(0)
+        assert terminal.read() == b"the end\n"

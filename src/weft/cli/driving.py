@@ -109,8 +109,7 @@ class Driver:
         if not self._said and self.execution is not None:
             with suppress(Exception):  # it may have been in the middle of something
                 self.execution.end_programs()
-        self.live.clear()
-        self.live.say("ended at once; what programs have left is found by `weft resume`")
+        self.live.say_at_once("ended at once; what programs have left is found by `weft resume`")
         # Not by an exception: nothing may keep the process any more, not even what is cleaned up at exits.
         os._exit(_KILLED + number)
 

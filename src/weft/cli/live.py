@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TextIO
 
 from weft.cli.terminal import redraws
@@ -80,6 +81,14 @@ class Live:
             self.clear()
             self._write(f"{text}\n")
             self._next_s = min(self._next_s, time.monotonic() + _PAUSE_S) if self.drawn else self._next_s
+
+    def say_at_once(self, text: str) -> None:
+        """Print a last line from the handler of a signal, which may have come in the middle of writing."""
+        if not self._quiet:
+            with suppress(RuntimeError):  # a stream that is writing is not written to once more
+                self.clear()
+            with suppress(OSError):
+                os.write(self._stream.fileno(), f"{text}\n".encode())
 
     def clear(self) -> None:
         """Take the block back."""

@@ -29,8 +29,11 @@ def _workdir(tmp_path: Path, attempt: int) -> Path:
 def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in range(1, 4):
         made.make_workdir(str(_workdir(tmp_path, attempt)))
-        made.begin(str(_records(tmp_path, attempt)), b"script %d" % attempt)
+        made.begin(str(_records(tmp_path, attempt)))
+        made.add_later(str(_records(tmp_path, attempt)), "command.sh", (b"script %d" % attempt).strip)
         made.add(str(_records(tmp_path, attempt)), "exitcode", b"%d\n" % attempt)
+    assert not (_records(tmp_path, 3) / "command.sh").exists(), "it has time"
+    made.add_what_waits()
     for attempt in range(1, 4):
         found = {path.name: path.read_text() for path in _records(tmp_path, attempt).iterdir()}
         assert found == {"command.sh": f"script {attempt}", "exitcode": f"{attempt}\n"}
@@ -39,9 +42,12 @@ def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tm
 
 def test_an_attempt_that_begins_again_has_new_records(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in (1, 2):
-        made.begin(str(_records(tmp_path, attempt)), b"before")
+        made.begin(str(_records(tmp_path, attempt)))
+        made.add(str(_records(tmp_path, attempt)), "command.sh", b"before")
         (_records(tmp_path, attempt) / "out").write_text("old")
-        made.begin(str(_records(tmp_path, attempt)), b"again")
+        made.begin(str(_records(tmp_path, attempt)))
+        assert list(_records(tmp_path, attempt).iterdir()) == []
+        made.add(str(_records(tmp_path, attempt)), "command.sh", b"again")
         assert [path.name for path in _records(tmp_path, attempt).iterdir()] == ["command.sh"]
         assert (_records(tmp_path, attempt) / "command.sh").read_bytes() == b"again"
 
@@ -51,7 +57,7 @@ def test_a_record_never_goes_through_a_link(made: AttemptRecords, tmp_path: Path
     canary.write_text("sings")
     for attempt in (1, 2):  # the first goes the long way, the second the short one
         records = _records(tmp_path, attempt)
-        made.begin(str(records), b"script")
+        made.begin(str(records))
         (records / "exitcode").symlink_to(canary)
         made.add(str(records), "exitcode", b"0\n")
         assert not (records / "exitcode").is_symlink()
@@ -64,7 +70,7 @@ def test_records_replaced_by_a_link_to_elsewhere_are_refused(made: AttemptRecord
     outside.mkdir()
     for attempt in (1, 2):
         records = _records(tmp_path, attempt)
-        made.begin(str(records), b"script")
+        made.begin(str(records))
         records.rename(tmp_path / f"moved {attempt}")
         records.symlink_to(outside)
         with pytest.raises(StagingProblem):
@@ -84,7 +90,7 @@ def test_what_lies_above_all_attempts_is_replaced_by_a_link(
         if what == "workdir":
             made.make_workdir(str(place(tmp_path, attempt)))
         else:
-            made.begin(str(place(tmp_path, attempt)), b"script")
+            made.begin(str(place(tmp_path, attempt)))
 
     make(1)
     above = place(tmp_path, 1).parent

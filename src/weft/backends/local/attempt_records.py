@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -37,6 +38,8 @@ class AttemptRecords:
     def __init__(self) -> None:
         self._held: dict[str, tuple[int, _Identity]] = {}
         """Directories that are open, by path, each with its device and inode."""
+        self._waiting: deque[tuple[str, str, Callable[[], bytes]]] = deque()
+        """Records that are still to be written: of which attempt, their names and contents."""
 
     def make_workdir(self, path: str) -> None:
         """Make the directory in which an attempt works; it may be there already."""
@@ -64,15 +67,13 @@ class AttemptRecords:
             return False
         return False
 
-    def begin(self, path: str, script: bytes) -> None:
-        """Make the records of an attempt, with its ``command.sh`` and nothing else; raises StagingProblem."""
+    def begin(self, path: str) -> None:
+        """Make the directory of an attempt's records, with none in it; raises StagingProblem."""
         try:
-            above = self._above(path)
-            os.mkdir(_name(path), dir_fd=above)
-            _write_new(above, _name(path), "command.sh", script)
+            os.mkdir(_name(path), dir_fd=self._above(path))
         except OSError:
             records = Path(path)
-            _write_anew(records, "command.sh", script, ("out", "err"))
+            _clear(records, ("command.sh", "out", "err"))
             self._hold(records.parent)
 
     def add(self, path: str, name: str, content: bytes) -> None:
@@ -81,6 +82,17 @@ class AttemptRecords:
             _write_new(self._held_above(path), _name(path), name, content)
         except OSError:
             _write_anew(Path(path), name, content)
+
+    def add_later(self, path: str, name: str, content: Callable[[], bytes]) -> None:
+        """Add a record for readers, which has time: whoever waits for its attempt goes first."""
+        self._waiting.append((path, name, content))
+
+    def add_what_waits(self) -> None:
+        """Write the records that had time; one that cannot be written is not: the journal knows."""
+        while self._waiting:
+            path, name, content = self._waiting.popleft()
+            with suppress(StagingProblem):
+                self.add(path, name, content())
 
     def close(self) -> None:
         """Let go of the directories."""
@@ -134,15 +146,22 @@ def _write_new(above: int, attempt: str, name: str, content: bytes) -> None:
         os.close(file)
 
 
-def _write_anew(records: Path, name: str, content: bytes, instead_of: tuple[str, ...] = ()) -> None:
-    """Write a record in place of whatever has its name; ``instead_of``: what else must not be there."""
+def _clear(records: Path, names: Sequence[str]) -> None:
+    """Make the directory of records that may be there already, without these."""
+    with _opened(records, _RECORDS_DEPTH) as directory, telling("cannot be cleared", str(records)):
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=directory)
+
+
+def _write_anew(records: Path, name: str, content: bytes) -> None:
+    """Write a record in place of whatever has its name."""
     with (
         _opened(records, _RECORDS_DEPTH) as directory,
         telling("cannot be written", str(records / name)),
     ):
-        for each in (name, *instead_of):
-            with suppress(FileNotFoundError):
-                os.unlink(each, dir_fd=directory)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
         file = os.open(name, _NEW, 0o666, dir_fd=directory)
         try:
             written(content, file)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import fnmatch
 import signal
 import time
-from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -55,8 +53,6 @@ class Finishing:
     def __init__(self, circumstances: Circumstances, records: AttemptRecords) -> None:
         self._circumstances = circumstances
         self._records = records
-        self._exit_codes: deque[tuple[str, bytes]] = deque()
-        """What is still to be written down for readers: the records of an attempt, and its exit code."""
 
     def is_plain(self, live: Live) -> bool:
         """Say whether there is nothing to look at but the end itself."""
@@ -67,7 +63,7 @@ class Finishing:
     def finish(self, live: Live, record: Record) -> Finished:
         """Judge an end, and take in what was made."""
         known = self._circumstances.known_of(live.run)
-        self._keep_exit_code(live, record)
+        self._write_exit_code(live, record)
         ended = _judged(live, record)
         finished = Finished(ended)
         if not ended.cause and ended.exit_code is not None and ended.exit_code not in (_REQUEUE, _AGAIN):
@@ -166,18 +162,11 @@ class Finishing:
             return str(problem)
         return ""
 
-    def write_exit_codes(self) -> None:
-        """Write the exit codes of the programs that have ended; whoever waits for their end goes first."""
-        while self._exit_codes:
-            records, text = self._exit_codes.popleft()
-            with suppress(StagingProblem):  # it is for readers: the journal knows
-                self._records.add(records, "exitcode", text)
-
-    def _keep_exit_code(self, live: Live, record: Record) -> None:
+    def _write_exit_code(self, live: Live, record: Record) -> None:
         if live.launched:
             code = record.get("code")
             text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
-            self._exit_codes.append((live.records_path, text.encode()))
+            self._records.add_later(live.records_path, "exitcode", text.encode)
 
 
 def as_measured(live: Live, ended: ev.Ended) -> ev.Ended:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,8 +274,12 @@ class Preparing:
         assert start is not None
         if job.argv is None:
             return None
-        script = job.script.encode(errors="surrogateescape")
-        self._records.begin(live.records_path, script)
+        records = live.records_path
+        self._records.begin(records)
+        if job.needs_script:
+            self._records.add(records, "command.sh", _script_of(job))
+        else:
+            self._records.add_later(records, "command.sh", partial(_script_of, job))
         for stream in job.streams:
             make_parents(live.workdir, stream)
         return {
@@ -303,3 +308,7 @@ class Preparing:
             described = self._circumstances.machines[machine]
             found = self._caches[machine] = Cache(self._circumstances.layout.cache(described))
         return found
+
+
+def _script_of(job: RenderedJob) -> bytes:
+    return job.script.encode(errors="surrogateescape")

@@ -247,7 +247,7 @@ class LocalWorld:
     def poll(self, timeout_s: float) -> list[ev.Event]:
         """Wait for news, at most so long."""
         self._forget_told()
-        self._finishing.write_exit_codes()
+        self._records.add_what_waits()
         if self._events or self._aside.waiting:
             timeout_s = 0.0
         wait_s = min(timeout_s, self._watching.next_in_s())
@@ -374,7 +374,7 @@ class LocalWorld:
     def close(self, *, stop: bool) -> None:
         """Let go of the runners; ``stop``: they end as soon as nothing runs."""
         self._aside.close()
-        self._finishing.write_exit_codes()
+        self._records.add_what_waits()
         self._runners.close(stop=stop)
         self._records.close()
 
