@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.backends.local.process_groups import process
-from weft.backends.local.runner_link import RunnerLink
+from weft.backends.runner.link import RunnerLink
+from weft.backends.runner.process_groups import process
 
 __all__ = ["TOKEN", "Bench", "lives", "wait_until"]
 

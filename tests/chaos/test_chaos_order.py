@@ -10,7 +10,7 @@ import pytest
 
 from weft.api.executions.running import run
 from weft.backends.local import runners
-from weft.backends.local.runner_link import RunnerLink
+from weft.backends.runner.link import RunnerLink
 from weft.engine.journal import Entry
 from weft.engine.messages.commands import Start
 from weft.engine.messages.events import Ended

@@ -30,7 +30,8 @@ def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tm
     for attempt in range(1, 4):
         made.make_workdir(str(_workdir(tmp_path, attempt)))
         made.begin(str(_records(tmp_path, attempt)))
-        made.add_later(str(_records(tmp_path, attempt)), "command.sh", (b"script %d" % attempt).strip)
+        script = (b"script %d" % attempt).strip
+        made.add_later(str(_records(tmp_path, attempt)), "command.sh", script, pytest.fail)
         made.add(str(_records(tmp_path, attempt)), "exitcode", b"%d\n" % attempt)
     assert not (_records(tmp_path, 3) / "command.sh").exists(), "it has time"
     made.add_what_waits()
@@ -122,3 +123,17 @@ def test_a_result_is_surely_absent_only_where_one_has_looked(made: AttemptRecord
     (tmp_path / "elsewhere").mkdir()
     linked.symlink_to(tmp_path / "elsewhere")
     assert not made.has_no_result(str(linked)), "a link is looked at with care"
+
+
+def test_who_adds_a_record_later_is_told_that_it_cannot_be_written(
+    made: AttemptRecords, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    made.begin(str(_records(tmp_path, 1)))
+    _records(tmp_path, 1).rmdir()
+    _records(tmp_path, 1).write_text("in its place")
+    made.add_later(str(_records(tmp_path, 1)), "command.sh", b"script".strip, told.append)
+    assert told == []
+    made.add_what_waits()
+    assert len(told) == 1
+    assert str(_records(tmp_path, 1)) in told[0]

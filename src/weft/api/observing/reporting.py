@@ -12,8 +12,8 @@ from pathlib import Path
 
 from weft.api.observing.following import Place
 from weft.backends.layout import Layout
-from weft.backends.local.runner_records import Ledger, Records
 from weft.backends.products import Product
+from weft.backends.runner.records import Ledger, Records
 from weft.engine.state.run import Run as RunState
 from weft.errors import InvalidInput
 from weft.formats.files import save_text

@@ -29,6 +29,7 @@ _WORKDIR_DEPTH, _RECORDS_DEPTH = 2, 3
 """How deep they lie below a directory that is not made here: the sandbox, the project's own."""
 
 _Identity = tuple[int, int]
+_Failed = Callable[[str], None]
 _NOT_HELD = -1, (-1, -1)
 
 
@@ -38,8 +39,8 @@ class AttemptRecords:
     def __init__(self) -> None:
         self._held: dict[str, tuple[int, _Identity]] = {}
         """Directories that are open, by path, each with its device and inode."""
-        self._waiting: deque[tuple[str, str, Callable[[], bytes]]] = deque()
-        """Records that are still to be written: of which attempt, their names and contents."""
+        self._waiting: deque[tuple[str, str, Callable[[], bytes], _Failed]] = deque()
+        """Records that are still to be written: of which attempt, their names and contents, who is told."""
 
     def make_workdir(self, path: str) -> None:
         """Make the directory in which an attempt works; it may be there already."""
@@ -83,16 +84,18 @@ class AttemptRecords:
         except OSError:
             _write_anew(Path(path), name, content)
 
-    def add_later(self, path: str, name: str, content: Callable[[], bytes]) -> None:
+    def add_later(self, path: str, name: str, content: Callable[[], bytes], failed: _Failed) -> None:
         """Add a record for readers, which has time: whoever waits for its attempt goes first."""
-        self._waiting.append((path, name, content))
+        self._waiting.append((path, name, content, failed))
 
     def add_what_waits(self) -> None:
-        """Write the records that had time; one that cannot be written is not: the journal knows."""
+        """Write the records that had time; where one cannot be written, who added it is told."""
         while self._waiting:
-            path, name, content = self._waiting.popleft()
-            with suppress(StagingProblem):
+            path, name, content, failed = self._waiting.popleft()
+            try:
                 self.add(path, name, content())
+            except StagingProblem as problem:
+                failed(str(problem))
 
     def close(self) -> None:
         """Let go of the directories."""

@@ -64,6 +64,10 @@ class Finishing:
         """Judge an end, and take in what was made."""
         known = self._circumstances.known_of(live.run)
         self._write_exit_code(live, record)
+        if live.unrecorded:
+            return Finished(
+                ev.Ended(attempt=live.number, exit_code=None, cause="staging", story=live.unrecorded)
+            )
         ended = _judged(live, record)
         finished = Finished(ended)
         if not ended.cause and ended.exit_code is not None and ended.exit_code not in (_REQUEUE, _AGAIN):
@@ -166,7 +170,8 @@ class Finishing:
         if live.launched:
             code = record.get("code")
             text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
-            self._records.add_later(live.records_path, "exitcode", text.encode)
+            # Without it too: the journal knows.
+            self._records.add_later(live.records_path, "exitcode", text.encode, lambda _: None)
 
 
 def as_measured(live: Live, ended: ev.Ended) -> ev.Ended:

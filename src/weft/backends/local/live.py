@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.backends.jobs.news import TaskNews
-from weft.backends.local.runner_records import encoded
+from weft.backends.runner.records import encoded
 from weft.engine.messages.commands import Assign, Start
 
 __all__ = ["Live"]
@@ -46,6 +46,8 @@ class Live:
     """Wall time at which its program was given to the runner."""
     record: Mapping[str, Any] | None = None
     """What its runner says of its program's end; None: it has not ended, or there was none."""
+    unrecorded: str = ""
+    """Why its records cannot be written; "": they can."""
     stale: str = ""
     """Why what an earlier execution has made could not be taken over; "": there was nothing."""
     fingerprint: str = ""

@@ -74,12 +74,13 @@ class Preparing:
         circumstances: Circumstances,
         records: AttemptRecords,
         made: MadeSoFar,
-        inputs_of: Callable[[int], Inputs],
+        unrecorded: Callable[[Live, str], None],
     ) -> None:
         self._circumstances = circumstances
         self._records = records
         self._made = made
-        self._inputs_of = inputs_of
+        self._inputs: dict[int, tuple[Known, Inputs]] = {}
+        self._unrecorded = unrecorded
         self._caches: dict[int, Cache] = {}
         self._folders: dict[int, Path] = {}
 
@@ -279,7 +280,9 @@ class Preparing:
         if job.needs_script:
             self._records.add(records, "command.sh", _script_of(job))
         else:
-            self._records.add_later(records, "command.sh", partial(_script_of, job))
+            self._records.add_later(
+                records, "command.sh", partial(_script_of, job), partial(self._unrecorded, live)
+            )
         for stream in job.streams:
             make_parents(live.workdir, stream)
         return {
@@ -295,6 +298,14 @@ class Preparing:
             "memory_bytes": start.memory_bytes,
             "reminder": live.reminder(),
         }
+
+    def _inputs_of(self, run: int) -> Inputs:
+        """Give who makes which file of a run; a graph that has grown has more makers."""
+        known = self._circumstances.known_of(run)
+        found = self._inputs.get(run)
+        if found is None or found[0] is not known:
+            found = self._inputs[run] = known, Inputs(known)
+        return found[1]
 
     def _folder(self, run: int) -> Path:
         found = self._folders.get(run)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.backends.backend import Circumstances
-from weft.backends.local.runner_link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
+from weft.backends.runner.link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
 from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.safe_paths import directory_at
 from weft.platform.machine import Machine

@@ -14,20 +14,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from weft.backends.backend import Capabilities, Circumstances, Job
-from weft.backends.inputs import Inputs
 from weft.backends.local.aside import Aside
 from weft.backends.local.attempt_records import AttemptRecords
 from weft.backends.local.finishing import Finished, Finishing, as_measured
 from weft.backends.local.left_programs import LeftPrograms
 from weft.backends.local.live import Live
 from weft.backends.local.preparing import Prepared, Preparing
-from weft.backends.local.runner_link import RunnerFailed, RunnerHangs
 from weft.backends.local.runners import Record, Runners
 from weft.backends.local.watching import Watching
 from weft.backends.made import MadeSoFar
+from weft.backends.runner.link import RunnerFailed, RunnerHangs
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
-from weft.engine.state.known import Known
 
 __all__ = ["LocalWorld"]
 
@@ -61,14 +59,13 @@ class LocalWorld:
         self._poller = select.poll()
         self._poller.register(self._aside.descriptor, select.POLLIN)
         self._made = MadeSoFar(circumstances.products, circumstances.execution)
-        self._inputs: dict[int, tuple[Known, Inputs]] = {}
         self._runners = Runners(circumstances, self._poller)
         layout, execution = circumstances.layout, circumstances.execution
         # Texts: to join paths takes longer than all else that an assignment needs.
         self._workdirs = [str(layout.workdir(execution, each, 0).parent) for each in circumstances.machines]
         self._all_records = str(layout.records(execution, 0).parent)
         self._records = AttemptRecords()
-        self._preparing = Preparing(circumstances, self._records, self._made, self._inputs_of)
+        self._preparing = Preparing(circumstances, self._records, self._made, self._unrecorded)
         self._finishing = Finishing(circumstances, self._records)
         self._watching = Watching(circumstances)
         self._actions: dict[type, Callable[[Any], None]] = {
@@ -180,6 +177,11 @@ class LocalWorld:
             live.launched = True
             self._watching.begin(live)
 
+    def _unrecorded(self, live: Live, problem: str) -> None:
+        """End a program whose records cannot be written."""
+        live.unrecorded = problem
+        self._runners.cancel(live.machine, live.number, 0.0)
+
     def _signal(self, command: cm.Signal) -> None:
         live = self._live.get(command.attempt)
         if live is not None and live.launched:
@@ -248,6 +250,7 @@ class LocalWorld:
         """Wait for news, at most so long."""
         self._forget_told()
         self._records.add_what_waits()
+        self._runners.flush()
         if self._events or self._aside.waiting:
             timeout_s = 0.0
         wait_s = min(timeout_s, self._watching.next_in_s())
@@ -377,14 +380,6 @@ class LocalWorld:
         self._records.add_what_waits()
         self._runners.close(stop=stop)
         self._records.close()
-
-    def _inputs_of(self, run: int) -> Inputs:
-        """Give who makes which file of a run; a graph that has grown has more makers."""
-        known = self._circumstances.known_of(run)
-        found = self._inputs.get(run)
-        if found is None or found[0] is not known:
-            found = self._inputs[run] = known, Inputs(known)
-        return found[1]
 
 
 _SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}

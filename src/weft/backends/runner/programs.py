@@ -12,7 +12,7 @@ import errno
 import os
 import signal
 
-from weft.backends.local.process_groups import MARK
+from weft.backends.runner.process_groups import MARK
 
 __all__ = ["NotStarted", "Order", "Programs"]
 

@@ -12,12 +12,12 @@ import signal
 import socket
 import time
 
-from weft.backends.local.process_groups import process
-from weft.backends.local.runner_door import Door
-from weft.backends.local.runner_programs import Order, Programs
-from weft.backends.local.runner_records import Record, Records, encoded, note
-from weft.backends.local.runner_strays import Strays
-from weft.backends.local.runner_tasks import Tasks
+from weft.backends.runner.door import Door
+from weft.backends.runner.process_groups import process
+from weft.backends.runner.programs import Order, Programs
+from weft.backends.runner.records import Record, Records, encoded, note
+from weft.backends.runner.strays import Strays
+from weft.backends.runner.tasks import Tasks
 
 __all__ = ["Runner"]
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.backends.local import runner, runner_orphans
-from weft.backends.local.runner_records import Ledger, Records, encoded
+from weft.backends.runner import orphans, runner
+from weft.backends.runner.records import Ledger, Records, encoded
 from weft.errors import WeftError
 
 __all__ = ["RunnerFailed", "RunnerGone", "RunnerHangs", "RunnerLink"]
@@ -93,7 +93,7 @@ class RunnerLink:
                 here = self._greet(end_s)
                 if here is not None:
                     return here
-            elif not runner_orphans.is_living(self._records.read("pid")) and not self._child_lives():
+            elif not orphans.is_living(self._records.read("pid")) and not self._child_lives():
                 self.kill_orphans()
                 self._start()
             time.sleep(0.005)
@@ -302,7 +302,7 @@ class RunnerLink:
     @property
     def alive(self) -> bool:
         """Tell whether the runner's process is there, whether it answers or not."""
-        return self._child_is_there() or runner_orphans.is_living(self._records.read("pid"))
+        return self._child_is_there() or orphans.is_living(self._records.read("pid"))
 
     def beat_age_s(self) -> float:
         """Give how long ago the runner has last shown a sign of life, on disk or by a message."""
@@ -326,7 +326,7 @@ class RunnerLink:
     def kill_orphans(self) -> tuple[int, ...]:
         """Kill what a dead runner has left, and wait for it; nothing if it lives. Raises RunnerFailed."""
         try:
-            return runner_orphans.kill_orphans(self._records)
+            return orphans.kill_orphans(self._records)
         except TimeoutError as error:
             raise RunnerFailed(f"the dead runner in {self.directory} has left {error}") from error
 
@@ -345,5 +345,5 @@ class RunnerLink:
 
     def _tell_runner(self, number: int) -> None:
         identity = self._records.read("pid")
-        if identity is not None and runner_orphans.is_living(identity):
+        if identity is not None and orphans.is_living(identity):
             os.kill(int(str(identity["pid"])), number)

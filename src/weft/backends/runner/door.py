@@ -13,7 +13,7 @@ import os
 import select
 import socket
 
-from weft.backends.local.runner_records import Record
+from weft.backends.runner.records import Record
 
 __all__ = ["Door"]
 

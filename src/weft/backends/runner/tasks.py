@@ -1,7 +1,7 @@
 """Tasks of a runner: each a process group with limits, watched from its start to the end of its last member.
 
 The leader's wait status is the truth about an end. Whatever of the group is still there then, or has left it
-(``runner_strays``), is told to end, and killed, before the end is told. Limits: SIGTERM at the time limit and
+(``strays``), is told to end, and killed, before the end is told. Limits: SIGTERM at the time limit and
 SIGKILL after a grace; SIGKILL where the resident memory of all members is seen above its limit. Nothing is
 told as ended while a process of it lives.
 Read by the runner only: no other part of weft, and only light modules.
@@ -13,17 +13,17 @@ import os
 import signal
 import time
 
-from weft.backends.local.process_groups import (
+from weft.backends.runner.door import Door
+from weft.backends.runner.memory import Memory, excess, used_bytes
+from weft.backends.runner.process_groups import (
     Process,
     catches,
     tell_exactly,
     tell_group,
 )
-from weft.backends.local.runner_door import Door
-from weft.backends.local.runner_memory import Memory, excess, used_bytes
-from weft.backends.local.runner_programs import NotStarted, Order, Programs
-from weft.backends.local.runner_records import Ledger, Record, Records, encoded, note
-from weft.backends.local.runner_strays import Strays
+from weft.backends.runner.programs import NotStarted, Order, Programs
+from weft.backends.runner.records import Ledger, Record, Records, encoded, note
+from weft.backends.runner.strays import Strays
 
 __all__ = ["Task", "Tasks"]
 

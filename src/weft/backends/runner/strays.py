@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Container, Mapping
 
-from weft.backends.local.process_groups import (
+from weft.backends.runner.process_groups import (
     Process,
     mark_of,
     marked,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.backends.local.runner_records import Ledger, Records, encoded
+from weft.backends.runner.records import Ledger, Records, encoded
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench, wait_until
-from weft.backends.local import process_groups
-from weft.backends.local.process_groups import (
+from weft.backends.runner import process_groups
+from weft.backends.runner.memory import Memory
+from weft.backends.runner.process_groups import (
     TICKS_PER_S,
     catches,
     of_session,
@@ -21,7 +22,6 @@ from weft.backends.local.process_groups import (
     proportional_bytes,
     tell_group,
 )
-from weft.backends.local.runner_memory import Memory
 
 
 def test_this_process_is_found() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench, lives, wait_until
-from weft.backends.local.process_groups import MARK, mark_of, marked, process, processes, tell_exactly
+from weft.backends.runner.process_groups import MARK, mark_of, marked, process, processes, tell_exactly
 
 DAEMON = """
 import os, signal, sys, time

@@ -37,8 +37,8 @@ written either."""
 def main(directory: str) -> int:
     """Serve a directory until there is nothing more to do."""
     # Only here: the packages that these files lie in are stood in for by then.
-    from weft.backends.local.runner_loop import Runner
-    from weft.backends.local.runner_records import Records
+    from weft.backends.runner.loop import Runner
+    from weft.backends.runner.records import Records
 
     line = os.read(0, 65536)
     if not line.endswith(b"\n"):
@@ -69,7 +69,7 @@ def main(directory: str) -> int:
 def _stand_in() -> None:
     """Make the files beside this one importable without loading weft: its packages are long to load."""
     folder = os.path.dirname(os.path.abspath(__file__))
-    for name in ("weft.backends.local", "weft.backends", "weft"):
+    for name in ("weft.backends.runner", "weft.backends", "weft"):
         package = type(sys)(name)
         package.__path__ = [folder]
         sys.modules[name] = package

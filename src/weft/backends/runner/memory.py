@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from weft.backends.local.process_groups import (
+from weft.backends.runner.process_groups import (
     Process,
     out_of_memory_kills,
     peak_bytes,

@@ -13,7 +13,7 @@ import signal
 import time
 from pathlib import Path
 
-from weft.backends.local.process_groups import (
+from weft.backends.runner.process_groups import (
     TICKS_PER_S,
     Process,
     mark_of,
@@ -23,7 +23,7 @@ from weft.backends.local.process_groups import (
     tell_exactly,
     tell_group,
 )
-from weft.backends.local.runner_records import Ledger, Record, Records
+from weft.backends.runner.records import Ledger, Record, Records
 
 __all__ = ["is_living", "kill_orphans", "orphans"]
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from runner_bench import TOKEN, Bench, lives, wait_until
-from weft.backends.local import runner_link
-from weft.backends.local.process_groups import process, processes
-from weft.backends.local.runner_link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
-from weft.backends.local.runner_orphans import kill_orphans, orphans
-from weft.backends.local.runner_records import Ledger, Records, encoded
+from weft.backends.runner import link
+from weft.backends.runner.link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
+from weft.backends.runner.orphans import kill_orphans, orphans
+from weft.backends.runner.process_groups import process, processes
+from weft.backends.runner.records import Ledger, Records, encoded
 from weft.randomness import generator
 
 
@@ -52,14 +52,14 @@ def test_a_runner_loads_neither_weft_nor_heavy_modules() -> None:
         f"names = {{'__name__': 'runner', '__file__': {str(runner)!r}}}\n"
         "exec(open(names['__file__']).read(), names)\n"
         "names['_stand_in']()\n"
-        "import weft.backends.local.runner_loop\n"
+        "import weft.backends.runner.loop\n"
         "sys.stdout.write(' '.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(done.stdout.split())
-    assert "weft.backends.local.runner_tasks" in loaded
+    assert "weft.backends.runner.tasks" in loaded
     assert not loaded & {
         "weft.errors",
         "weft.registry",
@@ -295,8 +295,8 @@ def test_a_forged_record_of_the_runner_kills_nobody(bench: Bench) -> None:
 
 
 def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_link, "_SILENT_S", 2.5)
-    monkeypatch.setattr(runner_link, "_WAKING_S", 0.2)
+    monkeypatch.setattr(link, "_SILENT_S", 2.5)
+    monkeypatch.setattr(link, "_WAKING_S", 0.2)
     bench.sh(1, "sleep 1000")
     bench.hear("started", 1)
     os.kill(bench.here["pid"], signal.SIGSTOP)
