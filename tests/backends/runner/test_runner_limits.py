@@ -217,3 +217,15 @@ def test_ledgers_do_not_grow_with_what_is_forgotten(bench: Bench) -> None:
 
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def test_a_shell_that_begins_one_child_after_the_other_is_stopped_and_told(bench: Bench) -> None:
+    bench.sh(1, "echo up > up; while :; do /bin/true; done")
+    bench.written("up")
+    for _ in range(200):
+        bench.say({"do": "signal", "attempt": 1, "signal": "STOP"})
+        bench.hear("stopped", 1)
+        bench.say({"do": "signal", "attempt": 1, "signal": "CONT"})
+        bench.hear("continued", 1)
+    bench.say({"do": "cancel", "attempt": 1, "grace_s": 0})
+    assert bench.end_of(1)["cause"] == "cancelled"

@@ -48,7 +48,7 @@ class Task:
 
     __slots__ = (
         "attempt", "began", "began_s", "cause", "grace_s", "kill_at_s", "killed", "look_s", "memory_bytes",
-        "peak_bytes", "pid", "status", "text", "usage",
+        "peak_bytes", "pid", "status", "stopping", "text", "usage",
     )  # fmt: skip
 
     def __init__(self, order: Order, pid: int, began: float, began_s: float) -> None:
@@ -67,6 +67,7 @@ class Task:
         self.killed = False
         self.look_s = _SOONEST_S
         """After how long a group without its leader is looked at again: soon, then less and less often."""
+        self.stopping = False
         self.status: int | None = None
         """How its leader has ended; None: it has not."""
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
@@ -152,7 +153,11 @@ class Tasks:
         members = self._members(task) if task is not None else []
         told = len(members)
         if task is not None and name in _WHOLE_GROUP:
-            _tell(task, members, number)
+            task.stopping = number == signal.SIGSTOP and task.status is None
+            if task.stopping:  # a shell cannot be while its child, stopped too, has not begun: it goes first
+                os.kill(task.pid, number)
+            else:
+                _tell(task, members, number)
         else:
             told = sum(catches(one.pid, number) and tell_exactly(one, number) for one in members)
         self._tell(encoded({"is": "signalled", "attempt": attempt, "signal": name, "processes": told}))
@@ -216,6 +221,8 @@ class Tasks:
     def _tell_stop(self, pid: int, word: str) -> None:
         task = self._leaders.get(pid)
         if task is not None:
+            if task.stopping and word == "stopped":
+                _tell(task, self._members(task), signal.SIGSTOP)
             self._tell(encoded({"is": word, "attempt": task.attempt}))
 
     def _members(self, task: Task) -> list[Process]:
