@@ -35,7 +35,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' Makefile
 
 demo: $(RUNTIME) ## run a real loop on this computer until it converges (under two minutes, set-up included)
-	@mkdir -p $(DEMO) && cp examples/convergence/* $(DEMO)
+	@mkdir -p $(DEMO) && find examples/convergence -maxdepth 1 -type f -exec cp {} $(DEMO) ';'
 	cd $(DEMO) && ../$(BIN)/weft run workflow.yaml --on machines.yaml --fresh --report report.html
 	@echo
 	@echo "In iteration 2 the machine attic is slow: who falls behind there goes on elsewhere, from its restart file."
