@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import html
-import json
-import os
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 
 import pytest
 
 import weft
 from engine_by_hand import platform_of
+from reports.browser import needs_browser, seen_in_browser
 from reports.executed_journals import example_journal, journal_of
 from reports.test_simulation_pages import Reader
 from weft.backends.layout import Layout
@@ -27,7 +24,6 @@ from weft.reports.execution_tables import path_table
 from weft.reports.execution_text import execution_lines
 from weft.simulation.scenario import Scenario
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EVIL = '<img src=x onerror="document.title=1"><script>document.title = "taken"</script>'
 
 
@@ -164,20 +160,11 @@ def test_the_summary_keeps_to_its_width(executed, width):
     assert max(map(len, lines)) <= max(width, 40)
 
 
-# With CI=true the browser must be there: without one the test runs, and fails.
-@pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no browser: install chromium")
+@needs_browser
 def test_a_browser_draws_the_page_and_runs_nothing_of_it(executed, tmp_path):
-    watch = """<script>
-    const seen = { errors: [] };
-    window.addEventListener("error", (event) => seen.errors.push(event.message));
-    </script></head>"""
-    ask = """<script>
-    setTimeout(() => {
-      const by = (id) => document.getElementById(id);
+    look = """
       const width = (kind) => document.querySelector(`rect.${kind}`).getBoundingClientRect().width;
-      const chart = by("chart");
-      const pixels = chart.getContext("2d").getImageData(0, 0, chart.width, chart.height).data;
-      seen.drawn = pixels.some((value) => value > 0);
+      seen.drawn = drawn(by("chart"));
       seen.title = document.title;
       seen.images = document.querySelectorAll("img").length;
       seen.log = document.querySelector(".failure pre").textContent;
@@ -187,24 +174,10 @@ def test_a_browser_draws_the_page_and_runs_nothing_of_it(executed, tmp_path):
       seen.critical = by("critical").checked;
       const dark = matchMedia("(prefers-color-scheme: dark)").matches;
       seen.page = [dark, getComputedStyle(document.body).backgroundColor];
-      const out = document.createElement("pre");
-      out.id = "seen";
-      out.textContent = JSON.stringify(seen);
-      document.body.append(out);
-    }, 300);
-    </script></body>"""
-    page = execution_html(executed).replace("</head>", watch, 1)
-    head, _, tail = page.rpartition("</body>")
-    file = tmp_path / "report.html"
-    file.write_text(head + ask + tail, encoding="utf-8")
-    command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"]
-    command += ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=3000", "--dump-dom"]
-    done = subprocess.run([*command, file.as_uri()], capture_output=True, timeout=120, check=False)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout.decode(errors="replace"), re.DOTALL)
-    assert found, done.stderr[-2000:]
-    seen = json.loads(html.unescape(found.group(1)))
-    assert seen["errors"] == []
+    """
+    page = tmp_path / "report.html"
+    page.write_text(execution_html(executed), encoding="utf-8")
+    seen = seen_in_browser(page, look, tmp_path / "profile")
     assert (seen["title"], seen["images"]) == ("<b>flow</b> on platform", 0)
     assert seen["log"] == f"first\n{EVIL}\n?[31m@@SCRIPT@@"
     assert seen["ratio"] == pytest.approx(executed.took_s / 20, rel=0.01)

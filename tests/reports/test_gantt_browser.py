@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import html
-import json
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from reports.browser import needs_browser, seen_in_browser
 from reports.test_gantt_data import wide_plan
 from weft.reports.gantt_html import HtmlGantt
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-DRIVER = """
-<script>
-setTimeout(() => {
-  const by = (id) => document.getElementById(id), chart = by("chart"), seen = {};
+LOOK = """
+  const chart = by("chart");
   const key = (name) => chart.dispatchEvent(new KeyboardEvent("keydown", { key: name, cancelable: true }));
   const box = chart.getBoundingClientRect();
   const point = (kind, x, y) => chart.dispatchEvent(new PointerEvent(kind,
     { clientX: box.left + x, clientY: box.top + y, pointerId: 1, bubbles: true }));
   chart.setPointerCapture = () => {};
-  const pen = by("overview").getContext("2d");
-  const pixels = pen.getImageData(0, 0, by("overview").width, by("overview").height).data;
-  seen.drawn = pixels.some((value) => value > 0);
+  seen.drawn = drawn(chart);
   const tall = () => parseInt(by("space").style.height, 10);
   seen.height = tall();
   point("pointermove", 400, 60);
@@ -51,43 +41,16 @@ setTimeout(() => {
   seen.none = [by("found").textContent, by("next").disabled];
   for (const name of ["+", "-", "0", "Home", "End", "ArrowLeft", "ArrowRight", "PageDown", "PageUp"]) key(name);
   seen.kinds = by("legend").children.length;
-  const out = document.createElement("pre");
-  out.id = "seen";
-  out.textContent = JSON.stringify(seen);
-  document.body.append(out);
-}, 300);
-</script>
-</body>
 """
 
 
-def seen_in_browser(page: str, folder: Path) -> dict[str, object]:
-    """Load a page with the driver in it and give what it noted."""
-    path = folder / "plan.html"
-    path.write_text(page.replace("</body>", DRIVER))
-    command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,800"]
-    # Nothing is looked up or reported on the way.
-    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    command += ["--no-first-run", "--disable-quic"]
-    command += [
-        f"--user-data-dir={folder / 'profile'}",
-        "--virtual-time-budget=4000",
-        "--dump-dom",
-        path.as_uri(),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    noted: dict[str, object] = json.loads(html.unescape(found[1]))
-    return noted
-
-
-# With CI=true the browser must be there: without one the test runs, and fails.
-@pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no browser: install chromium")
+@needs_browser
 @pytest.mark.parametrize("tasks", [4_000, 30_000], ids=["plain", "packed"])
 def test_a_wide_plan_can_be_read(tasks: int, tmp_path: Path) -> None:
     view = wide_plan(tasks, 200)
-    seen = seen_in_browser(HtmlGantt().render(view), tmp_path)
+    page = tmp_path / "plan.html"
+    page.write_text(HtmlGantt().render(view), encoding="utf-8")
+    seen = seen_in_browser(page, LOOK, tmp_path / "profile")
     assert str(seen["band"]).startswith("site0\n25 machines, 25 nodes\nat ")
     assert "100 % taken by" in str(seen["band"])
     # One band of 25 machines of 22 pixels and a gap is unfolded, then folded again by the key.

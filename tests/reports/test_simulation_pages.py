@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
-import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
 
 import weft
+from reports.browser import needs_browser, seen_in_browser
 from weft.api.runs.viewing import html_of, view_of
 from weft.engine.history.steps import Steps
 from weft.reports.attempts_csv import attempts_csv
@@ -23,8 +20,6 @@ from weft.reports.simulation_charts import box_plots, steps_chart
 from weft.reports.simulation_tables import migration_table, run_table, use_table
 from weft.simulation.scenario import Failure, Scenario
 from weft.studies.statistics import summary
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -138,43 +133,17 @@ def test_attempts_are_written_as_lines(simulated):
     assert {row["machine"] for row in rows} == {"m1", "m2"}
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no browser")
+@needs_browser
 def test_a_browser_draws_the_page_without_complaints(simulated, tmp_path):
-    watch = """<script>
-    const seen = { errors: [] };
-    window.addEventListener("error", (event) => seen.errors.push(event.message));
-    </script></head>"""
-    ask = """<script>
-    setTimeout(() => {
+    look = """
       const area = document.querySelector("path.area").getBoundingClientRect();
-      const chart = document.getElementById("chart");
-      const pixels = chart.getContext("2d").getImageData(0, 0, chart.width, chart.height).data;
       seen.area = [area.width > 100, area.height > 20];
-      seen.drawn = pixels.some((value) => value > 0);
-      seen.kinds = document.getElementById("legend").children.length;
+      seen.drawn = drawn(by("chart"));
+      seen.kinds = by("legend").children.length;
       seen.sections = document.querySelectorAll("section").length;
-      const out = document.createElement("pre");
-      out.id = "seen";
-      out.textContent = JSON.stringify(seen);
-      document.body.append(out);
-    }, 300);
-    </script></body>"""
-    page = html_of(simulated).replace("</head>", watch, 1).replace("</body>", ask, 1)
-    file = tmp_path / "page.html"
-    file.write_text(page, encoding="utf-8")
-    command = [
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ]
-    command += ["--virtual-time-budget=3000", "--dump-dom", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout.decode(errors="replace"), re.DOTALL)
-    if found is None:
-        pytest.skip("the browser does not run here")
-    seen = json.loads(html.unescape(found.group(1)))
-    assert seen["errors"] == []
+    """
+    page = tmp_path / "page.html"
+    page.write_text(html_of(simulated), encoding="utf-8")
+    seen = seen_in_browser(page, look, tmp_path / "profile")
     assert (seen["area"], seen["drawn"], seen["kinds"]) == ([True, True], True, 3)
     assert seen["sections"] >= 5
