@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine_by_hand import ByHand, one_task, platform_of
 from weft.engine.messages import events as ev
 from weft.engine.settings import Settings
@@ -99,3 +101,17 @@ def test_nobody_is_asked_where_worlds_tell_by_themselves():
     engine = ByHand(one_task(**FACETS), platform_of(2, 1), Settings())
     engine.tell(ev.Started(attempt=0), at=10)
     assert engine.engine.state.timers == {}
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_who_was_to_end_before_it_ran_is_asked_after_where_the_machine_had_failed(back):
+    outside = {"inputs": [{"file": "db", "from": "https://x/db", "size": 10}]}
+    engine = ByHand(one_task(**outside), platform_of(1), POLLED)
+    assert engine.tell(ev.Asked(what="cancel", run=0), at=10)[-1] == "cancel 0 m0: stopped"
+    assert polled(engine, 30) == ["probe machine 0"]
+    words = engine.tell(gatekeeper(alive=back))
+    if back:
+        assert words == ["cancel 0 m0: stopped"]
+        words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))
+    assert words[-1] == "finish cancelled"
+    assert polled(engine, 60) == [] if back else ["probe machine m0"]

@@ -10,7 +10,7 @@ may go on.
 from __future__ import annotations
 
 from weft.engine.deciding.failing import fail
-from weft.engine.deciding.migrating import prepare_new, target_lost
+from weft.engine.deciding.migrating import prepare_new, settle_cancelled, target_lost
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
@@ -26,7 +26,10 @@ _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 
 
 def climb(desk: Desk) -> None:
-    """Probe the job managers of all running attempts, and the machines that are believed to be down."""
+    """Probe the job managers of all running attempts, and the machines that are believed to be down.
+
+    Who was to be ended before it ran has no job manager: its machine is asked.
+    """
     every_s = desk.settings.ladder_every_s
     if every_s is None:
         return
@@ -34,11 +37,18 @@ def climb(desk: Desk) -> None:
     for attempt in list(state.attempts.values()):
         if attempt.stage in _ON_THE_MACHINE:
             desk.emit(cm.Probe(of="job", attempt=attempt.number, machine=attempt.machine))
+        elif _is_unheard(attempt):
+            desk.emit(cm.Probe(of="machine", attempt=attempt.number, machine=attempt.machine))
     for machine in state.machines:
         if not machine.up:
             desk.emit(cm.Probe(of="machine", machine=machine.index))
     if state.active:
         desk.emit(cm.SetTimer(timer=LADDER, at_s=state.now + every_s))
+
+
+def _is_unheard(attempt: Attempt) -> bool:
+    """Say whether an attempt was told to end before its program began, and nothing was heard of it since."""
+    return attempt.stage == Stage.ASSIGNED and bool(attempt.cancelled)
 
 
 def doubt(desk: Desk, attempt: Attempt, cause: str) -> None:
@@ -54,7 +64,7 @@ def doubt(desk: Desk, attempt: Attempt, cause: str) -> None:
 def answered(desk: Desk, event: ev.Answered) -> None:
     """Climb on: silence of a job manager asks the machine, silence of a machine means that it is lost."""
     attempt = desk.state.attempts.get(event.attempt) if event.attempt is not None else None
-    if attempt is not None and attempt.stage not in _ON_THE_MACHINE:
+    if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unheard(attempt)):
         attempt = None  # it has ended meanwhile
     if event.of == "job":
         if not event.alive and attempt is not None:
@@ -65,6 +75,11 @@ def answered(desk: Desk, event: ev.Answered) -> None:
         elif not desk.state.machines[event.machine].up:
             desk.emit(cm.Note(kind="up", machine=event.machine, text="it answers again"))
             machine_back(desk, event.machine)
+        elif attempt is not None and _is_unheard(attempt):
+            # The machine had failed when it was told to end it, and is back before anybody noticed.
+            desk.emit(
+                cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=attempt.cancelled)
+            )
         elif attempt is not None:
             desk.emit(cm.Note(kind="reattached", attempt=attempt.number, machine=event.machine))
             desk.emit(cm.Probe(of="reattach", attempt=attempt.number, machine=event.machine))
@@ -116,6 +131,8 @@ def _lose(desk: Desk, attempt: Attempt) -> None:
         old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
         if old is not None and old.stage != Stage.CLEANING:
             target_lost(desk, run, attempt, old)
+        elif attempt.cancelled and (run.stopping or attempt.cancelled == "held"):
+            settle_cancelled(desk, run, attempt)  # it was to end anyway
         else:
             fail(desk, run, attempt.task, "lost", f"{state.machines[attempt.machine].name} is lost")
     elif attempt.stage == Stage.CLEANING:
