@@ -25,11 +25,25 @@ LAWS = st.sampled_from(
 COUNTS = st.sampled_from([1, [1, 2], [1, 2, 4], [2, 3], "1..4"])
 SERVICES = st.sampled_from([None, None, None, "dock"])
 REQUIREMENTS = st.sampled_from([None, None, None, "speed > 1", "nodes >= 2", 'arch == "x86_64"'])
+# Strategies stand outside of what draws them: to make and check one takes longer than to draw from it.
+FORMS_OF_TIME = st.sampled_from(["work", "work", "seconds", "by machine", "nothing"])
+ABSTRACT_MACHINES = st.sampled_from([None, None, "A", "B"])
+MEMORY = st.sampled_from([None, None, "1GB", "3GB", "1*GB*nodes", "4*GB - 1*GB*nodes"])
+RESOURCES = st.sampled_from([None, None, {"licence": 1}, {"licence": "nodes % 2"}])
+CORES = st.sampled_from([None, None, 2])
+PLACES = st.sampled_from(["A", "B", "C"])
+ITERATIONS = st.sampled_from([2, 3])
+TASKS = st.integers(1, 7)
+MACHINES = st.integers(1, 4)
+UP_TO_3, UP_TO_5, UP_TO_9 = (st.integers(0, most) for most in (3, 5, 9))
+EITHER = st.booleans()
+EARLIER = [st.lists(st.integers(0, index), min_size=1, max_size=3, unique=True) for index in range(6)]
+"""Some tasks before a task, by its index less one."""
 
 
 def _time(draw):
     """Say how long a task takes, in one of the ways users have."""
-    form = draw(st.sampled_from(["work", "work", "seconds", "by machine", "nothing"]))
+    form = draw(FORMS_OF_TIME)
     if form == "work":
         return {"work": draw(SECONDS)}
     if form == "seconds":
@@ -42,34 +56,31 @@ def _time(draw):
 def _task(draw, index, sweeps):
     """Draw the keys of one compute task."""
     keys = _time(draw)
-    if index and draw(st.booleans()):
-        before = draw(st.lists(st.integers(0, index - 1), min_size=1, max_size=3, unique=True))
+    if index and draw(EITHER):
+        before = draw(EARLIER[index - 1])
         keys["after"] = [f"t{other}" for other in before]
-    keys["inputs"] = [
-        f"f{other}" for other in range(index) if other not in sweeps and draw(st.integers(0, 3)) == 0
-    ]
-    if draw(st.booleans()):
+    keys["inputs"] = [f"f{other}" for other in range(index) if other not in sweeps and draw(UP_TO_3) == 0]
+    if draw(EITHER):
         keys["nodes"] = draw(COUNTS)
         law = draw(LAWS)
         if law is not None and keys["nodes"] != 1 and ("seconds" not in law or "work" in keys):
             keys["speedup"] = law
     extras = {"service": draw(SERVICES), "requirements": draw(REQUIREMENTS)}
-    extras["machine"] = draw(st.sampled_from([None, None, "A", "B"]))
-    extras["memory"] = draw(st.sampled_from([None, None, "1GB", "3GB", "1*GB*nodes", "4*GB - 1*GB*nodes"]))
-    extras["resources"] = draw(st.sampled_from([None, None, {"licence": 1}, {"licence": "nodes % 2"}]))
-    extras["cores"] = draw(st.sampled_from([None, None, 2]))
+    extras["machine"] = draw(ABSTRACT_MACHINES)
+    extras["memory"] = draw(MEMORY)
+    extras["resources"] = draw(RESOURCES)
+    extras["cores"] = draw(CORES)
     return keys | {key: value for key, value in extras.items() if value is not None}
 
 
 def _add_transfer(draw, flow, index, writer):
     """Move a file between abstract machines, perhaps after another transfer, perhaps to a reader."""
-    places = st.sampled_from(["A", "B", "C"])
-    source, target, size = draw(places), draw(places), draw(SIZES)
-    after = [f"move{index - 1}"] if index and draw(st.booleans()) else []
+    source, target, size = draw(PLACES), draw(PLACES), draw(SIZES)
+    after = [f"move{index - 1}"] if index and draw(EITHER) else []
     file = f"g{writer}.{index}"
     flow.task(f"move{index}", kind="transfer", from_=source, to=target, file=file, size=size, after=after)
     flow.task(f"holder{index}", machine=source, work=draw(SECONDS))
-    if draw(st.booleans()):
+    if draw(EITHER):
         somewhere = draw(st.sampled_from([target, "D"]))
         keys = {"inputs": [file]} if somewhere == target else {"after": [f"move{index}"]}
         flow.task(f"reader{index}", machine=somewhere, work=draw(SECONDS), **keys)
@@ -79,28 +90,28 @@ def _add_transfer(draw, flow, index, writer):
 def workflows(draw):
     """Draw a workflow with sweeps, moldable tasks, abstract machines, transfers, virtual tasks and a loop."""
     flow, sweeps = Builder("drawn"), set()
-    number = draw(st.integers(1, 7))
+    number = draw(TASKS)
     for index in range(number):
-        if draw(st.integers(0, 9)) == 0:
+        if draw(UP_TO_9) == 0:
             after = [f"t{index - 1}"] if index else []
             flow.task(f"t{index}", kind="virtual", after=after, outputs={f"f{index}": 5, f"g{index}.0": 6})
             continue
         keys = _task(draw, index, sweeps)
-        if draw(st.integers(0, 3)) == 0:
+        if draw(UP_TO_3) == 0:
             sweeps.add(index)
             keys["sweep"] = {"k": "1..3"}
             keys["outputs"] = {f"f{index}.{{k}}": draw(SIZES)}
         else:
-            fixed = draw(st.booleans())
+            fixed = draw(EITHER)
             size = {"seconds": draw(SECONDS)} if fixed else draw(SIZES)
             keys["outputs"] = {f"f{index}": size} | {f"g{index}.{copy}": draw(SIZES) for copy in range(3)}
         flow.task(f"t{index}", **keys)
     plain = [index for index in range(number) if index not in sweeps]
-    for index in range(draw(st.integers(0, 3)) if plain else 0):
+    for index in range(draw(UP_TO_3) if plain else 0):
         _add_transfer(draw, flow, index, draw(st.sampled_from(plain)))
-    if draw(st.booleans()):
+    if draw(EITHER):
         flow.task("last", after=[f"t{index}" for index in range(number)], work=1)
-        flow.loop("again", last="last", first="t0", max_iterations=3, expect=draw(st.sampled_from([2, 3])))
+        flow.loop("again", last="last", first="t0", max_iterations=3, expect=draw(ITERATIONS))
     return flow.build()
 
 
@@ -122,28 +133,30 @@ GENEROUS = {
 """A machine that can run everything; without one most drawn plans would be infeasible."""
 
 
+MACHINE = {
+    "nodes": st.sampled_from([1, 1, 2, 4]),
+    "cores": st.sampled_from([1, 2, 8]),
+    "speed": st.sampled_from([0.5, 1.0, 3.0]),
+    "speeds": st.sampled_from([{}, {"dock": 2.0}]),
+    "memory": st.sampled_from([None, None, 4e9]),
+    "resources": st.sampled_from([{}, {"licence": 2.0}]),
+    "arch": st.sampled_from([None, "x86_64"]),
+    "site": st.sampled_from([None, "s0", "s1"]),
+    "occupancy": st.sampled_from(["exclusive", "exclusive", "exclusive", "unlimited"]),
+    "price_per_node_hour": st.sampled_from([0.0, 1.8]),
+    "backend": st.sampled_from([{}, {}, {"kind": "local"}]),
+}
+
+
 def _machine(draw, index):
-    return Machine(
-        name=f"m{index}",
-        nodes=draw(st.sampled_from([1, 1, 2, 4])),
-        cores=draw(st.sampled_from([1, 2, 8])),
-        speed=draw(st.sampled_from([0.5, 1.0, 3.0])),
-        speeds=draw(st.sampled_from([{}, {"dock": 2.0}])),
-        memory=draw(st.sampled_from([None, None, 4e9])),
-        resources=draw(st.sampled_from([{}, {"licence": 2.0}])),
-        arch=draw(st.sampled_from([None, "x86_64"])),
-        site=draw(st.sampled_from([None, "s0", "s1"])),
-        occupancy=draw(st.sampled_from(["exclusive", "exclusive", "exclusive", "unlimited"])),
-        price_per_node_hour=draw(st.sampled_from([0.0, 1.8])),
-        backend=draw(st.sampled_from([{}, {}, {"kind": "local"}])),
-    )
+    return Machine(name=f"m{index}", **{key: draw(values) for key, values in MACHINE.items()})
 
 
 @st.composite
 def platforms(draw):
     """Draw a platform with sites, links of their own, shares and machines of several nodes."""
-    machines = tuple(_machine(draw, index) for index in range(draw(st.integers(1, 4))))
-    if draw(st.integers(0, 5)):
+    machines = tuple(_machine(draw, index) for index in range(draw(MACHINES)))
+    if draw(UP_TO_5):
         machines = (replace(machines[0], **GENEROUS), *machines[1:])
     places = list(dict.fromkeys(name for machine in machines for name in (machine.name, machine.site_name)))
     pairs = [(a, b) for index, a in enumerate(places) for b in places[:index]]

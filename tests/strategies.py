@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from weft.expressions import parse
@@ -64,8 +66,17 @@ AMOUNTS = st.one_of(
     st.dictionaries(st.integers(1, 8), QUANTITIES, min_size=1, max_size=3),
 )
 BUDGETS = ("credits", "scratch")
+# Strategies stand outside of what draws them: to make and check one takes longer than to draw from it.
+VARIABLES = st.sampled_from([("k",), ("i", "j"), ("a", "b", "c")])
+PARSED_CONDITIONS = CONDITIONS.map(parse)
+INDICES = st.one_of(
+    st.just(ALL),
+    st.sampled_from(["1", "n - 1"]).map(parse),
+    st.just(IndexRange(low=parse("1"), high=parse("2*n"))),
+)
 
 
+@cache
 def optional(strategy):
     return st.one_of(st.none(), strategy)
 
@@ -73,7 +84,7 @@ def optional(strategy):
 @st.composite
 def sweeps(draw):
     """A sweep whose variables may be paired: then they all have the same values."""
-    names = draw(st.sampled_from([("k",), ("i", "j"), ("a", "b", "c")]))
+    names = draw(VARIABLES)
     if draw(st.booleans()):
         values = draw(VALUES)
         return Sweep(variables=tuple((name, values) for name in names), paired=True)
@@ -83,81 +94,113 @@ def sweeps(draw):
 @st.composite
 def dependencies(draw, task, sweep):
     """Every form a dependency can have on a task with or without a sweep."""
-    condition = draw(optional(CONDITIONS.map(parse)))
+    condition = draw(optional(PARSED_CONDITIONS))
     if sweep is None or draw(st.booleans()):
         return Dependency(task=task, condition=condition)
     if draw(st.booleans()):
         return Dependency(task=task, pairs=((1, 2), ("x", 2.5)), condition=condition)
-    entry = st.one_of(
-        st.just(ALL),
-        st.sampled_from(["1", "n - 1"]).map(parse),
-        st.just(IndexRange(low=parse("1"), high=parse("2*n"))),
-    )
-    index = tuple(draw(entry) for _ in sweep.names)
+    index = tuple(draw(INDICES) for _ in sweep.names)
     return Dependency(task=task, index=index, condition=condition)
+
+
+JOB = {
+    "command": optional(st.one_of(WORDS, st.lists(WORDS, min_size=1, max_size=3).map(tuple))),
+    "arguments": st.lists(WORDS, max_size=2).map(tuple),
+    "call": optional(st.just("module:name")),
+    "env": st.dictionaries(st.sampled_from(["A", "B_C"]), WORDS, max_size=2),
+    "environment": optional(
+        st.builds(
+            Environment,
+            container=optional(WORDS),
+            conda=optional(WORDS),
+            modules=st.just(("gcc", "mpi/4")),
+        )
+    ),
+} | dict.fromkeys(
+    ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog", "selector", "evaluator", "version"),
+    optional(WORDS),
+)
 
 
 @st.composite
 def jobs(draw):
-    fields = {
-        "command": optional(st.one_of(WORDS, st.lists(WORDS, min_size=1, max_size=3).map(tuple))),
-        "arguments": st.lists(WORDS, max_size=2).map(tuple),
-        "call": optional(st.just("module:name")),
-        "env": st.dictionaries(st.sampled_from(["A", "B_C"]), WORDS, max_size=2),
-        "environment": optional(
-            st.builds(
-                Environment,
-                container=optional(WORDS),
-                conda=optional(WORDS),
-                modules=st.just(("gcc", "mpi/4")),
-            )
-        ),
-    }
-    texts = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog", "selector", "evaluator", "version")
-    job = Job(
-        **{key: draw(field) for key, field in fields.items()}, **{key: draw(optional(WORDS)) for key in texts}
-    )
+    job = Job(**{key: draw(field) for key, field in JOB.items()})
     return None if job == Job() else job
+
+
+CONTRACTS = st.one_of(
+    st.just(Contract(factor=None)),
+    st.builds(Contract, factor=st.floats(0, 3), grace_s=optional(st.floats(0, 60))),
+)
+CHECKPOINTS = st.builds(
+    Checkpoint,
+    files=st.lists(WORDS, min_size=1, max_size=2).map(tuple),
+    every=optional(st.floats(1, 600)),
+    nodes=st.sampled_from(["same", "any"]),
+)
+RETRIES = st.dictionaries(st.sampled_from(CAUSES), st.integers(0, 9), max_size=3)
+ENDINGS = st.sampled_from(ON_FAILURE)
 
 
 @st.composite
 def recoveries(draw):
-    contracts = st.one_of(
-        st.just(Contract(factor=None)),
-        st.builds(Contract, factor=st.floats(0, 3), grace_s=optional(st.floats(0, 60))),
-    )
-    checkpoints = st.builds(
-        Checkpoint,
-        files=st.lists(WORDS, min_size=1, max_size=2).map(tuple),
-        every=optional(st.floats(1, 600)),
-        nodes=st.sampled_from(["same", "any"]),
-    )
-    by_cause = draw(st.dictionaries(st.sampled_from(CAUSES), st.integers(0, 9), max_size=3))
+    by_cause = draw(RETRIES)
     found = Recovery(
-        checkpoint=draw(optional(checkpoints)),
+        checkpoint=draw(optional(CHECKPOINTS)),
         progress=draw(optional(WORDS)),
-        contract=draw(optional(contracts)),
+        contract=draw(optional(CONTRACTS)),
         retries=None if by_cause else draw(optional(st.integers(0, 9))),
         retries_by_cause=by_cause,
-        on_failure=draw(optional(st.sampled_from(ON_FAILURE))),
+        on_failure=draw(optional(ENDINGS)),
         time_limit=draw(optional(st.floats(1, 1e6))),
     )
     return NO_RECOVERY if found == NO_RECOVERY else found
 
 
+SWEEPS = optional(sweeps())
+RECOVERIES = recoveries()
+ATTRIBUTES = st.dictionaries(st.sampled_from(["description", "origin"]), WORDS, max_size=2)
+KINDS = st.sampled_from([Kind.COMPUTE, Kind.COMPUTE, Kind.COMPUTE, Kind.TRANSFER, Kind.VIRTUAL])
+TARGETS = optional(st.just("s3://bucket/x"))
+INPUTS = st.lists(
+    st.builds(
+        Input,
+        file=st.sampled_from(["in.dat", "t0.0", "t1.0", "out/*"]),
+        source=optional(st.just("https://host/x.gz")),
+        size=optional(QUANTITIES),
+        shared=st.booleans(),
+        compressed=st.booleans(),
+    ),
+    max_size=2,
+)
+FORMS_OF_TIME = st.sampled_from(["work", "seconds", "by machine", "measured", "unknown"])
+BY_MACHINE = st.dictionaries(st.sampled_from(["P1", "P2", "a b"]), QUANTITIES, min_size=1)
+REST_OF_TASK = {
+    "machine": optional(st.sampled_from(["M1", "M2", "host"])),
+    "service": optional(WORDS),
+    "requirements": optional(st.just(parse('memory >= 512*MB and arch == "x86_64"'))),
+    "rank": optional(st.just(parse("speed"))),
+    "cores": optional(QUANTITIES),
+    "resources": st.dictionaries(st.sampled_from(["memory", "gpus", "licence"]), AMOUNTS, max_size=3),
+    "consumes": st.dictionaries(st.sampled_from(BUDGETS), AMOUNTS, max_size=2),
+    "job": jobs(),
+    "outcomes": st.sampled_from([(), (0, 1), (7,)]),
+}
+
+
 @st.composite
 def tasks(draw, name, earlier):
     """A task that may wait for earlier ones."""
-    sweep = draw(optional(sweeps()))
+    sweep = draw(SWEEPS)
     chosen = (
         draw(st.lists(st.sampled_from(earlier), max_size=2, unique_by=lambda task: task.name))
         if earlier
         else []
     )
     after = tuple(draw(dependencies(task.name, task.sweep)) for task in chosen)
-    common = {"name": name, "sweep": sweep, "after": after, "recovery": draw(recoveries())}
-    attributes = draw(st.dictionaries(st.sampled_from(["description", "origin"]), WORDS, max_size=2))
-    kind = draw(st.sampled_from([Kind.COMPUTE, Kind.COMPUTE, Kind.COMPUTE, Kind.TRANSFER, Kind.VIRTUAL]))
+    common = {"name": name, "sweep": sweep, "after": after, "recovery": draw(RECOVERIES)}
+    attributes = draw(ATTRIBUTES)
+    kind = draw(KINDS)
     if kind is Kind.TRANSFER:
         moved = Transfer(source="M1", target="M2", file=f"{name}.out", size=draw(optional(QUANTITIES)))
         return Task(**common, kind=kind, transfer=moved, attributes=attributes)
@@ -169,44 +212,23 @@ def tasks(draw, name, earlier):
             file=f"{name}.{number}{suffix}",
             size=draw(optional(QUANTITIES)),
             seconds=draw(optional(QUANTITIES)),
-            target=draw(optional(st.just("s3://bucket/x"))),
+            target=draw(TARGETS),
         )
         for number in range(draw(st.integers(0, 2)))
     ]
-    inputs = draw(
-        st.lists(
-            st.builds(
-                Input,
-                file=st.sampled_from(["in.dat", "t0.0", "t1.0", "out/*"]),
-                source=optional(st.just("https://host/x.gz")),
-                size=optional(QUANTITIES),
-                shared=st.booleans(),
-                compressed=st.booleans(),
-            ),
-            max_size=2,
-        )
-    )
-    form = draw(st.sampled_from(["work", "seconds", "by machine", "measured", "unknown"]))
+    inputs = draw(INPUTS)
+    form = draw(FORMS_OF_TIME)
     law = draw(MEASURED) if form == "measured" else draw(optional(LAWS))
     counts = draw(COUNTS) if law is not None and form != "measured" else (1,)
-    by_machine = st.dictionaries(st.sampled_from(["P1", "P2", "a b"]), QUANTITIES, min_size=1)
     return Task(
         **common,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         work=draw(QUANTITIES) if form == "work" else law.first_seconds if form == "measured" else None,
-        seconds=draw(QUANTITIES) if form == "seconds" else draw(by_machine) if form == "by machine" else None,
+        seconds=draw(QUANTITIES) if form == "seconds" else draw(BY_MACHINE) if form == "by machine" else None,
         nodes=tuple(sorted(law.seconds)) if form == "measured" else counts,
         speedup=law,
-        machine=draw(optional(st.sampled_from(["M1", "M2", "host"]))),
-        service=draw(optional(WORDS)),
-        requirements=draw(optional(st.just(parse('memory >= 512*MB and arch == "x86_64"')))),
-        rank=draw(optional(st.just(parse("speed")))),
-        cores=draw(optional(QUANTITIES)),
-        resources=draw(st.dictionaries(st.sampled_from(["memory", "gpus", "licence"]), AMOUNTS, max_size=3)),
-        consumes=draw(st.dictionaries(st.sampled_from(BUDGETS), AMOUNTS, max_size=2)),
-        job=draw(jobs()),
-        outcomes=draw(st.sampled_from([(), (0, 1), (7,)])),
+        **{key: draw(values) for key, values in REST_OF_TASK.items()},
         attributes=attributes,
     )
 
@@ -223,7 +245,7 @@ def workflows(draw, most_tasks=5):
             name="scf",
             first="t0",
             last=found[-1].name,
-            until=draw(optional(CONDITIONS.map(parse))),
+            until=draw(optional(PARSED_CONDITIONS)),
             max_iterations=draw(st.sampled_from([1, 40, parse("2*n")])),
             expect=draw(st.sampled_from([None, 12, parse("n")])),
             on_exhausted=draw(st.sampled_from(["fail", "continue"])),
@@ -275,29 +297,31 @@ def platforms(draw, most_machines=5):
     )
 
 
+MACHINE = {
+    "nodes": st.integers(1, 64),
+    "cores": st.integers(1, 128),
+    "memory": optional(st.floats(0, 1e12)),
+    "disk": optional(st.floats(0, 1e15)),
+    "gpus": st.integers(0, 8),
+    "speed": st.floats(0.1, 100),
+    "speeds": st.dictionaries(st.sampled_from(["dock", "score"]), st.floats(0.1, 10), max_size=2),
+    "price_per_node_hour": st.floats(0, 10),
+    "services": st.sampled_from([(), ("dock",), ("a", "b c")]),
+    "arch": optional(st.just("x86_64")),
+    "os": optional(st.just("linux")),
+    "site": st.sampled_from([None, "uibk", "ucm"]),
+    "availability": st.floats(0.1, 1),
+    "queue": st.sampled_from(QUEUES),
+    "occupancy": st.sampled_from(OCCUPANCIES),
+    "attributes": st.dictionaries(st.just("rack"), st.sampled_from(["x", 3, 2.5, True])),
+    "backend": st.sampled_from([{}, {"kind": "local"}, {"kind": "slurm", "partition": "long"}]),
+    "resources": st.dictionaries(st.just("licence"), st.floats(0, 100)),
+}
+
+
 @st.composite
 def _machines(draw, name):
-    return Machine(
-        name=name,
-        nodes=draw(st.integers(1, 64)),
-        cores=draw(st.integers(1, 128)),
-        memory=draw(optional(st.floats(0, 1e12))),
-        disk=draw(optional(st.floats(0, 1e15))),
-        gpus=draw(st.integers(0, 8)),
-        speed=draw(st.floats(0.1, 100)),
-        speeds=draw(st.dictionaries(st.sampled_from(["dock", "score"]), st.floats(0.1, 10), max_size=2)),
-        price_per_node_hour=draw(st.floats(0, 10)),
-        services=draw(st.sampled_from([(), ("dock",), ("a", "b c")])),
-        arch=draw(optional(st.just("x86_64"))),
-        os=draw(optional(st.just("linux"))),
-        site=draw(st.sampled_from([None, "uibk", "ucm"])),
-        availability=draw(st.floats(0.1, 1)),
-        queue=draw(st.sampled_from(QUEUES)),
-        occupancy=draw(st.sampled_from(OCCUPANCIES)),
-        attributes=draw(st.dictionaries(st.just("rack"), st.sampled_from(["x", 3, 2.5, True]))),
-        backend=draw(st.sampled_from([{}, {"kind": "local"}, {"kind": "slurm", "partition": "long"}])),
-        resources=draw(st.dictionaries(st.just("licence"), st.floats(0, 100))),
-    )
+    return Machine(name=name, **{key: draw(values) for key, values in MACHINE.items()})
 
 
 @st.composite

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import weft
+from api.called_functions import OFFSET, double, fails, total, where
 from architecture.house import environment
 from weft.api import gather, task
 from weft.api.functions.outcome import RemoteTraceback, TaskFailed
@@ -24,37 +25,11 @@ from weft.api.functions.shipping import shipped
 from weft.api.functions.values import Reference, UnfitValue, decoded, encoded
 from weft.errors import InvalidInput
 
-OFFSET = 100
-
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@task(work=0.1)
-def double(x, by=2):
-    return x * by
-
-
-@task
-def total(values, extra=None):
-    return helper(values) + OFFSET, extra
-
-
-def helper(values):
-    return math.fsum(values)
-
-
-@task
-def where():
-    return os.getpid(), os.environ["WEFT_TASK"]
-
-
-@task
-def fails(x):
-    raise KeyError("no", x)
 
 
 class Odd(Exception):

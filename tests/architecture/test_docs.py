@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,6 +12,7 @@ import pytest
 
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
 from architecture.house import ROOT, environment
+from cli.warm import program
 from weft.formats.files import load_platform, load_workflow
 from weft.simulation.reading.files import load_scenario
 from weft.simulation.scenario import Scenario
@@ -79,7 +78,7 @@ def playground(tmp_path: Path) -> Path:
             (here / name).symlink_to(ROOT / name)
     command = tmp_path / "bin" / "weft"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m weft "$@"\n')
+    command.write_text(program())
     command.chmod(0o755)
     return here
 

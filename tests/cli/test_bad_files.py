@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import refused, weft
+from cli.shell import refused
+from cli.warm import weft
 
 DEEP = 100_000
 LONG = 10_000_000

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import refused, weft
+from cli.shell import refused
+from cli.warm import weft
 
 PLAN = ("plan", "hello.yaml", "--on", "identical:2")
 

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.shell import HELLO, refused, weft
+from cli.warm import weft as warm_weft
 from weft import __version__
 from weft.cli.main import COMMANDS
 from weft.cli.main import weft as group
@@ -74,23 +75,25 @@ def test_plan_as_json(folder: Path) -> None:
 
 @pytest.mark.parametrize("deadline", ["7200", "2h", "0-02:00:00"])
 def test_plan_within_limits(deadline: str, folder: Path) -> None:
-    shown = weft(*PLAN, "--deadline", deadline, "--max-cost", "9", "--no-chart", folder=folder)
+    shown = warm_weft(*PLAN, "--deadline", deadline, "--max-cost", "9", "--no-chart", folder=folder)
     assert shown.code == 0
     assert re.search(r"^  deadline      2h 0m, 1h \d+m to spare$", shown.out, re.MULTILINE)
     assert re.search(r"^  maximal cost  9, 8\.\d+ to spare$", shown.out, re.MULTILINE)
-    record = json.loads(weft(*PLAN, "--deadline", deadline, "--json", folder=folder).out)
+    record = json.loads(warm_weft(*PLAN, "--deadline", deadline, "--json", folder=folder).out)
     assert (record["deadline_s"], record["max_cost"]) == (7200, None)
     assert record["objective_value"] == record["makespan_s"]
 
 
 def test_plan_beyond_limits(folder: Path) -> None:
     lines = refused(
-        weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
+        warm_weft(*PLAN, "--deadline", "1m", folder=folder), 3, "no plan can meet the deadline of 60 s"
     )
     assert len(lines) == 1
     heft = (*PLAN, "--planner", "heft")
-    refused(weft(*heft, "--max-cost", "0.2", folder=folder), 3, "the plan of heft costs 0.2125", "no proof")
-    shown = weft(*PLAN, "--deadline", "1m", "--json", folder=folder)
+    refused(
+        warm_weft(*heft, "--max-cost", "0.2", folder=folder), 3, "the plan of heft costs 0.2125", "no proof"
+    )
+    shown = warm_weft(*PLAN, "--deadline", "1m", "--json", folder=folder)
     assert shown.code == 3
     assert "too long" in json.loads(shown.out)["error"]
 
@@ -138,8 +141,8 @@ def test_plan_writes_json_and_csv_and_html(folder: Path) -> None:
 
 
 def test_plan_prints_only_what_was_asked_for_on_the_standard_output(folder: Path) -> None:
-    assert json.loads(weft(*PLAN, "--out", "-", folder=folder).out)["workflow"] == "hello"
-    page = weft(*PLAN, "--html", "-", folder=folder).out.strip().lower()
+    assert json.loads(warm_weft(*PLAN, "--out", "-", folder=folder).out)["workflow"] == "hello"
+    page = warm_weft(*PLAN, "--html", "-", folder=folder).out.strip().lower()
     assert page.startswith("<!doctype html>")
     assert page.endswith("</html>")
 
@@ -168,7 +171,7 @@ def test_a_platform_from_the_standard_input(folder: Path) -> None:
 @pytest.mark.parametrize("platform", ["identical:3", "cluster:4", "local", "random:3"])
 def test_short_forms_of_platforms(platform: str, folder: Path) -> None:
     record = json.loads(
-        weft("plan", "hello.yaml", "--on", platform, "--json", "--plan-steps", "9", folder=folder).out
+        warm_weft("plan", "hello.yaml", "--on", platform, "--json", "--plan-steps", "9", folder=folder).out
     )
     assert record["makespan_s"] > 0
 
@@ -177,7 +180,7 @@ def test_parameters_from_the_command_line_win_over_those_of_a_file(folder: Path)
     (folder / "params.yaml").write_text("seeds: 2\n")
 
     def tasks(*arguments: str) -> int:
-        return int(json.loads(weft(*PLAN, "--json", *arguments, folder=folder).out)["tasks"])
+        return int(json.loads(warm_weft(*PLAN, "--json", *arguments, folder=folder).out)["tasks"])
 
     assert tasks() == 6
     assert tasks("--params-file", "params.yaml") == 4
@@ -194,7 +197,7 @@ def test_check_says_that_all_is_well(folder: Path) -> None:
 
 
 def test_check_as_json(folder: Path) -> None:
-    record = json.loads(weft("check", "hello.yaml", "grid.yaml", "--json", folder=folder).out)
+    record = json.loads(warm_weft("check", "hello.yaml", "grid.yaml", "--json", folder=folder).out)
     assert record["problems"] == []
     assert [entry["kind"] for entry in record["files"]] == ["workflow", "platform"]
 
@@ -206,14 +209,14 @@ def test_check_says_what_a_run_would_refuse(folder: Path) -> None:
         "  a: {command: 'true', inputs: [here.txt, /etc/hosts], outputs: ['../{k}', 'x/{k}', '/tmp/y{k}'], sweep: {k: 1..2}}\n"
         "  b: {work: 5, inputs: [../not-run], outputs: [/nor/this]}\n"
     )
-    lines = refused(weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` says where it goes")
+    lines = refused(warm_weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` says where it goes")
     assert len(lines) == 3
     told = "\n".join(lines)
     assert "'/etc/hosts' is no name of a file here; only names relative to the directory are allowed" in told
     assert "'../{k}' is no name of a file here; '..' leads out of the directory" in told
     assert "'/tmp/y{k}' is no name of a file here" in told
     for words in (("run", "-n"), ("run",)):
-        assert weft(*words, "w.yaml", folder=folder).err == told + "\n"
+        assert warm_weft(*words, "w.yaml", folder=folder).err == told + "\n"
         assert not (folder / ".weft").exists()
 
 
@@ -229,7 +232,7 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
         "  d: {command: 'true', sweep: {l: lines(c.lines)}, inputs: ['{l}', {file: h, from: here.txt}]}\n"
         "  e: {work: 5, inputs: [only-planned]}\n"
     )
-    shown = weft("check", "sub/w.yaml", folder=folder)
+    shown = warm_weft("check", "sub/w.yaml", folder=folder)
     assert shown.code == 0
     first, *notes = shown.out.splitlines()
     assert first.endswith("no problems")
@@ -238,7 +241,7 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
         "b.inputs[0]: 'p3' does not exist, and no task makes it",
     ]
     assert notes[0].startswith("note: sub/w.yaml:4:")
-    (record,) = json.loads(weft("check", "sub/w.yaml", "--json", folder=folder).out)["files"]
+    (record,) = json.loads(warm_weft("check", "sub/w.yaml", "--json", folder=folder).out)["files"]
     assert [f"note: {note}" for note in record["notes"]] == notes
 
 
@@ -253,9 +256,9 @@ def test_check_says_what_a_run_refuses_of_machines_of_this_computer(folder: Path
         "machine 'here': backend: unknown key 'cors'; did you mean 'cores'?",
         "sandbox 5; must name a directory",
     )
-    told = refused(weft("check", "here.yaml", folder=folder), 2, *words)
-    assert refused(weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == told
-    assert refused(weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words) == told
+    told = refused(warm_weft("check", "here.yaml", folder=folder), 2, *words)
+    assert refused(warm_weft("check", "hello.yaml", "--on", "here.yaml", folder=folder), 2, *words) == told
+    assert refused(warm_weft("run", "hello.yaml", "-n", "--on", "all.yaml", folder=folder), 2, *words) == told
 
 
 def test_show(folder: Path) -> None:
@@ -271,11 +274,11 @@ def test_show(folder: Path) -> None:
 @pytest.mark.parametrize("ending", [".yaml", ".json"])
 def test_what_was_converted_gives_the_same_plan(ending: str, folder: Path) -> None:
     target = f"other{ending}"
-    shown = weft("convert", "hello.yaml", target, folder=folder)
+    shown = warm_weft("convert", "hello.yaml", target, folder=folder)
     assert shown.out.startswith(f"wrote {target} (")
     found = [
         json.loads(
-            weft(
+            warm_weft(
                 "plan",
                 name,
                 "--on",

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import HELLO, refused, weft
+from cli.shell import HELLO, refused
+from cli.shell import weft as new_weft
+from cli.warm import weft
 from weft.planners import PLANNERS
 
 COMPARE = ("compare", "hello.yaml", "--on", "grid.yaml", "--planner", "heft")
@@ -64,7 +66,7 @@ def test_tables(folder: Path) -> None:
     (folder / "chain.yaml").write_text(
         "weft: 1\nname: chain\ntasks: {a: {work: 2}, b: {work: 4, after: a}}\n"
     )
-    shown = weft(*COMPARE, "chain.yaml", folder=folder)
+    shown = new_weft(*COMPARE, "chain.yaml", folder=folder)
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
     assert lines[0] == "2 workflows on grid, 1 planner"
@@ -76,11 +78,11 @@ def test_tables(folder: Path) -> None:
 
 
 def test_all_planners_that_can_are_the_default(folder: Path) -> None:
-    record = json.loads(weft(*ALL, "--json", folder=folder).out)
+    record = json.loads(new_weft(*ALL, "--json", folder=folder).out)
     names = {standing["planner"] for standing in record["planners"]}
     assert "heft" in names
     assert names <= set(PLANNERS)
-    everything = weft(*ALL, "--planner", "all", "--json", folder=folder)
+    everything = new_weft(*ALL, "--planner", "all", "--json", folder=folder)
     listed = {standing["planner"] for standing in json.loads(everything.out)["planners"]}
     assert listed == set(PLANNERS)
 
@@ -96,7 +98,7 @@ def test_it_promises_what_plan_promises(folder: Path) -> None:
 
 
 def test_a_workflow_from_the_standard_input(folder: Path) -> None:
-    shown = weft(
+    shown = new_weft(
         "compare", "-", "--on", "grid.yaml", "--planner", "heft", folder=folder, given=HELLO.encode()
     )
     assert "hello (6 tasks)" in shown.out

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import refused, weft
+from cli.shell import refused
+from cli.shell import weft as new_weft
+from cli.warm import weft
 from weft.formats.files import load_platform, load_workflow
 from weft.workflow.generators import GENERATORS
 
@@ -56,17 +58,19 @@ def test_wrong_values(arguments: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_the_workflow_is_printed_and_planned(tmp_path: Path) -> None:
-    printed = weft(*BARRIER, "--seed", "4", folder=tmp_path)
+    printed = new_weft(*BARRIER, "--seed", "4", folder=tmp_path)
     assert (printed.code, printed.err) == (0, "")
     assert printed.out.startswith("weft: 1\nname: barrier-8\n")
     given = printed.out.encode()
-    record = json.loads(weft("plan", "-", "--on", "cluster:64", "--json", folder=tmp_path, given=given).out)
+    record = json.loads(
+        new_weft("plan", "-", "--on", "cluster:64", "--json", folder=tmp_path, given=given).out
+    )
     assert (record["workflow"], record["tasks"], record["edges"]) == ("barrier-8", 8, 9)
 
 
 def test_the_seed_decides(tmp_path: Path) -> None:
     first, again, other = (
-        weft(*BARRIER, "--seed", seed, folder=tmp_path, PYTHONHASHSEED=hashes).out
+        new_weft(*BARRIER, "--seed", seed, folder=tmp_path, PYTHONHASHSEED=hashes).out
         for seed, hashes in (("1", "0"), ("1", "9"), ("2", "0"))
     )
     assert first == again

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import refused, weft
+from cli.shell import refused
+from cli.shell import weft as new_weft
+from cli.warm import weft
 
 PARETO = ("pareto", "hello.yaml", "--on", "grid.yaml")
 QUICK = (*PARETO, "--plan-steps", "200", "--points", "4")
@@ -64,7 +66,7 @@ def test_limits_that_no_plan_keeps(folder: Path) -> None:
 
 
 def test_the_table_and_the_plan_that_is_chosen_from_it(folder: Path) -> None:
-    shown = weft(*QUICK, folder=folder)
+    shown = new_weft(*QUICK, folder=folder)
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
     assert re.fullmatch(r"hello on grid: time against cost; \d points in [\d.]+ s", lines[0])
@@ -75,10 +77,10 @@ def test_the_table_and_the_plan_that_is_chosen_from_it(folder: Path) -> None:
     (kept,) = (folder / ".weft" / "fronts").iterdir()
     known = json.loads(kept.read_text())["points"]
     assert len(known) == len(points)
-    chosen = json.loads(weft(*CHOOSE, "2", "--json", folder=folder).out)
+    chosen = json.loads(new_weft(*CHOOSE, "2", "--json", folder=folder).out)
     assert chosen["makespan_s"] == known[1]["makespan_s"]
     assert chosen["cost"] == pytest.approx(known[1]["amount"])
-    refused(weft(*CHOOSE, "77", folder=folder), 2, "point 77", f"it has {len(known)} points")
+    refused(new_weft(*CHOOSE, "77", folder=folder), 2, "point 77", f"it has {len(known)} points")
 
 
 def test_choosing_without_a_front_makes_one(folder: Path) -> None:
@@ -90,7 +92,7 @@ def test_choosing_without_a_front_makes_one(folder: Path) -> None:
 
 def test_the_same_front_under_every_hash_seed(folder: Path) -> None:
     found = [
-        json.loads(weft(*QUICK, "--json", folder=folder, PYTHONHASHSEED=seed).out) for seed in ("0", "77")
+        json.loads(new_weft(*QUICK, "--json", folder=folder, PYTHONHASHSEED=seed).out) for seed in ("0", "77")
     ]
     for record in found:
         del record["planning_s"]

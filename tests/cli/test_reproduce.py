@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.shell import refused, start, weft
+from cli.warm import weft as warm_weft
 from weft.studies import REPRODUCTIONS
 from weft.studies.ledger import Ledger, ledger_path
 
@@ -34,20 +35,20 @@ GOOD = {
 
 @pytest.mark.parametrize("arguments", VALUES, ids=" ".join)
 def test_wrong_names(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    assert len(refused(weft(*arguments, folder=tmp_path), 2, *VALUES[arguments])) == 1
+    assert len(refused(warm_weft(*arguments, folder=tmp_path), 2, *VALUES[arguments])) == 1
     assert not (tmp_path / ".weft").exists()
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
 def test_wrong_usage(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    lines = refused(weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
+    lines = refused(warm_weft(*arguments, folder=tmp_path), 2, *USAGE[arguments])
     assert lines[0].startswith("Usage: weft reproduce")
 
 
 def test_the_experiments_are_listed(tmp_path: Path) -> None:
-    shown = weft("reproduce", folder=tmp_path)
+    shown = warm_weft("reproduce", folder=tmp_path)
     assert [line.split()[0] for line in shown.out.splitlines()] == list(REPRODUCTIONS)
-    listed = json.loads(weft("reproduce", "--json", folder=tmp_path).out)
+    listed = json.loads(warm_weft("reproduce", "--json", folder=tmp_path).out)
     assert [record["name"] for record in listed] == list(REPRODUCTIONS)
     assert not (tmp_path / ".weft").exists()
 
@@ -80,13 +81,13 @@ def test_all_figures_within_their_tolerances_are_fine(tmp_path: Path) -> None:
 
 def test_a_figure_outside_its_tolerance_is_named(tmp_path: Path) -> None:
     prepare(tmp_path, cost_percent=-20.0)
-    shown = weft(*QUICK, folder=tmp_path)
+    shown = warm_weft(*QUICK, folder=tmp_path)
     assert shown.code == 1
     (line,) = [line for line in shown.err.splitlines() if line.startswith("outside: ")]
     for word in ("A2.4", "tree-15: cost against local is -20.0 %", "-45 to -33 %"):
         assert word in line
     assert shown.out.count("OUTSIDE") == 1
-    record = json.loads(weft(*QUICK, "--json", folder=tmp_path).out)
+    record = json.loads(warm_weft(*QUICK, "--json", folder=tmp_path).out)
     assert record["within"] is False
     (row,) = [row for row in record["rows"] if row["within"] is False]
     assert (row["ours"], row["least"], row["most"], row["acceptance"]) == (-20.0, -45.0, -33.0, "A2.4")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.shell import refused, weft
+from cli.shell import refused
+from cli.shell import weft as new_weft
+from cli.warm import weft
 
 SIMULATE = ("simulate", "hello.yaml", "--on", "grid.yaml")
 
@@ -73,7 +75,7 @@ def test_what_cannot_run_is_infeasible(folder: Path) -> None:
 
 def test_a_run_is_shown_written_replayed_and_explained(folder: Path) -> None:
     files = ("--journal", "run.jsonl", "--html", "run.html", "--csv", "run.csv")
-    shown = weft(*SIMULATE, "--policy", "fcfs", *files, folder=folder)
+    shown = new_weft(*SIMULATE, "--policy", "fcfs", *files, folder=folder)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith("hello on grid, policy fcfs; scenario as-believed, preset default\n")
     for word in (
@@ -89,17 +91,19 @@ def test_a_run_is_shown_written_replayed_and_explained(folder: Path) -> None:
     assert (folder / "run.html").read_text().startswith("<!DOCTYPE html>")
     assert len(list(csv.DictReader((folder / "run.csv").read_text().splitlines()))) == 6
 
-    again = weft("replay", "run.jsonl", folder=folder)
+    again = new_weft("replay", "run.jsonl", folder=folder)
     assert (again.code, again.out.split(" ", 1)[1]) == (0, "entries, same commands\n")
-    other = weft("replay", "run.jsonl", "--policy", "plan", "--json", folder=folder)
+    other = new_weft("replay", "run.jsonl", "--policy", "plan", "--json", folder=folder)
     assert other.code == 0
     assert json.loads(other.out)["same"] is False
 
-    told = weft("explain", "run.jsonl", "run[1]", "--at", "40", folder=folder)
+    told = new_weft("explain", "run.jsonl", "run[1]", "--at", "40", folder=folder)
     assert told.code == 0
     assert told.out.startswith("run[1] of run 0 (hello) is running at 40 s\n")
     assert " * fast: " in told.out
-    record = json.loads(weft("explain", "run.jsonl", "collect", "--at", "40", "--json", folder=folder).out)
+    record = json.loads(
+        new_weft("explain", "run.jsonl", "collect", "--at", "40", "--json", folder=folder).out
+    )
     assert record["state"] == "waiting"
     assert record["waits_for"][0].startswith("run[1], which is ")
 
@@ -149,7 +153,7 @@ def test_a_policy_that_errs_is_named(folder: Path) -> None:
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: greedy\nVersion: 1\n")
     (package / "entry_points.txt").write_text("[weft.policies]\ngreedy = greedy:Greedy\n")
-    found = weft(*SIMULATE, "--policy", "greedy", "--no-chart", folder=folder, PYTHONPATH=str(folder))
+    found = new_weft(*SIMULATE, "--policy", "greedy", "--no-chart", folder=folder, PYTHONPATH=str(folder))
     assert found.code == 1
     (line,) = refused(found, 1, "policy 'greedy' places task 'run[2]' on machine 'slow'")
     assert "the machine is busy" in line
@@ -171,7 +175,9 @@ def test_the_same_seed_gives_the_same_journal(folder: Path) -> None:
     written = []
     for number in ("1", "7"):
         name = f"{number}.jsonl"
-        weft(*SIMULATE, "--scenario", "noise.yaml", "--journal", name, folder=folder, PYTHONHASHSEED=number)
+        new_weft(
+            *SIMULATE, "--scenario", "noise.yaml", "--journal", name, folder=folder, PYTHONHASHSEED=number
+        )
         written.append((folder / name).read_text())
     assert written[0] == written[1]
     assert written[0].count("\n") > 10

@@ -15,6 +15,7 @@ import pytest
 
 from architecture.house import environment
 from cli.shell import refused, start, weft
+from cli.warm import weft as warm_weft
 
 ESCAPE = "\x1b["
 PLAN = ("plan", "hello.yaml", "--on", "grid.yaml", "--plan-steps", "50")
@@ -72,7 +73,7 @@ def test_every_encoding_can_show_everything(encoding: str, folder: Path) -> None
 
 @pytest.mark.parametrize("columns", ["1", "79", "99999999", "-5", "x", "²"])
 def test_every_width_can_be_asked_for(columns: str, folder: Path) -> None:
-    shown = weft(*PLAN, folder=folder, COLUMNS=columns)
+    shown = warm_weft(*PLAN, folder=folder, COLUMNS=columns)
     assert shown.code == 0
     assert max(len(line) for line in shown.out.splitlines()) <= 140
 
@@ -176,7 +177,7 @@ def test_terminated(folder: Path) -> None:
 
 def test_errors_with_json_are_json_too(folder: Path) -> None:
     (folder / "bad.yaml").write_text("weft: 1\ntasks: {a: {wrok: 1}}\n")
-    shown = weft("plan", "bad.yaml", "--json", folder=folder)
+    shown = warm_weft("plan", "bad.yaml", "--json", folder=folder)
     assert shown.code == 2
     (problem,) = json.loads(shown.out)["problems"]
     assert (problem["file"], problem["line"], problem["column"], problem["path"]) == (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kernels.just_in_time_twin import JustInTime
 from kernels.random_graphs import busy_stretches, faceted, forest, layered
+from kernels.two_forms import in_both_forms
 from planning_examples import MAKESPAN
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
@@ -49,26 +52,33 @@ def both(made, by, ties, seed):
     seed=st.integers(0, 9),
 )
 @SEARCH
-def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, reading, seed):
+def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, reading, seed):
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
     except (Infeasible, InvalidInput):
         assume(False)
     assume(not len(made.graph.demand_by_count.rows))
-    found, expected = both(made, *reading, seed)
-    assert found == expected
+    for form in in_both_forms(monkeypatch):
+        found, expected = both(made, *reading, seed)
+        assert found == expected, form
+
+
+@cache
+def graphs(seed, integers):
+    """Make some instances, once for all readings and both forms: an instance does not change."""
+    rng = generator(seed, "just in time", str(integers))
+    layout = ("related", "classes", "table")[seed % 3]
+    return (
+        layered(rng, integers=integers, layout=layout),
+        faceted(rng, integers=integers),
+        forest(rng),
+    )
 
 
 @pytest.mark.parametrize("integers", [True, False], ids=["ties", "no ties"])
 @pytest.mark.parametrize("reading", READINGS, ids="-".join)
 def test_larger_graphs_are_placed_as_by_the_twin(form, reading, integers):
     for seed in range(6):
-        rng = generator(seed, "just in time", str(integers))
-        layout = ("related", "classes", "table")[seed % 3]
-        for made in (
-            layered(rng, integers=integers, layout=layout),
-            faceted(rng, integers=integers),
-            forest(rng),
-        ):
+        for made in graphs(seed, integers):
             found, expected = both(made, *reading, seed)
             assert found == expected

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from genome_draws import random_order
 from kernels.queueing_twin import jobs_of, queued_by_twin
+from kernels.two_forms import in_both_forms
 from planning_examples import instance, lines, platform
 from planning_strategies import workflows
 from weft.errors import Infeasible, InvalidInput
@@ -70,7 +71,7 @@ def by_twin(made, order, counts, rule):
     late=st.booleans(),
 )
 @SEARCH
-def test_every_facet_is_queued_as_by_the_twin(form, flow, seed, occupancy, ends, late):
+def test_every_facet_is_queued_as_by_the_twin(monkeypatch, flow, seed, occupancy, ends, late):
     machine = Machine(**{**{name: getattr(LARGE, name) for name in LARGE.__slots__}, "occupancy": occupancy})
     busy = tuple(Busy(machine=0, start_s=0.0, finish_s=end, nodes=2) for end in ends)
     try:
@@ -82,11 +83,12 @@ def test_every_facet_is_queued_as_by_the_twin(form, flow, seed, occupancy, ends,
     rng = np.random.default_rng(seed)
     counts, order = random_counts(made, rng), random_order(made, rng)
     for rule in QUEUES:
-        found = run_queue(made, counts, rule, order=order)
         expected = by_twin(made, order, counts, rule)
-        assert found.start_s.tolist() == expected[0], rule
-        assert found.finish_s.tolist() == expected[1], rule
-        assert verify(found, made.graph, made.platform) == []
+        for form in in_both_forms(monkeypatch):
+            found = run_queue(made, counts, rule, order=order)
+            assert found.start_s.tolist() == expected[0], (rule, form)
+            assert found.finish_s.tolist() == expected[1], (rule, form)
+            assert verify(found, made.graph, made.platform) == []
 
 
 def crowded(seed, *, integers, resources=True, tasks=40):
@@ -110,26 +112,27 @@ def crowded(seed, *, integers, resources=True, tasks=40):
 
 @pytest.mark.parametrize("rule", QUEUES)
 @pytest.mark.parametrize("integers", [True, False])
-def test_populations_are_run_like_single_ones_and_like_the_twin(form, integers, rule):
+def test_populations_are_run_like_single_ones_and_like_the_twin(monkeypatch, integers, rule):
     for seed in range(6):
         made = crowded(seed, integers=integers, resources=seed % 2 == 0)
         assert made.busy[0].amounts == () or made.graph.resource_names == ("licence", "memory")
         rng = np.random.default_rng(seed)
         counts = np.array([random_counts(made, rng) for _ in range(4)])
         orders = np.array([rng.permutation(len(made)) for _ in range(4)])
-        found = run_queue_population(made, counts, rule, order=orders, times=True)
-        for index in range(4):
-            expected = by_twin(made, orders[index], counts[index], rule)
-            assert found.start_s[index].tolist() == expected[0]
-            assert found.finish_s[index].tolist() == expected[1]
-            assert found.makespan_s[index] == max(expected[1])
-            jobs = jobs_of(made, counts[index].tolist())
-            assert found.node_seconds[index] == sum(job.nodes * job.seconds for job in jobs)
-            alone = run_queue(made, counts[index], rule, order=orders[index])
-            assert alone.start_s.tolist() == expected[0]
-        without = run_queue_population(made, counts, rule, order=orders)
-        assert without.start_s is None
-        assert without.makespan_s.tolist() == found.makespan_s.tolist()
+        twins = [by_twin(made, orders[index], counts[index], rule) for index in range(4)]
+        for form in in_both_forms(monkeypatch):
+            found = run_queue_population(made, counts, rule, order=orders, times=True)
+            for index, expected in enumerate(twins):
+                assert found.start_s[index].tolist() == expected[0], form
+                assert found.finish_s[index].tolist() == expected[1], form
+                assert found.makespan_s[index] == max(expected[1])
+                jobs = jobs_of(made, counts[index].tolist())
+                assert found.node_seconds[index] == sum(job.nodes * job.seconds for job in jobs)
+                alone = run_queue(made, counts[index], rule, order=orders[index])
+                assert alone.start_s.tolist() == expected[0], form
+            without = run_queue_population(made, counts, rule, order=orders)
+            assert without.start_s is None
+            assert without.makespan_s.tolist() == found.makespan_s.tolist()
 
 
 def test_choices_too_many_for_a_table_are_looked_up_one_by_one(form, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from kernels.random_graphs import busy_stretches, faceted, forest, layered
 from kernels.selection_twin import Selection
+from kernels.two_forms import in_both_forms
 from planning_examples import instance
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
@@ -73,14 +75,31 @@ def both(made, criterion, sense, rng):
     seed=st.integers(0, 9),
 )
 @SEARCH
-def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, wish, seed):
+def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, held, wish, seed):
     try:
         made = compile_instance(unfold(flow), where, busy=held(where))
     except (Infeasible, InvalidInput):
         assume(False)
     assume(not len(made.graph.demand_by_count.rows))
-    found, expected = both(made, *wish, generator(seed, "selection"))
-    assert found == expected
+    for form in in_both_forms(monkeypatch):
+        found, expected = both(made, *wish, generator(seed, "selection"))
+        assert found == expected, form
+
+
+# An instance does not change: those below are made once for all wishes and both forms.
+@cache
+def layered_once(seed, layout, integers):
+    return layered(generator(seed, "layered", layout), integers=integers, layout=layout)
+
+
+@cache
+def faceted_once(seed, integers):
+    return faceted(generator(seed, "faceted"), integers=integers)
+
+
+@cache
+def forest_once(seed):
+    return forest(generator(seed, "forest"))
 
 
 @pytest.mark.parametrize("layout", ["related", "classes", "table"])
@@ -88,7 +107,7 @@ def test_every_facet_is_placed_as_by_the_twin(form, flow, where, held, wish, see
 @pytest.mark.parametrize("wish", WISHES, ids="-".join)
 def test_larger_graphs_are_placed_as_by_the_twin(form, layout, integers, wish):
     for seed in range(4):
-        made = layered(generator(seed, "layered", layout), integers=integers, layout=layout)
+        made = layered_once(seed, layout, integers)
         found, expected = both(made, *wish, generator(seed, "wish"))
         assert found == expected
 
@@ -97,7 +116,7 @@ def test_larger_graphs_are_placed_as_by_the_twin(form, layout, integers, wish):
 @pytest.mark.parametrize("wish", WISHES, ids="-".join)
 def test_transfers_and_node_counts_are_placed_as_by_the_twin(form, integers, wish):
     for seed in range(6):
-        made = faceted(generator(seed, "faceted"), integers=integers)
+        made = faceted_once(seed, integers)
         found, expected = both(made, *wish, generator(seed, "wish"))
         assert found == expected
 
@@ -124,7 +143,7 @@ def test_the_pace_of_like_machines_changes_nothing(form, where, wish):
 def test_tasks_that_are_alike_come_one_after_another(form, wish):
     alike = 0
     for seed in range(12):
-        made = forest(generator(seed, "forest"))
+        made = forest_once(seed)
         alike += int((next_alike(made, np.zeros(len(made)), np.arange(len(made))) < len(made)).sum())
         found, expected = both(made, *wish, generator(seed, "wish"))
         assert found == expected

@@ -77,9 +77,7 @@ def answered(desk: Desk, event: ev.Answered) -> None:
             machine_back(desk, event.machine)
         elif attempt is not None and _is_unheard(attempt):
             # The machine had failed when it was told to end it, and is back before anybody noticed.
-            desk.emit(
-                cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=attempt.cancelled)
-            )
+            desk.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=attempt.cancelled))
         elif attempt is not None:
             desk.emit(cm.Note(kind="reattached", attempt=attempt.number, machine=event.machine))
             desk.emit(cm.Probe(of="reattach", attempt=attempt.number, machine=event.machine))
