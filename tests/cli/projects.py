@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,8 @@ class Project:
             if stream is not None:
                 stream.close()
         for pid in self.programs():
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a short one ends by itself
+                os.kill(pid, signal.SIGKILL)
 
 
 def plain(text: str) -> str:

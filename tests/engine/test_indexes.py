@@ -13,13 +13,14 @@ from planning_examples import instance, planned, platform
 from weft.engine.indexes.early import EarlyTasks
 from weft.engine.indexes.marks import Marks
 from weft.engine.indexes.planned import PlannedTasks, PlannedTurn
-from weft.engine.indexes.promised import PromisedTasks
+from weft.engine.indexes.promised import Promises
 from weft.engine.indexes.totals import as_seconds, as_units
 from weft.engine.indexes.unfinished import Unfinished
 from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState
 from weft.engine.state.plans import RunPlan, stored_plan
 from weft.engine.state.run import Run
+from weft.engine.state.states import TaskState
 from weft.policies.orders import ByRank
 
 PLACES = st.integers(0, 5_000)
@@ -192,29 +193,46 @@ def test_early_tasks_hear_of_the_machine_they_are_bound_to():
     assert kinds[b] == before
 
 
-@given(st.lists(st.tuples(st.integers(0, 10), st.integers(-1, 1)), max_size=40))
-def test_what_is_promised_is_what_the_ready_tasks_bring_to_the_machines_they_are_bound_to(steps):
+@given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from([None, 0, 1])), max_size=40))
+def test_what_is_promised_is_what_the_tasks_take_that_are_promised_last(steps):
     known = chain_and_sweep()
-    move = known.graph.index("move")
-    promised, ready = PromisedTasks(known, [move]), {}
-    sent = {move}
+    told, last = {0: 0, 1: 0}, {}
+
+    def tell(machine, units):
+        told[machine] += units
+
+    promises = Promises(known, tell)
     for task, machine in steps:
-        if task in ready and ready[task] == machine:
-            del ready[task]
-            promised.remove(task)
-            sent |= {task} & {move}
-        else:
-            ready[task] = machine
-            promised.add(task, (known.group[task], machine))
-            sent -= {task}
-    expected = {}
-    for task, machine in ready.items():
-        if machine >= 0 and known.group[task] >= 0:
-            seconds = known.seconds(task, machine, 1)
-            expected[machine] = expected.get(machine, 0.0) + seconds
-    assert promised.by_machine() == pytest.approx(expected)
-    assert promised.transfers(lambda _: True) == sorted(sent)
-    assert promised.transfers(lambda _: False) == []
+        promises.give(task, machine)
+        last[task] = machine
+    for machine, units in told.items():
+        seconds = sum(known.seconds(task, machine, 1) for task in last if last[task] == machine)
+        assert as_seconds(units) == pytest.approx(seconds)
+    promises.withdraw()
+    assert told == {0: 0, 1: 0}
+
+
+def test_a_task_is_promised_when_it_is_ready_or_a_file_was_sent_ahead():
+    known, told = chain_and_sweep(), {0: 0, 1: 0}
+
+    def tell(machine, units):
+        told[machine] += units
+
+    run = Run(0, known, ByRank(), owner="", now=0.0, planned=False, promise=tell)
+    first, move, last = (known.graph.index(name) for name in ("a[1]", "move", "b"))
+    run.bind(first, 0)
+    ready_s = sum(known.seconds(known.graph.index(f"a[{k}]"), 0, 1) for k in range(1, 9))
+    assert as_seconds(told[0]) == pytest.approx(ready_s)  # they all share their machine
+    run.move(first, TaskState.SCHEDULED)
+    assert as_seconds(told[0]) == pytest.approx(ready_s - known.seconds(first, 0, 1))
+    run.bind(last, 1)
+    assert told[1] == 0  # no file is on its way yet
+    run.missing[move] = 0
+    run.move(move, TaskState.READY)
+    run.move(move, TaskState.SCHEDULED)
+    assert as_seconds(told[1]) == pytest.approx(known.seconds(last, 1, 1))
+    run.unbind(known.variable[last])
+    assert told[1] == 0
 
 
 def waiting(number, nodes, seconds):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from engine_by_hand import ByHand, one_task, platform_of
+from engine_by_hand import ByHand, one_task, platform_of, simulated
+from weft.engine.invariants.auditing import audit
+from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
 from weft.engine.settings import Settings
+from weft.simulation.scenario import Failure, Scenario
 
 POLLED = Settings(ladder_every_s=30.0)
 FACETS = {"checkpoint": {"files": ["restart"], "every": 10}, "outputs": {"result": 10}}
@@ -115,3 +118,11 @@ def test_who_was_to_end_before_it_ran_is_asked_after_where_the_machine_had_faile
         words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled"))
     assert words[-1] == "finish cancelled"
     assert polled(engine, 60) == [] if back else ["probe machine m0"]
+
+
+def test_who_ran_on_a_machine_whose_loss_ends_the_run_is_lost_with_it():
+    lost = Scenario(failures=(Failure(machines=("m0",), at_s=5.0, repair_s=1.0),))
+    found = simulated(one_task(sweep={"k": "1..2"}, retries=0), platform_of(1, nodes=2), lost)
+    audit(found.entries, [found.run.known])
+    settled = {command.task: command.cause for _, command in found.commands(cm.Settle)}
+    assert (settled, found.run.ending) == ({0: "lost", 1: "lost"}, "failed")

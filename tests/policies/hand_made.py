@@ -20,8 +20,8 @@ class HandMade:
     now: float = 0.0
     live: list = field(default_factory=list)
 
-    def attempts(self):
-        return iter(self.live)
+    def attempts_of(self, run, most):
+        return [attempt for attempt in self.live if attempt.run == run.index][:most]
 
     @classmethod
     def of(cls, instance, *, now=0.0, live=(), factors=None):

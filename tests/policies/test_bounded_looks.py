@@ -22,6 +22,7 @@ POLICIES = [
     "foft",
     "basic",
     "lazy:by=finish",
+    "srpt",
     "plan",
     "plan:strict=true",
     "shared-plans",
@@ -36,6 +37,8 @@ def _little_looked_at():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.policies.foresight._MOST_PLACED", 2)
         patch.setattr("weft.engine.state.machines._MOST_SERVED", 1)
+        patch.setattr("weft.engine.indexes.alike._MOST_ASKED", 0)
+        patch.setattr("weft.engine.indexes.alike._SOONEST", 1)
         patch.setattr("weft.engine.indexes.planned._MOST_WAITING", 1)
         patch.setattr("weft.simulation.simulate._PATIENCE", 1_000)
         yield

@@ -1,4 +1,7 @@
-"""What an event costs a policy while many tasks wait (design section 6), in lines of Python that are executed, not in time."""
+"""What an event costs a policy, however many tasks wait and machines there are (design section 6).
+
+Counted are lines of Python that are executed, not seconds.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +54,31 @@ VARIANTS = [
 
 COUNTED = tuple(str(Path(weft.__file__).parent / room) for room in ("policies", "engine"))
 
-SPEEDS = (1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0)
-UNEQUAL = platform(*({"speed": speed} for speed in SPEEDS))
-SITES = platform(*({"speed": speed, "site": f"s{speed}"} for speed in SPEEDS), link=Link(bandwidth_Bps=1e6))
-WIDE = platform(*({"speed": speed, "nodes": 4} for speed in SPEEDS[::2]))
+ASKED, SOONEST = 4, 2
+"""Machines of a class that are all asked, and of more those that are: so few that there are more of them."""
+
+
+def machines(count, **keys):
+    """Give two classes of machines."""
+    return [{"speed": speed, **keys} for speed in (1.0, 3.0) for _ in range(count // 2)]
+
+
+def unequal(count):
+    """Give machines of two speeds."""
+    return platform(*machines(count))
+
+
+def sites(count):
+    """Give machines of two speeds at two sites."""
+    each = ({**machine, "site": f"s{machine['speed']}"} for machine in machines(count))
+    return platform(*each, link=Link(bandwidth_Bps=1e6))
+
+
+def wide(count):
+    """Give machines of several nodes and some memory."""
+    return platform(*machines(count, nodes=4, memory=8e9))
+
+
 SURPRISES = Scenario(durations=Durations(noise=0.2))
 LOST = Scenario(durations=Durations(noise=0.2), failures=(Failure(machines=("m5",), at_s=0.5, repair_s=1e6),))
 
@@ -109,6 +133,11 @@ def with_data(size):
     )
 
 
+def with_memory(size):
+    """Give pairs that fill the memory of a machine before its nodes."""
+    return pairs(size, memory="3GB")
+
+
 def with_transfers(size):
     """Give pairs with an explicit transfer between them, whose destination is open."""
     return sweep(
@@ -120,13 +149,14 @@ def with_transfers(size):
 
 
 SCENES = {
-    "pairs": (pairs, UNEQUAL, SURPRISES),
-    "a machine is down": (pairs, UNEQUAL, LOST),
-    "a machine is down, data move": (with_data, SITES, LOST),
-    "all times differ": (unlike, UNEQUAL, SURPRISES),
-    "data move": (with_data, SITES, SURPRISES),
-    "several nodes": (moldable, WIDE, SURPRISES),
-    "open transfers": (with_transfers, SITES, SURPRISES),
+    "pairs": (pairs, unequal, SURPRISES),
+    "a machine is down": (pairs, unequal, LOST),
+    "a machine is down, data move": (with_data, sites, LOST),
+    "all times differ": (unlike, unequal, SURPRISES),
+    "data move": (with_data, sites, SURPRISES),
+    "several nodes": (moldable, wide, SURPRISES),
+    "memory": (with_memory, wide, SURPRISES),
+    "open transfers": (with_transfers, sites, SURPRISES),
 }
 """What is run, where, and what happens."""
 
@@ -146,37 +176,60 @@ IN_EVERY_SCENE = [
 CASES = [("pairs", policy) for policy in [*sorted(POLICIES), *VARIANTS]]
 CASES += [(scene, policy) for scene in list(SCENES)[1:] for policy in IN_EVERY_SCENE]
 
+ON_FEW, ON_MANY = 16, 128
+"""Machines."""
 
-def lines_per_event(monkeypatch, policy, waiting, scene):
+PER_MACHINE = 24
+"""Tasks for each of them."""
+
+ON_MACHINES = [
+    case for case in CASES if case[0] != "open transfers" and "plan" not in case[1] and "foft" not in case[1]
+]
+
+
+def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLED, events=EVENTS):
     """Count the lines per event while two workflows compete and so many tasks wait."""
     make, where, scenario = SCENES[scene]
-    lines, handle, events = Lines(), Engine.handle, 0
+    lines, handle, seen = Lines(), Engine.handle, 0
 
     def counting(engine, event, now):
-        nonlocal events
-        events += 1
-        return lines.during(handle, engine, event, now) if events > SETTLED else handle(engine, event, now)
+        nonlocal seen
+        seen += 1
+        return lines.during(handle, engine, event, now) if seen > settled else handle(engine, event, now)
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "handle", counting)
-        library = Library({key: instance(make(waiting // 2), where) for key in "vw"})
+        library = Library({key: instance(make(waiting // 2), where(on)) for key in "vw"})
         arrivals = [Arrival(workflow=key) for key in "vw"]
         simulation = Simulation(library, arrivals, policy_named(policy), Settings(), scenario)
-        engine = simulation.run(stop=lambda _: events >= SETTLED + EVENTS)
+        engine = simulation.run(stop=lambda _: seen >= settled + events)
     assert sum(run.unfinished for run in engine.state.runs) > 0.6 * waiting, "they still wait"
-    return lines.counted / EVENTS
+    return lines.counted / events
 
 
 @pytest.fixture
 def little_looked_at(monkeypatch):
     monkeypatch.setattr("weft.policies.foresight._MOST_PLACED", AHEAD)
     monkeypatch.setattr("weft.engine.state.machines._MOST_SERVED", SERVED)
+    monkeypatch.setattr("weft.engine.indexes.alike._MOST_ASKED", ASKED)
+    monkeypatch.setattr("weft.engine.indexes.alike._SOONEST", SOONEST)
 
 
 @pytest.mark.usefixtures("little_looked_at")
 @pytest.mark.parametrize(("scene", "policy"), CASES)
 def test_an_event_costs_the_same_however_many_tasks_wait(monkeypatch, policy, scene):
     few, many = (lines_per_event(monkeypatch, policy, waiting, scene) for waiting in (FEW, MANY))
+    assert few > 0
+    assert many <= WITHIN * few
+
+
+@pytest.mark.usefixtures("little_looked_at")
+@pytest.mark.parametrize(("scene", "policy"), ON_MACHINES)
+def test_an_event_costs_the_same_however_many_machines_there_are(monkeypatch, policy, scene):
+    few, many = (
+        lines_per_event(monkeypatch, policy, PER_MACHINE * on, scene, on=on, settled=3 * on, events=3 * on)
+        for on in (ON_FEW, ON_MANY)
+    )
     assert few > 0
     assert many <= WITHIN * few
 

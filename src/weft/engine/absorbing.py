@@ -29,7 +29,15 @@ def absorb(state: State, event: ev.Event, now: float) -> None:
 
 def _submitted(state: State, event: ev.Submitted) -> None:
     known = state.library[event.workflow]
-    run = Run(event.run, known, state.order, owner=event.owner, now=state.now, planned=state.planned)
+    run = Run(
+        event.run,
+        known,
+        state.order,
+        owner=event.owner,
+        now=state.now,
+        planned=state.planned,
+        promise=state.machines.promise,
+    )
     state.runs.append(run)
     state.active[run.index] = run
     state.roster += 1
@@ -43,7 +51,10 @@ def _started(state: State, event: ev.Started) -> None:
         return
     attempt.stage = Stage.RUNNING
     attempt.started_s = state.now
-    attempt.expected_end_s = state.now + attempt.seconds / state.machines[attempt.machine].speed_factor
+    machine = state.machines[attempt.machine]
+    attempt.expected_end_s = state.now + attempt.seconds / machine.speed_factor
+    machine.changed()
+    state.runs[attempt.run].began(attempt)
     if _leads(state, attempt):
         state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
 

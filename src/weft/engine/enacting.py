@@ -54,7 +54,7 @@ def _assign(state: State, command: cm.Assign) -> None:
     else:
         run.early.discard(task)
         run.move(task, TaskState.SCHEDULED)
-    run.attempt_of[task] = attempt.number
+    run.lead(attempt)
     run.version += 1
     if known.shared[known.variable[task]]:
         run.bind(task, command.machine)
@@ -94,10 +94,13 @@ def _start(state: State, command: cm.Start) -> None:
         attempt.seconds = known.seconds(attempt.task, attempt.machine, attempt.count) * (
             1.0 - command.restart_from
         )
-    attempt.expected_end_s = state.now + attempt.seconds / state.machines.all[attempt.machine].speed_factor
+    machine = state.machines.all[attempt.machine]
+    attempt.expected_end_s = state.now + attempt.seconds / machine.speed_factor
+    machine.changed()
     if state.settings.begins_at_once:
         attempt.stage = Stage.RUNNING
         attempt.started_s = state.now
+        state.runs[attempt.run].began(attempt)
         state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
     else:
         state.runs[attempt.run].move(attempt.task, TaskState.SUBMITTED)
@@ -152,7 +155,7 @@ def _return(state: State, command: cm.Return) -> None:
         new.stage = Stage.OVER
         state.close(new)
         run.migrations[old.task] -= 1
-    run.attempt_of[old.task] = old.number
+    run.lead(old)
     run.bind(old.task, old.machine)
     if old.live:
         run.move(old.task, _state_of(old))
@@ -252,7 +255,7 @@ def _part_with(state: State, attempt: Attempt) -> None:
         attempt.stage = Stage.OVER
         state.close(attempt)
     else:
-        state.runs[attempt.run].attempt_of.pop(attempt.task, None)
+        state.runs[attempt.run].let_go(attempt.task)
 
 
 def _complete(state: State, run: Run, task: int, attempt: Attempt | None) -> None:

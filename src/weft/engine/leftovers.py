@@ -12,7 +12,7 @@ __all__ = ["forget_left_behind", "leave_behind", "take_back"]
 def leave_behind(state: State, run: Run, attempt: Attempt, reason: str) -> None:
     """Keep what an attempt left on its machine for the next one."""
     attempt.left_for = reason or attempt.cancelled
-    del run.attempt_of[attempt.task]
+    run.let_go(attempt.task)
     run.left_behind[attempt.task] = attempt.number
     attempt.stage = Stage.ENDED
     state.unqueue(attempt)

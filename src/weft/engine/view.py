@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from weft.engine.indexes.planned import PlannedTurn
 from weft.engine.outside import outside_s
@@ -17,7 +18,7 @@ from weft.engine.state.plans import RunPlan
 from weft.engine.state.ready import ReadyTasks
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
-from weft.engine.state.states import FINAL, TaskState
+from weft.engine.state.states import TaskState
 from weft.instance.instance import Instance
 from weft.policies.policy import MachineView, Mode, RunView
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
@@ -64,6 +65,11 @@ class SeenMachine:
     def waiting(self) -> int:
         """Count the attempts in its queue."""
         return len(self._machine.queue)
+
+    @property
+    def promised_s(self) -> float:
+        """Give the seconds of what is bound to it and was not sent yet, spread over its nodes."""
+        return self._machine.promised_s
 
     def free_at_s(self, nodes: int) -> float:
         """Estimate when so many nodes will be free."""
@@ -141,15 +147,8 @@ class SeenRun:
     @property
     def remaining_s(self) -> float:
         """Give the mean seconds of all unfinished tasks together; of running ones what is left."""
-        run, means, now = self._run, self._run.known.mean_seconds, self._state.now
-        total = run.left.seconds
-        for task, number in run.attempt_of.items():
-            attempt = self._state.attempts[number]
-            if attempt.started_s is not None and run.state[task] not in FINAL:
-                seconds = attempt.seconds or 1.0
-                done = min(1.0, max(0.0, (now - attempt.started_s) / seconds))
-                total -= done * means[task]
-        return max(0.0, total)
+        state = self._state
+        return max(0.0, self._run.left.seconds - self._run.progress(state.attempts).done_s(state.now))
 
     @property
     def computing_s(self) -> float:
@@ -168,25 +167,6 @@ class SeenRun:
     def first_unfinished(self, most: int) -> Sequence[int]:
         """List the first tasks by upward rank that have not ended."""
         return self._run.left.first(most)
-
-    def promised_s(self) -> Mapping[int, float]:
-        """Give by machine the seconds of the ready tasks that are bound to it, spread over its nodes."""
-        run, machines = self._run, self._state.machines
-        found = run.ready.promised(run.known, run.attempt_of).by_machine()
-        return {
-            machine: seconds / machines[machine].speed_factor / machines[machine].nodes
-            for machine, seconds in found.items()
-        }
-
-    def moving(self) -> Sequence[int]:
-        """List the transfers under way."""
-        run, attempts = self._run, self._state.attempts
-
-        def is_under_way(task: int) -> bool:
-            attempt = attempts.get(run.attempt_of.get(task, -1))
-            return attempt is not None and attempt.stage <= Stage.RUNNING
-
-        return run.ready.promised(run.known, run.attempt_of).transfers(is_under_way)
 
     def turn(self, *, early: bool = False, by_rank: bool = False) -> PlannedTurn | None:
         """Begin to go through the tasks that may go by planned start, or by rank."""
@@ -259,44 +239,42 @@ class EngineView:
         """List the live attempts, by number."""
         return (attempt for attempt in list(self._state.attempts.values()) if attempt.stage <= Stage.RUNNING)
 
-    def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
-        """List the ways to run a task, by machine, then count."""
+    def attempts_of(self, run: RunView, most: int) -> list[Attempt]:
+        """List the first live attempts of a run, at most so many."""
+        found = map(self._state.attempts.__getitem__, self._state.runs[run.index].attempt_of.values())
+        return list(islice((attempt for attempt in found if attempt.stage <= Stage.RUNNING), most))
+
+    def modes(self, run: RunView, task: int, *, free: bool = True, but: int | None = None) -> list[Mode]:
+        """List the ways to run a task, by machine, then count; ``but``: who leaves this machine."""
         inner = self._state.runs[run.index]
         known = inner.known
         found: list[Mode] = []
-        if (
-            free
-            and known.plain
-            and not (self._selective or self._state.machines.odd or inner.is_special(task))
-        ):
+        if free and known.plain and not (self._selective or inner.is_special(task)):
             self._add_plain_modes(found, known, task)
             return found
         if free and not self._state.machines.any_free and known.kind[task] == COMPUTE:
             return found
-        for machine in self._places(inner, task, free):
+        for machine in self._places(inner, task, free, but):
             self._add_modes(found, inner, task, machine, free)
         return found
 
     def _add_plain_modes(self, found: list[Mode], known: Known, task: int) -> None:
-        """List the modes of a task without data and demands on the first free machine of each class."""
+        """List the modes of a task without data and demands on the first free machines of each class."""
         machines, now = self._state.machines, self._state.now
         options = known.options(task)
-        for alike, members in options.classes(machines.class_of, machines.classes):
-            index = machines.first_free(alike) if members is None else machines.first_of(members)
-            if index is None:
-                continue
-            room = machines.all[index].free_nodes
+        for index in machines.first_free(options):
+            state = machines.all[index]
             for count in options.counts[index]:
                 nodes = options.nodes[index, count]
-                if nodes <= room or machines.all[index].unlimited:
-                    seconds = known.seconds(task, index, count)
+                if nodes <= state.free_nodes or state.unlimited:
+                    seconds = known.seconds(task, index, count) / state.speed_factor
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
         """Give one way to run a task; None: impossible, down, not wanted any more, or with ``free`` busy."""
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
-        possible = machine in self._allowed(inner, task) and is_usable(state, machine)
+        possible = self._allows(inner, task, machine) and is_usable(state, machine)
         if possible and accepts(state, inner, task, machine):
             self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)
@@ -305,46 +283,53 @@ class EngineView:
         """Evaluate the task's own ranking expression for a machine."""
         return rank_of(self._state, self._state.runs[run.index], task, machine)
 
-    def _allowed(self, run: Run, task: int) -> Sequence[int]:
-        """List the machines a task may go to at all: its candidates, or where it is bound."""
-        bound = run.binding.get(run.known.variable[task]) if run.binding else None
+    def _allows(self, run: Run, task: int, machine: int) -> bool:
+        """Say whether a task may go to a machine at all: it is a candidate, and not bound elsewhere."""
         if run.known.kind[task] == COMPUTE:
-            machines: Sequence[int] = run.known.options(task).machines
+            candidate = machine in run.known.options(task).counts
         else:
-            machines = run.instance.candidates_of(run.known.variable[task]).tolist()
-        if bound is not None:
-            return [bound] if bound in machines else []
-        return machines
+            candidate = machine in run.instance.candidates_of(run.known.variable[task])
+        bound = run.binding.get(run.known.variable[task], machine) if run.binding else machine
+        return candidate and bound == machine
 
-    def _places(self, run: Run, task: int, free: bool) -> list[int]:
-        """List the machines worth looking at: the first free one of each class, and where data lie."""
+    def _allowed(self, run: Run, task: int) -> Sequence[int]:
+        """List the machines a task may go to at all."""
+        bound = run.binding.get(run.known.variable[task]) if run.binding else None
+        if bound is not None:
+            return [bound] if self._allows(run, task, bound) else []
+        if run.known.kind[task] == COMPUTE:
+            return run.known.options(task).machines
+        found: list[int] = run.instance.candidates_of(run.known.variable[task]).tolist()
+        return found
+
+    def _places(self, run: Run, task: int, free: bool, but: int | None) -> list[int]:
+        """List the machines worth looking at: of those that are alike the first, and where data lie."""
         known, machines = run.known, self._state.machines
-        special = self._selective or not free or known.demands or not known.uniform
-        if special or run.is_special(task) or known.kind[task] != COMPUTE:
+        if self._selective or run.is_special(task):
             return self._filtered(run, task)
-        allowed = known.options(task).classes(machines.class_of, machines.classes)
-        found = []
-        for alike, members in allowed:
-            first = machines.first_free(alike)
-            if first is None:
-                continue
-            if members is None and machines[first].nodes == 1:
-                found.append(first)
-            else:
-                # The first free one may have fewer free nodes than the task needs.
-                possible = machines.classes[alike] if members is None else members
-                found.extend(member for member in possible if machines[member].has_room(1))
-        if machines.odd:
-            found.extend(machine for machine in machines.odd if machine in known.options(task).counts)
+        if known.kind[task] == TRANSFER:
+            return self._destinations(run, task)
+        if not known.uniform:
+            return self._filtered(run, task)
+        options = known.options(task)
+        found = machines.first_free(options, but) if free else machines.soonest(options, self._state.now)
         if known.moves_data:
             found.extend(self._holders_of_data(run, task))
         return sorted(set(found)) if len(found) > 1 else found
+
+    def _destinations(self, run: Run, transfer: int) -> list[int]:
+        """List where an open transfer may go: where its file is, and of machines that are alike the first."""
+        found = self._state.machines.first_up(run.known, transfer)
+        source = run.source_of(transfer)
+        if source is not None and self._allows(run, transfer, source) and is_usable(self._state, source):
+            found.append(source)
+        return sorted(set(found))
 
     def _holders_of_data(self, run: Run, task: int) -> Iterator[int]:
         counts = run.known.options(task).counts
         for predecessor in run.known.before(task):
             place = run.where[predecessor]
-            if place in counts:
+            if place in counts and is_usable(self._state, place):
                 yield place
 
     def _filtered(self, run: Run, task: int) -> list[int]:

@@ -14,10 +14,11 @@ not count, an explicit transfer takes its mean time, and data of completed tasks
 put into gaps. Ties go to the machine that is free first, then to the one of the lowest index; so of machines
 of one node that are alike only the first that is free has to be looked at, and those with the task's data.
 
-Of a long workflow only the first 256 unfinished tasks are placed one by one; what lies behind them is guessed
-from its mean seconds (``rest.py``). To place all of it would cost O(tasks) at every event, and where a task
-far behind goes changes with every second anyway. The workflows of the paper have 6 to 17 tasks: for them,
-and for all that have no more than 256 left, this is the estimate it asks for.
+Of a long workflow only the first 256 unfinished tasks are placed one by one, and only the first 256 attempts
+are looked at; what lies behind them is guessed from its mean seconds (``rest.py``). To place all of it would
+cost O(tasks) at every event, and where a task far behind goes changes with every second anyway. The workflows
+of the paper have 6 to 17 tasks: for them, and for all that have no more than 256 left, this is the estimate
+it asks for.
 
 So it costs O(c) per task that is placed and O(1) per edge to it, with c the classes of machines, however many
 wait behind; of machines of many nodes all are looked at that the run uses. A workflow that has no rival is
@@ -45,19 +46,21 @@ _MOST_REMEMBERED = 4_000
 
 
 class Foresight:
-    """Looks ahead at one moment; what is placed after it was made is not seen."""
+    """Looks ahead at one moment; what of a run is placed after it was asked for is not seen."""
 
     def __init__(self, view: View) -> None:
         self._now = view.now
         self._beliefs = view.beliefs
-        self._attempts: dict[int, list[RunningView]] = {}
-        for attempt in view.attempts():
-            self._attempts.setdefault(attempt.run, []).append(attempt)
+        self._view = view
+        self._attempts: dict[int, Sequence[RunningView]] = {}
+        """Per run that was asked for: what it had on machines then."""
 
     def left_s(self, run: RunView) -> float:
         """Estimate the seconds until the run would end; infinite if what is up cannot run what comes next."""
         outlook = outlook_of(run.instance, self._beliefs)
-        attempts = self._attempts.get(run.index, [])
+        attempts = self._attempts.get(run.index)
+        if attempts is None:
+            attempts = self._attempts[run.index] = self._view.attempts_of(run, _MOST_PLACED)
         tasks, behind_s = tuple(run.first_unfinished(_MOST_PLACED + 1)), None
         if len(tasks) > _MOST_PLACED:
             tasks = tasks[:_MOST_PLACED]

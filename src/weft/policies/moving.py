@@ -2,12 +2,10 @@
 
 A transfer whose destination is bound goes there. Otherwise it decides where the tasks at its destination will
 run (S1 section 13 calls this a static schedule dependency): it goes where the first of them would end first,
-the transfer, what runs and waits there and the task's own seconds considered. What earlier transfers have
-already promised to a machine counts like what waits there.
+the transfer, what runs and waits there and the task's own seconds considered. What is bound to a machine and
+was not sent there yet, be it ready or behind a transfer under way, counts like what waits there.
 
-Deviations: S1 looks at the transfer alone; that is the policy ``lazy``. O(transfers under way) per event at
-which one with an open destination is ready, O(modes) per transfer; what the ready tasks are promised is kept
-from event to event, without what restart files would spare them.
+Deviations: S1 looks at the transfer alone; that is the policy ``lazy``. O(modes) per transfer.
 """
 
 from __future__ import annotations
@@ -19,9 +17,6 @@ from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
 __all__ = ["moves"]
 
-_Promised = dict[int, float]
-"""Per machine: the seconds of what is bound to it and not sent there yet, spread over its nodes."""
-
 
 def moves(view: View) -> Iterator[Place]:
     """Send every transfer that is ready."""
@@ -32,56 +27,39 @@ def moves(view: View) -> Iterator[Place]:
 
 def _moves_of(view: View, run: RunView) -> Iterator[Place]:
     refused: set[int] = set()
-    promised: _Promised | None = None
     kind = run.instance.graph.kind
     while heads := [task for task in run.ready.heads() if kind[task] == TRANSFER and task not in refused]:
         for task in heads:
-            arrivals = view.modes(run, task, free=False)
             follower = _follower(run, task) if run.bound(task) is None else None
-            if not arrivals:
+            place = None if follower is None else _ahead(view, run, task, follower)
+            place = _shortest(view, run, task) if place is None else place
+            if place is None:
                 refused.add(task)
-            elif follower is None:
-                yield _sent(run, task, min(arrivals, key=_by_arrival), "shortest transfer")
             else:
-                promised = _promised(view, run) if promised is None else promised
-                best = _best(view, run, follower, arrivals, promised)
-                yield _sent(run, task, best, "where the task behind it ends first")
+                yield place
 
 
-def _best(view: View, run: RunView, follower: int, arrivals: list[Mode], promised: _Promised) -> Mode:
-    """Choose the destination by the end of the task behind a transfer, and promise that task to it."""
+def _shortest(view: View, run: RunView, task: int) -> Place | None:
+    """Send a transfer where it arrives first; None: nowhere."""
+    arrivals = view.modes(run, task, free=False)
+    return _sent(run, task, min(arrivals, key=_by_arrival), "shortest transfer") if arrivals else None
+
+
+def _ahead(view: View, run: RunView, task: int, follower: int) -> Place | None:
+    """Send a transfer where the task behind it ends first; None: there is no such place."""
     ways: dict[int, Mode] = {}
     for mode in view.modes(run, follower, free=False):
         known = ways.get(mode.machine)
         if known is None or mode.finish_s < known.finish_s:
             ways[mode.machine] = mode
-    found = [mode for mode in arrivals if mode.machine in ways]
-    if not found:
-        return min(arrivals, key=_by_arrival)
-
-    def end(arrival: Mode) -> tuple[float, int]:
-        way = ways[arrival.machine]
-        free_s = way.finish_s - way.seconds + promised.get(way.machine, 0.0)
-        return max(arrival.ready_s, free_s) + way.seconds, arrival.machine
-
-    best = min(found, key=end)
-    _promise(view, promised, ways[best.machine])
-    return best
-
-
-def _promised(view: View, run: RunView) -> _Promised:
-    """Add what is behind the transfers under way to the ready tasks that wait for their machines."""
-    promised = dict(run.promised_s())
-    for task in dict.fromkeys(_follower(run, transfer) for transfer in run.moving()):
-        modes = [] if task is None else view.modes(run, task, free=False)
-        if modes:
-            _promise(view, promised, min(modes, key=lambda mode: mode.seconds))
-    return promised
-
-
-def _promise(view: View, promised: _Promised, mode: Mode) -> None:
-    share = mode.seconds * mode.nodes / view.machines[mode.machine].nodes
-    promised[mode.machine] = promised.get(mode.machine, 0.0) + share
+    best: tuple[tuple[float, int], Mode] | None = None
+    for machine, way in ways.items():
+        arrival = view.mode(run, task, machine, 0)
+        if arrival is not None:
+            free_s = way.finish_s - way.seconds + view.machines[machine].promised_s
+            end = (max(arrival.ready_s, free_s) + way.seconds, machine)
+            best = (end, arrival) if best is None or end < best[0] else best
+    return None if best is None else _sent(run, task, best[1], "where the task behind it ends first")
 
 
 def _by_arrival(mode: Mode) -> tuple[float, int]:

@@ -10,7 +10,7 @@ one workflow (intra, ``order``), how many nodes a task gets (sizing) and where i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -198,14 +198,6 @@ class RunView(Protocol):
         """List the first tasks that have not ended, at most so many, by upward rank, then index."""
         ...
 
-    def promised_s(self) -> Mapping[int, float]:
-        """Give by machine the seconds of the ready tasks that are bound to it, spread over its nodes."""
-        ...
-
-    def moving(self) -> Sequence[int]:
-        """List the transfers under way, by index."""
-        ...
-
     def turn(self, *, early: bool = False, by_rank: bool = False) -> Turn | None:
         """Begin to go through the ready tasks by planned start; None: there is no plan.
 
@@ -256,6 +248,11 @@ class MachineView(Protocol):
     @property
     def waiting(self) -> int:
         """Count the attempts in its queue."""
+        ...
+
+    @property
+    def promised_s(self) -> float:
+        """Give the seconds of what is bound to it and was not sent yet, spread over its nodes."""
         ...
 
     def free_at_s(self, nodes: int) -> float:
@@ -315,11 +312,16 @@ class View(Protocol):
         """List the live attempts, by number."""
         ...
 
+    def attempts_of(self, run: RunView, most: int) -> Sequence[RunningView]:
+        """List the first live attempts of a run, at most so many, in the order in which tasks got one."""
+        ...
+
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
         """List the ways to run a task, by machine, then count.
 
         ``free``: only where it could start right now. Of machines that are alike for the task (same times,
-        same place in the network, none of its data) only the first free one is listed.
+        same place in the network, none of its data, as much left) only the first free one is listed, and of
+        more than 64 that are alike, but for what runs and waits there, the 16 that are free first.
         """
         ...
 

@@ -129,8 +129,8 @@ def _lose(desk: Desk, attempt: Attempt) -> None:
         old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
         if old is not None and old.stage != Stage.CLEANING:
             target_lost(desk, run, attempt, old)
-        elif attempt.cancelled and (run.stopping or attempt.cancelled == "held"):
-            settle_cancelled(desk, run, attempt)  # it was to end anyway
+        elif _is_unheard(attempt) and (run.stopping or attempt.cancelled == "held"):
+            settle_cancelled(desk, run, attempt)  # it was to end before it ran: nothing is lost
         else:
             fail(desk, run, attempt.task, "lost", f"{state.machines[attempt.machine].name} is lost")
     elif attempt.stage == Stage.CLEANING:

@@ -107,7 +107,7 @@ def _best(desk: Desk, run: Run, attempt: Attempt) -> tuple[Mode, float] | None:
     seen = view.run(run.index)
     variable = run.known.variable[attempt.task]
     bound = run.binding.pop(variable, None)  # a migration re-binds the abstract machine
-    modes = view.modes(seen, attempt.task, free=True)
+    modes = view.modes(seen, attempt.task, free=True, but=attempt.machine)
     if bound is not None:
         run.binding[variable] = bound
     best: tuple[float, float, int, int] | None = None

@@ -28,10 +28,12 @@ class Marks:
         self._used |= 1 << word
 
     def remove(self, place: int) -> None:
-        """Take out a place that is there."""
+        """Take out a place, if it is there."""
         word, bit = divmod(place, _WORD)
-        left = self._words[word] = self._words[word] & ~(1 << bit)
-        if not left:
+        left = self._words.get(word, 0) & ~(1 << bit)
+        if left:
+            self._words[word] = left
+        elif word in self._words:
             del self._words[word]
             self._used &= ~(1 << word)
 

@@ -1,71 +1,53 @@
-"""What is promised to machines: ready tasks whose abstract machine is bound, and transfers under way.
+"""What is promised to machines: tasks that are bound to one and were not sent there yet.
 
-Made at the first question and kept from then on: a task that becomes ready, or goes, costs O(1).
+A task that becomes ready, or goes, costs O(1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from weft.engine.indexes.totals import as_seconds, as_units
+from weft.engine.indexes.totals import as_units
 from weft.engine.state.known import Known
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["PromisedTasks"]
+__all__ = ["Promises"]
 
 
-class PromisedTasks:
-    """Node-seconds by machine, of each task with its fastest count, at the speed the platform states."""
+class Promises:
+    """Node-seconds of each task with its fastest count, at the speed the platform states."""
 
-    __slots__ = ("_known", "_of_task", "_sent", "_units")
+    __slots__ = ("_known", "_of_task", "_tell")
 
-    def __init__(self, known: Known, sent: Iterable[int]) -> None:
-        """Begin without ready tasks; ``sent`` are those that have an attempt."""
+    def __init__(self, known: Known, tell: Callable[[int, int], None]) -> None:
+        """Begin without promises; ``tell`` hears of a machine how many units more it is promised."""
         self._known = known
+        self._tell = tell
         self._of_task: dict[int, tuple[int, int]] = {}
-        """Per task: the machine it is bound to, and its node-seconds in units."""
-        self._units: dict[int, int] = {}
-        """Per machine: those of its tasks together."""
-        self._sent = {task for task in sent if known.kind[task] == TRANSFER}
-        """Transfers that are no longer ready; those that are over go when somebody asks."""
+        """Per task: the machine it is promised to, and its units."""
 
-    def add(self, task: int, kind: tuple[int, ...]) -> None:
-        """Take in a task that has become ready, or whose kind has changed."""
-        self._take_back(task)
-        self._sent.discard(task)
-        machine, known = kind[1], self._known
-        if machine < 0 or known.kind[task] != COMPUTE:
+    def give(self, task: int, machine: int | None) -> None:
+        """Promise a compute task to a machine and to no other; None: to none."""
+        found = self._of_task.get(task)
+        if (None if found is None else found[0]) == machine:
             return
-        options = known.options(task)
-        ways = [
+        if found is not None:
+            del self._of_task[task]
+            self._tell(found[0], -found[1])
+        if machine is not None:
+            units = self._units(task, machine)
+            self._of_task[task] = (machine, units)
+            self._tell(machine, units)
+
+    def withdraw(self) -> None:
+        """Take back all promises."""
+        for task in list(self._of_task):
+            self.give(task, None)
+
+    def _units(self, task: int, machine: int) -> int:
+        known, options = self._known, self._known.options(task)
+        ways = (
             (known.seconds(task, machine, count), options.nodes[machine, count])
             for count in options.counts.get(machine, ())
-        ]
-        if ways:
-            seconds, nodes = min(ways)
-            units = as_units(seconds * nodes)
-            self._of_task[task] = (machine, units)
-            self._units[machine] = self._units.get(machine, 0) + units
-
-    def remove(self, task: int) -> None:
-        """Hear that a task is no longer ready."""
-        self._take_back(task)
-        if self._known.kind[task] == TRANSFER:
-            self._sent.add(task)
-
-    def _take_back(self, task: int) -> None:
-        found = self._of_task.pop(task, None)
-        if found is not None:
-            machine, units = found
-            self._units[machine] -= units
-            if not self._units[machine]:
-                del self._units[machine]
-
-    def by_machine(self) -> dict[int, float]:
-        """Give the node-seconds of every machine to which anything is promised, by index."""
-        return {machine: as_seconds(units) for machine, units in sorted(self._units.items())}
-
-    def transfers(self, under_way: Callable[[int], bool]) -> list[int]:
-        """List the transfers under way, by index; costs O(these + those that ended since it was asked)."""
-        self._sent = {task for task in self._sent if under_way(task)}
-        return sorted(self._sent)
+        )
+        seconds, nodes = min(ways, default=(0.0, 0))
+        return as_units(seconds * nodes)

@@ -16,6 +16,6 @@ def as_units(seconds: float) -> int:
     return round(seconds * _UNITS)
 
 
-def as_seconds(units: int) -> float:
+def as_seconds(units: float) -> float:
     """Give a sum of units in seconds, rounded once."""
     return units / _UNITS

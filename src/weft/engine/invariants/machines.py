@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+from weft.engine.indexes.promised import Promises
 from weft.engine.indexes.totals import as_units
 from weft.engine.invariants.broken import demand, story_of_attempt
 from weft.engine.state.attempt import Stage
 from weft.engine.state.machines import MachineState
 from weft.engine.state.state import State
 from weft.instance.instance import Instance
+from weft.workflow.unfolding.task_graph import COMPUTE
 
 __all__ = ["check_machines"]
 
@@ -58,10 +60,30 @@ def check_machines(state: State, instance: Instance) -> None:
             f"{units} node-seconds wait, {machine.waiting_units} counted",
             where,
         )
-        free += machine.up and (machine.unlimited or machine.free_nodes > 0)
+        demand(machine.left == machine.left_now(), f"{machine.left} is believed to be left", where)
+        free += machine.left is not None
     believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
     demand(state.machines.beliefs == believed, f"{believed} is believed of the machines", f"at {state.now} s")
-    demand(state.machines.any_free == (free > 0), f"{free} machines have free nodes", f"at {state.now} s")
+    demand(state.machines.free_count == free, f"{free} machines have free nodes", f"at {state.now} s")
+    promised = _promised(state)
+    found = {machine.index: machine.promised_units for machine in state.machines if machine.promised_units}
+    demand(found == promised, f"{promised} is promised, {found} counted", f"at {state.now} s")
+
+
+def _promised(state: State) -> dict[int, int]:
+    """Give by machine the units of what is bound to it and was not sent yet."""
+    found: dict[int, int] = {}
+
+    def count(machine: int, units: int) -> None:
+        found[machine] = found.get(machine, 0) + units
+
+    for run in state.runs:
+        if run.promises is not None:
+            fresh = Promises(run.known, count)
+            for task in range(len(run)):
+                if run.known.kind[task] == COMPUTE:
+                    fresh.give(task, run.promised_to(task))
+    return {machine: units for machine, units in found.items() if units}
 
 
 def _check_room(state: State, machine: MachineState, instance: Instance) -> None:

@@ -115,6 +115,9 @@ def _check_counts(state: State, run: Run) -> None:
     failed = sum(1 for place in run.state if place == _S.FAILED)
     demand(run.failed == failed, f"{failed} tasks have failed, {run.failed} are counted", where)
     counted = Unfinished(run.known, (task for task, place in enumerate(run.state) if place not in FINAL))
+    done_s = run.progress(state.attempts).done_s(state.now)
+    slow_s = sum(_done_s(state, run, task) for task in run.attempt_of)
+    demand(abs(done_s - slow_s) <= 1e-6 * (1.0 + slow_s), f"{slow_s} s are done, not {done_s}", where)
     demand(run.left.seconds == counted.seconds, f"{counted.seconds} s are left", where)
     first = counted.first(len(run))
     demand(run.left.first(len(run)) == first, f"{first} are left, but others are listed", where)
@@ -135,6 +138,15 @@ def _check_counts(state: State, run: Run) -> None:
     left = unfinished > 0 and run.ending != "stopped"
     demand(not over or not (run.attempt_of or left), "a run that is over has nothing left", where)
     demand(over == (run.ended_s is not None), "a run that is over says since when", where)
+
+
+def _done_s(state: State, run: Run, task: int) -> float:
+    """Give what of its mean seconds a task has done, if it goes on as expected."""
+    attempt = state.attempts[run.attempt_of[task]]
+    if attempt.started_s is None or run.state[task] in FINAL:
+        return 0.0
+    share = (state.now - attempt.started_s) / (attempt.seconds or 1.0)
+    return min(1.0, max(0.0, share)) * run.known.mean_seconds[task]
 
 
 def _check_bindings(state: State, run: Run) -> None:

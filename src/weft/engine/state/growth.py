@@ -43,7 +43,17 @@ def grow(state: State, index: int, lines: Mapping[str, Sequence[str]]) -> None:
         return
     workflow = with_lines(old.known.graph.workflow, lines)
     known = state.library.grown(old.known, unfold(workflow))
-    new = Run(index, known, state.order, owner=old.owner, now=old.arrival_s, planned=old.planned)
+    new = Run(
+        index,
+        known,
+        state.order,
+        owner=old.owner,
+        now=old.arrival_s,
+        planned=old.planned,
+        promise=state.machines.promise,
+    )
+    if old.promises is not None:
+        old.promises.withdraw()
     place = {name: task for task, name in enumerate(known.names)}
     moved = {task: place[name] for task, name in enumerate(old.known.names) if name in place}
     for attempt in [each for each in state.attempts.values() if each.run == index]:
@@ -53,6 +63,7 @@ def grow(state: State, index: int, lines: Mapping[str, Sequence[str]]) -> None:
     new.lines = {**old.lines, **{file: tuple(found) for file, found in lines.items()}}
     _carry_over(old, new, moved)
     _count_missing(new)
+    new.promise_all()
     for attempt in state.attempts.values():
         if attempt.run == index:
             attempt.task = moved[attempt.task]

@@ -62,7 +62,7 @@ def origin(item: Input) -> str:
 class Options:
     """The modes that all tasks of a group share, by machine."""
 
-    __slots__ = ("_classes", "counts", "demand", "machines", "nodes")
+    __slots__ = ("counts", "demand", "machines", "nodes")
 
     def __init__(self, instance: Instance, group: int) -> None:
         modes = instance.groups[group]
@@ -79,21 +79,6 @@ class Options:
             if self.demand is not None and modes.demand is not None:
                 self.demand[machine, count] = _named(instance.graph, modes.demand[position])
         self.machines = sorted(self.counts)
-        self._classes: list[tuple[int, list[int] | None]] | None = None
-
-    def classes(
-        self, of_machine: Sequence[int], members: Sequence[Sequence[int]]
-    ) -> list[tuple[int, list[int] | None]]:
-        """Sort the machines by class: the class, and which of its machines are possible; None: all are."""
-        if self._classes is None:
-            found: dict[int, list[int]] = {}
-            for machine in self.machines:
-                found.setdefault(of_machine[machine], []).append(machine)
-            self._classes = [
-                (alike, None if len(possible) == len(members[alike]) else possible)
-                for alike, possible in sorted(found.items())
-            ]
-        return self._classes
 
 
 class Known:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
+from weft.engine.indexes.alike import Alike
+from weft.engine.indexes.rooms import Left
 from weft.engine.indexes.totals import as_seconds, as_units
+from weft.engine.indexes.waits import Load, Waits
 from weft.engine.state.attempt import Attempt, Demand
+from weft.engine.state.known import Known, Options
 from weft.instance.instance import Instance
 
 __all__ = ["MachineState", "Machines"]
 
 _MOST_SERVED = 64
 """How many of a queue for several nodes are looked at one by one."""
+
 
 _Ends = list[tuple[float, int]]
 """(end, nodes) of attempts."""
@@ -32,18 +37,22 @@ class MachineState:
         "amounts",
         "believed_at_s",
         "free_nodes",
+        "has_amounts",
         "holders",
         "host",
         "index",
+        "left",
         "location",
         "name",
         "nodes",
+        "promised_units",
         "queue",
         "queue_rule",
         "speed_factor",
         "unlimited",
         "up",
         "waiting_units",
+        "waits",
     )
 
     def __init__(self, instance: Instance, index: int) -> None:
@@ -57,6 +66,8 @@ class MachineState:
         self.queue_rule = machine.queue
         self.amounts: dict[str, float] = dict(machine.amounts)
         """What is left of its countable resources."""
+        self.has_amounts = any(self.amounts.values())
+        """Whether there is anything to count."""
         self.up = True
         self.speed_factor = 1.0
         """Its believed speed relative to the platform's description."""
@@ -67,11 +78,44 @@ class MachineState:
         """(order, attempt number) of those that were sent here and take no nodes yet."""
         self.waiting_units = 0
         """Their node-seconds at the speed the platform states, in units (``indexes.totals``)."""
+        self.promised_units = 0
+        """Those of tasks that are bound to it and were not sent yet."""
         self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
-        self.alike = 0
-        """The number of its class: machines of one description and place in the network."""
+        self.alike: list[Alike] = []
+        """The class it is in (machines of one description and place in the network), and parts of it."""
+        self.left: Left | None = None
+        """What those believe to be left of it."""
+        self.waits: list[Waits] = []
+        """Who must hear when something happens to it."""
+
+    def left_now(self) -> Left | None:
+        """Give what is left of it; None: it is down, or has no free node."""
+        nodes = self.nodes if self.unlimited else self.free_nodes
+        if nodes <= 0 or not self.up:
+            return None
+        if self.speed_factor == 1.0 and not self.has_amounts:
+            return nodes
+        return (nodes, self.speed_factor, *self.amounts.values())
+
+    def load(self) -> Load | None:
+        """Give what is on it, for those who sort machines by it; None: it is down."""
+        if not self.up or self.unlimited:
+            return (0.0, 0.0) if self.up else None
+        end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
+        behind = self.waiting_units + self.promised_units
+        return end_s, as_seconds(behind) / self.speed_factor / self.nodes
+
+    @property
+    def promised_s(self) -> float:
+        """Give the seconds of what is promised to it, spread over its nodes."""
+        return as_seconds(self.promised_units) / self.speed_factor / self.nodes
+
+    def changed(self) -> None:
+        """Tell that it will be free at another time."""
+        for waits in self.waits:
+            waits.changed(self.index)
 
     def has_room(self, nodes: int) -> bool:
         """Say whether so many nodes are free."""
@@ -82,12 +126,14 @@ class MachineState:
         attempt.queued = True
         self.queue.insert(bisect_left(self.queue, attempt.turn), attempt.turn)
         self.waiting_units += as_units(attempt.seconds * attempt.nodes)
+        self.changed()
 
     def dequeue(self, attempt: Attempt) -> None:
         """Take an attempt out of the queue: it starts, or is given up."""
         attempt.queued = False
         del self.queue[bisect_left(self.queue, attempt.turn)]
         self.waiting_units -= as_units(attempt.seconds * attempt.nodes)
+        self.changed()
 
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
         """Estimate when so many nodes will be free: who takes nodes ends as expected, who waits goes first.
@@ -133,35 +179,75 @@ class Machines:
 
     def __init__(self, instance: Instance) -> None:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
-        self.classes: list[list[int]] = []
-        """Machines of each class, ascending."""
-        self._free: list[list[int]] = []
-        """Per class: a heap of machines with free nodes; what is out of date goes when it comes to the
-        top."""
-        self._listed = bytearray(len(self.all))
         self.odd: set[int] = set()
         """Machines that are believed to be faster or slower than the platform says."""
         self.free_count = 0
         """How many machines that are up have a free node."""
         self._beliefs: tuple[float, ...] | None = None
-        self._sort_into_classes(instance)
-        self.class_of = [machine.alike for machine in self.all]
+        for state in self.all:
+            state.left = state.left_now()
+            self.free_count += state.left is not None
+        self._class_of = self._classes(instance)
+        self._possible: dict[Options | tuple[Known, int], list[Alike]] = {}
 
-    def _sort_into_classes(self, instance: Instance) -> None:
-        numbers: dict[tuple[str, int], int] = {}
+    def _classes(self, instance: Instance) -> list[Alike]:
+        """Sort the machines into classes; give that of each machine."""
+        numbers: dict[tuple[str, int], list[int]] = {}
         for state, machine in zip(self.all, instance.machines, strict=True):
             # A share of a host stands apart: data on the same host need not move.
             alone = machine.host is not None
             text = repr(dataclasses.replace(machine, name=machine.name if alone else ""))
             # A machine without a site is a site of its own, but all such sites may be linked alike.
-            state.alike = numbers.setdefault((text, state.location), len(numbers))
-            if state.alike == len(self.classes):
-                self.classes.append([])
-                self._free.append([])
-            self.classes[state.alike].append(state.index)
-            self._free[state.alike].append(state.index)
-            self._listed[state.index] = 1
-            self.free_count += 1
+            numbers.setdefault((text, state.location), []).append(state.index)
+        for members in numbers.values():
+            Alike(self.all, members)
+        return [state.alike[0] for state in self.all]
+
+    def first_free(self, options: Options, but: int | None = None) -> list[int]:
+        """List the first machines with free nodes of each class to which tasks of a group may go, by index.
+
+        Of those that are alike the first is enough, unless it is one that does not count.
+        """
+        found = [index for alike in self._possible_in(options) for index in alike.rooms.firsts(but)]
+        if len(found) > 1:
+            found.sort()
+        return found
+
+    def soonest(self, options: Options, now: float) -> list[int]:
+        """List those of each class where a task might be over first, if it may wait there."""
+        return [index for alike in self._possible_in(options) for index in alike.soonest(now)]
+
+    def first_up(self, known: Known, transfer: int) -> list[int]:
+        """List the first machine of each class that is up and to which a transfer may go."""
+        key = (known, known.goal(transfer))
+        found = self._possible.get(key)
+        if found is None:
+            machines = known.instance.candidates_of(known.variable[transfer]).tolist()
+            found = self._possible[key] = self._sorted(machines)
+        return [first for alike in found if (first := alike.first_up()) is not None]
+
+    def _possible_in(self, options: Options) -> list[Alike]:
+        """Give the classes to which tasks of a group may go; O(machines) at the first question."""
+        found = self._possible.get(options)
+        if found is None:
+            found = self._possible[options] = self._sorted(options.machines)
+        return found
+
+    def _sorted(self, machines: Iterable[int]) -> list[Alike]:
+        """Sort machines by class."""
+        by_class: dict[Alike, list[int]] = {}
+        for machine in machines:
+            by_class.setdefault(self._class_of[machine], []).append(machine)
+        return [
+            alike if len(members) == len(alike.members) else self._part(members)
+            for alike, members in by_class.items()
+        ]
+
+    def _part(self, members: list[int]) -> Alike:
+        """Give a part of a class; groups that may go to the same machines share it."""
+        wanted = tuple(members)
+        known = (alike for alike in self.all[members[0]].alike if alike.members == wanted)
+        return next(known, None) or Alike(self.all, wanted)
 
     def __getitem__(self, index: int) -> MachineState:
         return self.all[index]
@@ -184,68 +270,39 @@ class Machines:
             self._beliefs = tuple(state.speed_factor if state.up else 0.0 for state in self.all)
         return self._beliefs
 
-    def count_free(self) -> None:
-        """Look at every machine anew: which have free nodes, and which are believed to be slow or fast."""
-        self._beliefs = None
-        self.free_count = sum(_is_free(state) for state in self.all)
-        self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
-        for alike, members in enumerate(self.classes):
-            self._free[alike] = [index for index in members if _is_free(self.all[index])]
-            for index in members:
-                self._listed[index] = _is_free(self.all[index])
-
-    def first_free(self, alike: int) -> int | None:
-        """Give the first machine of a class that has a free node; None: there is none."""
-        heap = self._free[alike]
-        while heap:
-            state = self.all[heap[0]]
-            if state.up and (state.free_nodes > 0 or state.unlimited):
-                return state.index
-            self._listed[heappop(heap)] = 0
-        return None
-
-    def first_of(self, members: Sequence[int]) -> int | None:
-        """Give the first of some machines that has a free node; None: there is none."""
-        return next((index for index in members if self.all[index].has_room(1)), None)
-
     def take(self, attempt: Attempt) -> None:
         """Take an attempt's nodes and amounts."""
         state = self.all[attempt.machine]
-        before = state.free_nodes
         attempt.holds = True
         state.holders[attempt.number] = attempt
-        state.free_nodes = before - attempt.nodes
+        state.free_nodes -= attempt.nodes
         for name, amount in attempt.demand:
             if name in state.amounts:
                 state.amounts[name] -= amount
-        if before > 0 >= state.free_nodes and state.up and not state.unlimited:
-            self.free_count -= 1
+        self._look_at(state)
 
     def give_back(self, attempt: Attempt) -> None:
         """Free what an attempt took."""
         if not attempt.holds:
             return
         state = self.all[attempt.machine]
-        before = _is_free(state)
         attempt.holds = False
         del state.holders[attempt.number]
         state.free_nodes += attempt.nodes
         for name, amount in attempt.demand:
             if name in state.amounts:
                 state.amounts[name] += amount
-        if not before:
-            self._list(state, before)
+        self._look_at(state)
 
     def set_up(self, index: int, up: bool) -> None:
         """Note that a machine went or came back."""
         state = self.all[index]
-        before = _is_free(state)
+        if state.up != up:
+            for alike in state.alike:
+                alike.set_up(index, up)
         state.up = up
         self._beliefs = None
-        if before and not _is_free(state):
-            self.free_count -= 1
-        else:
-            self._list(state, before)
+        self._look_at(state)
 
     def believe(self, index: int, speed_factor: float, now: float) -> None:
         """Note how fast a machine is believed to be."""
@@ -256,6 +313,31 @@ class Machines:
             self.odd.discard(index)
         else:
             self.odd.add(index)
+        self._look_at(state)
+
+    def promise(self, index: int, units: int) -> None:
+        """Note that so many units more are promised to a machine."""
+        self.all[index].promised_units += units
+        self.all[index].changed()
+
+    def look_again(self) -> None:
+        """Look at every machine anew, whatever has been done to them."""
+        self._beliefs = None
+        self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
+        for state in self.all:
+            for alike in state.alike:
+                alike.set_up(state.index, state.up)
+            self._look_at(state)
+
+    def _look_at(self, state: MachineState) -> None:
+        """Sort a machine by what is left of it."""
+        before, after = state.left, state.left_now()
+        if before != after:
+            state.left = after
+            for alike in state.alike:
+                alike.rooms.move(state.index, before, after)
+            self.free_count += (after is not None) - (before is not None)
+        state.changed()
 
     def fits(self, index: int, nodes: int, demand: Demand) -> bool:
         """Say whether nodes and amounts are free right now."""
@@ -270,14 +352,3 @@ class Machines:
             if left is not None and amount > left * (1 + 1e-9) + 1e-9:
                 return False
         return True
-
-    def _list(self, state: MachineState, before: bool) -> None:
-        if not before and _is_free(state):
-            self.free_count += 1
-            if not self._listed[state.index]:
-                self._listed[state.index] = 1
-                heappush(self._free[state.alike], state.index)
-
-
-def _is_free(state: MachineState) -> bool:
-    return state.up and (state.free_nodes > 0 or state.unlimited)

@@ -5,25 +5,22 @@ can. So a policy looks at one task per kind, however many wait. Entries that are
 placed, or its key has changed) are dropped when they come to the top: every operation costs O(log n),
 amortised.
 
-Who follows a plan may ask for them by planned start as well (``indexes.planned``), and who sends files ahead
-for what they will bring to machines (``indexes.promised``): that is kept from the first question on.
+Who follows a plan may ask for them by planned start as well (``indexes.planned``): that is kept from the
+first question on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
 
 from weft.engine.indexes.planned import PlannedTasks
-from weft.engine.indexes.promised import PromisedTasks
 from weft.engine.state.known import Known
 from weft.engine.state.plans import RunPlan
 
 __all__ = ["ReadyTasks"]
 
 _Kind = tuple[int, ...]
-_Index = TypeVar("_Index", PlannedTasks, PromisedTasks)
 
 
 class ReadyTasks:
@@ -40,7 +37,7 @@ class ReadyTasks:
         self._kinds: dict[int, _Kind] = {}
         """The kind of every ready task; an entry among those of another is out of date. Its key may be the
         same: a task that was lost is ready again as before, but for the machine it must not go to."""
-        self._kept: list[PlannedTasks | PromisedTasks] = []
+        self._kept: list[PlannedTasks] = []
         """What somebody has asked for: it hears of every task that comes and goes."""
 
     def __len__(self) -> int:
@@ -92,25 +89,12 @@ class ReadyTasks:
     def by_plan(self, plan: RunPlan, known: Known, *, by_rank: bool = False) -> PlannedTasks:
         """Give them in the order of a plan, or by rank first; O(n log n) when the plan is new."""
         for index in self._kept:
-            if isinstance(index, PlannedTasks) and index.plan is plan and index.by_rank == by_rank:
+            if index.plan is plan and index.by_rank == by_rank:
                 return index
-        self._kept = [index for index in self._kept if isinstance(index, PromisedTasks)]
-        return self._keep(PlannedTasks(plan, known, by_rank=by_rank))
-
-    def promised(self, known: Known, sent: Iterable[int]) -> PromisedTasks:
-        """Give what they will bring to the machines they are bound to; O(n) at the first question.
-
-        ``sent``: the tasks of the run that have an attempt.
-        """
-        for index in self._kept:
-            if isinstance(index, PromisedTasks):
-                return index
-        return self._keep(PromisedTasks(known, sent))
-
-    def _keep(self, index: _Index) -> _Index:
+        index = PlannedTasks(plan, known, by_rank=by_rank)
         for task in self._keys:
             index.add(task, self._kinds[task])
-        self._kept.append(index)
+        self._kept = [index]
         return index
 
     def heads(self) -> list[int]:

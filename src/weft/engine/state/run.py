@@ -7,13 +7,15 @@ tasks that need it (live attempts, failures, conditions), so that a million wait
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from weft.engine.indexes.early import EarlyTasks
+from weft.engine.indexes.progress import Progress
+from weft.engine.indexes.promised import Promises
 from weft.engine.indexes.unfinished import Unfinished
-from weft.engine.state.attempt import Demand
+from weft.engine.state.attempt import Attempt, Demand
 from weft.engine.state.known import Known
 from weft.engine.state.loops import Loops, loops_of
 from weft.engine.state.plans import RunPlan
@@ -22,7 +24,7 @@ from weft.engine.state.states import FINAL, STEPS, TaskState
 from weft.errors import WeftError
 from weft.expressions import Value
 from weft.policies.policy import Order
-from weft.workflow.unfolding.task_graph import VIRTUAL
+from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
 __all__ = ["IllegalStep", "Outcome", "Run"]
 
@@ -45,8 +47,17 @@ class Run:
     """The state of one run."""
 
     def __init__(
-        self, index: int, known: Known, order: Order, *, owner: str, now: float, planned: bool
+        self,
+        index: int,
+        known: Known,
+        order: Order,
+        *,
+        owner: str,
+        now: float,
+        planned: bool,
+        promise: Callable[[int, int], None] | None = None,
     ) -> None:
+        """Begin; ``promise`` hears what is promised to machines (``indexes.promised``)."""
         self.index = index
         self.known = known
         self.instance = known.instance
@@ -110,6 +121,9 @@ class Run:
         self.avoid: dict[int, set[int]] = {}
         """Machines on which a task has failed."""
         self._left: Unfinished | None = None
+        self._progress: Progress | None = None
+        self.promises = None if promise is None or not known.transfers else Promises(known, promise)
+        """What it has promised to machines, where files are sent ahead."""
         self._count_missing()
 
     def __len__(self) -> int:
@@ -201,6 +215,43 @@ class Run:
                 self.virtual[task] = None
             else:
                 self.ready.add(task)
+        if self.promises is not None:
+            self.promise(task)
+
+    def promise(self, task: int) -> None:
+        """Promise a task to the machine it is bound to, or no longer, after something has happened to it.
+
+        This is one that is ready, or for which a file was sent ahead; or that may become it by its transfer.
+        """
+        if self.promises is None:
+            return
+        known, variable = self.known, self.known.variable[task]
+        if known.kind[task] == TRANSFER:
+            for other in known.after(task):
+                if known.variable[other] == variable:
+                    self.promise(other)
+        elif known.kind[task] == COMPUTE:
+            self.promises.give(task, self.promised_to(task))
+
+    def promise_all(self) -> None:
+        """Promise what is to be promised in a state that was put together: O(n)."""
+        for task in range(len(self)) if self.promises is not None else ():
+            self.promise(task)
+
+    def promised_to(self, task: int) -> int | None:
+        """Give the machine to which a compute task will soon go: it is ready, or a file is ahead."""
+        known, state = self.known, self.state
+        variable = known.variable[task]
+        machine = self.binding.get(variable)
+        if machine is None or state[task] == _READY:
+            return machine
+        is_ahead = state[task] == _WAITING and any(
+            known.kind[other] == TRANSFER
+            and known.variable[other] == variable
+            and state[other] not in (_WAITING, _READY)
+            for other in known.before(task)
+        )
+        return machine if is_ahead else None
 
     def _count(self, task: int, change: int) -> None:
         self.unfinished += change
@@ -208,6 +259,8 @@ class Run:
             self.plan.look_again()
         if self._left is not None:
             self._left.count(task, change)
+        if self._progress is not None:
+            self._progress.stop(task)
 
     @property
     def left(self) -> Unfinished:
@@ -216,6 +269,34 @@ class Run:
             tasks = (task for task, state in enumerate(self.state) if state not in FINAL)
             self._left = Unfinished(self.known, tasks)
         return self._left
+
+    def progress(self, attempts: Mapping[int, Attempt]) -> Progress:
+        """Give what its running tasks have done; O(attempts) at the first question."""
+        if self._progress is None:
+            self._progress = Progress()
+            for number in self.attempt_of.values():
+                self.began(attempts[number])
+        return self._progress
+
+    def began(self, attempt: Attempt) -> None:
+        """Hear that the program of an attempt has begun."""
+        task, since = attempt.task, attempt.started_s
+        leads = self.attempt_of.get(task) == attempt.number and self.state[task] not in FINAL
+        if self._progress is not None and leads and since is not None:
+            self._progress.begin(task, self.known.mean_seconds[task], since, attempt.seconds or 1.0)
+
+    def lead(self, attempt: Attempt) -> None:
+        """Let an attempt be the one its task's state speaks of."""
+        self.attempt_of[attempt.task] = attempt.number
+        if self._progress is not None:
+            self._progress.stop(attempt.task)
+            self.began(attempt)
+
+    def let_go(self, task: int) -> None:
+        """Forget the attempt of a task, if it has one."""
+        self.attempt_of.pop(task, None)
+        if self._progress is not None:
+            self._progress.stop(task)
 
     def is_special(self, task: int) -> bool:
         """Say whether a task may not go wherever those of its group may."""
@@ -266,6 +347,7 @@ class Run:
         for task in self.members(variable):
             self.ready.changed(task)
             self.early.changed(task)
+            self.promise(task)
 
     def members(self, variable: int) -> list[int]:
         """List the tasks that name a shared abstract machine."""

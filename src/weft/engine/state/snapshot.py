@@ -63,7 +63,7 @@ def restore(state: State, record: Mapping[str, Any]) -> None:
     state.attempts.update((attempt.number, attempt) for attempt in attempts)
     for machine, kept in zip(state.machines, record["machines"], strict=True):
         _restore_machine(state, machine, kept)
-    state.machines.count_free()
+    state.machines.look_again()
     for index, kept in enumerate(record["runs"]):
         state.runs.append(_restored_run(state, index, kept))
     state.active = {index: state.runs[index] for index in record["active"]}
@@ -133,7 +133,15 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
     known = _known(state, kept)
-    run = Run(index, known, state.order, owner=kept["owner"], now=kept["arrival_s"], planned=kept["planned"])
+    run = Run(
+        index,
+        known,
+        state.order,
+        owner=kept["owner"],
+        now=kept["arrival_s"],
+        planned=kept["planned"],
+        promise=state.machines.promise,
+    )
     run.lines = {file: tuple(lines) for file, lines in kept["lines"].items()}
     for name in _RUN:
         setattr(run, name, kept[name])
@@ -158,6 +166,7 @@ def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
     run.list_ready([task for task, place in enumerate(run.state) if place == TaskState.READY])
     if kept["plan"] is not None:
         run.plan = RunPlan(state.plans[kept["plan"]], known, kept["plan"], run.loops.iteration)
+    run.promise_all()
     return run
 
 

@@ -105,7 +105,7 @@ class State:
         self.attempts.pop(attempt.number, None)
         run = self.runs[attempt.run]
         if run.attempt_of.get(attempt.task) == attempt.number:
-            del run.attempt_of[attempt.task]
+            run.let_go(attempt.task)
         if run.unfinished == 0:
             self.to_tidy[run.index] = None
         self.touch(attempt.machine)
