@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from weft.engine.indexes.planned import PlannedTurn
@@ -223,9 +223,14 @@ class EngineView:
         return self._state.machines.beliefs
 
     @property
+    def free(self) -> Collection[int]:
+        """Give the machines that are up and have a free node."""
+        return self._state.machines.free.keys()
+
+    @property
     def any_free(self) -> bool:
         """Say whether some machine that is up has a free node."""
-        return self._state.machines.free_count > 0
+        return self._state.machines.any_free
 
     def run(self, index: int) -> SeenRun:
         """Give an active run by its number."""

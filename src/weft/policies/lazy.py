@@ -44,7 +44,7 @@ class Lazy:
         """Send every ready task away; one that no machine can take stays."""
         for run in list(view.runs):
             refused: set[int] = set()
-            while (place := first_placed(view, run, refused, self)) is not None:
+            while (place := first_placed(view, run, refused, self, free=False)) is not None:
                 yield place
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:

@@ -55,7 +55,7 @@ class ManagerWorker:
         """Find the first machine that can take a task now, and the first task for it."""
         found = None
         for run in view.runs:
-            for task in run.ready.heads():
+            for task in run.ready.heads(view.free):
                 modes = view.modes(run, task)
                 if modes and (found is None or modes[0].machine < found[0].machine):
                     found = (sized(run, task, modes, self.sizing)[0], run, task)
@@ -64,7 +64,7 @@ class ManagerWorker:
     def _first_task(self, view: View) -> tuple[Mode, RunView, int] | None:
         """Find the first task that some machine can take now, and the fastest machine for it."""
         for run in view.runs:
-            for task in run.ready.heads():
+            for task in run.ready.heads(view.free):
                 modes = sized(run, task, view.modes(run, task), self.sizing)
                 if modes:
                     return min(modes, key=lambda mode: mode.seconds), run, task

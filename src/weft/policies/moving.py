@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weft.policies.policy import Mode, Place, RunView, View
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+from weft.workflow.unfolding.task_graph import COMPUTE
 
 __all__ = ["moves"]
 
@@ -27,8 +27,7 @@ def moves(view: View) -> Iterator[Place]:
 
 def _moves_of(view: View, run: RunView) -> Iterator[Place]:
     refused: set[int] = set()
-    kind = run.instance.graph.kind
-    while heads := [task for task in run.ready.heads() if kind[task] == TRANSFER and task not in refused]:
+    while heads := [task for task in run.ready.transfers() if task not in refused]:
         for task in heads:
             follower = _follower(run, task) if run.bound(task) is None else None
             place = None if follower is None else _ahead(view, run, task, follower)

@@ -10,7 +10,7 @@ one workflow (intra, ``order``), how many nodes a task gets (sizing) and where i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,8 +133,15 @@ class Ready(Protocol):
         """Count the ready tasks."""
         ...
 
-    def heads(self) -> list[int]:
-        """Give the first task of each kind, best first. If it cannot be placed, nothing of its kind can."""
+    def heads(self, machines: Collection[int] | None = None) -> list[int]:
+        """Give the first task of each kind, best first. If it cannot be placed, nothing of its kind can.
+
+        ``machines``: no transfers, and of tasks that are bound to a machine only those bound to one of these.
+        """
+        ...
+
+    def transfers(self) -> list[int]:
+        """Give the first transfer of each kind, best first."""
         ...
 
     def __iter__(self) -> Iterator[int]:
@@ -297,6 +304,11 @@ class View(Protocol):
     @property
     def beliefs(self) -> tuple[float, ...]:
         """Give the believed speed factor of every machine, 0 if it is down; one object while it holds."""
+        ...
+
+    @property
+    def free(self) -> Collection[int]:
+        """Give the machines that are up and have a free node."""
         ...
 
     @property

@@ -38,9 +38,14 @@ class Places(Protocol):
         ...
 
 
-def first_placed(view: View, run: RunView, refused: set[int], placing: Places) -> Place | None:
-    """Place the first ready task that finds a machine; None: none does. Who finds none is refused."""
-    for task in run.ready.heads():
+def first_placed(
+    view: View, run: RunView, refused: set[int], placing: Places, *, free: bool = True
+) -> Place | None:
+    """Place the first ready task that finds a machine; None: none does. Who finds none is refused.
+
+    ``free``: it must find one that is free, so who is bound to a busy one needs not be asked.
+    """
+    for task in run.ready.heads(view.free if free else None):
         if task not in refused:
             place = placing.place(view, run, task)
             if place is not None:
@@ -54,7 +59,7 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
     runs = [run for run in view.runs if run.ready]
     refused: list[set[int]] = [set() for _ in runs]
     worth = priorities(view)
-    offers = [iter(run.ready.heads()) for run in runs]
+    offers = [iter(run.ready.heads(view.free)) for run in runs]
     # Runs stand by arrival, so the position breaks ties.
     heap = [(-worth(run, head), at, head) for at, run in enumerate(runs) for head in islice(offers[at], 1)]
     heapify(heap)
@@ -66,7 +71,7 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
             refused[at].add(task)
         else:
             yield place
-            offers[at] = iter(run.ready.heads())  # others have come to the front
+            offers[at] = iter(run.ready.heads(view.free))  # others have come to the front
         following = next((task for task in offers[at] if task not in refused[at]), None)
         if following is not None:
             heappush(heap, (-worth(run, following), at, following))
@@ -80,7 +85,7 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
     refused: dict[int, set[int]] = {run.index: set() for run in asking}
     urgency: dict[int, float] = {}
     while len(asking) > 1:
-        _rate(asking, refused, priorities(view), urgency)
+        _rate(view, asking, refused, priorities(view), urgency)
         asking.sort(key=lambda run: -urgency[run.index])
         placed = []
         for run in asking:
@@ -102,11 +107,15 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
 
 
 def _rate(
-    asking: list[RunView], refused: dict[int, set[int]], worth: Worth, urgency: dict[int, float]
+    view: View,
+    asking: list[RunView],
+    refused: dict[int, set[int]],
+    worth: Worth,
+    urgency: dict[int, float],
 ) -> None:
     for run in asking:
         if run.index not in urgency:
-            task = next((task for task in run.ready.heads() if task not in refused[run.index]), None)
+            task = next((task for task in run.ready.heads(view.free) if task not in refused[run.index]), None)
             urgency[run.index] = -float("inf") if task is None else worth(run, task)
 
 

@@ -10,8 +10,9 @@ Deviations: said in ``rounds.py`` and ``inter.py``. Moldable tasks are sized as 
 none.
 
 What a decision costs is said in ``rounds.py``; ``foft`` adds what ``foresight.py`` costs. ``basic`` asks
-every machine when it will be free, behind all that waits there: O(machines) per task that becomes ready. Of a
-queue for several nodes 64 are looked at one by one; what waits behind them counts by its node-seconds.
+machines when they will be free, behind all that waits there; of more than 64 that are alike it asks those 16
+that are free first. Of a queue for several nodes 64 are looked at one by one; what waits behind them counts
+by its node-seconds.
 """
 
 from __future__ import annotations
@@ -128,5 +129,5 @@ class Basic(_Sharing):
         placing = Placing(sizing=self.sizing, queue=True)
         for run in list(view.runs):
             refused: set[int] = set()
-            while (place := first_placed(view, run, refused, placing)) is not None:
+            while (place := first_placed(view, run, refused, placing, free=False)) is not None:
                 yield place

@@ -37,7 +37,7 @@ def check_machines(state: State, instance: Instance) -> None:
         if attempt.stage in _HOLDING:
             demand(attempt.holds or attempt.queued, "an attempt waits for nodes or takes them", told)
             demand(state.machines[attempt.machine].up, "nothing is on a machine that is down", told)
-    free = 0
+    free: set[int] = set()
     for machine in state.machines:
         _check_room(state, machine, instance)
         where = f"machine {machine.name!r} at {state.now} s"
@@ -61,10 +61,11 @@ def check_machines(state: State, instance: Instance) -> None:
             where,
         )
         demand(machine.left == machine.left_now(), f"{machine.left} is believed to be left", where)
-        free += machine.left is not None
+        if machine.left is not None:
+            free.add(machine.index)
     believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
     demand(state.machines.beliefs == believed, f"{believed} is believed of the machines", f"at {state.now} s")
-    demand(state.machines.free_count == free, f"{free} machines have free nodes", f"at {state.now} s")
+    demand(set(state.machines.free) == free, f"{sorted(free)} have free nodes", f"at {state.now} s")
     promised = _promised(state)
     found = {machine.index: machine.promised_units for machine in state.machines if machine.promised_units}
     demand(found == promised, f"{promised} is promised, {found} counted", f"at {state.now} s")

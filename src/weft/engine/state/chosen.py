@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from weft.engine.state.ready import ReadyTasks
 
@@ -27,6 +27,10 @@ class ChosenTasks:
     def __iter__(self) -> Iterator[int]:
         return (task for task in self._ready if self._belongs(task))
 
-    def heads(self) -> list[int]:
+    def heads(self, machines: Collection[int] | None = None) -> list[int]:
         """Give the first task of each kind, best first."""
-        return [task for task in self._ready.heads() if self._belongs(task)]
+        return [task for task in self._ready.heads(machines) if self._belongs(task)]
+
+    def transfers(self) -> list[int]:
+        """Give the first transfer of each kind, best first."""
+        return [task for task in self._ready.transfers() if self._belongs(task)]

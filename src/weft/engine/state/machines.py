@@ -181,12 +181,13 @@ class Machines:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
         self.odd: set[int] = set()
         """Machines that are believed to be faster or slower than the platform says."""
-        self.free_count = 0
-        """How many machines that are up have a free node."""
+        self.free: dict[int, None] = {}
+        """The machines that are up and have a free node."""
         self._beliefs: tuple[float, ...] | None = None
         for state in self.all:
             state.left = state.left_now()
-            self.free_count += state.left is not None
+            if state.left is not None:
+                self.free[state.index] = None
         self._class_of = self._classes(instance)
         self._possible: dict[Options | tuple[Known, int], list[Alike]] = {}
 
@@ -261,7 +262,7 @@ class Machines:
     @property
     def any_free(self) -> bool:
         """Say whether some machine that is up has a free node."""
-        return self.free_count > 0
+        return bool(self.free)
 
     @property
     def beliefs(self) -> tuple[float, ...]:
@@ -336,7 +337,10 @@ class Machines:
             state.left = after
             for alike in state.alike:
                 alike.rooms.move(state.index, before, after)
-            self.free_count += (after is not None) - (before is not None)
+            if after is None:
+                del self.free[state.index]
+            elif before is None:
+                self.free[state.index] = None
         state.changed()
 
     def fits(self, index: int, nodes: int, demand: Demand) -> bool:

@@ -11,7 +11,7 @@ first question on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 from weft.engine.indexes.planned import PlannedTasks
@@ -22,16 +22,21 @@ __all__ = ["ReadyTasks"]
 
 _Kind = tuple[int, ...]
 
+_MOVING, _OPEN = -2, -1
+"""Where kinds of transfers are listed, and those that are bound to no machine; the others by machine."""
+
 
 class ReadyTasks:
     """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
 
-    __slots__ = ("_heaps", "_kept", "_key_of", "_keys", "_kind_of", "_kinds")
+    __slots__ = ("_heaps", "_kept", "_key_of", "_keys", "_kind_of", "_kinds", "_listed")
 
     def __init__(self, key_of: Callable[[int], float], kind_of: Callable[[int], _Kind]) -> None:
         self._key_of = key_of
         self._kind_of = kind_of
         self._heaps: dict[_Kind, list[tuple[float, int]]] = {}
+        self._listed: dict[int, dict[_Kind, None]] = {}
+        """The kinds by where their tasks may go."""
         self._keys: dict[int, float] = {}
         """The key of every ready task; an entry with another key is out of date."""
         self._kinds: dict[int, _Kind] = {}
@@ -58,6 +63,7 @@ class ReadyTasks:
         heap = self._heaps.get(kind)
         if heap is None:
             self._heaps[kind] = [(key, task)]
+            self._listed.setdefault(_place_of(kind), {})[kind] = None
         else:
             heappush(heap, (key, task))
 
@@ -69,6 +75,7 @@ class ReadyTasks:
             key = self._keys[task] = self._key_of(task)
             kind = self._kinds[task] = self._kind_of(task)
             heap = self._heaps.setdefault(kind, [])
+            self._listed.setdefault(_place_of(kind), {})[kind] = None
             heap.append((key, task))
             touched[id(heap)] = heap
         for heap in touched.values():
@@ -97,14 +104,29 @@ class ReadyTasks:
         self._kept = [index]
         return index
 
-    def heads(self) -> list[int]:
-        """Give the first task of each kind, best first."""
-        if len(self._heaps) == 1:
-            ((kind, heap),) = self._heaps.items()
-            self._clean(kind, heap)
-            return [heap[0][1]] if heap else []
+    def heads(self, machines: Collection[int] | None = None) -> list[int]:
+        """Give the first task of each kind, best first.
+
+        ``machines``: no transfers, and of tasks that are bound to a machine only those bound to one of these.
+        """
+        if machines is None:
+            return self._firsts(list(self._heaps))
+        if self._listed.keys() <= {_OPEN}:
+            return self._firsts(list(self._listed.get(_OPEN, ())))
+        some, others = (
+            (machines, self._listed) if len(machines) < len(self._listed) else (self._listed, machines)
+        )
+        places = [_OPEN, *(place for place in some if place >= 0 and place in others)]
+        return self._firsts([kind for place in places for kind in self._listed.get(place, ())])
+
+    def transfers(self) -> list[int]:
+        """Give the first transfer of each kind, best first."""
+        return self._firsts(list(self._listed.get(_MOVING, ())))
+
+    def _firsts(self, kinds: Iterable[_Kind]) -> list[int]:
         found = []
-        for kind, heap in list(self._heaps.items()):
+        for kind in kinds:
+            heap = self._heaps[kind]
             self._clean(kind, heap)
             if heap:
                 found.append(heap[0])
@@ -119,3 +141,12 @@ class ReadyTasks:
                 return
             heappop(heap)
         del self._heaps[kind]
+        place = _place_of(kind)
+        del self._listed[place][kind]
+        if not self._listed[place]:
+            del self._listed[place]
+
+
+def _place_of(kind: _Kind) -> int:
+    """Say where a kind is listed: only those of transfers have no mode group."""
+    return _MOVING if kind[0] == -1 else kind[1]
