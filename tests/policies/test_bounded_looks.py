@@ -36,7 +36,8 @@ def _little_looked_at():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.policies.foresight._MOST_PLACED", 2)
         patch.setattr("weft.engine.state.machines._MOST_SERVED", 1)
-        patch.setattr("weft.engine.indexes.planned._MOST_WAITING", 1)
+        patch.setattr("weft.engine.indexes.turn._MOST_WAITING", 1)
+        patch.setattr("weft.policies.shared_plans._MOST_WAITING", 1)
         patch.setattr("weft.simulation.simulate._PATIENCE", 1_000)
         yield
 

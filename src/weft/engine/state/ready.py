@@ -89,13 +89,15 @@ class ReadyTasks:
         if task in self._keys:
             self.add(task)
 
-    def by_plan(self, plan: RunPlan, known: Known, *, by_rank: bool = False) -> PlannedTasks:
-        """Give them in the order of a plan, or by rank first; O(n log n) when the plan is new."""
+    def by_plan(
+        self, plan: RunPlan, known: Known, *, by_rank: bool = False, selector: str = ""
+    ) -> PlannedTasks:
+        """Give those with a selector in the order of a plan, or by rank first; O(n log n) if it is new."""
+        self._kept = [each for each in self._kept if isinstance(each, PromisedTasks) or each.plan is plan]
         for index in self._kept:
-            if isinstance(index, PlannedTasks) and index.plan is plan and index.by_rank == by_rank:
+            if isinstance(index, PlannedTasks) and (index.by_rank, index.selector) == (by_rank, selector):
                 return index
-        self._kept = [index for index in self._kept if isinstance(index, PromisedTasks)]
-        return self._keep(PlannedTasks(plan, known, by_rank=by_rank))
+        return self._keep(PlannedTasks(plan, known, by_rank=by_rank, selector=selector))
 
     def promised(self, known: Known, sent: Iterable[int]) -> PromisedTasks:
         """Give what they will bring to the machines they are bound to; O(n) at the first question.
