@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from planning_examples import instance, planned, platform
 from weft.engine.indexes.early import EarlyTasks
 from weft.engine.indexes.marks import Marks
-from weft.engine.indexes.planned import PlannedTasks, PlannedTurn
+from weft.engine.indexes.planned import PlannedTasks
 from weft.engine.indexes.promised import Promises
 from weft.engine.indexes.totals import as_seconds, as_units
+from weft.engine.indexes.turn import PlannedTurn
 from weft.engine.indexes.unfinished import Unfinished
 from weft.engine.state.known import Known
 from weft.engine.state.machines import MachineState

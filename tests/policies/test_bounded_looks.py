@@ -39,7 +39,8 @@ def _little_looked_at():
         patch.setattr("weft.engine.state.machines._MOST_SERVED", 1)
         patch.setattr("weft.engine.indexes.alike._MOST_ASKED", 0)
         patch.setattr("weft.engine.indexes.alike._SOONEST", 1)
-        patch.setattr("weft.engine.indexes.planned._MOST_WAITING", 1)
+        patch.setattr("weft.engine.indexes.turn._MOST_WAITING", 1)
+        patch.setattr("weft.policies.shared_plans._MOST_WAITING", 1)
         patch.setattr("weft.simulation.simulate._PATIENCE", 1_000)
         yield
 

@@ -74,7 +74,7 @@ def _ended(state: State, event: ev.Ended) -> None:
         attempt.work_done = event.work_done
     if attempt.queued:
         state.unqueue(attempt)
-    state.machines.give_back(attempt)
+    state.give_back(attempt)
     state.touch(attempt.machine)
     state.dirty = True
     run = state.runs[attempt.run]
@@ -177,7 +177,7 @@ def _changed(run: Run, task: int, old: str | None, new: str | None) -> str | Non
 
 def _machine_changed(state: State, event: ev.MachineChanged) -> None:
     if event.up is not None:
-        state.machines.set_up(event.machine, event.up)
+        state.set_up(event.machine, event.up)
         state.cached.pop(state.machines[event.machine].host, None)
     if event.speed_factor is not None:
         state.machines.believe(event.machine, event.speed_factor, state.now)

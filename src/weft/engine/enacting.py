@@ -347,7 +347,7 @@ def _note(state: State, command: cm.Note) -> None:
             state.machines.believe(command.machine, command.value, state.now)
             state.dirty = True
         case "down" | "up":
-            state.machines.set_up(command.machine, command.kind == "up")
+            state.set_up(command.machine, command.kind == "up")
             state.dirty = True
         case "unknown":
             state.unknown.setdefault(command.machine, {})[command.attempt] = None
@@ -362,7 +362,7 @@ def _note(state: State, command: cm.Note) -> None:
         case "lost":
             attempt = state.attempts[command.attempt]
             attempt.stage = Stage.ENDED
-            state.machines.give_back(attempt)
+            state.give_back(attempt)
 
 
 def _signal(state: State, command: cm.Signal) -> None:

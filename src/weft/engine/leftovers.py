@@ -16,7 +16,7 @@ def leave_behind(state: State, run: Run, attempt: Attempt, reason: str) -> None:
     run.left_behind[attempt.task] = attempt.number
     attempt.stage = Stage.ENDED
     state.unqueue(attempt)
-    state.machines.give_back(attempt)
+    state.give_back(attempt)
     state.touched[attempt.machine] = None
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
-from weft.engine.indexes.planned import PlannedTurn
+from weft.engine.indexes.turn import PlannedTurn
 from weft.engine.outside import outside_s
 from weft.engine.requirements import accepts, rank_of
 from weft.engine.restarts import spared
@@ -168,15 +169,15 @@ class SeenRun:
         """List the first tasks by upward rank that have not ended."""
         return self._run.left.first(most)
 
-    def turn(self, *, early: bool = False, by_rank: bool = False) -> PlannedTurn | None:
+    def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlannedTurn | None:
         """Begin to go through the tasks that may go by planned start, or by rank."""
-        run, plan = self._run, self._run.plan
-        if plan is None:
+        run, plan, state = self._run, self._run.plan, self._state
+        if plan is None or not (run.early if early else run.ready):
             return None
-        chosen = self._belongs if run.known.selectors or self._selector else None
-        known = run.known
-        tasks = run.early.by_plan(plan, known) if early else run.ready.by_plan(plan, known, by_rank=by_rank)
-        return PlannedTurn(tasks, chosen)
+        by_plan = run.early.by_plan if early else partial(run.ready.by_plan, by_rank=by_rank)
+        tasks = by_plan(plan, run.known, selector=self._selector)
+        tasks.refresh(state.changes, partial(is_usable, state), every=is_selective(state))
+        return PlannedTurn(tasks, strict=strict)
 
     def bound(self, task: int) -> int | None:
         """Give the machine its abstract machine is bound to."""

@@ -6,9 +6,9 @@ by its planned start. If the machine is down or can no longer run it, the task g
 ``strict`` waits for the planned machine, for ever if need be, as the papers of static plans do. What is not
 in the plan, because it came later, goes where it ends first.
 
-Tasks go at once and are not looked at again. Of those that no machine takes, because theirs is down, one is
-asked for at every event for all that are planned there and can run in the same modes. So an event costs
-O(tasks that go + kinds x machines).
+Tasks go at once and are not looked at again. Those whose planned machine is down are not looked at while they
+have to wait for it; of those that nothing that is up can run one is asked for at every event for all that can
+run in the same modes. So an event costs O(tasks that go + kinds), however many machines are planned on.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ class Following:
                 yield from self._sent(view, run, plan, early=True)
 
     def _sent(self, view: View, run: RunView, plan: PlanView, *, early: bool) -> Iterator[Place]:
-        turn = run.turn(early=early)
+        turn = run.turn(early=early, strict=early or self.strict)
         while turn is not None and (task := turn.next()) is not None:
             place = self._planned(view, run, plan, task, early)
-            if place is None:
-                turn.leave_out(task)
-            else:
+            if place is not None:
                 turn.pass_by(task)
                 yield place
+            elif early or (self.strict and task in plan.line):
+                turn.leave_out(task)
+            else:
+                turn.leave_out_kind(task)
 
     def _planned(self, view: View, run: RunView, plan: PlanView, task: int, early: bool) -> Place | None:
         line = plan.line.get(task)

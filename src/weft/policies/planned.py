@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 __all__ = ["LineView", "PlanView", "Turn"]
@@ -44,11 +44,24 @@ class PlanView(Protocol):
 class Turn(Protocol):
     """Tasks of one run that may go, once each; those that are not planned come last, unless it is by rank.
 
-    Tasks of one class have the same kind and are planned on the same machine with the same count.
+    Tasks of one class have the same kind and are planned on the same machine with the same count; those of
+    one kind can run in the same modes, wherever they are planned.
     """
 
     alike: bool
     """Whether tasks of one class would also end at the same time, wherever they were sent."""
+    even: bool
+    """Whether tasks of one kind need the same to be free; else they may differ in the amounts they take."""
+
+    @property
+    def waiting(self) -> int:
+        """Count the classes of which some task rather waits."""
+        ...
+
+    @property
+    def hurried(self) -> bool:
+        """Say whether those that are planned on busy machines are not looked at."""
+        ...
 
     def head(self) -> int | None:
         """Give the first task that was not passed, be it left out or not; None: there is none."""
@@ -67,5 +80,16 @@ class Turn(Protocol):
         ...
 
     def leave_out(self, task: int) -> None:
-        """Go on behind a task that was not placed, and leave out all others of its class."""
+        """Go on behind a task that rather waits, as all others of its class do: leave them out."""
+        ...
+
+    def leave_out_kind(self, task: int) -> None:
+        """Go on behind a task that nothing can take, and leave out all others of its kind."""
+        ...
+
+    def hurry(self, is_free: Callable[[int], bool]) -> None:
+        """From now on look at a task that is planned on a machine only while that is free.
+
+        Those that have no such machine, or cannot use it, are looked at as before.
+        """
         ...

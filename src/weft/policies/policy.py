@@ -205,11 +205,12 @@ class RunView(Protocol):
         """List the first tasks that have not ended, at most so many, by upward rank, then index."""
         ...
 
-    def turn(self, *, early: bool = False, by_rank: bool = False) -> Turn | None:
-        """Begin to go through the ready tasks by planned start; None: there is no plan.
+    def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> Turn | None:
+        """Begin to go through the ready tasks by planned start; None: there is no plan, or no such task.
 
         ``early``: through the waiting ones that may be sent ahead, since data of some predecessor could
         already move. ``by_rank``: the ready ones by upward rank, of equal ones by planned start.
+        ``strict``: without those whose planned machine cannot be used.
         """
         ...
 

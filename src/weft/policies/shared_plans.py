@@ -9,11 +9,13 @@ where it ends first.
 Deviations: none from a paper, for none combines these. Ties go to the workflow that came first, then to the
 earlier planned start, then to the lower index.
 
-A decision costs O(active workflows + kinds x machines), with tasks of one kind those that have the same modes
-and seconds: where one of them rather waits for its planned machine, all that are planned there do. Where this
-does not follow (data that move, abstract machines, resources, machines of several nodes, more than 64 kinds
-by seconds) the first 16 that rather wait are looked at, of tasks with the same modes that are planned on the
-same machine; the others wait with them. To this comes what ``inter`` costs (``inter.py``).
+Where a task rather waits for its planned machine, all of the same modes and seconds that are planned there
+do. Where this does not follow (data that move, abstract machines, resources, machines of several nodes, more
+than 64 kinds by seconds) the first 16 that rather wait are looked at, of tasks with the same modes that are
+planned on the same machine; the others wait with them. When tasks of more than 64 such classes of one
+workflow rather wait, the others do so unseen: only those are looked at that are planned on a machine that is
+free, on one that cannot be used, or not at all. So an event costs O(active workflows + kinds + tasks that
+go), however many machines are planned on. To this comes what ``inter`` costs (``inter.py``).
 """
 
 from __future__ import annotations
@@ -33,6 +35,11 @@ from weft.policies.rounds import Rounds
 from weft.policies.sizing import Sizing
 
 __all__ = ["SharedPlans"]
+
+_MOST_WAITING = 64
+"""Classes of tasks of one workflow that may rather wait in one event before the others do so unseen. There
+are as many classes as kinds x machines; and where the tasks of so many, which are to start earlier, rather
+wait than go to what is free, it is little worth to those behind them too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +140,17 @@ class SharedPlans:
 
     def _placed(self, view: View, run: RunView, turn: Turn, task: int) -> Place | None:
         """Place a task, and go on behind it; None: it waits."""
-        place, nobody = self._place(view, run, task)
+        place, nobody = self._place(view, run, task, turn.hurried)
         if place is not None:
             turn.pass_by(task)
+        elif nobody and (turn.even or turn.hurried):
+            turn.leave_out_kind(task)
         elif nobody or (turn.alike and self._waits_alone(view, run, task)):
             turn.leave_out(task)
         else:
             turn.let_wait(task)
+        if turn.waiting > _MOST_WAITING and not turn.hurried:
+            turn.hurry(lambda machine: view.machines[machine].up and view.machines[machine].free_nodes > 0)
         return place
 
     def _waits_alone(self, view: View, run: RunView, task: int) -> bool:
@@ -147,10 +158,11 @@ class SharedPlans:
         line = None if run.plan is None else run.plan.line.get(task)
         return line is not None and view.machines[line.machine].nodes == 1
 
-    def _place(self, view: View, run: RunView, task: int) -> tuple[Place | None, bool]:
+    def _place(self, view: View, run: RunView, task: int, hurried: bool) -> tuple[Place | None, bool]:
         """Choose the planned machine, or a free one where the task ends earlier; None: it waits.
 
-        With it comes whether nothing that is free can take the task, nor any other of its class.
+        In a hurry only who cannot use the planned machine goes elsewhere. With it comes whether nothing that
+        is free can take the task, nor any other of its class.
         """
         elsewhere = Placing(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)
@@ -163,6 +175,8 @@ class SharedPlans:
             return Place(
                 run=run.index, task=task, machine=line.machine, count=line.count, reason=reason
             ), False
+        if hurried:
+            return None, False
         place = elsewhere.place(view, run, task)
         if place is None:
             return None, True

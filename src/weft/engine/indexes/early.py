@@ -48,10 +48,11 @@ class EarlyTasks:
         if task in self._tasks:
             self.add(task)
 
-    def by_plan(self, plan: RunPlan, known: Known) -> PlannedTasks:
-        """Give them in the order of a plan; O(n) when the plan is new."""
-        if self._planned is None or self._planned.plan is not plan:
-            self._planned = PlannedTasks(plan, known)
+    def by_plan(self, plan: RunPlan, known: Known, *, selector: str = "") -> PlannedTasks:
+        """Give those with a selector in the order of a plan; O(n) when the plan is new."""
+        kept = self._planned
+        if kept is None or kept.plan is not plan or kept.selector != selector:
+            kept = self._planned = PlannedTasks(plan, known, selector=selector)
             for task in self._tasks:
-                self._planned.add(task, self._kind_of(task))
-        return self._planned
+                kept.add(task, self._kind_of(task))
+        return kept

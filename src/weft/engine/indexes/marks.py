@@ -11,9 +11,11 @@ _WORD = 1024
 class Marks:
     """Adding and removing cost O(1), finding the next O(places / 2**20)."""
 
-    __slots__ = ("_used", "_words")
+    __slots__ = ("_used", "_words", "first")
 
     def __init__(self) -> None:
+        self.first: int | None = None
+        """The first place; None: there is none."""
         self._words: dict[int, int] = {}
         self._used = 0
         """A bit for every word that is not empty."""
@@ -26,6 +28,8 @@ class Marks:
         word, bit = divmod(place, _WORD)
         self._words[word] = self._words.get(word, 0) | 1 << bit
         self._used |= 1 << word
+        if self.first is None or place < self.first:
+            self.first = place
 
     def remove(self, place: int) -> None:
         """Take out a place, if it is there."""
@@ -36,6 +40,8 @@ class Marks:
         elif word in self._words:
             del self._words[word]
             self._used &= ~(1 << word)
+        if place == self.first:
+            self.first = self.next(place)
 
     def next(self, place: int) -> int | None:
         """Give the first place that is not before this one; None: there is none."""

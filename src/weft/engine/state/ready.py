@@ -93,15 +93,18 @@ class ReadyTasks:
         if task in self._keys:
             self.add(task)
 
-    def by_plan(self, plan: RunPlan, known: Known, *, by_rank: bool = False) -> PlannedTasks:
-        """Give them in the order of a plan, or by rank first; O(n log n) when the plan is new."""
+    def by_plan(
+        self, plan: RunPlan, known: Known, *, by_rank: bool = False, selector: str = ""
+    ) -> PlannedTasks:
+        """Give those with a selector in the order of a plan, or by rank first; O(n log n) if it is new."""
+        self._kept = [each for each in self._kept if each.plan is plan]
         for index in self._kept:
-            if index.plan is plan and index.by_rank == by_rank:
+            if (index.by_rank, index.selector) == (by_rank, selector):
                 return index
-        index = PlannedTasks(plan, known, by_rank=by_rank)
+        index = PlannedTasks(plan, known, by_rank=by_rank, selector=selector)
         for task in self._keys:
             index.add(task, self._kinds[task])
-        self._kept = [index]
+        self._kept.append(index)
         return index
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:

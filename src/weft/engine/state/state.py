@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.engine.indexes.changes import Changes
 from weft.engine.settings import Settings
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.known import Library
@@ -38,6 +39,8 @@ class State:
         """Plans by content hash, put here before the event that names them is handled."""
         self.now = 0.0
         self.machines = Machines(instance)
+        self.changes = Changes()
+        """On which machines tasks may find room that had none there before."""
         self.runs: list[Run] = []
         self.roster = 0
         """Grows whenever the active runs change."""
@@ -98,9 +101,19 @@ class State:
         if self.machines.all[machine].queue:
             self.touched[machine] = None
 
+    def set_up(self, machine: int, up: bool) -> None:
+        """Note that a machine went or came back."""
+        self.machines.set_up(machine, up)
+        self.changes.note(machine)
+
+    def give_back(self, attempt: Attempt) -> None:
+        """Free what an attempt took."""
+        self.machines.give_back(attempt)
+        self.changes.note(attempt.machine)
+
     def close(self, attempt: Attempt) -> None:
         """Forget an attempt that is over."""
-        self.machines.give_back(attempt)
+        self.give_back(attempt)
         self.unqueue(attempt)
         self.attempts.pop(attempt.number, None)
         run = self.runs[attempt.run]

@@ -1,0 +1,102 @@
+"""Shared plans where more tasks rather wait than are looked at: what is free is used all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from planning_examples import instance, platform
+from policies.test_policy_costs import sweep
+from weft.engine.indexes.turn import PlannedTurn
+from weft.engine.settings import Settings
+from weft.engine.state.known import Library
+from weft.policies.naming import policy_named
+from weft.simulation.scenario import Arrival, Durations, Failure, Scenario
+from weft.simulation.simulate import Simulation
+
+MACHINES, PER_MACHINE = 96, 6
+
+
+def tasks(number, **keys):
+    """Give pairs of tasks of sixteen kinds by seconds."""
+    return sweep(number, a={"work": "9 + k % 8", **keys}, b={"work": "6 + k % 8", "after": "a[k]", **keys})
+
+
+SCENES = {
+    "one node": ({"nodes": 1}, {}, ()),
+    "several nodes": ({"nodes": 2}, {"nodes": [1, 2], "speedup": {"amdahl": 0.4}}, ()),
+    "some machines fail and come back": (
+        {"nodes": 1},
+        {},
+        (Failure(machines=("m[0-9]",), at_s=6.0, repair_s=9.0),),
+    ),
+}
+"""What all machines and all tasks have, and what happens."""
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Count the turns that were in a hurry."""
+    found, hurry = [], PlannedTurn.hurry
+
+    def counted(turn, is_free):
+        found.append(turn.waiting)
+        hurry(turn, is_free)
+
+    monkeypatch.setattr(PlannedTurn, "hurry", counted)
+    return found
+
+
+def simulate(policy, scene, look):
+    of_machines, of_tasks, failures = SCENES[scene]
+    where = platform(*({"speed": (1.0, 3.0)[index % 2], **of_machines} for index in range(MACHINES)))
+    library = Library({key: instance(tasks(PER_MACHINE * MACHINES // 2, **of_tasks), where) for key in "vw"})
+    simulation = Simulation(
+        library,
+        [Arrival(workflow=key) for key in "vw"],
+        policy_named(policy),
+        Settings(),
+        Scenario(durations=Durations(noise=0.3), failures=failures),
+    )
+    return simulation.run(check=look)
+
+
+def in_vain(engine):
+    """List the ready tasks that could start where they are planned, or whose machine is down while another is free."""
+    state = engine.state
+    free = {machine.index for machine in state.machines if machine.has_room(1)}
+    if not free:
+        return []
+    return [
+        (run.index, task)
+        for run in state.active.values()
+        for task in (run.ready if run.plan is not None else ())
+        if could_go(state, run, task, free)
+    ]
+
+
+def could_go(state, run, task, free):
+    line = run.plan.line[task]
+    nodes = run.known.options(task).nodes[line.machine, line.count]
+    if line.machine in free:
+        return state.machines.fits(line.machine, nodes, run.demand(task, line.machine, line.count))
+    return not state.machines[line.machine].up
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(
+    ("policy", "most"),
+    [
+        ("shared-plans:inter=g-heft:rounds=tasks", 64),
+        ("shared-plans:inter=g-heft", 3),
+        ("shared-plans:inter=fcfs", 3),
+    ],
+)
+def test_no_machine_is_idle_while_a_task_that_is_planned_there_is_ready(
+    monkeypatch, policy, most, scene, hurried
+):
+    monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", most)
+    found = []
+    engine = simulate(policy, scene, lambda engine: found.extend(in_vain(engine)))
+    assert found == []
+    assert [run.ending for run in engine.state.runs] == ["completed", "completed"]
+    assert set(hurried) == {most + 1}

@@ -1,0 +1,78 @@
+"""A slow twin of turns: it sorts all tasks whenever it is asked, and knows of no shelves, streams or open homes."""
+
+from __future__ import annotations
+
+__all__ = ["TurnTwin"]
+
+_MOST_WAITING = 16
+
+
+class TurnTwin:
+    """Goes through tasks given by their kind; classes and homes are worked out for each task anew."""
+
+    def __init__(self, plan, place, seconds, kinds, down, *, strict=False):
+        """Begin. ``kinds``: the kind of each task that may go; ``down``: machines that cannot be used; both live."""
+        self._plan, self._place_of, self._seconds = plan, place, seconds
+        self._kinds, self._down, self._strict = kinds, down, strict
+        self._there = set(kinds)
+        self._place = 0
+        self._left_out, self._kinds_out, self._waiting = set(), set(), {}
+        self._is_free = None
+
+    @property
+    def waiting(self):
+        return len(self._waiting)
+
+    def gone(self, task):
+        """Hear that a task has gone: if it comes again it is another one."""
+        self._there.discard(task)
+
+    def head(self):
+        return min(self._ahead(), key=self._place_of.__getitem__, default=None)
+
+    def next(self):
+        candidates = [task for task in self._ahead() if self._counts(task)]
+        return min(candidates, key=self._place_of.__getitem__, default=None)
+
+    def pass_by(self, task):
+        self._place = self._place_of[task] + 1
+
+    def let_wait(self, task):
+        self.pass_by(task)
+        whole = self._class(task)
+        self._waiting[whole] = self._waiting.get(whole, 0) + 1
+        if self._waiting[whole] == _MOST_WAITING:
+            self._left_out.add(whole)
+
+    def leave_out(self, task):
+        self.pass_by(task)
+        self._waiting.setdefault(self._class(task), 1)
+        self._left_out.add(self._class(task))
+
+    def leave_out_kind(self, task):
+        self.pass_by(task)
+        self._left_out.add(self._class(task))
+        self._kinds_out.add(self._kinds[task])
+
+    def hurry(self, is_free):
+        self._is_free = is_free
+
+    def _ahead(self):
+        return [task for task in self._kinds if task in self._there and self._place_of[task] >= self._place]
+
+    def _class(self, task):
+        line = self._plan.line.get(task)
+        planned = None if line is None else (line.machine, line.count)
+        return (self._seconds[task], planned, self._kinds[task])
+
+    def _counts(self, task):
+        line, kind = self._plan.line.get(task), self._kinds[task]
+        if self._class(task) in self._left_out:
+            return False
+        own = kind[0] < -1
+        lost = line is not None and (line.machine in self._down or kind[1] not in (-1, line.machine))
+        if self._strict and lost and not own:
+            return False
+        if self._is_free is None or line is None or (lost and not own):
+            return kind not in self._kinds_out
+        return own or self._is_free(line.machine)
