@@ -26,19 +26,20 @@ class Rooms:
         if before is not None:
             marks = self._marks[before]
             marks.remove(machine)
-            if not marks:
+            if marks.first is None and type(before) is tuple:  # of plain numbers of nodes there are few
                 del self._marks[before]
         if after is not None:
-            if after not in self._marks:
-                self._marks[after] = Marks()
-            self._marks[after].add(machine)
+            found = self._marks.get(after)
+            if found is None:
+                found = self._marks[after] = Marks()
+            found.add(machine)
 
     def firsts(self, but: int | None = None) -> list[int]:
         """Give the first machine of each kind of left-overs, of those besides one."""
         found = []
         for marks in self._marks.values():
-            first = marks.next(0)
-            if first == but and first is not None:
+            first = marks.first
+            if first is not None and first == but:
                 first = marks.next(first + 1)
             if first is not None:
                 found.append(first)

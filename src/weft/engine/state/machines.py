@@ -341,7 +341,8 @@ class Machines:
                 del self.free[state.index]
             elif before is None:
                 self.free[state.index] = None
-        state.changed()
+        if state.waits:
+            state.changed()
 
     def fits(self, index: int, nodes: int, demand: Demand) -> bool:
         """Say whether nodes and amounts are free right now."""

@@ -112,10 +112,8 @@ class ReadyTasks:
 
         ``machines``: no transfers, and of tasks that are bound to a machine only those bound to one of these.
         """
-        if machines is None:
+        if machines is None or (len(self._listed) == 1 and _OPEN in self._listed):
             return self._firsts(list(self._heaps))
-        if self._listed.keys() <= {_OPEN}:
-            return self._firsts(list(self._listed.get(_OPEN, ())))
         some, others = (
             (machines, self._listed) if len(machines) < len(self._listed) else (self._listed, machines)
         )
@@ -133,7 +131,8 @@ class ReadyTasks:
             self._clean(kind, heap)
             if heap:
                 found.append(heap[0])
-        found.sort()
+        if len(found) > 1:
+            found.sort()
         return [task for _, task in found]
 
     def _clean(self, kind: _Kind, heap: list[tuple[float, int]]) -> None:
