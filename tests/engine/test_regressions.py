@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from engine_by_hand import ByHand, one_task, platform_of
 from planning_examples import instance, platform
 from policy_runs import run_all
 from weft.engine.engine import Engine
 from weft.engine.invariants.checking import check
 from weft.engine.messages import commands as cm
+from weft.engine.messages import events as ev
 from weft.engine.settings import Settings
 from weft.engine.state.digest import digest
 from weft.engine.state.known import Library
@@ -185,3 +187,17 @@ def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever()
     )
     assert engine.state.runs[0].ending == "completed"
     assert engine.state.runs[0].migrations[0] <= 60
+
+
+def test_a_queue_that_nobody_waited_in_when_it_was_to_be_served_is_put_off_again():
+    engine = ByHand(one_task(sweep={"k": "1..2"}), platform_of(1, nodes=2), policy="basic")
+    assert engine.engine.state.timers == {"serve:0": 0.0}
+    engine.tell(ev.MachineChanged(machine=0, up=False))
+    engine.tell(
+        ev.TimerFired(timer="serve:0")
+    )  # nothing may be left of it: a rebuilt engine knows nothing of it
+    assert [words.split()[0] for words in engine.tell(ev.MachineChanged(machine=0, up=True), at=100)] == [
+        "assign",
+        "assign",
+    ]
+    assert engine.engine.state.timers == {"serve:0": 100.0}

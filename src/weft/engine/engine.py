@@ -71,6 +71,7 @@ class Engine:
         if type(event) in _MAY_BEGIN:
             self._begin_timers()
         self._settle_down()
+        self.state.to_serve.clear()  # a queue that nobody waited in was not served
         return desk.taken()
 
     def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:

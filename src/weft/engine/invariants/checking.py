@@ -34,7 +34,8 @@ def check(engine: Engine) -> None:
         check_machines(state, state.runs[0].instance)
     for timer, at_s in state.timers.items():
         demand(at_s >= state.now, f"timer {timer!r} was due at {at_s} s", f"it is {state.now} s")
-    demand(not (state.touched or state.arrived), "nothing is left to be looked at", f"at {state.now} s")
+    left = state.touched or state.arrived or state.to_serve or state.to_tidy or state.dirty
+    demand(not left, "nothing is left to be looked at", f"at {state.now} s")
 
 
 def _check_place(state: State, attempt: Attempt) -> None:
