@@ -8,7 +8,6 @@ from engine_by_hand import ByHand, one_task, platform_of, simulated
 from weft.engine.deciding.dispatching import PolicyError
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
-from weft.engine.selection.usability import obstacle
 from weft.engine.settings import Settings, settings_named
 from weft.policies.orders import ByIndex
 from weft.policies.policy import Place
@@ -49,7 +48,7 @@ def test_a_machine_that_refuses_is_not_used():
     engine = begun()
     engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False))
     assert engine.tell(fetched(0), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
-    assert obstacle(engine.engine.state, 2) == "access is refused"
+    assert engine.engine.state.obstacle(2) == "access is refused"
 
 
 def test_who_does_not_answer_in_time_is_not_waited_for():
@@ -68,7 +67,7 @@ def test_an_answer_that_is_too_old_counts_no_longer():
     engine.tell(ev.TimerFired(timer="select"), at=30)
     engine.tell(fetched(0))
     engine.tell(ev.TimerFired(timer="select"), at=60)
-    assert (obstacle(state, 0), obstacle(state, 1)) == ("", "its state is not known")
+    assert (state.obstacle(0), state.obstacle(1)) == ("", "its state is not known")
 
 
 def test_what_is_fetched_is_believed():

@@ -24,6 +24,8 @@ __all__ = ["absorb", "note_arrival"]
 def absorb(state: State, event: ev.Event, now: float) -> None:
     """Take an event in."""
     state.now = now
+    if state.inquiries.needed:
+        state.inquiries.pass_time(now)
     _ABSORB[type(event)](state, event)
 
 
@@ -177,8 +179,8 @@ def _changed(run: Run, task: int, old: str | None, new: str | None) -> str | Non
 
 def _machine_changed(state: State, event: ev.MachineChanged) -> None:
     if event.up is not None:
-        state.set_up(event.machine, event.up)
-        state.cached.pop(state.machines[event.machine].host, None)
+        state.inquiries.set_up(event.machine, event.up, state.now)
+        state.copies.lose(state.machines[event.machine].host)
     if event.speed_factor is not None:
         state.machines.believe(event.machine, event.speed_factor, state.now)
     state.touched[event.machine] = None
@@ -187,18 +189,18 @@ def _machine_changed(state: State, event: ev.MachineChanged) -> None:
 
 def _answered(state: State, event: ev.Answered) -> None:
     if event.of == "access" and event.machine is not None:
-        state.access[event.machine] = event.alive
+        state.inquiries.answer_access(event.machine, event.alive, state.now)
         state.dirty = True
 
 
 def _discovered(state: State, event: ev.Discovered) -> None:
-    state.listed = frozenset(event.machines)
+    state.inquiries.list_anew(event.machines, state.now)
     state.dirty = True
 
 
 def _fetched(state: State, event: ev.Fetched) -> None:
     state.machines.believe(event.machine, event.speed_factor, state.now)
-    state.fetched_s[event.machine] = state.now
+    state.inquiries.answer_state(event.machine, state.now)
     state.dirty = True
 
 

@@ -73,7 +73,7 @@ def _stage_in(state: State, command: cm.StageIn) -> None:
     attempt.staged_in = True
     shared = [parcel.name for parcel in command.parcels if parcel.shared]
     if shared:
-        state.cached.setdefault(state.machines[command.machine].host, set()).update(shared)
+        state.copies.bring(state.machines[command.machine].host, shared)
     attempt.sent_for |= {parcel.task for parcel in command.parcels if parcel.task >= 0}
     run = state.runs[attempt.run]
     if run.state[attempt.task] == TaskState.SCHEDULED:
@@ -180,18 +180,16 @@ def _set_timer(state: State, command: cm.SetTimer) -> None:
 
 
 def _discover(state: State, command: cm.Discover) -> None:  # noqa: ARG001
-    state.discovered_s = state.now
+    state.inquiries.discovered_s = state.now
 
 
 def _fetch(state: State, command: cm.Fetch) -> None:
-    state.first_asked_s.setdefault(command.machine, state.now)
-    state.fetch_asked_s[command.machine] = state.now
+    state.inquiries.ask_for_state(command.machine, state.now)
 
 
 def _probe(state: State, command: cm.Probe) -> None:
     if command.of == "access" and command.machine is not None:
-        state.first_asked_s.setdefault(command.machine, state.now)
-        state.access_asked_s[command.machine] = state.now
+        state.inquiries.ask_for_access(command.machine, state.now)
     attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
     if attempt is not None:
         attempt.probed_s = state.now
@@ -347,7 +345,7 @@ def _note(state: State, command: cm.Note) -> None:
             state.machines.believe(command.machine, command.value, state.now)
             state.dirty = True
         case "down" | "up":
-            state.set_up(command.machine, command.kind == "up")
+            state.inquiries.set_up(command.machine, command.kind == "up", state.now)
             state.dirty = True
         case "unknown":
             state.unknown.setdefault(command.machine, {})[command.attempt] = None

@@ -6,7 +6,8 @@ another architecture. A shared file is brought to a host once, for all who are s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from weft.engine.state.known import origin
@@ -14,7 +15,10 @@ from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.workflow.templates import fill
 
-__all__ = ["OutsideFile", "outside_files", "outside_s"]
+__all__ = ["OutsideFile", "holders_of_files", "outside_files", "outside_s"]
+
+_MOST_HOLDERS = 64
+"""Hosts with a file that are looked at."""
 
 
 class OutsideFile(NamedTuple):
@@ -44,10 +48,17 @@ def outside_files(run: Run, task: int, machine: int) -> Iterator[OutsideFile]:
             yield OutsideFile(fill(source, names), run.known.size_of(item, task), item.shared)
 
 
+def holders_of_files(state: State, run: Run, task: int, machines: Iterable[int]) -> list[int]:
+    """List machines to which shared files were brought that a task would need on some of these machines."""
+    files = {file.source: None for each in machines for file in outside_files(run, task, each) if file.shared}
+    hosts = {host: None for file in files for host in islice(state.copies.hosts(file), _MOST_HOLDERS)}
+    return [machine for host in hosts for machine in state.machines.on_host(host)]
+
+
 def outside_s(state: State, run: Run, task: int, machine: int) -> float:
     """Estimate how long the files of a task take to a machine, one after the other; some may be there."""
     link = run.instance.platform.default_link
-    there = state.cached.get(state.machines[machine].host, ())
+    there = state.copies.at.get(state.machines[machine].host, ())
     return sum(
         link.latency_s + file.size_bytes / link.bandwidth_Bps
         for file in outside_files(run, task, machine)

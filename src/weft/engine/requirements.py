@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
@@ -16,7 +17,31 @@ from weft.errors import InvalidInput
 from weft.expressions import Expression, Value, evaluate_columns, parse
 from weft.platform.columns import columns
 
-__all__ = ["accepts", "rank_of", "requirement_problem"]
+__all__ = ["Wishes", "accepts", "rank_of", "requirement_problem", "wishes"]
+
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+"""An expression, and what its names mean for a task."""
+
+
+class Wishes(NamedTuple):
+    """What a task demands of machines by now, and how it ranks them."""
+
+    key: tuple[_Key | None, _Key | None]
+    """Tasks for which it is the same wish the same."""
+    demanded: Sequence[object] | None
+    """Per machine: whether it will do; None: all will."""
+    ranks: Sequence[object] | None
+    """Per machine; None: they are all the same to it."""
+
+
+def wishes(state: State, run: Run, task: int) -> Wishes:
+    """Say what a task wants by now, beyond what the workflow states."""
+    demanded, _ = run.requirements.get(task, (None, None))
+    rank = _rank_text(run, task)
+    keys = [_key(run, task, text) if text else None for text in (demanded, rank)]
+    accepted, ranks = (None if key is None else _values(state, run, task, key) for key in keys)
+    return Wishes((keys[0], keys[1]), accepted, ranks)
 
 
 def accepts(state: State, run: Run, task: int, machine: int) -> bool:
@@ -24,22 +49,25 @@ def accepts(state: State, run: Run, task: int, machine: int) -> bool:
     changed = run.requirements.get(task)
     if changed is None or not changed[0]:
         return True
-    values = _values(state, run, task, changed[0])
+    values = _values(state, run, task, _key(run, task, changed[0]))
     return values is None or bool(values[machine])
 
 
 def rank_of(state: State, run: Run, task: int, machine: int) -> float | None:
     """Evaluate a task's own rank for a machine; None: it has none, or it gives no number."""
-    changed = run.requirements.get(task)
-    text = changed[1] if changed is not None and changed[1] else None
-    expression = run.known.description(task).rank
-    if text is None and expression is None:
-        return None
-    values = _values(state, run, task, text if text is not None else str(expression))
+    text = _rank_text(run, task)
+    values = None if text is None else _values(state, run, task, _key(run, task, text))
     if values is None:
         return None
     value = values[machine]
     return float(value) if isinstance(value, int | float) else None
+
+
+def _rank_text(run: Run, task: int) -> str | None:
+    """Give how a task ranks machines by now; None: it does not."""
+    _, changed = run.requirements.get(task, (None, None))
+    stated = run.known.description(task).rank
+    return changed or (None if stated is None else str(stated))
 
 
 def requirement_problem(text: str, run: Run, task: int) -> str:
@@ -51,20 +79,26 @@ def requirement_problem(text: str, run: Run, task: int) -> str:
     return ""
 
 
-def _values(state: State, run: Run, task: int, text: str) -> Sequence[object] | None:
-    """Evaluate an expression for all machines, once for all tasks for which it means the same."""
+def _key(run: Run, task: int, text: str) -> _Key:
+    """Give an expression with what its names mean for a task."""
     expression = _parsed(text)
     if expression is None:
-        return None
+        return text, ()
     context = run.known.graph.context(task)
     heads = dict.fromkeys(name.partition(".")[0] for name in expression.names)
-    meant = tuple((head, repr(context[head])) for head in heads if head in context)
-    if (text, meant) not in state.evaluated:
+    return text, tuple((head, repr(context[head])) for head in heads if head in context)
+
+
+def _values(state: State, run: Run, task: int, key: _Key) -> Sequence[object] | None:
+    """Evaluate an expression for all machines, once for all tasks for which it means the same."""
+    if key not in state.evaluated:
+        expression = _parsed(key[0])
         try:
-            state.evaluated[text, meant] = _evaluated(expression, run, context)
+            context = run.known.graph.context(task)
+            state.evaluated[key] = None if expression is None else _evaluated(expression, run, context)
         except InvalidInput:
-            state.evaluated[text, meant] = None
-    return state.evaluated[text, meant]
+            state.evaluated[key] = None
+    return state.evaluated[key]
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from weft.engine.indexes.turn import PlannedTurn
 from weft.engine.outside import outside_s
 from weft.engine.requirements import accepts, rank_of
 from weft.engine.restarts import spared
-from weft.engine.selection.usability import is_selective, is_usable
+from weft.engine.selection.places import allows, places
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.chosen import ChosenTasks
 from weft.engine.state.known import Known
@@ -176,7 +176,7 @@ class SeenRun:
             return None
         by_plan = run.early.by_plan if early else partial(run.ready.by_plan, by_rank=by_rank)
         tasks = by_plan(plan, run.known, selector=self._selector)
-        tasks.refresh(state.changes, partial(is_usable, state), every=is_selective(state))
+        tasks.refresh(state.changes, state.machines.is_usable)
         return PlannedTurn(tasks, strict=strict)
 
     def bound(self, task: int) -> int | None:
@@ -203,7 +203,6 @@ class EngineView:
         self._seen: dict[int, SeenRun] = {}
         self._runs: list[RunView] = []
         self._roster = -1
-        self._selective = is_selective(state)
 
     @property
     def now(self) -> float:
@@ -225,12 +224,12 @@ class EngineView:
 
     @property
     def free(self) -> Collection[int]:
-        """Give the machines that are up and have a free node."""
+        """Give the machines that may be used and have a free node."""
         return self._state.machines.free.keys()
 
     @property
     def any_free(self) -> bool:
-        """Say whether some machine that is up has a free node."""
+        """Say whether some machine that may be used has a free node."""
         return self._state.machines.any_free
 
     def run(self, index: int) -> SeenRun:
@@ -255,12 +254,12 @@ class EngineView:
         inner = self._state.runs[run.index]
         known = inner.known
         found: list[Mode] = []
-        if free and known.plain and not (self._selective or inner.is_special(task)):
+        if free and known.plain and not inner.is_special(task):
             self._add_plain_modes(found, known, task)
             return found
         if free and not self._state.machines.any_free and known.kind[task] == COMPUTE:
             return found
-        for machine in self._places(inner, task, free, but):
+        for machine in places(self._state, inner, task, free=free, but=but):
             self._add_modes(found, inner, task, machine, free)
         return found
 
@@ -268,7 +267,8 @@ class EngineView:
         """List the modes of a task without data and demands on the first free machines of each class."""
         machines, now = self._state.machines, self._state.now
         options = known.options(task)
-        for index in machines.first_free(options):
+        first = [index for alike in machines.classes(options) for index in alike.rooms.firsts()]
+        for index in sorted(first) if len(first) > 1 else first:
             state = machines.all[index]
             for count in options.counts[index]:
                 nodes = options.nodes[index, count]
@@ -280,7 +280,7 @@ class EngineView:
         """Give one way to run a task; None: impossible, down, not wanted any more, or with ``free`` busy."""
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
-        possible = self._allows(inner, task, machine) and is_usable(state, machine)
+        possible = allows(inner, task, machine) and state.machines.is_usable(machine)
         if possible and accepts(state, inner, task, machine):
             self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)
@@ -288,69 +288,6 @@ class EngineView:
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Evaluate the task's own ranking expression for a machine."""
         return rank_of(self._state, self._state.runs[run.index], task, machine)
-
-    def _allows(self, run: Run, task: int, machine: int) -> bool:
-        """Say whether a task may go to a machine at all: it is a candidate, and not bound elsewhere."""
-        if run.known.kind[task] == COMPUTE:
-            candidate = machine in run.known.options(task).counts
-        else:
-            candidate = machine in run.instance.candidates_of(run.known.variable[task])
-        bound = run.binding.get(run.known.variable[task], machine) if run.binding else machine
-        return candidate and bound == machine
-
-    def _allowed(self, run: Run, task: int) -> Sequence[int]:
-        """List the machines a task may go to at all."""
-        bound = run.binding.get(run.known.variable[task]) if run.binding else None
-        if bound is not None:
-            return [bound] if self._allows(run, task, bound) else []
-        if run.known.kind[task] == COMPUTE:
-            return run.known.options(task).machines
-        found: list[int] = run.instance.candidates_of(run.known.variable[task]).tolist()
-        return found
-
-    def _places(self, run: Run, task: int, free: bool, but: int | None) -> list[int]:
-        """List the machines worth looking at: of those that are alike the first, and where data lie."""
-        known, machines = run.known, self._state.machines
-        if self._selective or run.is_special(task):
-            return self._filtered(run, task)
-        if known.kind[task] == TRANSFER:
-            return self._destinations(run, task)
-        if not known.uniform:
-            return self._filtered(run, task)
-        options = known.options(task)
-        found = machines.first_free(options, but) if free else machines.soonest(options, self._state.now)
-        if known.moves_data:
-            found.extend(self._holders_of_data(run, task))
-        return sorted(set(found)) if len(found) > 1 else found
-
-    def _destinations(self, run: Run, transfer: int) -> list[int]:
-        """List where an open transfer may go: where its file is, and of machines that are alike the first."""
-        found = self._state.machines.first_up(run.known, transfer)
-        source = run.source_of(transfer)
-        if source is not None and self._allows(run, transfer, source) and is_usable(self._state, source):
-            found.append(source)
-        return sorted(set(found))
-
-    def _holders_of_data(self, run: Run, task: int) -> Iterator[int]:
-        counts = run.known.options(task).counts
-        for predecessor in run.known.before(task):
-            place = run.where[predecessor]
-            if place in counts and is_usable(self._state, place):
-                yield place
-
-    def _filtered(self, run: Run, task: int) -> list[int]:
-        """List the machines that are up, listed, accessible, wanted and not to be avoided."""
-        state = self._state
-        found = [
-            machine
-            for machine in self._allowed(run, task)
-            if is_usable(state, machine) and accepts(state, run, task, machine)
-        ]
-        avoided = run.avoid.get(task)
-        if avoided:
-            # A machine where it failed is the last resort, not forbidden.
-            return [machine for machine in found if machine not in avoided] or found
-        return found
 
     def _add_modes(self, found: list[Mode], run: Run, task: int, index: int, free: bool) -> None:
         state, known = self._state, run.known

@@ -19,7 +19,6 @@ from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
 from weft.engine.remaining.standings import violators
-from weft.engine.selection.usability import is_usable
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.plans import Line, RunPlan
 from weft.engine.state.run import Run
@@ -58,7 +57,7 @@ def _place_anew(desk: Desk, run: Run, plan: RunPlan) -> None:
         elsewhere = (line.machine, line.count) != (attempt.machine, attempt.count)
         if attempt.staging:
             # Its data are on the way: only another place is worth losing them.
-            if elsewhere and is_usable(desk.state, line.machine):
+            if elsewhere and desk.state.machines[line.machine].usable:
                 desk.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="the new plan"))
         elif elsewhere or line.start_s != attempt.order:
             state = "WAITING" if run.missing[task] else "READY"
@@ -74,7 +73,7 @@ def _move_slow_ones(desk: Desk, run: Run, plan: RunPlan) -> None:
         if run.name(task) not in planned or line is None or line.machine == attempt.machine:
             continue
         possible = run.is_mode(task, line.machine, line.count)
-        if possible and is_usable(desk.state, line.machine) and _worth_it(desk, attempt, line):
+        if possible and desk.state.machines[line.machine].usable and _worth_it(desk, attempt, line):
             _move(desk, run, plan, attempt, line)
 
 

@@ -11,7 +11,6 @@ from weft.engine.deciding.staging import send_for_data
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.restarts import spared
-from weft.engine.selection.usability import is_selective, is_settling, obstacle
 from weft.engine.state.attempt import Attempt
 from weft.engine.state.run import Run
 from weft.engine.state.states import TaskState
@@ -30,7 +29,8 @@ class PolicyError(WeftError):
 def dispatch(desk: Desk, view: EngineView) -> None:
     """Ask the policy, and carry out what it decides, one decision after the other."""
     desk.state.dirty = False
-    if is_selective(desk.state) and is_settling(desk.state):
+    asked = desk.state.inquiries
+    if asked.needed and asked.is_settling(desk.state.now):
         return
     for decision in desk.policy.decide(view):
         if type(decision) is Place:
@@ -73,7 +73,7 @@ def _movable(desk: Desk, decision: Migrate) -> Attempt:
     if not 0 <= decision.machine < len(state.machines):
         raise PolicyError(f"{where} to machine {decision.machine}: there is no such machine")
     where += f" to machine {state.machines[decision.machine].name!r}"
-    if why := obstacle(state, decision.machine):
+    if why := state.obstacle(decision.machine):
         raise PolicyError(f"{where}: {why}")
     if (decision.machine, decision.count) not in run.known.options(attempt.task).nodes:
         raise PolicyError(f"{where} with {decision.count} nodes: it cannot run there so")
@@ -127,7 +127,7 @@ def _checked_nodes(desk: Desk, run: Run, place: Place) -> int:
         raise _mistake(desk, run, place, "there is no such machine")
     if run.state[task] != TaskState.READY and task not in run.early:
         raise _mistake(desk, run, place, f"the task is {TaskState(run.state[task]).name.lower()}, not ready")
-    if why := obstacle(state, place.machine):
+    if why := state.obstacle(place.machine):
         raise _mistake(desk, run, place, why)
     bound = run.binding.get(known.variable[task]) if run.binding else None
     if bound is not None and bound != place.machine:

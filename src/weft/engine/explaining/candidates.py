@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.engine.requirements import accepts
-from weft.engine.selection.usability import STATE_UNKNOWN, obstacle
+from weft.engine.selection.inquiries import STATE_UNKNOWN
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
@@ -110,17 +110,17 @@ def _options(state: State, view: EngineView, run: Run, task: int, machine: int) 
 def _by_now(state: State, run: Run, task: int, machine: MachineState) -> Iterator[Condition]:
     """Judge what changes while a run is under way."""
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
-    settings, index = state.settings, machine.index
-    if settings.discover_every_s is not None or state.listed is not None:
-        listed = state.listed is not None and index in state.listed
+    settings, index, asked = state.settings, machine.index, state.inquiries
+    if settings.discover_every_s is not None or asked.listed is not None:
+        listed = asked.listed is not None and index in asked.listed
         text = f"the information service {'lists' if listed else 'does not list'} it"
         yield Condition(name="listed", holds=listed, text=text)
-    if settings.authorise or index in state.access:
-        allowed = state.access.get(index, False)
-        answer = "granted" if allowed else "refused" if index in state.access else "not granted yet"
+    if settings.authorise or index in asked.access:
+        allowed = asked.access.get(index, False)
+        answer = "granted" if allowed else "refused" if index in asked.access else "not granted yet"
         yield Condition(name="access", holds=allowed, text=f"access is {answer}")
     if settings.fetch_every_s is not None:
-        unknown = obstacle(state, index) == STATE_UNKNOWN
+        unknown = state.obstacle(index) == STATE_UNKNOWN
         text = STATE_UNKNOWN if unknown else "its state is known"
         yield Condition(name="state", holds=not unknown, text=text)
     variable = run.known.variable[task]

@@ -160,12 +160,10 @@ class PlannedTasks:
             return self.unplanned
         return self.stranded if home == _NOWHERE or home in self._lost else self.standing
 
-    def refresh(self, changes: Changes, is_usable: Callable[[int], bool], *, every: bool = False) -> None:
-        """Look at the machines on which something has changed since the last time, or at all of them."""
+    def refresh(self, changes: Changes, is_usable: Callable[[int], bool]) -> None:
+        """Look at the machines on which something has changed since the last time."""
         looked_at: Iterable[int] = self._unsure
-        if every:
-            looked_at = [home for home in self.homes if home >= 0]
-        elif self._heard != changes.count:
+        if self._heard != changes.count:
             looked_at = [*self._unsure, *changes.since(self._heard)]
         self.stirs += 1
         for machine in looked_at:

@@ -5,6 +5,8 @@ Where as much is left of two machines that are alike, a task does not care which
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from weft.engine.indexes.marks import Marks
 
 __all__ = ["Left", "Rooms"]
@@ -22,7 +24,7 @@ class Rooms:
         self._marks: dict[Left, Marks] = {}
 
     def move(self, machine: int, before: Left | None, after: Left | None) -> None:
-        """Hear that something else is left of a machine; None: it has no free node, or is down."""
+        """Hear that something else is left of a machine; None: it has no free node, or may not be used."""
         if before is not None:
             marks = self._marks[before]
             marks.remove(machine)
@@ -34,12 +36,12 @@ class Rooms:
                 found = self._marks[after] = Marks()
             found.add(machine)
 
-    def firsts(self, but: int | None = None) -> list[int]:
-        """Give the first machine of each kind of left-overs, of those besides one."""
+    def firsts(self, but: Collection[int] = ()) -> list[int]:
+        """Give the first machine of each kind of left-overs, of those besides some."""
         found = []
         for marks in self._marks.values():
             first = marks.first
-            if first is not None and first == but:
+            while but and first is not None and first in but:
                 first = marks.next(first + 1)
             if first is not None:
                 found.append(first)

@@ -26,7 +26,7 @@ class Waits:
     __slots__ = ("_behind_s", "_changed", "_due", "_ends", "_late", "_late_since", "_load", "_look")
 
     def __init__(self, machines: Iterable[int], load: Callable[[int], Load | None]) -> None:
-        """Take in machines; ``load`` says what is on one of them, None: it is down."""
+        """Take in machines; ``load`` says what is on one of them, None: it may not be used."""
         self._load = load
         self._changed = dict.fromkeys(machines)
         self._look: dict[int, int] = {}

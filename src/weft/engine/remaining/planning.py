@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from weft.engine.remaining.carrying import carried
 from weft.engine.remaining.promises import Promise, bodies_of, promise_of
 from weft.engine.remaining.remainder import Remainder, remainder_of
-from weft.engine.selection.usability import is_ruled_out
 from weft.engine.state.known import Known
 from weft.engine.state.plans import StoredPlan, stored_plan
 from weft.engine.state.run import Run
@@ -126,7 +125,7 @@ def _untouched(state: State, run: Run) -> bool:
     return (
         not state.attempts
         and not state.machines.odd
-        and not any(is_ruled_out(state, machine.index) for machine in state.machines)
+        and not any(state.inquiries.is_ruled_out(machine.index) for machine in state.machines)
         and all(found in _UNTOUCHED for found in run.state)
         and all(body.iteration == 1 for body in run.loops.bodies)
     )

@@ -22,7 +22,6 @@ import numpy as np
 from weft.engine.remaining.occupation import Occupation
 from weft.engine.remaining.standings import situation_of
 from weft.engine.restarts import spared, spared_if_ended
-from weft.engine.selection.usability import is_ruled_out
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.engine.state.states import TaskState
@@ -106,7 +105,9 @@ class _Making:
             np.array([self.rows[position].task for position in order], dtype=np.uint32),
             left=np.array([self.left[position] for position in order], dtype=np.float64),
             speed=np.array([machine.speed_factor for machine in machines], dtype=np.float64),
-            usable=np.array([not is_ruled_out(state, machine.index) for machine in machines], dtype=np.bool_),
+            usable=np.array(
+                [not state.inquiries.is_ruled_out(machine.index) for machine in machines], dtype=np.bool_
+            ),
             pinned=self.pinned,
             earliest_start_s=np.array([self.earliest[position] for position in order], dtype=np.float64),
             busy=tuple(self.occupation.busy),

@@ -128,11 +128,15 @@ class Known:
         )
         self.transfers = bool((graph.kind == TRANSFER).any())
         """Whether some task moves a file."""
-        self.uniform = isinstance(instance.seconds, Related | Classes)
-        """Whether machines of one description have the same seconds."""
+        self.ranked = any(task.rank is not None for task in self._tasks)
+        """Whether some task ranks machines by an expression of its own."""
+        self.uniform = isinstance(instance.seconds, Related | Classes) and not any(
+            item.shared and "{machine.name}" in origin(item) for task in self._tasks for item in task.inputs
+        )
+        """Whether machines of one description have the same seconds and are sent the same shared files."""
         self.plain = (
             self.uniform
-            and not (self.demands or self.moves_data or self.stages or graph.loops)
+            and not (self.demands or self.moves_data or self.stages or self.ranked or graph.loops)
             and not self.checkpoints
             and not self.transfers
             and bool((instance.capacity == 1).all())

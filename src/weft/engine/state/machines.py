@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from weft.engine.indexes.alike import Alike
@@ -51,6 +51,7 @@ class MachineState:
         "speed_factor",
         "unlimited",
         "up",
+        "usable",
         "waiting_units",
         "waits",
     )
@@ -69,6 +70,8 @@ class MachineState:
         self.has_amounts = any(self.amounts.values())
         """Whether there is anything to count."""
         self.up = True
+        self.usable = True
+        """Whether tasks may be sent to it: it is up, and was found out about as far as that is needed."""
         self.speed_factor = 1.0
         """Its believed speed relative to the platform's description."""
         self.believed_at_s = 0.0
@@ -91,18 +94,18 @@ class MachineState:
         """Who must hear when something happens to it."""
 
     def left_now(self) -> Left | None:
-        """Give what is left of it; None: it is down, or has no free node."""
+        """Give what is left of it; None: it may not be used, or has no free node."""
         nodes = self.nodes if self.unlimited else self.free_nodes
-        if nodes <= 0 or not self.up:
+        if nodes <= 0 or not self.usable:
             return None
         if self.speed_factor == 1.0 and not self.has_amounts:
             return nodes
         return (nodes, self.speed_factor, *self.amounts.values())
 
     def load(self) -> Load | None:
-        """Give what is on it, for those who sort machines by it; None: it is down."""
-        if not self.up or self.unlimited:
-            return (0.0, 0.0) if self.up else None
+        """Give what is on it, for those who sort machines by it; None: it may not be used."""
+        if not self.usable or self.unlimited:
+            return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
         behind = self.waiting_units + self.promised_units
         return end_s, as_seconds(behind) / self.speed_factor / self.nodes
@@ -182,14 +185,17 @@ class Machines:
         self.odd: set[int] = set()
         """Machines that are believed to be faster or slower than the platform says."""
         self.free: dict[int, None] = {}
-        """The machines that are up and have a free node."""
+        """The machines that may be used and have a free node."""
         self._beliefs: tuple[float, ...] | None = None
         for state in self.all:
             state.left = state.left_now()
             if state.left is not None:
                 self.free[state.index] = None
         self._class_of = self._classes(instance)
-        self._possible: dict[Options | tuple[Known, int], list[Alike]] = {}
+        self._on_host: dict[int, list[int]] = {}
+        for state in self.all:
+            self._on_host.setdefault(state.host, []).append(state.index)
+        self._possible: dict[Hashable, list[Alike]] = {}
 
     def _classes(self, instance: Instance) -> list[Alike]:
         """Sort the machines into classes; give that of each machine."""
@@ -204,44 +210,48 @@ class Machines:
             Alike(self.all, members)
         return [state.alike[0] for state in self.all]
 
-    def first_free(self, options: Options, but: int | None = None) -> list[int]:
-        """List the first machines with free nodes of each class to which tasks of a group may go, by index.
-
-        Of those that are alike the first is enough, unless it is one that does not count.
-        """
-        found = [index for alike in self._possible_in(options) for index in alike.rooms.firsts(but)]
-        if len(found) > 1:
-            found.sort()
-        return found
-
-    def soonest(self, options: Options, now: float) -> list[int]:
-        """List those of each class where a task might be over first, if it may wait there."""
-        return [index for alike in self._possible_in(options) for index in alike.soonest(now)]
-
-    def first_up(self, known: Known, transfer: int) -> list[int]:
-        """List the first machine of each class that is up and to which a transfer may go."""
+    def destinations(self, known: Known, transfer: int) -> list[Alike]:
+        """Give the classes to which a transfer may go."""
         key = (known, known.goal(transfer))
         found = self._possible.get(key)
         if found is None:
             machines = known.instance.candidates_of(known.variable[transfer]).tolist()
             found = self._possible[key] = self._sorted(machines)
-        return [first for alike in found if (first := alike.first_up()) is not None]
+        return found
 
-    def _possible_in(self, options: Options) -> list[Alike]:
+    def told_apart(
+        self,
+        options: Options,
+        wish: Hashable,
+        demanded: Sequence[object] | None,
+        ranks: Sequence[object] | None,
+    ) -> list[Alike]:
+        """Give the classes to which those tasks of a group may go that have the same wish.
+
+        ``demanded`` and ``ranks``: what it says of each machine; None: the same of all.
+        """
+        found = self._possible.get((options, wish))
+        if found is None:
+            machines = [each for each in options.machines if demanded is None or demanded[each]]
+            found = self._possible[options, wish] = self._sorted(machines, ranks)
+        return found
+
+    def classes(self, options: Options) -> list[Alike]:
         """Give the classes to which tasks of a group may go; O(machines) at the first question."""
         found = self._possible.get(options)
         if found is None:
             found = self._possible[options] = self._sorted(options.machines)
         return found
 
-    def _sorted(self, machines: Iterable[int]) -> list[Alike]:
-        """Sort machines by class."""
-        by_class: dict[Alike, list[int]] = {}
+    def _sorted(self, machines: Iterable[int], ranks: Sequence[object] | None = None) -> list[Alike]:
+        """Sort machines by class, and by what else is thought of them."""
+        by_class: dict[tuple[Alike, str], list[int]] = {}
         for machine in machines:
-            by_class.setdefault(self._class_of[machine], []).append(machine)
+            rank = "" if ranks is None else repr(ranks[machine])
+            by_class.setdefault((self._class_of[machine], rank), []).append(machine)
         return [
             alike if len(members) == len(alike.members) else self._part(members)
-            for alike, members in by_class.items()
+            for (alike, _), members in by_class.items()
         ]
 
     def _part(self, members: list[int]) -> Alike:
@@ -259,9 +269,17 @@ class Machines:
     def __iter__(self) -> Iterator[MachineState]:
         return iter(self.all)
 
+    def on_host(self, host: int) -> Sequence[int]:
+        """List the machines that are shares of a host, or the host itself."""
+        return self._on_host[host]
+
+    def is_usable(self, index: int) -> bool:
+        """Say whether a machine may be used."""
+        return self.all[index].usable
+
     @property
     def any_free(self) -> bool:
-        """Say whether some machine that is up has a free node."""
+        """Say whether some machine that may be used has a free node."""
         return bool(self.free)
 
     @property
@@ -297,12 +315,17 @@ class Machines:
 
     def set_up(self, index: int, up: bool) -> None:
         """Note that a machine went or came back."""
-        state = self.all[index]
-        if state.up != up:
-            for alike in state.alike:
-                alike.set_up(index, up)
-        state.up = up
+        self.all[index].up = up
         self._beliefs = None
+        self.set_usable(index, up)
+
+    def set_usable(self, index: int, usable: bool) -> None:
+        """Note whether a machine may be used from now on."""
+        state = self.all[index]
+        if state.usable != usable:
+            for alike in state.alike:
+                alike.set_usable(index, usable)
+        state.usable = usable
         self._look_at(state)
 
     def believe(self, index: int, speed_factor: float, now: float) -> None:
@@ -326,9 +349,7 @@ class Machines:
         self._beliefs = None
         self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
         for state in self.all:
-            for alike in state.alike:
-                alike.set_up(state.index, state.up)
-            self._look_at(state)
+            self.set_usable(state.index, state.up)
 
     def _look_at(self, state: MachineState) -> None:
         """Sort a machine by what is left of it."""

@@ -29,18 +29,19 @@ _RUN = (
 )  # fmt: skip
 _BY_TASK = ("attempt_of", "tries", "failures", "migrations", "binding", "left_behind", "grown", "requeued")
 _MACHINE = ("up", "free_nodes", "speed_factor", "believed_at_s")
-_STATE = ("now", "next_attempt", "discovered_s")
-_BY_MACHINE = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
+_STATE = ("now", "next_attempt")
+_ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
 
 
 def snapshot(state: State) -> dict[str, Any]:
     """Give the whole state as plain data that JSON can hold."""
     return {
         **{name: getattr(state, name) for name in _STATE},
-        **{name: _pairs(getattr(state, name)) for name in _BY_MACHINE},
+        **{name: _pairs(getattr(state.inquiries, name)) for name in _ASKED},
+        "discovered_s": state.inquiries.discovered_s,
         "timers": dict(state.timers),
-        "listed": None if state.listed is None else sorted(state.listed),
-        "cached": [[host, sorted(files)] for host, files in state.cached.items()],
+        "listed": None if state.inquiries.listed is None else sorted(state.inquiries.listed),
+        "cached": [[host, sorted(files)] for host, files in state.copies.at.items()],
         "unknown": [[machine, list(attempts)] for machine, attempts in state.unknown.items()],
         "active": list(state.active),
         "attempts": [_attempt(attempt) for attempt in state.attempts.values()],
@@ -53,21 +54,29 @@ def restore(state: State, record: Mapping[str, Any]) -> None:
     """Put a fresh state where a snapshot was taken; the plans it names are in ``state.plans``."""
     for name in _STATE:
         setattr(state, name, record[name])
-    for name in _BY_MACHINE:
-        getattr(state, name).update(map(tuple, record[name]))
     state.timers.update(record["timers"])
-    state.listed = None if record["listed"] is None else frozenset(record["listed"])
-    state.cached.update((host, set(files)) for host, files in record["cached"])
+    for host, files in record["cached"]:
+        state.copies.bring(host, files)
     state.unknown.update((machine, dict.fromkeys(attempts)) for machine, attempts in record["unknown"])
     attempts = [_restored_attempt(each) for each in record["attempts"]]
     state.attempts.update((attempt.number, attempt) for attempt in attempts)
     for machine, kept in zip(state.machines, record["machines"], strict=True):
         _restore_machine(state, machine, kept)
     state.machines.look_again()
+    _restore_inquiries(state, record)
     for index, kept in enumerate(record["runs"]):
         state.runs.append(_restored_run(state, index, kept))
     state.active = {index: state.runs[index] for index in record["active"]}
     state.roster += 1
+
+
+def _restore_inquiries(state: State, record: Mapping[str, Any]) -> None:
+    asked = state.inquiries
+    for name in _ASKED:
+        getattr(asked, name).update(map(tuple, record[name]))
+    asked.discovered_s = record["discovered_s"]
+    asked.listed = None if record["listed"] is None else frozenset(record["listed"])
+    asked.look_again(state.now)
 
 
 def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.engine.indexes.changes import Changes
+from weft.engine.indexes.copies import Copies
+from weft.engine.selection.inquiries import Inquiries
 from weft.engine.settings import Settings
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.known import Library
@@ -62,25 +64,13 @@ class State:
         """Machines whose queues are to be served now."""
         self.arrived: dict[int, None] = {}
         """Attempts that keep their nodes and may be able to start."""
-        self.cached: dict[int, set[str]] = {}
-        """By host: shared files that were sent there."""
+        self.copies = Copies()
+        """Which shared files were sent to which hosts."""
         self.evaluated: dict[tuple[str, tuple[tuple[str, str], ...]], Sequence[object] | None] = {}
         """Requirements and ranks by text and what their names mean, with their value for each machine; None:
         they make no sense."""
-        self.discovered_s: float | None = None
-        """When the information service was asked last."""
-        self.listed: frozenset[int] | None = None
-        """The machines it listed; None: it has not answered yet."""
-        self.first_asked_s: dict[int, float] = {}
-        """When each machine was asked anything for the first time."""
-        self.access_asked_s: dict[int, float] = {}
-        """When each machine was asked last whether we may use it."""
-        self.access: dict[int, bool] = {}
-        """What it answered."""
-        self.fetch_asked_s: dict[int, float] = {}
-        """When each machine was asked for its state last."""
-        self.fetched_s: dict[int, float] = {}
-        """When it answered last."""
+        self.inquiries = Inquiries(self.settings, self.machines, self.changes)
+        """What is known of the machines beyond their description."""
 
     @property
     def unsettled(self) -> bool:
@@ -96,15 +86,14 @@ class State:
         idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
         return idle and attempt.replaces is None and self.runs[attempt.run].missing[attempt.task] > 0
 
+    def obstacle(self, machine: int) -> str:
+        """Say why a machine may not be used now; "": it may."""
+        return self.inquiries.obstacle(machine, self.now)
+
     def touch(self, machine: int) -> None:
         """Remember that something on a machine has changed, if anybody waits there."""
         if self.machines.all[machine].queue:
             self.touched[machine] = None
-
-    def set_up(self, machine: int, up: bool) -> None:
-        """Note that a machine went or came back."""
-        self.machines.set_up(machine, up)
-        self.changes.note(machine)
 
     def give_back(self, attempt: Attempt) -> None:
         """Free what an attempt took."""
