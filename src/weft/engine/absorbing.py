@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.engine.messages import events as ev
-from weft.engine.requirements import requirement_problem
+from weft.engine.selection.requirements import requirement_problem
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.growth import grow
 from weft.engine.state.plans import RunPlan

@@ -8,9 +8,9 @@ from itertools import islice
 
 from weft.engine.indexes.turn import PlannedTurn
 from weft.engine.outside import outside_s
-from weft.engine.requirements import accepts, rank_of
 from weft.engine.restarts import spared
 from weft.engine.selection.places import allows, places
+from weft.engine.selection.requirements import accepts, rank_of
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.chosen import ChosenTasks
 from weft.engine.state.known import Known

@@ -12,7 +12,7 @@ from weft.engine.deciding import leaving, replanning
 from weft.engine.desk import Desk
 from weft.engine.messages import commands as cm
 from weft.engine.messages import events as ev
-from weft.engine.requirements import accepts, requirement_problem
+from weft.engine.selection.requirements import accepts, requirement_problem
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.states import TaskState
 

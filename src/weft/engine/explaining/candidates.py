@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.engine.requirements import accepts
 from weft.engine.selection.inquiries import STATE_UNKNOWN
+from weft.engine.selection.requirements import accepts
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import Run
 from weft.engine.state.state import State

@@ -49,7 +49,7 @@ class PlannedTasks:
             self.place = places_in(self.ordered)
         self.alike = known.seconds_kinds is not None and known.simple
         """Whether tasks of one class would end at the same time wherever they were sent."""
-        self.even = not known.demands
+        self.even = known.even
         """Whether tasks of one kind need the same to be free."""
         self.places = Marks()
         """The places of all tasks."""

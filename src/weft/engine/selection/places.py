@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from weft.engine.indexes.alike import Alike
 from weft.engine.outside import holders_of_files
-from weft.engine.requirements import accepts, wishes
+from weft.engine.selection.requirements import accepts, wishes
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER

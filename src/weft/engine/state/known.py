@@ -317,6 +317,24 @@ class Known:
         return None if len(np.unique(kinds)) > _MOST_KINDS else _quick(kinds)
 
     @cached_property
+    def _different_demands(self) -> NDArray[np.int64]:
+        """Number the tasks by the amounts they take."""
+        return np.unique(self.graph.demand, axis=0, return_inverse=True)[1].reshape(-1)
+
+    @cached_property
+    def demand_kinds(self) -> Sequence[int] | None:
+        """Number the tasks by the amounts they take, near ones alike if many; None: all alike."""
+        if not self.demands or not self._different_demands.any():
+            return None
+        different = int(self._different_demands.max()) + 1
+        return _quick(self._different_demands // -(-different // _MOST_KINDS))
+
+    @cached_property
+    def even(self) -> bool:
+        """Say whether tasks of one kind take the same amounts: unless there are many kinds of these."""
+        return not self.demands or int(self._different_demands.max(initial=0)) < _MOST_KINDS
+
+    @cached_property
     def mean_seconds(self) -> Sequence[float]:
         """Give the mean seconds of every task over the machines that can run it."""
         return _quick(mean_seconds(self.instance))

@@ -7,7 +7,7 @@ tasks that need it (live attempts, failures, conditions), so that a million wait
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -15,6 +15,7 @@ from weft.engine.indexes.early import EarlyTasks
 from weft.engine.indexes.progress import Progress
 from weft.engine.indexes.promised import Promises
 from weft.engine.indexes.unfinished import Unfinished
+from weft.engine.selection.meaning import meaning
 from weft.engine.state.attempt import Attempt, Demand
 from weft.engine.state.known import Known
 from weft.engine.state.loops import Loops, loops_of
@@ -105,6 +106,8 @@ class Run:
         """How often a task has asked to be run again without having got any further."""
         self.requirements: dict[int, tuple[str | None, str | None]] = {}
         """Requirement and rank that applications changed at run time."""
+        self._wanted: dict[Hashable, int] = {}
+        """What tasks want other than at first, numbered as it comes."""
         self.virtual: dict[int, None] = {}
         """Virtual tasks that are ready: they complete at once."""
         self.early = EarlyTasks(self.kind_of)
@@ -157,17 +160,31 @@ class Run:
     def kind_of(self, task: int) -> tuple[int, ...]:
         """Give what tasks that can be placed alike share.
 
-        This is the mode group, or where a transfer may go; the machine if bound; the machines to avoid.
+        This is the mode group, or where a transfer may go; the machine if bound; the amounts they take; the
+        machines to avoid. Of those that want something else than at first the group is less than -1.
         """
-        variable = self.known.variable[task]
-        machine = self.binding.get(variable, -1) if self.binding else -1
+        known = self.known
+        machine = self.binding.get(known.variable[task], -1) if self.binding else -1
+        group = known.group[task]
+        kind: tuple[int, ...] = (group, machine) if group >= 0 else (group, machine, known.goal(task))
+        if known.selectors:
+            kind += (known.template(task),)
+        if known.demand_kinds is not None:
+            kind += (known.demand_kinds[task],)
+        if task in self.avoid:
+            kind += tuple(sorted(self.avoid[task]))
         if task in self.requirements or task in self.grown:
-            return -2 - task, machine
-        group = self.known.group[task]
-        kind: tuple[int, ...] = (group, machine) if group >= 0 else (group, machine, self.known.goal(task))
-        if self.known.selectors:
-            kind += (self.known.template(task),)
-        return (*kind, *sorted(self.avoid[task])) if task in self.avoid else kind
+            kind = (-3 - group, machine, self._wants_by_now(task), *kind[2:])
+        return kind
+
+    def _wants_by_now(self, task: int) -> int:
+        """Number what a task wants other than at first; the same for tasks that want the same."""
+        texts = self.requirements.get(task, ())
+        wanted = (
+            tuple(text and meaning(self.known, task, text) for text in texts),
+            tuple(sorted(self.grown.get(task, {}).items())),
+        )
+        return self._wanted.setdefault(wanted, len(self._wanted))
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
         """Give the amounts a mode takes; more memory than stated after the task has run out of it."""

@@ -8,9 +8,9 @@ and evaluated, never executed; what cannot be read counts as unchanged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from weft.engine.selection.meaning import Meaning, meaning, parsed
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.errors import InvalidInput
@@ -20,14 +20,10 @@ from weft.platform.columns import columns
 __all__ = ["Wishes", "accepts", "rank_of", "requirement_problem", "wishes"]
 
 
-_Key = tuple[str, tuple[tuple[str, str], ...]]
-"""An expression, and what its names mean for a task."""
-
-
 class Wishes(NamedTuple):
     """What a task demands of machines by now, and how it ranks them."""
 
-    key: tuple[_Key | None, _Key | None]
+    key: tuple[Meaning | None, Meaning | None]
     """Tasks for which it is the same wish the same."""
     demanded: Sequence[object] | None
     """Per machine: whether it will do; None: all will."""
@@ -39,7 +35,7 @@ def wishes(state: State, run: Run, task: int) -> Wishes:
     """Say what a task wants by now, beyond what the workflow states."""
     demanded, _ = run.requirements.get(task, (None, None))
     rank = _rank_text(run, task)
-    keys = [_key(run, task, text) if text else None for text in (demanded, rank)]
+    keys = [meaning(run.known, task, text) if text else None for text in (demanded, rank)]
     accepted, ranks = (None if key is None else _values(state, run, task, key) for key in keys)
     return Wishes((keys[0], keys[1]), accepted, ranks)
 
@@ -49,14 +45,14 @@ def accepts(state: State, run: Run, task: int, machine: int) -> bool:
     changed = run.requirements.get(task)
     if changed is None or not changed[0]:
         return True
-    values = _values(state, run, task, _key(run, task, changed[0]))
+    values = _values(state, run, task, meaning(run.known, task, changed[0]))
     return values is None or bool(values[machine])
 
 
 def rank_of(state: State, run: Run, task: int, machine: int) -> float | None:
     """Evaluate a task's own rank for a machine; None: it has none, or it gives no number."""
     text = _rank_text(run, task)
-    values = None if text is None else _values(state, run, task, _key(run, task, text))
+    values = None if text is None else _values(state, run, task, meaning(run.known, task, text))
     if values is None:
         return None
     value = values[machine]
@@ -79,34 +75,16 @@ def requirement_problem(text: str, run: Run, task: int) -> str:
     return ""
 
 
-def _key(run: Run, task: int, text: str) -> _Key:
-    """Give an expression with what its names mean for a task."""
-    expression = _parsed(text)
-    if expression is None:
-        return text, ()
-    context = run.known.graph.context(task)
-    heads = dict.fromkeys(name.partition(".")[0] for name in expression.names)
-    return text, tuple((head, repr(context[head])) for head in heads if head in context)
-
-
-def _values(state: State, run: Run, task: int, key: _Key) -> Sequence[object] | None:
+def _values(state: State, run: Run, task: int, key: Meaning) -> Sequence[object] | None:
     """Evaluate an expression for all machines, once for all tasks for which it means the same."""
     if key not in state.evaluated:
-        expression = _parsed(key[0])
+        expression = parsed(key[0])
         try:
             context = run.known.graph.context(task)
             state.evaluated[key] = None if expression is None else _evaluated(expression, run, context)
         except InvalidInput:
             state.evaluated[key] = None
     return state.evaluated[key]
-
-
-@lru_cache(maxsize=1024)
-def _parsed(text: str) -> Expression | None:
-    try:
-        return parse(text)
-    except InvalidInput:
-        return None
 
 
 def _evaluated(expression: Expression, run: Run, context: Mapping[str, Value]) -> Sequence[object]:
