@@ -10,11 +10,14 @@ _MOST_WAITING = 16
 class TurnTwin:
     """Goes through tasks given by their kind; classes and homes are worked out for each task anew."""
 
-    def __init__(self, plan, place, seconds, kinds, down, *, strict=False):
-        """Begin. ``kinds``: the kind of each task that may go; ``down``: machines that cannot be used; both live."""
+    def __init__(self, plan, place, seconds, kinds, down, wants=None, *, strict=False):
+        """Begin. ``kinds``: the kind of each task that may go; ``down``: machines that cannot be used; both live.
+
+        ``wants``: whether a machine and a count suit a task that wants something else than at first.
+        """
         self._plan, self._place_of, self._seconds = plan, place, seconds
         self._kinds, self._down, self._strict = kinds, down, strict
-        self._there = set(kinds)
+        self._there, self._wants = set(kinds), wants
         self._place = 0
         self._left_out, self._kinds_out, self._waiting = set(), set(), {}
         self._is_free = None
@@ -69,10 +72,14 @@ class TurnTwin:
         line, kind = self._plan.line.get(task), self._kinds[task]
         if self._class(task) in self._left_out:
             return False
-        own = kind[0] < -1
-        lost = line is not None and (line.machine in self._down or kind[1] not in (-1, line.machine))
-        if self._strict and lost and not own:
+        lost = line is not None and (line.machine in self._down or not self._suits(task, kind, line))
+        if self._strict and lost:
             return False
-        if self._is_free is None or line is None or (lost and not own):
+        if self._is_free is None or line is None or lost:
             return kind not in self._kinds_out
-        return own or self._is_free(line.machine)
+        return self._is_free(line.machine)
+
+    def _suits(self, task, kind, line):
+        """Say whether a task may be where it is planned: not if it is bound elsewhere, or wants something else."""
+        wanted = kind[0] >= -1 or self._wants is None or self._wants(task, line.machine, line.count)
+        return wanted and kind[1] in (-1, line.machine)

@@ -28,6 +28,11 @@ ROOM = Known(
 STORED = stored_plan(planned(ROOM.instance), ROOM, planner="heft", steps=0)
 
 
+def wants(task, machine, count):
+    """Say that a task does not want one of the machines any more."""
+    return machine != MACHINES - 1
+
+
 class Scene:
     """Tasks and machines as they are, and the index that hears of every change."""
 
@@ -36,14 +41,14 @@ class Scene:
         self.plan = RunPlan(STORED, ROOM, STORED.key)
         for task in data.draw(st.sets(st.integers(0, TASKS - 1), max_size=4)):
             del self.plan.line[task]  # it came later than the plan
-        self.tasks = PlannedTasks(self.plan, ROOM, by_rank=by_rank)
+        self.tasks = PlannedTasks(self.plan, ROOM, wants, by_rank=by_rank)
         self.changes, self.kinds = Changes(), {}
         self.down, self.known_down = set(), set()
         self.free = [0] * MACHINES
 
     def kind(self, task):
-        """Draw a kind: of two groups or of its own, bound to some machine or not."""
-        group = self.data.draw(st.sampled_from([0, 0, 0, 1, -2 - task]))
+        """Draw a kind: of two groups, as at first or not, bound to some machine or not."""
+        group = self.data.draw(st.sampled_from([0, 0, 0, 1, -3, -4]))
         return group, self.data.draw(st.sampled_from([-1, -1, -1, 0, 1]))
 
     def add(self, task):
@@ -81,7 +86,7 @@ class Scene:
         self.known_down.update(self.down)
         self.tasks.refresh(self.changes, lambda machine: machine not in self.down)
         twin = TurnTwin(
-            self.plan, self.tasks.place, ROOM.seconds_kinds, self.kinds, self.known_down, strict=strict
+            self.plan, self.tasks.place, ROOM.seconds_kinds, self.kinds, self.known_down, wants, strict=strict
         )
         return PlannedTurn(self.tasks, strict=strict), twin
 

@@ -76,6 +76,33 @@ def test_a_job_goes_where_it_ranks_highest_whatever_it_takes():
     assert ran(jobs, where, "fcfs").lines[0]["a"].machine == 0
 
 
+def test_a_rank_tells_machines_apart_that_are_alike_otherwise():
+    where = platform({}, {}, {}, {})
+    jobs = {"a": {"work": 4, "rank": "name == 'm2'"}, "b": {"work": 4, "rank": "3 if name == 'm3' else 1"}}
+    found = ran(jobs, where, "rank").lines[0]
+    assert {name: line.machine for name, line in found.items()} == {"a": 2, "b": 3}
+
+
+def test_of_machines_that_are_alike_the_one_that_has_the_files_is_better():
+    where = platform({}, {}, {}, link=Link(bandwidth_Bps=1e6))
+    needs = {"inputs": [{"file": "r", "from": "r.pdb", "size": "8MB", "shared": True}]}
+    jobs = {
+        "a": {"work": 5, "requirements": "name == 'm2'", **needs},
+        "wait": {"work": 20, "requirements": "name == 'm0'"},
+        "b": {"work": 5, "after": "wait", **needs},
+    }
+    found = ran(jobs, where, "fcfs").lines[0]
+    assert (found["a"].machine, found["b"].machine) == (2, 2)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "rank", "g-heft", "m-s", "shared-plans"])
+def test_a_task_that_fits_does_not_wait_behind_one_that_does_not(policy):
+    where = platform({"nodes": 2, "memory": 8e9})
+    jobs = {"a": {"sweep": {"k": "1..3"}, "work": 10, "memory": "(6 if k < 3 else 2) * GB"}}
+    found = ran(jobs, where, policy).lines[0]
+    assert {name: line.start_s for name, line in found.items()} == {"a[1]": 0.0, "a[2]": 10.0, "a[3]": 0.0}
+
+
 def test_a_job_that_finds_no_machine_does_not_hold_up_the_others():
     where = platform({"speed": 1.0}, {"speed": 1.0, "memory": 8e9})
     jobs = {"a": {"sweep": {"k": "1..3"}, "work": 5, "requirements": "memory > 1e9"}, "b": {"work": 5}}

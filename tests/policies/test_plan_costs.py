@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
 import pytest
 
 from planning_examples import instance, platform
-from policies.test_policy_costs import WITHIN, Lines, little_looked_at, sweep
+from policies.test_policy_costs import (
+    ASKING,
+    DEMANDING,
+    SURPRISES,
+    USUAL,
+    WITHIN,
+    Lines,
+    little_looked_at,
+    sweep,
+)
 from weft.engine.engine import Engine
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
 from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, Failure, Scenario
+from weft.simulation.scenario import Arrival, Failure, Scenario
 from weft.simulation.simulate import Simulation
 
 __all__ = ["little_looked_at"]
@@ -60,28 +72,41 @@ def choosy(size):
     return sweep(size, a=slow, b={"work": "7 + k % 8", "after": "a[k]", "requirements": "speed > 2"})
 
 
-def lost(machines, *which):
-    """Let some of every four machines fail for good."""
-    failures = (
-        Failure(machines=(f"m{index}",), at_s=0.5, repair_s=1e6)
-        for index in range(machines)
-        if index % 4 in which
-    )
-    return Scenario(durations=Durations(noise=0.2), failures=tuple(failures))
+@dataclass(frozen=True)
+class Scene:
+    """What is run and what happens; every second machine is fast."""
+
+    make: Callable
+    down: tuple[int, ...] = ()
+    """Which of every four machines fail for good."""
+    happening: Scenario = SURPRISES
+    agreed: Settings = USUAL
+
+    def scenario(self, machines):
+        """Say what happens on so many machines."""
+        failing = [f"m{index}" for index in range(machines) if index % 4 in self.down]
+        failures = (Failure(machines=(name,), at_s=0.5, repair_s=1e6) for name in failing)
+        return replace(self.happening, failures=tuple(failures))
 
 
 SCENES = {
-    "all machines are up": (pairs, ()),
-    "a quarter is down": (pairs, (1,)),
-    "data move": (with_data, ()),
-    "some have to run on fast machines, which are down": (choosy, (1, 3)),
+    "all machines are up": Scene(pairs),
+    "a quarter is down": Scene(pairs, down=(1,)),
+    "data move": Scene(with_data),
+    "some have to run on fast machines, which are down": Scene(choosy, down=(1, 3)),
+    "tasks ask for fast machines while they run": Scene(pairs, happening=DEMANDING),
+    "machines are asked first": Scene(pairs, agreed=ASKING),
 }
-"""What is run, and which of every four machines fail; every second one is fast."""
+
+
+IN_EVERY_SCENE = ["plan", "plan:strict=true", "shared-plans:inter=g-heft:rounds=tasks"]
+CASES = [(scene, policy) for scene in list(SCENES)[:4] for policy in POLICIES]
+CASES += [(scene, policy) for scene in list(SCENES)[4:] for policy in IN_EVERY_SCENE]
 
 
 def lines_per_event(monkeypatch, policy, machines, scene):
     """Count the lines per event while two workflows compete on so many machines."""
-    make, failing = SCENES[scene]
+    scene = SCENES[scene]
     lines, handle, events = Lines(), Engine.handle, 0
     settled, counted = SETTLED * machines, EVENTS * machines
 
@@ -93,17 +118,18 @@ def lines_per_event(monkeypatch, policy, machines, scene):
     where = platform(*({"speed": (1.0, 3.0)[index % 2]} for index in range(machines)))
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "handle", counting)
-        library = Library({key: instance(make(PER_MACHINE * machines // 2), where) for key in "vw"})
+        library = Library({key: instance(scene.make(PER_MACHINE * machines // 2), where) for key in "vw"})
         arrivals = [Arrival(workflow=key) for key in "vw"]
-        simulation = Simulation(library, arrivals, policy_named(policy), Settings(), lost(machines, *failing))
+        simulation = Simulation(
+            library, arrivals, policy_named(policy), scene.agreed, scene.scenario(machines)
+        )
         engine = simulation.run(stop=lambda _: events >= settled + counted)
     assert sum(run.unfinished for run in engine.state.runs) > 0.5 * PER_MACHINE * machines, "they still wait"
     return lines.counted / counted
 
 
 @pytest.mark.usefixtures("little_looked_at")
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize(("scene", "policy"), CASES)
 def test_an_event_costs_the_same_however_many_machines_are_planned_on(monkeypatch, scene, policy):
     monkeypatch.setattr("weft.policies.shared_plans._MOST_WAITING", WAITING)
     few, many = (lines_per_event(monkeypatch, policy, machines, scene) for machines in (FEW, MANY))

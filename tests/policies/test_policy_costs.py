@@ -15,10 +15,11 @@ from planning_examples import instance, platform
 from weft.engine.engine import Engine
 from weft.engine.settings import Settings
 from weft.engine.state.known import Library
+from weft.expressions import parse
 from weft.platform.link import Link
 from weft.policies import POLICIES
 from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, Failure, Scenario
+from weft.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
 from weft.simulation.simulate import Simulation
 
 FEW, MANY = 300, 1_500
@@ -83,6 +84,16 @@ SURPRISES = Scenario(durations=Durations(noise=0.2))
 LOST = Scenario(durations=Durations(noise=0.2), failures=(Failure(machines=("m5",), at_s=0.5, repair_s=1e6),))
 
 
+FAILING = Scenario(durations=Durations(noise=0.2), exit_codes={"a": (1, 0)})
+SHORT_OF_MEMORY = Scenario(durations=Durations(noise=0.2), exit_codes={"a": ("oom", 0)})
+DEMANDING = Scenario(
+    durations=Durations(noise=0.2),
+    requirements=(RequirementChange(task="a", after=0.5, requirements=parse("speed > 2")),),
+)
+USUAL = Settings()
+ASKING = Settings(discover_every_s=300.0, fetch_every_s=4.0, authorise=True)
+
+
 class Lines:
     """Counts the lines of policies and engine that are executed, those of comprehensions once per element."""
 
@@ -138,6 +149,26 @@ def with_memory(size):
     return pairs(size, memory="3GB")
 
 
+def with_little_memory(size):
+    """Give pairs that may run out of memory, and are given more then."""
+    return pairs(size, memory="1GB", retries={"oom": 2})
+
+
+def retried(size):
+    """Give pairs that may fail."""
+    return pairs(size, retries=2)
+
+
+def ranking(size):
+    """Give pairs that would rather be on some machines."""
+    return pairs(size, rank="-speed")
+
+
+def with_files(size):
+    """Give pairs that need a file of the user's."""
+    return pairs(size, inputs=[{"file": "r", "from": "r.pdb", "size": "1MB", "shared": True}])
+
+
 def with_transfers(size):
     """Give pairs with an explicit transfer between them, whose destination is open."""
     return sweep(
@@ -157,8 +188,14 @@ SCENES = {
     "several nodes": (moldable, wide, SURPRISES),
     "memory": (with_memory, wide, SURPRISES),
     "open transfers": (with_transfers, sites, SURPRISES),
+    "machines are asked first": (pairs, unequal, SURPRISES, ASKING),
+    "tasks avoid machines": (retried, unequal, FAILING),
+    "tasks ask for other machines": (pairs, unequal, DEMANDING),
+    "tasks ask for more memory": (with_little_memory, wide, SHORT_OF_MEMORY),
+    "tasks rank machines": (ranking, unequal, SURPRISES),
+    "files come from outside": (with_files, unequal, SURPRISES),
 }
-"""What is run, where, and what happens."""
+"""What is run, where, what happens, and what was agreed."""
 
 IN_EVERY_SCENE = [
     "basic",
@@ -176,7 +213,7 @@ IN_EVERY_SCENE = [
 CASES = [("pairs", policy) for policy in [*sorted(POLICIES), *VARIANTS]]
 CASES += [(scene, policy) for scene in list(SCENES)[1:] for policy in IN_EVERY_SCENE]
 
-ON_FEW, ON_MANY = 12, 48
+ON_FEW, ON_MANY = 24, 96
 """Machines."""
 
 PER_MACHINE = 36
@@ -188,7 +225,7 @@ ON_MACHINES = [(scene, policy) for scene, policy in CASES if "plan" not in polic
 
 def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLED, events=EVENTS):
     """Count the lines per event while two workflows compete and so many tasks wait."""
-    make, where, scenario = SCENES[scene]
+    make, where, scenario, *agreed = SCENES[scene]
     lines, handle, seen = Lines(), Engine.handle, 0
 
     def counting(engine, event, now):
@@ -200,7 +237,7 @@ def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLE
         patch.setattr(Engine, "handle", counting)
         library = Library({key: instance(make(waiting // 2), where(on)) for key in "vw"})
         arrivals = [Arrival(workflow=key) for key in "vw"]
-        simulation = Simulation(library, arrivals, policy_named(policy), Settings(), scenario)
+        simulation = Simulation(library, arrivals, policy_named(policy), *(agreed or [USUAL]), scenario)
         engine = simulation.run(stop=lambda _: seen >= settled + events)
     assert sum(run.unfinished for run in engine.state.runs) > 0.6 * waiting, "they still wait"
     return lines.counted / events

@@ -6,7 +6,7 @@ another architecture. A shared file is brought to a host once, for all who are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -49,8 +49,13 @@ def outside_files(run: Run, task: int, machine: int) -> Iterator[OutsideFile]:
 
 
 def holders_of_files(state: State, run: Run, task: int, machines: Iterable[int]) -> list[int]:
-    """List machines to which shared files were brought that a task would need on some of these machines."""
-    files = {file.source: None for each in machines for file in outside_files(run, task, each) if file.shared}
+    """List machines to which shared files were brought that a task needs on some of these and lacks there."""
+    files = {
+        file.source: None
+        for machine in machines
+        for file in outside_files(run, task, machine)
+        if file.shared and file.source not in _there(state, machine)
+    }
     hosts = {host: None for file in files for host in islice(state.copies.hosts(file), _MOST_HOLDERS)}
     return [machine for host in hosts for machine in state.machines.on_host(host)]
 
@@ -58,9 +63,14 @@ def holders_of_files(state: State, run: Run, task: int, machines: Iterable[int])
 def outside_s(state: State, run: Run, task: int, machine: int) -> float:
     """Estimate how long the files of a task take to a machine, one after the other; some may be there."""
     link = run.instance.platform.default_link
-    there = state.copies.at.get(state.machines[machine].host, ())
+    there = _there(state, machine)
     return sum(
         link.latency_s + file.size_bytes / link.bandwidth_Bps
         for file in outside_files(run, task, machine)
         if file.source not in there
     )
+
+
+def _there(state: State, machine: int) -> Collection[str]:
+    """Give the shared files that were brought to the host of a machine."""
+    return state.copies.at.get(state.machines[machine].host, ())

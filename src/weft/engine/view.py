@@ -9,7 +9,7 @@ from itertools import islice
 from weft.engine.indexes.turn import PlannedTurn
 from weft.engine.outside import outside_s
 from weft.engine.restarts import spared
-from weft.engine.selection.places import allows, places
+from weft.engine.selection.places import allows, places, suits
 from weft.engine.selection.requirements import accepts, rank_of
 from weft.engine.state.attempt import Attempt, Stage
 from weft.engine.state.chosen import ChosenTasks
@@ -175,7 +175,7 @@ class SeenRun:
         if plan is None or not (run.early if early else run.ready):
             return None
         by_plan = run.early.by_plan if early else partial(run.ready.by_plan, by_rank=by_rank)
-        tasks = by_plan(plan, run.known, selector=self._selector)
+        tasks = by_plan(plan, run.known, partial(suits, state, run), selector=self._selector)
         tasks.refresh(state.changes, state.machines.is_usable)
         return PlannedTurn(tasks, strict=strict)
 

@@ -64,9 +64,11 @@ class Outlook:
         """Answers that hold as long as the beliefs do, by the first unfinished tasks and what is behind."""
         self._modes = {group: _rows(instance, group) for group in range(len(instance.groups))}
         self._group: list[int] = instance.group.tolist()
-        self._seconds_of = [group.seconds_of for group in instance.groups]
+        self._seconds = instance.seconds
         self._stated = _stated_classes(instance, with_places=self.moves_data)
         self._beliefs: Beliefs | None = None
+        self._firsts: dict[int, list[tuple[int, int, int, int]]] = {}
+        """Per group: class, machine, count and nodes of the modes on the first machine of each class."""
         self._choices: dict[int, list[Choice]] = {}
 
     def believe(self, beliefs: Beliefs) -> None:
@@ -83,6 +85,7 @@ class Outlook:
             if number >= 0:
                 self.members[number].append(machine)
         self._beliefs = beliefs
+        self._firsts.clear()
         self._choices.clear()
         self.remembered.clear()
 
@@ -90,18 +93,25 @@ class Outlook:
         """Give the fastest mode of a compute task on each class of machines that can run it."""
         found = self._choices.get(task)
         if found is None:
-            group = self._group[task]
-            seconds = self._seconds_of[group](task).tolist()
             assert self._beliefs is not None
             best: dict[int, Choice] = {}
-            for position, machine, nodes in self._modes[group]:
-                number = self.class_of[machine]
-                if number < 0:
-                    continue
-                taken = seconds[position] / self._beliefs[machine]
+            for number, machine, count, nodes in self._first_modes(self._group[task]):
+                taken = self._seconds.at(task, machine, count) / self._beliefs[machine]
                 if number not in best or taken < best[number][1]:
                     best[number] = (number, taken, nodes)
             found = self._choices[task] = list(best.values())
+        return found
+
+    def _first_modes(self, group: int) -> list[tuple[int, int, int, int]]:
+        """List the modes of a group on the first machine of each class; O(modes) when beliefs are new."""
+        found = self._firsts.get(group)
+        if found is None:
+            first: dict[int, int] = {}
+            found = self._firsts[group] = [
+                (number, machine, count, nodes)
+                for machine, count, nodes in self._modes[group]
+                if (number := self.class_of[machine]) >= 0 and first.setdefault(number, machine) == machine
+            ]
         return found
 
 
@@ -129,6 +139,6 @@ def _stated_classes(instance: Instance, *, with_places: bool) -> list[int]:
 
 
 def _rows(instance: Instance, group: int) -> list[tuple[int, int, int]]:
-    """List the modes of a group: position, machine, nodes."""
+    """List the modes of a group: machine, count, nodes."""
     modes = instance.groups[group]
-    return list(zip(range(len(modes)), modes.machine.tolist(), modes.nodes.tolist(), strict=True))
+    return list(zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True))

@@ -102,14 +102,15 @@ def _growth(desk: Desk, run: Run, task: int, cause: str) -> float | None:
     options = run.known.options(task)
     largest = 0.0
     bound = run.binding.get(run.known.variable[task])
-    for machine, count in options.nodes:
-        if bound is not None and machine != bound:
-            continue
-        asked = dict(run.known.demand(task, machine, count)).get("memory")
-        if asked is None:
-            return None
-        total = run.instance.machines[machine].memory
-        largest = max(largest, wanted if total is None else min(wanted, total / asked))
+    # Machines that are alike have the same memory: one of each class is enough.
+    alike = [each.members[0] for each in desk.state.machines.classes(options)] if bound is None else [bound]
+    for machine in alike:
+        for count in options.counts.get(machine, ()):
+            asked = dict(run.known.demand(task, machine, count)).get("memory")
+            if asked is None:
+                return None
+            total = run.instance.machines[machine].memory
+            largest = max(largest, wanted if total is None else min(wanted, total / asked))
     return largest
 
 

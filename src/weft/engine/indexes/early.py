@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from weft.engine.indexes.planned import PlannedTasks
+from weft.engine.indexes.planned import PlannedTasks, Suits
 from weft.engine.state.known import Known
 from weft.engine.state.plans import RunPlan
 
@@ -48,11 +48,13 @@ class EarlyTasks:
         if task in self._tasks:
             self.add(task)
 
-    def by_plan(self, plan: RunPlan, known: Known, *, selector: str = "") -> PlannedTasks:
+    def by_plan(
+        self, plan: RunPlan, known: Known, suits: Suits | None = None, *, selector: str = ""
+    ) -> PlannedTasks:
         """Give those with a selector in the order of a plan; O(n) when the plan is new."""
         kept = self._planned
         if kept is None or kept.plan is not plan or kept.selector != selector:
-            kept = self._planned = PlannedTasks(plan, known, selector=selector)
+            kept = self._planned = PlannedTasks(plan, known, suits, selector=selector)
             for task in self._tasks:
                 kept.add(task, self._kind_of(task))
         return kept

@@ -15,14 +15,16 @@ from weft.engine.indexes.parts import Parts
 from weft.engine.state.known import Known
 from weft.engine.state.plans import RunPlan, places_in
 
-__all__ = ["OWN", "Class", "PlannedTasks", "kind_of"]
+__all__ = ["Class", "PlannedTasks", "Suits", "kind_of"]
 
 Class = tuple[float, ...]
 """Kind by seconds, planned machine, planned count, kind (mode group, machine it is bound to, ...)."""
 
-_UNPLANNED, OWN, _NOWHERE = -1, -2, -3
-"""What stands for the home of a class whose tasks are not planned; of a task that is a kind of its own, so
-that only asking tells whether its machine still suits it; of tasks that cannot run as planned."""
+Suits = Callable[[int, int, int], bool]
+"""Says whether a machine and a count suit a task, by what it wants by now."""
+
+_UNPLANNED, _NOWHERE = -1, -2
+"""What stands for the home of a class whose tasks are not planned; of tasks that cannot run as planned."""
 
 
 def kind_of(whole: Class) -> Class:
@@ -36,12 +38,21 @@ class PlannedTasks:
     Adding and removing cost O(1). A machine that goes or comes back costs O(classes planned there).
     """
 
-    def __init__(self, plan: RunPlan, known: Known, *, by_rank: bool = False, selector: str = "") -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        known: Known,
+        suits: Suits | None = None,
+        *,
+        by_rank: bool = False,
+        selector: str = "",
+    ) -> None:
         """Begin without tasks; those with another selector are not taken in."""
         self.plan = plan
         self.by_rank = by_rank
         self.selector = selector
         self._known = known
+        self._suits = suits
         self._choosing = bool(known.selectors or selector)
         self.ordered, self.place = plan.places
         if by_rank:
@@ -127,9 +138,10 @@ class PlannedTasks:
         machine, count, group, bound = (int(each) for each in whole[1:5])
         if machine < 0:
             return _UNPLANNED
-        if group < -1:
-            return OWN
-        possible = group < 0 or (machine, count) in self._known.options(task).nodes
+        if group < -1:  # it wants something else than at first
+            possible = self._suits is None or self._suits(task, machine, count)
+        else:
+            possible = group < 0 or (machine, count) in self._known.options(task).nodes
         return machine if possible and bound in (-1, machine) else _NOWHERE
 
     def _settle_in(self, task: int, whole: Class) -> None:

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 from weft.engine.indexes.marks import Marks
 from weft.engine.indexes.parts import Parts
-from weft.engine.indexes.planned import OWN, Class, PlannedTasks, kind_of
+from weft.engine.indexes.planned import Class, PlannedTasks, kind_of
 
 __all__ = ["PlannedTurn"]
 
@@ -41,7 +41,7 @@ class _Busy:
         self.is_free = is_free
 
     def __contains__(self, home: object) -> bool:
-        return isinstance(home, int) and home != OWN and not self.is_free(home)
+        return isinstance(home, int) and not self.is_free(home)
 
 
 class PlannedTurn:
@@ -156,7 +156,7 @@ class PlannedTurn:
         else:
             self._stirs = tasks.stirs
             self._open_homes = tasks.open_homes(self._busy.is_free)
-            for home in (OWN, *self._open_homes):
+            for home in self._open_homes:
                 for whole in tasks.homes.get(home, ()):
                     self._open_class(whole, (home, self._busy))
         for shelf in shelves:

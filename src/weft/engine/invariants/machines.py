@@ -60,6 +60,8 @@ def check_machines(state: State, instance: Instance) -> None:
             f"{units} node-seconds wait, {machine.waiting_units} counted",
             where,
         )
+        obstacle = state.obstacle(machine.index)
+        demand(machine.usable == (not obstacle), f"whether it may be used ({obstacle or 'it may'})", where)
         demand(machine.left == machine.left_now(), f"{machine.left} is believed to be left", where)
         if machine.left is not None:
             free.add(machine.index)

@@ -15,7 +15,7 @@ from weft.engine.state.run import Run
 from weft.engine.state.state import State
 from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["allows", "places"]
+__all__ = ["allows", "places", "suits"]
 
 
 def places(state: State, run: Run, task: int, *, free: bool, but: int | None = None) -> list[int]:
@@ -34,7 +34,7 @@ def places(state: State, run: Run, task: int, *, free: bool, but: int | None = N
         found = [index for alike in classes for index in alike.rooms.firsts(out)]
     else:
         found = [index for alike in classes for index in alike.soonest(state.now, avoided)]
-    found += [index for index in _holders(state, run, task, classes) if index not in avoided]
+    found += [index for index in _holders(state, run, task, found) if index not in avoided]
     return sorted(set(found)) if len(found) > 1 else found
 
 
@@ -46,6 +46,12 @@ def allows(run: Run, task: int, machine: int) -> bool:
         candidate = machine in run.instance.candidates_of(run.known.variable[task])
     bound = run.binding.get(run.known.variable[task], machine) if run.binding else machine
     return candidate and bound == machine
+
+
+def suits(state: State, run: Run, task: int, machine: int, count: int) -> bool:
+    """Say whether a machine and a count are what a task wants by now, be the machine free or not."""
+    possible = run.known.kind[task] != COMPUTE or run.is_mode(task, machine, count)
+    return possible and accepts(state, run, task, machine)
 
 
 def _classes(state: State, run: Run, task: int) -> list[Alike]:
@@ -65,8 +71,11 @@ def _avoided(run: Run, task: int, classes: list[Alike]) -> Collection[int]:
     return avoided if any(alike.first(avoided) is not None for alike in classes) else ()
 
 
-def _holders(state: State, run: Run, task: int, classes: list[Alike]) -> Iterator[int]:
-    """List the machines that have something of what a task needs, if it may go there."""
+def _holders(state: State, run: Run, task: int, places: list[int]) -> Iterator[int]:
+    """List the machines that have something of what a task needs, if it may go there.
+
+    ``places``: where it may go besides; shared files that are there need not be looked for.
+    """
     known = run.known
     found: list[int | None] = []
     if known.kind[task] == TRANSFER:
@@ -74,7 +83,7 @@ def _holders(state: State, run: Run, task: int, classes: list[Alike]) -> Iterato
     elif known.moves_data:
         found += [run.where[predecessor] for predecessor in known.before(task)]
     if known.stages:
-        found += holders_of_files(state, run, task, [alike.members[0] for alike in classes])
+        found += holders_of_files(state, run, task, places)
     for machine in dict.fromkeys(found):
         if machine is None or machine < 0 or not state.machines.is_usable(machine):
             continue

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
-from weft.engine.indexes.planned import PlannedTasks
+from weft.engine.indexes.planned import PlannedTasks, Suits
 from weft.engine.state.known import Known
 from weft.engine.state.plans import RunPlan
 
@@ -94,14 +94,20 @@ class ReadyTasks:
             self.add(task)
 
     def by_plan(
-        self, plan: RunPlan, known: Known, *, by_rank: bool = False, selector: str = ""
+        self,
+        plan: RunPlan,
+        known: Known,
+        suits: Suits | None = None,
+        *,
+        by_rank: bool = False,
+        selector: str = "",
     ) -> PlannedTasks:
         """Give those with a selector in the order of a plan, or by rank first; O(n log n) if it is new."""
         self._kept = [each for each in self._kept if each.plan is plan]
         for index in self._kept:
             if (index.by_rank, index.selector) == (by_rank, selector):
                 return index
-        index = PlannedTasks(plan, known, by_rank=by_rank, selector=selector)
+        index = PlannedTasks(plan, known, suits, by_rank=by_rank, selector=selector)
         for task in self._keys:
             index.add(task, self._kinds[task])
         self._kept.append(index)

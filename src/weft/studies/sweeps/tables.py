@@ -5,7 +5,7 @@ Tasks on Global Grids (spec s4 sections 6 and 9; A4.5 to A4.7): random graphs of
 point of five sweeps.
 
 Deviations: without ``full`` only the ends of the sweeps are run, about which the specification makes demands,
-with fewer graphs; a direction is then held against us only if it is wrong by more than chance.
+with fewer graphs, so that chance may turn a small difference round: the standard error is printed beside it.
 """
 
 from __future__ import annotations

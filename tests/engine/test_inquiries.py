@@ -1,0 +1,142 @@
+"""What the selection pipeline keeps at hand, against slow twins that go through all machines at every event."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine_strategies import simulations
+from weft.engine.deciding import asking, lifecycle
+from weft.engine.messages import commands as cm
+from weft.engine.selection import pipeline
+from weft.engine.selection.agenda import Agenda
+
+EVERY = st.sampled_from([None, 3.0, 4.0])
+
+
+def to_ask(state, active):
+    """Say what has to be asked now, and when to come back, by looking at every machine."""
+    asked, rules, found = state.inquiries, state.settings, []
+    again_s = rules.discover_every_s or math.inf
+    if _due(asked.discovered_s, rules.discover_every_s, state.now):
+        found.append(cm.Discover())
+        back_s = state.now + rules.discover_every_s
+    else:
+        back_s = _next_s(asked.discovered_s, rules.discover_every_s)
+    for machine in state.machines:
+        index, wanted = machine.index, machine.up
+        wanted &= any(machine.index in run.known.machines for run in active)
+        wanted &= rules.discover_every_s is None or index in (asked.listed or ())
+        if wanted and rules.authorise:
+            if _due(asked.access_asked_s.get(index), again_s, state.now):
+                found.append(cm.Probe(of="access", machine=index))
+            wanted = asked.access.get(index, False)
+        if wanted and _due(asked.fetch_asked_s.get(index), rules.fetch_every_s, state.now):
+            found.append(cm.Fetch(machine=index))
+            back_s = min(back_s, state.now + rules.fetch_every_s)
+        elif wanted:
+            back_s = min(back_s, _next_s(asked.fetch_asked_s.get(index), rules.fetch_every_s))
+    return found, back_s
+
+
+def is_settling(state):
+    """Say whether somebody's first answer is waited for, by looking at every machine that was asked."""
+    asked, rules = state.inquiries, state.settings
+    if rules.discover_every_s is not None and asked.listed is None:
+        return True
+    patience_s = 30.0 if rules.fetch_every_s is None else rules.fetch_every_s
+    return any(
+        state.now < asked_s + patience_s
+        and not (
+            machine in asked.access
+            if rules.authorise and not asked.access.get(machine, False)
+            else rules.fetch_every_s is None or machine in asked.fetched_s
+        )
+        for machine, asked_s in asked.first_asked_s.items()
+    )
+
+
+def check(engine):
+    """Compare what is kept at hand after an event."""
+    state = engine.state
+    assert state.inquiries.is_settling(state.now) == is_settling(state)
+    for machine in state.machines:
+        assert machine.usable == (not state.obstacle(machine.index))
+
+
+def _due(asked_s, every_s, now):
+    return every_s is not None and (asked_s is None or now >= asked_s + every_s)
+
+
+def _next_s(asked_s, every_s):
+    return math.inf if every_s is None or asked_s is None else asked_s + every_s
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """Let every refresh be compared with the twin; give how many questions were."""
+    refresh, seen = pipeline.refresh, []
+
+    def watched(desk):
+        state, before = desk.state, len(desk.commands)
+        if not state.inquiries.needed or not state.active:
+            return refresh(desk)
+        questions, back_s = to_ask(state, list(state.active.values()))
+        refresh(desk)
+        found = desk.commands[before:]
+        assert [each for each in found if not isinstance(each, cm.SetTimer)] == questions
+        if back_s < math.inf:
+            assert state.timers["select"] == back_s
+        seen.extend(questions)
+        return None
+
+    patch = pytest.MonkeyPatch()
+    for module in (pipeline, lifecycle.pipeline, asking.pipeline):
+        patch.setattr(module, "refresh", watched)
+    patch.setattr("weft.simulation.simulate._PATIENCE", 300)
+    yield seen
+    patch.undo()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(simulations(), EVERY, EVERY, st.booleans())
+def test_those_are_asked_who_have_to_be(compared, simulation, discover, fetch, authorise):
+    rules = replace(simulation.settings, discover_every_s=discover, fetch_every_s=fetch, authorise=authorise)
+    simulation = replace(simulation, settings=rules)
+    simulation.run(stop=lambda engine: engine.state.now > 60, check=check)
+
+
+def test_that_was_looked_at(compared):
+    assert len(compared) > 100
+    assert {type(each) for each in compared} == {cm.Discover, cm.Probe, cm.Fetch}
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([1.0, 2.0, 5.0, math.inf])), max_size=20))
+def test_the_times_of_machines_come_in_their_order(steps):
+    dues, at_s, now = Agenda(()).fetch, {}, 0.0
+    for machine, after_s in steps:
+        now += 0.75
+        dues.put(machine, now + after_s)
+        at_s[machine] = now + after_s
+        assert dues.first() == min(at_s.values())
+        passed = {each for each, when in at_s.items() if when <= now}
+        assert set(dues.passed(now)) == passed
+        at_s = {each: when for each, when in at_s.items() if each not in passed}
+
+
+def test_machines_that_another_run_wants_are_looked_at():
+    first, second = frozenset({0, 1}), frozenset({1, 2})
+    agenda = Agenda(range(3))
+    agenda.meet({0: first})
+    assert agenda.taken(0.0) == [0, 1, 2]
+    assert [agenda.is_wanted(machine) for machine in range(3)] == [True, True, False]
+    agenda.meet({0: first, 1: second})
+    assert agenda.taken(0.0) == [2]
+    assert agenda.is_wanted(2)
+    agenda.meet({1: second})
+    assert agenda.taken(0.0) == [0]
+    assert [agenda.is_wanted(machine) for machine in range(3)] == [False, True, True]
