@@ -75,7 +75,7 @@ def _compute(draw):
         "memory": _now_and_then(draw, st.sampled_from(["1GB", "3GB", "1*GB*nodes"]), 5),
         "resources": _now_and_then(draw, st.just({"licence": 1}), 6),
         "requirements": _now_and_then(draw, st.sampled_from(["speed > 0.6", "nodes >= 2"]), 8),
-        "rank": _now_and_then(draw, st.just("speed"), 6),
+        "rank": _now_and_then(draw, st.sampled_from(["speed", "name == 'm1'"]), 6),
         "inputs": _now_and_then(
             draw, st.just([{"file": "db", "from": "https://x/db", "size": "3MB", "shared": True}]), 6
         ),

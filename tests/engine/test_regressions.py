@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of
@@ -15,8 +17,9 @@ from weft.engine.settings import Settings
 from weft.engine.state.digest import digest
 from weft.engine.state.known import Library
 from weft.expressions import parse
+from weft.platform.link import Link
 from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, RequirementChange, Scenario
+from weft.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
 from weft.simulation.simulate import Simulation
 
 
@@ -107,6 +110,18 @@ def test_a_file_without_lines_leaves_out_what_was_to_be_done_with_them():
     engine, entries = simulate(tasks, "identical:2", scenario=scenario)
     assert engine.state.runs[0].ending == "completed"
     assert set(starts(engine, entries)) == {"split", "other"}
+
+
+def test_lines_that_are_written_once_more_do_not_hold_up_what_has_begun_with_them():
+    tasks, scenario = grown(3)
+    tasks["split"]["requirements"] = "speed > 1"
+    tasks["chunk"] |= {"work": 40, "retries": {"lost": 5}}
+    where = platform({"speed": 1.0, "nodes": 4}, {"speed": 1.5}, {"speed": 2.0}, link=Link(latency_s=1.0))
+    lost = Failure(machines=("m2",), at_s=2.0, repair_s=1e6)
+    engine, entries = simulate(tasks, where, scenario=replace(scenario, failures=(lost,)))
+    written = [entry for entry in entries if isinstance(entry.event, ev.TasksAdded)]
+    assert len(written) == 2
+    assert engine.state.runs[0].ending == "completed"
 
 
 def test_a_task_sent_ahead_to_its_planned_machine_gives_way_to_the_many_it_stood_for():

@@ -309,12 +309,12 @@ class View(Protocol):
 
     @property
     def free(self) -> Collection[int]:
-        """Give the machines that are up and have a free node."""
+        """Give the machines that may be used and have a free node."""
         ...
 
     @property
     def any_free(self) -> bool:
-        """Say whether some machine that is up has a free node."""
+        """Say whether some machine that may be used has a free node."""
         ...
 
     def run(self, index: int) -> RunView:
@@ -333,8 +333,9 @@ class View(Protocol):
         """List the ways to run a task, by machine, then count.
 
         ``free``: only where it could start right now. Of machines that are alike for the task (same times,
-        same place in the network, none of its data, as much left) only the first free one is listed, and of
-        more than 64 that are alike, but for what runs and waits there, the 16 that are free first.
+        same rank, same place in the network, none of its data, as much left) only the first free one is
+        listed, and of more than 64 that are alike, but for what runs and waits there, the 16 that are free
+        first.
         """
         ...
 

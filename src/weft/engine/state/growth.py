@@ -77,6 +77,7 @@ def _carry_over(old: Run, new: Run, moved: Mapping[int, int]) -> None:
         getattr(new, name).update(
             {moved[task]: value for task, value in getattr(old, name).items() if task in moved}
         )
+    new.reopened.update(moved[task] for task in old.reopened if task in moved)
     for task, place in moved.items():
         new.where[place] = old.where[task]
         new.state[place] = old.state[task]
