@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from planning_examples import instance, platform
 from policies.hand_made import HandMade, attempt, run_of
+from weft.instance.instance import Instance
 from weft.planners.lists.ranks import upward_ranks
 from weft.platform.link import Link
 from weft.policies.foresight import Foresight
@@ -107,6 +108,45 @@ def test_it_finds_what_the_twin_finds(seed, data, nodes):
         expected = twin_left_s(made, view, run, live)
         assert Foresight(view).left_s(run) == pytest.approx(expected, rel=1e-12)
         assert Foresight(view).left_s(run) == pytest.approx(expected, rel=1e-12), "remembered or not"
+
+
+def joined(rng, tasks, *, nodes=1):
+    """Give many tasks whose files two others need, on machines of two sites."""
+    described = {
+        f"t{index}": {
+            "work": float(rng.integers(1, 6)),
+            "outputs": {f"f{index}": float(rng.integers(0, 9)) * 1e6},
+        }
+        for index in range(tasks)
+    }
+    files = [f"f{index}" for index in range(tasks)]
+    described |= {name: {"work": 2.0, "inputs": files} for name in ("x", "y")}
+    machines = [{"speed": 1.0, "nodes": nodes, "site": "ab"[index % 2]} for index in range(6)]
+    return instance(described, platform(*machines, link=Link(bandwidth_Bps=1e6, latency_s=0.5)))
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("seed", range(10))
+def test_so_it_does_where_files_come_from_many_machines(seed, nodes):
+    rng = np.random.default_rng(seed)
+    made = joined(rng, 9, nodes=nodes)
+    where = {task: int(rng.integers(6)) for task in range(int(rng.integers(10)))}
+    view, run = HandMade.of(made, now=100.0), run_of(made, done=where, where=where)
+    expected = twin_left_s(made, view, run, [])
+    assert Foresight(view).left_s(run) == pytest.approx(expected, rel=1e-12)
+
+
+def test_every_file_is_asked_for_once_per_class_of_machines(monkeypatch):
+    asked, edge_s = [], Instance.edge_s
+    monkeypatch.setattr(Instance, "edge_s", lambda *given: asked.append(given) or edge_s(*given))
+    counts = []
+    for tasks in (10, 40):
+        made = joined(np.random.default_rng(0), tasks)
+        where = {task: task % 6 for task in range(tasks)}
+        asked.clear()
+        Foresight(HandMade.of(made)).left_s(run_of(made, done=where, where=where))
+        counts.append(len(asked))
+    assert counts == [2 * 10, 2 * 40], "two tasks; all machines are alike, since both sites are linked alike"
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
-from weft.engine.state.known import origin
+from weft.engine.state.known import Known, origin
 from weft.engine.state.run import Run
 from weft.engine.state.state import State
+from weft.expressions import Value
 from weft.workflow.templates import fill
 
 __all__ = ["OutsideFile", "holders_of_files", "outside_files", "outside_s"]
@@ -31,21 +33,39 @@ class OutsideFile(NamedTuple):
     shared: bool
 
 
+_read: WeakKeyDictionary[Known, tuple[int, list[tuple[OutsideFile, bool]]]] = WeakKeyDictionary()
+"""Per workflow: the task that was asked about last, its files, and whether their names depend on the machine.
+Who looks for a machine asks about one task on many machines."""
+
+
 def outside_files(run: Run, task: int, machine: int) -> Iterator[OutsideFile]:
     """List the files a task needs on a machine, in the order of its inputs."""
-    items = [(origin(item), item) for item in run.known.description(task).inputs]
-    if not any(source for source, _ in items):
-        return
-    chosen = run.instance.machines[machine]
-    names = {
-        **run.known.graph.context(task),
-        "machine.name": chosen.name,
-        "machine.arch": chosen.arch or "",
-        "machine.os": chosen.os or "",
-    }
-    for source, item in items:
-        if source:
-            yield OutsideFile(fill(source, names), run.known.size_of(item, task), item.shared)
+    names: dict[str, Value] = {}
+    for file, by_machine in _stated(run.known, task):
+        if by_machine and not names:
+            chosen = run.instance.machines[machine]
+            names = {
+                **run.known.graph.context(task),
+                "machine.name": chosen.name,
+                "machine.arch": chosen.arch or "",
+                "machine.os": chosen.os or "",
+            }
+        yield file._replace(source=fill(file.source, names)) if by_machine else file
+
+
+def _stated(known: Known, task: int) -> list[tuple[OutsideFile, bool]]:
+    """List the files of a task; names that depend on the machine are not filled in yet."""
+    asked, found = _read.get(known, (-1, []))
+    if asked != task:
+        context, found = known.graph.context(task), []
+        for item in known.description(task).inputs:
+            source = origin(item)
+            by_machine = "{machine." in source
+            if source:
+                name = source if by_machine else fill(source, context)
+                found.append((OutsideFile(name, known.size_of(item, task), item.shared), by_machine))
+        _read[known] = (task, found)
+    return found
 
 
 def holders_of_files(state: State, run: Run, task: int, machines: Iterable[int]) -> list[int]:

@@ -291,9 +291,9 @@ class EngineView:
 
     def _add_modes(self, found: list[Mode], run: Run, task: int, index: int, free: bool) -> None:
         state, known = self._state, run.known
-        machine = state.machines[index]
-        ready_s = state.now + self.staging_s(run, task, index)
+        machine, ready_s = state.machines[index], None
         if known.kind[task] != COMPUTE:
+            ready_s = state.now + self.staging_s(run, task, index)
             found.append(Mode(index, 0, 0, 0.0, ready_s, ready_s))
             return
         options = known.options(task)
@@ -302,6 +302,8 @@ class EngineView:
             demand = run.demand(task, index, count) if known.demands else ()
             if not (state.machines.fits(index, nodes, demand) if free else run.is_mode(task, index, count)):
                 continue
+            if ready_s is None:
+                ready_s = state.now + self.staging_s(run, task, index)
             left = 1.0 - spared(state, run, task, count) if run.checkpoint else 1.0
             seconds = known.seconds(task, index, count) * left / machine.speed_factor
             if free:

@@ -20,14 +20,14 @@ cost O(tasks) at every event, and where a task far behind goes changes with ever
 of the paper have 6 to 17 tasks: for them, and for all that have no more than 256 left, this is the estimate
 it asks for.
 
-So it costs O(c) per task that is placed and O(1) per edge to it, with c the classes of machines, however many
-wait behind; of machines of many nodes all are looked at that the run uses. A workflow that has no rival is
+So it costs O(c) per task that is placed and per edge to it, with c the classes of machines, however many wait
+behind; of machines of many nodes all are looked at that the run uses. A workflow that has no rival is
 not asked for (``rounds.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
@@ -147,6 +147,38 @@ def _plainly_placed(
     return end, [[(free_from, 1) for free_from, _ in line] for line in lines]
 
 
+class _Arrivals:
+    """When data are on machines that are alike: where some of them are, these need not come; O(1) each."""
+
+    __slots__ = ("_anywhere", "_coming", "_there")
+
+    def __init__(self) -> None:
+        self._anywhere = 0.0
+        """When the last is there whose home does not matter."""
+        self._there: dict[int, float] = {}
+        """By home: when the last of its data is there."""
+        self._coming = [(-inf, -1), (-inf, -1)]
+        """The two homes from which data come last to others: (when, home), the last first."""
+
+    def note(self, home: int | None, there_s: float, coming_s: float) -> None:
+        """Take in when the data of one predecessor are at home, and on any other machine."""
+        if home is None:
+            self._anywhere = max(self._anywhere, there_s)
+            return
+        self._there[home] = max(there_s, self._there.get(home, 0.0))
+        last, second = self._coming
+        if home == last[1]:
+            self._coming[0] = max(last, (coming_s, home))
+        else:
+            self._coming = sorted((last, max(second, (coming_s, home))), reverse=True)
+
+    def on(self, machine: int) -> float:
+        """Say when everything is on a machine."""
+        last, second = self._coming
+        coming_s = second[0] if machine == last[1] else last[0]
+        return max(self._anywhere, coming_s, self._there.get(machine, 0.0))
+
+
 class _Course:
     """One look ahead: what the run has on which machine."""
 
@@ -207,14 +239,15 @@ class _Course:
     def _ways(self, task: int, ready: float) -> Iterator[tuple[float, float, int, int]]:
         """Give the ways that can be the best: finish, when nodes are free, machine, nodes."""
         outlook = self._outlook
-        only = self._only(task)
+        only, homes = self._only(task), self._homes(task)
         for number, seconds, nodes in outlook.choices(task):
             if only is None:
-                machines = self._worth(number, task)
+                machines = self._worth(number, nodes, homes)
             else:
                 machines = [only] if outlook.class_of[only] == number else []
+            arrivals = self._arrivals(task, number) if outlook.moves_data and machines else None
             for machine in machines:
-                arrival = self._arrival(task, machine) if outlook.moves_data else ready
+                arrival = ready if arrivals is None else arrivals.on(machine)
                 free_from = self._free_from(machine, nodes) if machine in self._free else 0.0
                 yield max(arrival, free_from) + seconds, free_from, machine, nodes
 
@@ -224,10 +257,26 @@ class _Course:
         bound = self._bound.get(self._outlook.variable[task])
         return self._run.bound(task) if bound is None else bound
 
-    def _worth(self, number: int, task: int) -> list[int]:
-        """List the machines of a class that can be the best for a task."""
+    def _homes(self, task: int) -> Collection[int]:
+        """Give the machines that have some of a task's data."""
+        if not self._outlook.moves_data:
+            return ()
+        homes = (self._end[other][1] for other in self._outlook.before[task])
+        return {home: None for home in homes if home is not None}
+
+    def _worth(self, number: int, nodes: int, homes: Collection[int]) -> list[int]:
+        """List the machines of a class that can be the best for a task.
+
+        Of those without its data, which come there at the same time, it is the one that is free first.
+        """
         outlook = self._outlook
-        found = list(self._wide.get(number, ()))
+        found = [home for home in homes if outlook.class_of[home] == number]
+        wide = (
+            (self._free_from(each, nodes), each) for each in self._wide.get(number, ()) if each not in homes
+        )
+        first = min(wide, default=None)
+        if first is not None:
+            found.append(first[1])
         used = self._used.get(number)
         if used is not None:
             while self._free[used[0][1]][0][0] != used[0][0]:
@@ -239,20 +288,17 @@ class _Course:
         self._passed[number] = passed
         if passed < len(members):
             found.append(members[passed])
-        if outlook.moves_data:
-            homes = (self._end[other][1] for other in outlook.before[task])
-            found += [home for home in homes if home is not None and outlook.class_of[home] == number]
         return found
 
-    def _arrival(self, task: int, machine: int) -> float:
-        """Give when the data of all predecessors are on a machine."""
-        instance, arrival = self._run.instance, 0.0
+    def _arrivals(self, task: int, number: int) -> _Arrivals:
+        """Say when the data of all predecessors are on machines of a class."""
+        edge_s, members, found = self._run.instance.edge_s, self._outlook.members[number], _Arrivals()
         first = self._outlook.first_edge[task]
         for edge, other in enumerate(self._outlook.before[task], start=first):
             end, home = self._end[other]
-            moving = 0.0 if home is None else instance.edge_s(edge, home, machine)
-            arrival = max(arrival, end + moving)
-        return arrival
+            target = members[-1] if home == members[0] else members[0]
+            found.note(home, end, end if home is None else end + edge_s(edge, home, target))
+        return found
 
     def _free_from(self, machine: int, nodes: int) -> float:
         missing = nodes

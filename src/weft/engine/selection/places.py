@@ -34,7 +34,8 @@ def places(state: State, run: Run, task: int, *, free: bool, but: int | None = N
         found = [index for alike in classes for index in alike.rooms.firsts(out)]
     else:
         found = [index for alike in classes for index in alike.soonest(state.now, avoided)]
-    found += [index for index in _holders(state, run, task, found) if index not in avoided]
+    holders = (index for index in _holders(state, run, task, found) if index not in avoided)
+    found += [index for index in holders if moves or not free or index in state.machines.free]
     return sorted(set(found)) if len(found) > 1 else found
 
 
