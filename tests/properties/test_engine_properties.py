@@ -96,9 +96,40 @@ def _says_why(command, run):
     )
 
 
+LIMITS = (
+    "weft.policies.foresight._MOST_PLACED",
+    "weft.policies.shared_plans._MOST_WAITING",
+    "weft.engine.indexes.alike._MOST_ASKED",
+    "weft.engine.indexes.alike._SOONEST",
+    "weft.engine.indexes.turn._MOST_WAITING",
+    "weft.engine.outside._MOST_HOLDERS",
+    "weft.engine.state.known._MOST_KINDS",
+    "weft.engine.state.machines._MOST_SERVED",
+)
+"""How many of many are looked at; small platforms and workflows never reach them."""
+
+
+@pytest.fixture
+def _narrow_view(monkeypatch):
+    for limit in LIMITS:
+        monkeypatch.setattr(limit, 1)
+
+
 @settings(max_examples=RUNS, deadline=None, suppress_health_check=list(HealthCheck))
 @given(simulations())
 def test_random_runs_keep_the_invariants_replay_and_end(simulation):
+    assert_sound(simulation)
+
+
+@settings(max_examples=RUNS // 3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(simulations())
+@pytest.mark.usefixtures("_narrow_view")
+def test_so_they_do_where_of_many_only_the_first_is_looked_at(simulation):
+    assert_sound(simulation)
+
+
+def assert_sound(simulation):
+    """Simulate, and look at everything that must hold."""
     engine, entries = simulated(simulation)
     audit(entries, [run.known for run in engine.state.runs])
     assert_replays(simulation, engine, entries)
