@@ -210,10 +210,17 @@ IN_EVERY_SCENE = [
 ]
 """Policies that do something of their own where data move, machines have many nodes or are down."""
 
-CASES = [("pairs", policy) for policy in [*sorted(POLICIES), *VARIANTS]]
-CASES += [(scene, policy) for scene in list(SCENES)[1:] for policy in IN_EVERY_SCENE]
+SPECIAL = list(SCENES).index("machines are asked first")
+"""The scenes from here on are about tasks and machines that need a closer look, whatever the policy."""
 
-ON_FEW, ON_MANY = 24, 96
+CASES = [("pairs", policy) for policy in [*sorted(POLICIES), *VARIANTS]]
+CASES += [(scene, policy) for scene in list(SCENES)[1:SPECIAL] for policy in IN_EVERY_SCENE]
+CASES += [
+    (scene, policy) for scene in list(SCENES)[SPECIAL:] for policy in ("basic", "fcfs", "plan:strict=true")
+]
+CASES += [("machines are asked first", "foft"), ("tasks ask for more memory", "foft")]
+
+ON_FEW, ON_MANY = 16, 64
 """Machines."""
 
 PER_MACHINE = 36
