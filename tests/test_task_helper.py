@@ -16,9 +16,9 @@ import pytest
 
 from backends.jobs_by_hand import rendered, run_job, with_task
 from weft import task
-from weft.backends.jobs.news import TaskNews
-from weft.backends.jobs.progress_text import parse_progress
-from weft.backends.jobs.results import read_result
+from weft.backends.traces.news import TaskNews
+from weft.backends.traces.progress_text import parse_progress
+from weft.backends.traces.results import read_result
 
 VARIABLES = [name for name in os.environ if name.startswith("WEFT_")]
 

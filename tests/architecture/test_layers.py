@@ -96,7 +96,7 @@ ALLOWED = {
     "planners/exact/solver.py": "import signal\nfrom ortools.sat.python import cp_model",
     "pools/good_dask.py": "from distributed import Client",
     "backends/good_dask.py": "import dask, threading, subprocess",
-    "backends/staging/remote_files.py": "import aiohttp, fsspec",
+    "backends/sources/remote_files.py": "import aiohttp, fsspec",
     "repository/good_database.py": "import sqlalchemy, sqlite3",
     "service/good_web.py": "import starlette.applications, asyncio",
     "policies/policy.py": "",

@@ -14,9 +14,9 @@ import pytest
 
 from architecture.house import environment
 from backends.staging.web_server import Site
-from weft.backends.staging.cache import Cache
-from weft.backends.staging.compression import plain_name_of
-from weft.backends.staging.fetching import Source, fetch
+from weft.backends.sources.cache import Cache
+from weft.backends.sources.compression import plain_name_of
+from weft.backends.sources.fetching import Source, fetch
 from weft.backends.staging.problem import StagingProblem
 
 
@@ -216,7 +216,7 @@ def test_plain_names() -> None:
 
 def test_fsspec_is_loaded_only_for_urls() -> None:
     program = (
-        "import sys, weft.backends.staging.cache, weft.backends.staging.publishing\n"
+        "import sys, weft.backends.sources.cache, weft.backends.staging.publishing\n"
         "sys.stdout.write(str({'fsspec', 'aiohttp'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program]

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from backends.staging.web_server import Site
-from weft.backends.staging.cache import Cache
-from weft.backends.staging.fetching import Source
+from weft.backends.sources.cache import Cache
+from weft.backends.sources.fetching import Source
 from weft.backends.staging.problem import StagingProblem
 
 

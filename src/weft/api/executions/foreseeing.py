@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from weft.backends.inputs import Makers
+from weft.backends.sources.remote_files import is_url, path_of_url
 from weft.backends.staging.problem import StagingProblem, quoted
-from weft.backends.staging.remote_files import is_url, path_of_url
 from weft.backends.staging.safe_paths import parts_of
 from weft.documents import placed
 from weft.errors import InvalidInput, Problem

@@ -11,7 +11,6 @@ from pathlib import Path
 from weft.backends.backend import Circumstances
 from weft.backends.inputs import late_names, outputs_of
 from weft.backends.jobs.problem import JobProblem
-from weft.backends.jobs.results import growth_lines, read_result
 from weft.backends.local.attempt_records import AttemptRecords
 from weft.backends.local.live import Live
 from weft.backends.local.runners import Record
@@ -23,6 +22,7 @@ from weft.backends.staging.problem import StagingProblem
 from weft.backends.staging.publishing import publish
 from weft.backends.staging.removing import remove_tree
 from weft.backends.staging.safe_paths import parts_of
+from weft.backends.traces.results import growth_lines, read_result
 from weft.engine.messages import events as ev
 from weft.engine.state.known import Known
 from weft.expressions import Value

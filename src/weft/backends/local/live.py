@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weft.backends.jobs.news import TaskNews
 from weft.backends.runner.records import encoded
+from weft.backends.traces.news import TaskNews
 from weft.engine.messages.commands import Assign, Start
 
 __all__ = ["Live"]

@@ -19,19 +19,19 @@ from weft.backends.jobs.fingerprints import fingerprint, why_stale
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.rendered_job import RenderedJob
 from weft.backends.jobs.rendering import news_files, render, results_needed
-from weft.backends.jobs.results import growth_lines
 from weft.backends.local.attempt_records import AttemptRecords
 from weft.backends.local.live import Live
 from weft.backends.made import MadeSoFar, files_for
 from weft.backends.products import MadeFile, Product
-from weft.backends.staging.cache import Cache
-from weft.backends.staging.fetching import Source, fetch
+from weft.backends.sources.cache import Cache
+from weft.backends.sources.fetching import Source, fetch
+from weft.backends.sources.remote_files import is_url
 from weft.backends.staging.keeping import restore
 from weft.backends.staging.made import intact
 from weft.backends.staging.placing import place
 from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.remote_files import is_url
 from weft.backends.staging.safe_paths import make_parents
+from weft.backends.traces.results import growth_lines
 from weft.engine.messages.commands import StageIn
 from weft.engine.messages.events import Ended, StagedIn
 from weft.engine.state.known import Known

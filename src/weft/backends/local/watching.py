@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from weft.backends.backend import Circumstances
-from weft.backends.jobs.news import Seen, TaskNews
 from weft.backends.jobs.rendering import news_files
 from weft.backends.local.live import Live
 from weft.backends.staging.keeping import keep
 from weft.backends.staging.problem import StagingProblem
+from weft.backends.traces.news import Seen, TaskNews
 from weft.engine.messages import events as ev
 
 __all__ = ["Watching", "kept", "share_done"]

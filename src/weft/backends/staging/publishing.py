@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 
 from weft.backends.products import MadeFile
+from weft.backends.sources.remote_files import is_url, path_of_url, upload
 from weft.backends.staging.made import measured
 from weft.backends.staging.placing import place
 from weft.backends.staging.problem import StagingProblem, telling
-from weft.backends.staging.remote_files import is_url, path_of_url, upload
 from weft.backends.staging.safe_paths import Parts, open_inside, parts_of, reached
 from weft.backends.staging.trees import leaves_of
 

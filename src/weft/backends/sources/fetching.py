@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weft.backends.products import MadeFile
-from weft.backends.staging.compression import decompress, plain_name_of
+from weft.backends.sources.compression import decompress, plain_name_of
+from weft.backends.sources.remote_files import download, is_url, path_of_url
 from weft.backends.staging.made import measured
 from weft.backends.staging.new_files import hidden_file, new_file
 from weft.backends.staging.placing import How, place
 from weft.backends.staging.problem import StagingProblem, refusal, telling
-from weft.backends.staging.remote_files import download, is_url, path_of_url
 from weft.backends.staging.safe_paths import open_inside, parent_of, parts_of
 
 __all__ = ["Brought", "Source", "fetch"]

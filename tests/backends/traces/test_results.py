@@ -7,7 +7,7 @@ import pytest
 from backends.jobs_by_hand import known_of
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.rendering import RESULT_FILE
-from weft.backends.jobs.results import growth_lines, read_result
+from weft.backends.traces.results import growth_lines, read_result
 from weft.workflow.builder import Builder
 
 

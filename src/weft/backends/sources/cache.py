@@ -21,13 +21,13 @@ from pathlib import Path
 from threading import Lock
 
 from weft.backends.products import MadeFile
-from weft.backends.staging.compression import plain_name_of
-from weft.backends.staging.fetching import Brought, Source, fetch
+from weft.backends.sources.compression import plain_name_of
+from weft.backends.sources.fetching import Brought, Source, fetch
+from weft.backends.sources.remote_files import stamp_of_url
 from weft.backends.staging.made import extent, intact, measured, protect
 from weft.backends.staging.new_files import hidden_name, new_file, written
 from weft.backends.staging.placing import place
 from weft.backends.staging.problem import StagingProblem, telling
-from weft.backends.staging.remote_files import stamp_of_url
 from weft.backends.staging.removing import remove_tree
 from weft.backends.staging.safe_paths import open_inside, parent_of, parts_of
 from weft.backends.staging.trees import DIGEST_SIZE

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from weft.backends.jobs.demands import parse_rank, parse_requirement
 from weft.backends.jobs.problem import JobProblem
-from weft.backends.jobs.progress_text import Progress, parse_progress
 from weft.backends.jobs.rendering import news_files
-from weft.backends.jobs.small_files import Signature, look_at, read_text
+from weft.backends.traces.progress_text import Progress, parse_progress
+from weft.backends.traces.small_files import Signature, look_at, read_text
 from weft.engine.state.known import Known
 from weft.errors import shorten
 

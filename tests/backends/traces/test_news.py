@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.jobs_by_hand import with_task
-from weft.backends.jobs.news import Seen, TaskNews
 from weft.backends.jobs.problem import JobProblem
-from weft.backends.jobs.progress_text import Progress, parse_progress
+from weft.backends.traces.news import Seen, TaskNews
+from weft.backends.traces.progress_text import Progress, parse_progress
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from weft.backends.inputs import outputs_of
 from weft.backends.jobs.problem import JobProblem
 from weft.backends.jobs.rendering import RESULT_FILE
-from weft.backends.jobs.small_files import read_text
+from weft.backends.traces.small_files import read_text
 from weft.engine.state.known import Known
 from weft.errors import shorten
 from weft.expressions import Value
