@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from runner_bench import TOKEN, Bench, lives, wait_until
-from weft.backends.runner import link
 from weft.backends.runner.link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
 from weft.backends.runner.orphans import kill_orphans, orphans
 from weft.backends.runner.process_groups import process, processes
@@ -292,33 +291,6 @@ def test_a_forged_record_of_the_runner_kills_nobody(bench: Bench) -> None:
     assert victim.poll() is None
     victim.kill()
     victim.wait()
-
-
-def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SILENT_S", 2.5)
-    monkeypatch.setattr(link, "_WAKING_S", 0.2)
-    bench.sh(1, "sleep 1000")
-    bench.hear("started", 1)
-    os.kill(bench.here["pid"], signal.SIGSTOP)
-    assert bench.link.alive
-    assert not bench.link.hangs
-    wait_until(lambda: bench.link.hangs, "no beat for some seconds")
-    assert bench.link.connected
-    here = bench.link.connect()
-    assert here["pid"] == bench.here["pid"]
-    assert [each["attempt"] for each in here["running"]] == [1]
-    assert not bench.link.hangs
-
-
-def test_a_runner_that_does_not_answer_can_be_killed_and_replaced(bench: Bench) -> None:
-    bench.sh(1, "echo $$ > pid; sleep 1000")
-    pid = bench.leaves("pid")
-    os.kill(bench.here["pid"], signal.SIGSTOP)
-    with pytest.raises(RunnerHangs):
-        bench.link.connect(timeout_s=0.5)
-    assert pid in bench.link.kill()
-    assert not lives(pid)
-    assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
 
 
 def test_only_one_runner_serves_a_directory(bench: Bench) -> None:

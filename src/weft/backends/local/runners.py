@@ -115,7 +115,7 @@ class Runners:
             self._unregister(machine)
             if link.connected and stop:
                 self._send_over(machine)
-                link.send({"do": "end"})
+                link.end()
             link.flush()
             link.close()
 

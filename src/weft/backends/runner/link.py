@@ -279,6 +279,12 @@ class RunnerLink:
             self._heard_at_s = time.monotonic()
         return [_decode(line.decode()) for line in lines]
 
+    def end(self) -> None:
+        """Tell the runner to end as soon as nothing runs; one that was stopped is woken, or it would stay."""
+        self.send({"do": "end"})
+        self.flush()
+        self._tell_runner(signal.SIGCONT)
+
     def disconnect(self) -> None:
         """Hang up; the runner and its tasks go on."""
         if self._socket is not None:

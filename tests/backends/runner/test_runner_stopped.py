@@ -1,0 +1,46 @@
+"""Runners that are stopped from outside, as by a debugger or a batch system that suspends everything."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from runner_bench import Bench, lives, wait_until
+from weft.backends.runner import link
+from weft.backends.runner.link import RunnerHangs
+
+
+def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_SILENT_S", 2.5)
+    monkeypatch.setattr(link, "_WAKING_S", 0.2)
+    bench.sh(1, "sleep 1000")
+    bench.hear("started", 1)
+    os.kill(bench.here["pid"], signal.SIGSTOP)
+    assert bench.link.alive
+    assert not bench.link.hangs
+    wait_until(lambda: bench.link.hangs, "no beat for some seconds")
+    assert bench.link.connected
+    here = bench.link.connect()
+    assert here["pid"] == bench.here["pid"]
+    assert [each["attempt"] for each in here["running"]] == [1]
+    assert not bench.link.hangs
+
+
+def test_a_runner_that_does_not_answer_can_be_killed_and_replaced(bench: Bench) -> None:
+    bench.sh(1, "echo $$ > pid; sleep 1000")
+    pid = bench.leaves("pid")
+    os.kill(bench.here["pid"], signal.SIGSTOP)
+    with pytest.raises(RunnerHangs):
+        bench.link.connect(timeout_s=0.5)
+    assert pid in bench.link.kill()
+    assert not lives(pid)
+    assert [end["cause"] for end in bench.link.connect()["ended"]] == ["lost"]
+
+
+def test_a_stopped_runner_is_woken_to_end(bench: Bench) -> None:
+    pid = bench.here["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    bench.link.end()
+    wait_until(lambda: not lives(pid), "the runner ends")
