@@ -170,8 +170,10 @@ class Scene:
     def finish(self, timeout_s: float = 90.0) -> None:
         """Let an engine come to the end, undisturbed; if the run is over already, nothing is done."""
         if self.lives and not self.begun and self.is_over:
-            # Its engine was killed when all was written down: the runners, idle now, would end within a minute.
+            # Its engine was killed when all was written down: the runners, idle now, would end within a minute,
+            # those too that were stopped, as soon as whoever stopped them lets them go on.
             for pid in self.runners():
+                os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGTERM)
             return
         engine = self.live()
