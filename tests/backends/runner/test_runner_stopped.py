@@ -44,3 +44,4 @@ def test_a_stopped_runner_is_woken_to_end(bench: Bench) -> None:
     os.kill(pid, signal.SIGSTOP)
     bench.link.end()
     wait_until(lambda: not lives(pid), "the runner ends")
+    assert not bench.link.alive

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from weft.engine.state.attempt import Demand
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
+from weft.instance.rows import numbered
 from weft.planners.lists.ranks import by_rank, mean_seconds, upward_ranks
 from weft.planners.naming import planner_named
 from weft.planners.planner import Budget
@@ -308,10 +309,9 @@ class Known:
         """Number the tasks by what they take everywhere; None: there are many kinds."""
         seconds = self.instance.seconds
         if isinstance(seconds, Classes):
-            kinds = seconds.task_class
+            kinds = seconds.task_class.astype(np.int64)
         elif isinstance(seconds, Related):
-            columns = np.column_stack((seconds.work, seconds.service, seconds.law))
-            kinds = np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
+            kinds = numbered(seconds.work, seconds.service, seconds.law)
         else:
             return None
         return None if len(np.unique(kinds)) > _MOST_KINDS else _quick(kinds)
@@ -319,7 +319,7 @@ class Known:
     @cached_property
     def _different_demands(self) -> NDArray[np.int64]:
         """Number the tasks by the amounts they take."""
-        return np.unique(self.graph.demand, axis=0, return_inverse=True)[1].reshape(-1)
+        return numbered(*self.graph.demand.T)
 
     @cached_property
     def demand_kinds(self) -> Sequence[int] | None:
