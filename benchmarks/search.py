@@ -44,9 +44,9 @@ from weft.workflow.unfolding.unfold import unfold
 
 __all__ = ["main", "wien2k_on_the_testbed"]
 
-_SHARED = Path(__file__).parents[2] / "shared"
-DATA = Path(os.environ.get("WEFT_BENCH_DATA") or _SHARED / "data")
-FIXTURES = Path(os.environ.get("WEFT_SPEC_DATA") or _SHARED / "spec" / "fixtures")
+_ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("WEFT_BENCH_DATA") or _ROOT.parent / "shared" / "data")
+FIXTURES = _ROOT / "tests" / "published" / "figures"
 
 _GENERATIONS, _PYGAD_GENERATIONS, _TURNS = 100, 16, 6
 """Generations per turn, and how many turns both take per run, so that noise meets both alike."""

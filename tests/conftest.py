@@ -27,4 +27,4 @@ def bench_data() -> Path:
 @pytest.fixture(scope="session")
 def spec_data() -> Path:
     """The folder of the figures that the papers' experiments must give."""
-    return _folder("WEFT_SPEC_DATA", "spec/fixtures")
+    return PROJECT / "tests" / "published" / "figures"
