@@ -14,7 +14,10 @@ from pathlib import Path
 __all__ = ["figures"]
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = re.compile(r"\bspec s[1-5]\b|\bdesign section\b|\bdesign\.md\b|\bstyle\.md\b|\bS[1-5] sections?\b|\.\./shared/(?!data)")
+OUTSIDE = re.compile(
+    r"\bspec s[1-5]\b|\bdesign section\b|\bdesign\.md\b|\bstyle\.md\b|\bS[1-5] sections?\b"
+    r"|\.\./shared/(?!data)"
+)
 """How comments used to name documents that are not in the repository."""
 SMALL_LINES = 120
 

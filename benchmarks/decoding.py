@@ -27,12 +27,11 @@ from calibration import calibration_s
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.decoding import EXCLUSIVE, INSERTION, decode_population, run_queue_population
-from weft.platform.link import Link
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
+from weft.platform.platform import Link, Platform
 from weft.randomness import generator
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 __all__ = ["PlainDecoder", "PlainQueue", "main", "moldable_barrier", "wien2k_on_a_grid"]
 

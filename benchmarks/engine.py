@@ -29,19 +29,18 @@ from typing import Any
 import numpy as np
 
 from calibration import calibration_s
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
+from weft.backends.simulation.scenario import Arrival
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival
-from weft.simulation.simulate import Simulation
-from weft.workflow.checks import checked_graph
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Dependency, Task
+from weft.workflow.workflow import Workflow
 
 __all__ = ["bare_simpy_s", "engine_s", "independent", "layered", "main"]
 
@@ -82,8 +81,10 @@ def independent(tasks: int) -> Workflow:
 
 
 def _simulation(instance: Instance) -> Simulation:
-    library = Library({"workflow": instance})
-    return Simulation(library, [Arrival(workflow="workflow")], policy_named("fcfs:intra=index"), Settings())
+    library = WorkflowLibrary({"workflow": instance})
+    return Simulation(
+        library, [Arrival(workflow="workflow")], make_policy("fcfs:intra=index"), EngineSettings()
+    )
 
 
 def engine_s(instance: Instance) -> tuple[float, float]:
@@ -118,7 +119,7 @@ def bare_simpy_s(parents: list[list[int]], seconds: list[float]) -> tuple[float,
 
 def _throughput(tasks: int, repeat: int) -> dict[str, object]:
     workflow, parents, seconds = layered(tasks, seed=0)
-    instance = compile_instance(checked_graph(workflow), load_platform(f"identical:{_HOSTS}"))
+    instance = compile_instance(check_and_unfold(workflow), load_platform(f"identical:{_HOSTS}"))
     ours: list[float] = []
     theirs: list[float] = []
     ends: set[float] = set()
@@ -145,7 +146,7 @@ def _throughput(tasks: int, repeat: int) -> dict[str, object]:
 
 def _event_s(waiting: int) -> float:
     """Give the CPU seconds per event while so many tasks wait."""
-    graph = checked_graph(independent(waiting + _EVENTS))
+    graph = check_and_unfold(independent(waiting + _EVENTS))
     instance = compile_instance(graph, load_platform(f"identical:{_HOSTS}"))
     simulation = _simulation(instance)
     events = 0
@@ -181,7 +182,7 @@ def _resident_bytes() -> int:
 def _memory(tasks: int) -> dict[str, object]:
     gc.collect()
     before = _resident_bytes()
-    graph = checked_graph(independent(tasks))
+    graph = check_and_unfold(independent(tasks))
     instance = compile_instance(graph, load_platform(f"identical:{_HOSTS}"))
     described = _resident_bytes()
     simulation = _simulation(instance)

@@ -36,17 +36,15 @@ from pathlib import Path
 from typing import Any
 
 from calibration import calibration_s
-from weft.api.executions.running import run
+from weft.api.run import run
 from weft.engine.engine import Engine
-from weft.engine.journal import Entry
-from weft.engine.messages.events import Ended
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Ended
+from weft.runtime.driver import Listener
 from weft.runtime.execution import Execution
-from weft.runtime.loop import Listener
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.job import Job
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Dependency, JobSpec, Task
+from weft.workflow.workflow import Workflow
 
 __all__ = ["CONTENDERS", "main", "workflow"]
 
@@ -77,7 +75,7 @@ _NEEDS = {
 
 def workflow(shape: str, tasks: int, command: tuple[str, ...] | None) -> Workflow:
     """Give so many tasks of one command, each after the one before, or all at once."""
-    job = None if command is None else Job(command=command)
+    job = None if command is None else JobSpec(command=command)
     if shape == "fan_out":
         swept = Sweep(variables=(("k", tuple(range(tasks))),))
         return Workflow(name=shape, tasks=(Task(name="t", sweep=swept, work=0.001, job=job),))
@@ -97,7 +95,7 @@ def _heard_by_weft(flow: Workflow, folder: Path, clock: Callable[[], float]) -> 
     """Run a workflow; give what the clock showed at every end."""
     ends: list[float] = []
 
-    def hear(entry: Entry, _: Engine) -> None:
+    def hear(entry: JournalEntry, _: Engine) -> None:
         if type(entry.event) is Ended:
             ends.append(clock())
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.workflow.generators.sweep_layers import SweepLayers
+from weft.workflow.generators.sweep_graphs import SweepLayers
 
 __all__ = ["MasterRun", "run_masters"]
 

@@ -32,27 +32,26 @@ import numpy as np
 import psplib
 import stg
 from calibration import calibration_s
-from weft.api.workers import pool_of
+from weft.api.plan import open_pool
 from weft.errors import Infeasible
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS
-from weft.planners.bounding import bounds_of
-from weft.planners.naming import planner_named
-from weft.planners.planner import Planner
+from weft.planners.evaluation import compute_bounds
+from weft.planners.planner import Planner, make_planner
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.predictors.predictor import Estimate, Flags, Predictor, Reads, Subject
+from weft.predictors.predictor import Estimate, Flags, Predictor, PredictorInputs, TaskFeatures
 from weft.predictors.seconds import Seconds
-from weft.predictors.tabulate import tabulate
+from weft.predictors.tabulation import tabulate
 from weft.randomness import generator
-from weft.runtime.plan_clock import budget_of
-from weft.schedule.objective import objective_named
+from weft.runtime.budget import make_budget
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 from weft.search.pool import Pool
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
-from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.task_graph import COMPUTE, TaskGraph
 
 __all__ = ["main"]
 
@@ -89,12 +88,12 @@ class Measured:
     seconds: Mapping[str, Mapping[tuple[str, int], float]]
     name: str = "measured"
     final: bool = True
-    reads: Reads = field(default_factory=lambda: Reads(kind=True, machine=True))
+    reads: PredictorInputs = field(default_factory=lambda: PredictorInputs(kind=True, machine=True))
 
     def applies(self, graph: TaskGraph) -> Flags:
         return np.asarray(graph.kind == COMPUTE)
 
-    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         found = self.seconds[subject.name].get((machine.name, nodes))
         return None if found is None else Estimate(p50_s=found, source=self.name)
 
@@ -125,7 +124,7 @@ def papers(every: int) -> Iterator[Case]:
                 },
             )
         machines = tuple(Machine(name=f"P{machine}") for machine in range(len(seconds[0])))
-        yield Case(compile_instance(checked_graph(flow.build()), Platform(machines=machines)), best_s)
+        yield Case(compile_instance(check_and_unfold(flow.build()), Platform(machines=machines)), best_s)
 
 
 def _matrix(path: Path) -> list[list[float]]:
@@ -139,7 +138,7 @@ def communication(every: int) -> Iterator[Case]:
     """Read the graphs with communication delays."""
     folder = DATA / "comm-delay-optimal"
     for row in rows(folder / "optimal.csv")[::every]:
-        graph = checked_graph(read_workflow_file(folder / row["file"]))
+        graph = check_and_unfold(read_workflow_file(folder / row["file"]))
         instance = compile_instance(graph, load_platform(f"identical:{row['procs']}"))
         yield Case(instance, float(row["optimal_makespan"]))
 
@@ -161,7 +160,7 @@ def moldable(every: int) -> Iterator[Case]:
             flow.task(name, nodes=list(range(1, cores + 1)))
         machines = (Machine(name="cores", nodes=cores), Machine(name="gpu"))
         predictor = Measured(seconds)
-        graph = checked_graph(flow.build())
+        graph = check_and_unfold(flow.build())
         instance = compile_instance(graph, Platform(machines=machines), predictor=predictor)
         yield Case(instance, float(row["best"]) + 5e-4, predictor)
 
@@ -196,7 +195,7 @@ def multi_mode(every: int) -> Iterator[Case]:
     with zipfile.ZipFile(folder / "j10.mm.zip") as archive, tempfile.TemporaryDirectory() as place:
         for name in sorted(name for name in archive.namelist() if name.endswith(".mm"))[::every]:
             path = archive.extract(name, place)
-            graph = checked_graph(read_workflow_file(path))
+            graph = check_and_unfold(read_workflow_file(path))
             yield Case(compile_instance(graph, load_platform(path)), optima[Path(name).name])
 
 
@@ -222,14 +221,14 @@ SAMPLES = {"stg": 20, "stg-open": 3, "j10": 24, "j30": 20}
 
 def run(planner: Planner, cases: Iterator[Case], plan_time_s: float, pool: Pool) -> Results:
     """Plan and verify all instances of a set."""
-    goal, results = objective_named("makespan"), Results()
+    goal, results = make_objective("makespan"), Results()
     for case in cases:
         instance = case.instance
         if planner.supports(instance, goal) is not None:
             results.failed += 1
             continue
         started = _cpu_s()
-        budget = budget_of(plan_time_s=plan_time_s, plan_steps=None)
+        budget = make_budget(plan_time_s=plan_time_s, plan_steps=None)
         try:
             plan = planner.plan(
                 instance, objective=goal, budget=budget, rng=generator(0, "optima"), pool=pool
@@ -244,7 +243,7 @@ def run(planner: Planner, cases: Iterator[Case], plan_time_s: float, pool: Pool)
             verify(plan.schedule, instance.graph, instance.platform, predictor=case.predictor)
         )
         results.ratios.append(makespan_s / case.best_s)
-        results.proven += makespan_s <= max(plan.bound_s, bounds_of(instance).best_s) * (1 + CLOSED)
+        results.proven += makespan_s <= max(plan.bound_s, compute_bounds(instance).best_s) * (1 + CLOSED)
     return results
 
 
@@ -286,8 +285,8 @@ def main() -> int:
     for name in asked.sets.split(","):
         every = asked.every or SAMPLES.get(name, 1)
         started = time.monotonic()
-        with pool_of(workers=asked.workers) as pool:
-            results = run(planner_named(asked.planner), SETS[name](every), asked.plan_time, pool)
+        with open_pool(workers=asked.workers) as pool:
+            results = run(make_planner(asked.planner), SETS[name](every), asked.plan_time, pool)
         broken += results.broken
         head = {"benchmark": "optima", "planner": asked.planner, "set": name, "every": every}
         spent = {"plan_time_s": asked.plan_time, "workers": asked.workers}

@@ -72,14 +72,13 @@ def median_s(call: Callable[[], object], repeat: int) -> float:
 
 def planned(instance: Any, planner: str = "heft") -> Any:
     """Plan a compiled instance."""
-    from weft.planners.naming import planner_named
-    from weft.planners.planner import Budget
+    from weft.planners.planner import Budget, make_planner
     from weft.randomness import generator
-    from weft.schedule.objective import objective_named
+    from weft.schedule.objective import make_objective
 
-    goal = objective_named("makespan")
+    goal = make_objective("makespan")
     return (
-        planner_named(planner)
+        make_planner(planner)
         .plan(instance, objective=goal, budget=Budget(), rng=generator(0, "benchmark"))
         .schedule
     )
@@ -95,12 +94,12 @@ def saga(repeat: int) -> dict[str, Any]:
         return {"skipped": "no data: set WEFT_BENCH_DATA to their folder"}
     from weft.formats.files import load_platform, read_workflow_file
     from weft.instance import compile_instance
-    from weft.workflow.checks import checked_graph
+    from weft.workflow.checks import check_and_unfold
 
     network, graph = saga_instance(json.loads(PEER.read_text()))
     found: list[Any] = []
     saga_s = median_s(lambda: found.append(HeftScheduler().schedule(network, graph)), repeat)
-    instance = compile_instance(checked_graph(read_workflow_file(str(PEER))), load_platform(str(PEER)))
+    instance = compile_instance(check_and_unfold(read_workflow_file(str(PEER))), load_platform(str(PEER)))
     os.environ["WEFT_KERNELS"] = "compiled"
     like_saga = planned(instance, "heft:averaging=self-loops").makespan_s
     ours = planned(instance).makespan_s
@@ -164,11 +163,10 @@ def layered(tasks: int, machines: int, width: int = 0) -> Any:
     """
     import weft
     from weft.instance import compile_instance
-    from weft.platform.link import Link
     from weft.platform.machine import Machine
-    from weft.platform.platform import Platform
+    from weft.platform.platform import Link, Platform
     from weft.randomness import generator
-    from weft.workflow.checks import checked_graph
+    from weft.workflow.checks import check_and_unfold
 
     width = width or round(tasks**0.5)
     flow = weft.Builder("layers")
@@ -189,7 +187,7 @@ def layered(tasks: int, machines: int, width: int = 0) -> Any:
         machines=tuple(Machine(name=f"m{index}", speed=speed) for index, speed in enumerate(speeds)),
         default_link=Link(bandwidth_Bps=1e8, latency_s=1e-3),
     )
-    return compile_instance(checked_graph(flow.build()), platform)
+    return compile_instance(check_and_unfold(flow.build()), platform)
 
 
 def measured(tasks: int, machines: int, width: int, repeat: int) -> dict[str, Any]:
@@ -216,12 +214,12 @@ def twin(repeat: int) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT / "tests"))
     from kernels.heft_textbook import textbook_finish_s
     from kernels.placement_twin import Placement
-    from weft.planners.lists.ranks import by_rank, upward_ranks
+    from weft.planners.ranks import order_by_rank, upward_ranks
 
     os.environ["WEFT_KERNELS"] = "compiled"
     instance = layered(10_000, 256)
     schedule = planned(instance)
-    order = by_rank(upward_ranks(instance)).tolist()
+    order = order_by_rank(upward_ranks(instance)).tolist()
     found: list[list[float]] = []
 
     def skipping() -> None:
@@ -271,11 +269,10 @@ def layouts(repeat: int) -> dict[str, Any]:
     """State what a table of seconds and a network of unlike pairs cost."""
     import weft
     from weft.instance import compile_instance
-    from weft.platform.link import Link
     from weft.platform.machine import Machine
-    from weft.platform.platform import Platform
+    from weft.platform.platform import Link, Platform
     from weft.randomness import generator
-    from weft.workflow.checks import checked_graph
+    from weft.workflow.checks import check_and_unfold
 
     os.environ["WEFT_KERNELS"] = "compiled"
     tasks, machines = 2_000, 128
@@ -298,7 +295,7 @@ def layouts(repeat: int) -> dict[str, Any]:
         ]
         named = tuple(Machine(name=f"m{index}", speed=1 + index % 7 / 4) for index in range(machines))
         platform = Platform(machines=named, links=tuple(links))
-        instance = compile_instance(checked_graph(flow.build()), platform)
+        instance = compile_instance(check_and_unfold(flow.build()), platform)
         planned(instance)
         spent = median_s(partial(planned, instance), repeat)
         figures[name] = {

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 
 from calibration import calibration_s
-from weft.pools.processes import Processes
+from weft.pools.processes import ProcessPool
 
 __all__ = ["evaluation", "main", "measured"]
 
@@ -64,7 +64,7 @@ def measured(milliseconds: float, per_ms: float, workers: int, repeat: int) -> d
     """Measure one length of an evaluation."""
     additions, items = max(1, round(milliseconds * per_ms)), round(_WHOLE_S * 1000 / milliseconds)
     alone, bare, pooled, handing_s = [], [], [], []
-    with Processes(workers) as pool:
+    with ProcessPool(workers) as pool:
         list(pool.map(evaluation, [1] * workers))  # started before anything is measured
         for _ in range(repeat):
             alone.append(_wall_s(lambda: _several(additions, items)))

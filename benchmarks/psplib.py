@@ -24,12 +24,11 @@ from calibration import calibration_s
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, make_planner
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 __all__ = ["main"]
 
@@ -42,7 +41,7 @@ def instances(every: int) -> Iterator[tuple[str, Instance]]:
     with zipfile.ZipFile(DATA / "rcpsp" / "j30.sm.zip") as archive, tempfile.TemporaryDirectory() as folder:
         for name in sorted(archive.namelist())[::every]:
             path = archive.extract(name, folder)
-            graph = checked_graph(read_workflow_file(path))
+            graph = check_and_unfold(read_workflow_file(path))
             yield Path(name).name, compile_instance(graph, load_platform(path))
 
 
@@ -54,8 +53,8 @@ def optima() -> dict[str, float]:
 
 def report(name: str, made: list[tuple[str, Instance]], best: dict[str, float]) -> dict[str, object]:
     """Plan all instances with one planner."""
-    goal = objective_named("makespan")
-    planner = planner_named(name)
+    goal = make_objective("makespan")
+    planner = make_planner(name)
     excess, broken, refused = [], 0, Counter[str]()
     started = time.process_time()
     for key, instance in made:

@@ -17,12 +17,11 @@ import time
 from calibration import calibration_s
 from psplib import DATA, instances, optima
 from weft.instance import Instance
-from weft.planners.aims import aim_of
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget, Progress
-from weft.planners.weaving.shared import search_shared
+from weft.planners.evaluation import linearise_objective
+from weft.planners.planner import Budget, PlanProgress, make_planner
+from weft.planners.shared_annealing import search_shared
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 
 __all__ = ["main"]
@@ -30,20 +29,20 @@ __all__ = ["main"]
 
 def searched(instance: Instance, optimum_s: float, limit_s: float, seed: int) -> tuple[float, float, bool]:
     """Search from HEFT's plan on; give makespan, CPU seconds and whether the plan is valid."""
-    goal = objective_named("makespan")
+    goal = make_objective("makespan")
     started, best = time.process_time(), [float("inf")]
 
-    def hear(news: Progress) -> None:
+    def hear(news: PlanProgress) -> None:
         best[0] = min(best[0], news.makespan_s)
 
     def left() -> float:
         return 0.0 if best[0] <= optimum_s else limit_s - (time.process_time() - started)
 
-    heft = planner_named("heft").plan(
+    heft = make_planner("heft").plan(
         instance, objective=goal, budget=Budget(steps=1), rng=generator(seed, "heft")
     )
     best[0] = heft.schedule.makespan_s
-    aim = aim_of(instance, goal)
+    aim = linearise_objective(instance, goal)
     assert aim is not None
     budget = Budget(left=left, tell=hear)
     plan = search_shared(instance, aim, heft.schedule, budget, generator(seed, "search"))

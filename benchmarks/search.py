@@ -31,16 +31,15 @@ from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
 from weft.planners.decoding import EXCLUSIVE
-from weft.planners.searches.bindings import Bindings
-from weft.planners.searches.counts import Counts
-from weft.platform.link import Link
+from weft.planners.genetic import BindingEncoding
+from weft.planners.moldable_genetic import NodeCountEncoding
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
+from weft.platform.platform import Link, Platform
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
-from weft.search.genetic import PRESETS, Genetic
+from weft.schedule.objective import make_objective
+from weft.search.genetic import PRESETS, GeneticAlgorithm
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 __all__ = ["main", "wien2k_on_the_testbed"]
 
@@ -106,8 +105,8 @@ def against_pygad(repeat: int) -> None:
 
     path = DATA / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(path)), load_platform(path))
-    encoding = Counts(made, objective_named("makespan"), queue="fifo")
-    search = Genetic(settings=replace(PRESETS["s2-recommended"], generations=_GENERATIONS))
+    encoding = NodeCountEncoding(made, make_objective("makespan"), queue="fifo")
+    search = GeneticAlgorithm(settings=replace(PRESETS["s2-recommended"], generations=_GENERATIONS))
     queue = PlainQueue(made)
     allowed = [made.modes(task).count.tolist() for task in range(len(made))]
     sample = encoding.space.draw(generator(1, "sample"), 50)
@@ -166,8 +165,8 @@ def against_pygad(repeat: int) -> None:
 
 def tuned(repeat: int) -> None:
     """Run S1's tuned search."""
-    encoding = Bindings(wien2k_on_the_testbed(), objective_named("makespan"), rule=EXCLUSIVE)
-    search = Genetic(settings=PRESETS["s1-tuned"])
+    encoding = BindingEncoding(wien2k_on_the_testbed(), make_objective("makespan"), rule=EXCLUSIVE)
+    search = GeneticAlgorithm(settings=PRESETS["s1-tuned"])
     encoding.values(encoding.space.draw(generator(0, "warm"), 150))
     spent, precision, improvement, visited = [], [], [], []
     for seed in range(repeat):
@@ -192,8 +191,8 @@ def tuned(repeat: int) -> None:
 
 def recommended(repeat: int) -> None:
     """Run S2's recommended search on 64 tasks (A2.9)."""
-    encoding = Counts(moldable_barrier(), objective_named("on-demand", 0.5), queue="fifo")
-    search = Genetic(settings=PRESETS["s2-recommended"])
+    encoding = NodeCountEncoding(moldable_barrier(), make_objective("on-demand", 0.5), queue="fifo")
+    search = GeneticAlgorithm(settings=PRESETS["s2-recommended"])
     encoding.values(encoding.space.draw(generator(0, "warm"), 50))
     spent, values = [], []
     for seed in range(repeat):

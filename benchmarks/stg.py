@@ -23,16 +23,15 @@ from pathlib import Path
 
 from calibration import calibration_s
 from weft.formats.files import load_platform
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
 from weft.instance import Instance, compile_instance
 from weft.planners import PLANNERS
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget
+from weft.planners.planner import Budget, make_planner
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 __all__ = ["main"]
 
@@ -68,7 +67,7 @@ def instances(every: int) -> dict[Row, Instance]:
     with zipfile.ZipFile(DATA / "stg50.zip") as archive:
         found = {f"50/{Path(name).name}": name for name in archive.namelist() if name.endswith(".stg")}
         graphs = {
-            file: unfold(Stg().read(Source(name=file, data=archive.read(name))))
+            file: unfold(Stg().read(SourceFile(name=file, data=archive.read(name))))
             for file, name in found.items()
         }
     return {
@@ -87,7 +86,7 @@ def best_known() -> dict[Row, float]:
 
 def run(name: str, made: dict[Row, Instance]) -> Results:
     """Plan and verify all instances with one planner."""
-    goal, planner, results = objective_named("makespan"), planner_named(name), Results()
+    goal, planner, results = make_objective("makespan"), make_planner(name), Results()
     for row, instance in made.items():
         refusal = planner.supports(instance, goal)
         if refusal is not None:

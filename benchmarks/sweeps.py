@@ -27,12 +27,19 @@ from dataclasses import dataclass
 
 from calibration import calibration_s
 from masters import run_masters
+from weft.papers.parameter_sweeps import (
+    ALGORITHMS,
+    FACTORS,
+    SAMPLES_PROTOTYPE,
+    Claim,
+    SweepFactor,
+    compile_layers,
+    find_best,
+    planned_s,
+    random_sweeps,
+)
 from weft.randomness import generator
-from weft.studies.sweeps.algorithms import ALGORITHMS, best_of, instance_of, planned_s
-from weft.studies.sweeps.factors import FACTORS, Claim, Factor, random_sweeps
-from weft.studies.sweeps.samples import PROTOTYPE
-from weft.workflow.generators.sample_graphs import SampleGraph, SampleName
-from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers
+from weft.workflow.generators.sweep_graphs import RandomSweeps, SampleGraph, SampleName, SweepLayers
 
 __all__ = ["main"]
 
@@ -74,7 +81,7 @@ class Point:
 
 
 def _best(percents: Figures) -> list[str]:
-    return best_of(dict(zip(ALGORITHMS, percents, strict=True)))
+    return find_best(dict(zip(ALGORITHMS, percents, strict=True)))
 
 
 class Runs:
@@ -92,7 +99,7 @@ class Runs:
         return Point([self._percents(kind.draw(rng)) for rng in rngs])
 
     def _percents(self, layers: SweepLayers) -> Figures:
-        instance = instance_of(layers)
+        instance = compile_layers(layers)
         percent_s = planned_s("shuffle", instance) / 100
         started = time.process_time()
         better_s = planned_s("xdcp", instance)
@@ -105,7 +112,7 @@ class Runs:
         )
 
 
-def factor_points(runs: Runs, factor: Factor) -> list[Point]:
+def factor_points(runs: Runs, factor: SweepFactor) -> list[Point]:
     """Vary one factor."""
     return [
         runs.point(random_sweeps(factor.parameter, point), factor.name, f"{point:g}")
@@ -113,7 +120,7 @@ def factor_points(runs: Runs, factor: Factor) -> list[Point]:
     ]
 
 
-def factor_row(factor: Factor, points: Sequence[Point]) -> dict[str, object]:
+def factor_row(factor: SweepFactor, points: Sequence[Point]) -> dict[str, object]:
     """Give one sweep of table I."""
     changes = {algorithm: Change.between(points, algorithm) for algorithm in ALGORITHMS}
     means = [point.ase() for point in points]
@@ -212,19 +219,21 @@ def best_rows(sweeps: dict[str, list[Point]]) -> Iterable[dict[str, object]]:
 def sample_rows(runs: Runs) -> Iterable[dict[str, object]]:
     """Give the sample graphs, then what is expected of xDCP on pairs of them (A4.8)."""
     found: dict[str, dict[str, float]] = {}
-    for name in PROTOTYPE:
+    for name in SAMPLES_PROTOTYPE:
         point = runs.point(SampleGraph(graph=name), name)
         found[name] = point.ase()
         yield {
             "table": "II",
             "graph": name,
             **_columns(point),
-            "prototype": dict(zip(ALGORITHMS, PROTOTYPE[name], strict=True)),
+            "prototype": dict(zip(ALGORITHMS, SAMPLES_PROTOTYPE[name], strict=True)),
             "within": max(found[name].values()) < 100,
         }
     for first, second, holds, expected in COMPARISONS:
         differences = {name: found[first][name] - found[second][name] for name in ALGORITHMS}
-        prototype = (of - than for of, than in zip(PROTOTYPE[first], PROTOTYPE[second], strict=True))
+        prototype = (
+            of - than for of, than in zip(SAMPLES_PROTOTYPE[first], SAMPLES_PROTOTYPE[second], strict=True)
+        )
         yield {
             "table": "II",
             "graph": f"{first} - {second}",

@@ -78,9 +78,9 @@ def write_trace(path: Path, tasks: int) -> None:
 def compile_file(path: Path) -> int:
     """Read, check and unfold a file; give the number of tasks."""
     from weft.formats.files import read_workflow_file
-    from weft.workflow.checks import checked_graph
+    from weft.workflow.checks import check_and_unfold
 
-    return len(checked_graph(read_workflow_file(path)))
+    return len(check_and_unfold(read_workflow_file(path)))
 
 
 def _cpu_s(function: object, *arguments: object) -> float:
@@ -117,7 +117,7 @@ _PEAK = """
 import json, sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
-import weft.formats.files, weft.formats.wfformat, weft.workflow.unfolding.unfold
+import weft.formats.files, weft.formats.wfformat, weft.workflow.unfold
 if {whole}:
     from wfformat_scale import compile_file
     compile_file(Path({path!r}))

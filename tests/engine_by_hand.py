@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.backends.simulation.scenario import UNDISTURBED, Arrival
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.invariants.checking import check
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.engine.state.states import TaskState
+from weft.engine.invariants import check_engine
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.states import TaskState
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import AS_BELIEVED, Arrival
-from weft.simulation.simulate import Simulation
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 __all__ = ["ByHand", "Simulated", "one_task", "platform_of", "simulated", "stages", "told"]
 
@@ -41,8 +41,10 @@ class ByHand:
     """An engine with one run, and no world but the test."""
 
     def __init__(self, workflow, platform, settings=None, policy="fcfs"):
-        instance = compile_instance(checked_graph(workflow), platform)
-        self.engine = Engine(Library({"w": instance}), instance, policy_named(policy), settings or Settings())
+        instance = compile_instance(check_and_unfold(workflow), platform)
+        self.engine = Engine(
+            WorkflowLibrary({"w": instance}), instance, make_policy(policy), settings or EngineSettings()
+        )
         self.now = 0.0
         self.first = self.tell(ev.Submitted(run=0, workflow="w"))
 
@@ -56,7 +58,7 @@ class ByHand:
         found = []
         for event in events:
             found += self.engine.handle(event, self.now)
-            check(self.engine)
+            check_engine(self.engine)
         return told(found)
 
     def state(self, task=0):
@@ -97,17 +99,17 @@ class Simulated:
         return [(entry.now, words) for entry in self.entries for words in told(entry.commands)]
 
 
-def simulated(workflow, platform, scenario=AS_BELIEVED, settings=None, policy="fcfs"):
+def simulated(workflow, platform, scenario=UNDISTURBED, settings=None, policy="fcfs"):
     """Simulate one workflow; what the engine knows is checked after every event."""
-    instance = compile_instance(checked_graph(workflow), platform)
+    instance = compile_instance(check_and_unfold(workflow), platform)
     entries = []
     engine = Simulation(
-        library=Library({"w": instance}),
+        library=WorkflowLibrary({"w": instance}),
         arrivals=[Arrival(workflow="w")],
-        policy=policy_named(policy),
-        settings=settings or Settings(),
+        policy=make_policy(policy),
+        settings=settings or EngineSettings(),
         scenario=scenario,
-    ).run(record=entries.append, check=check)
+    ).run(record=entries.append, check=check_engine)
     return Simulated(engine, entries)
 
 

@@ -8,23 +8,12 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from weft.engine.settings import PRESETS, Replanning
-from weft.engine.state.known import Library
-from weft.errors import Infeasible, InvalidInput
-from weft.expressions import parse
-from weft.instance.compilation import compile_instance
-from weft.platform.link import Link
-from weft.platform.machine import QUEUES, Machine
-from weft.platform.platform import Platform
-from weft.platform.share import Share
-from weft.policies import POLICIES
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import (
+from weft.backends.simulation.scenario import (
     Arrival,
     Cancellation,
+    CompetingLoad,
     Durations,
     Failure,
-    Load,
     Perturbation,
     RequirementChange,
     Scenario,
@@ -32,9 +21,18 @@ from weft.simulation.scenario import (
     Span,
     Suspension,
 )
-from weft.simulation.simulate import Simulation
+from weft.engine.settings import PRESETS, ReplanRule
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.errors import Infeasible, InvalidInput
+from weft.expressions import parse
+from weft.instance.compilation import compile_instance
+from weft.platform.machine import QUEUES, Machine
+from weft.platform.platform import Link, Platform, Share
+from weft.policies import POLICIES
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 __all__ = ["platforms", "scenarios", "settings_drawn", "simulations", "workflows"]
 
@@ -240,7 +238,11 @@ def scenarios(draw):
         loads=_some(
             draw,
             st.builds(
-                Load, machines=MACHINES, processes=st.integers(1, 3), at_s=TIMES, until_s=st.just(50.0)
+                CompetingLoad,
+                machines=MACHINES,
+                processes=st.integers(1, 3),
+                at_s=TIMES,
+                until_s=st.just(50.0),
             ),
         ),
         silences=_some(
@@ -292,7 +294,7 @@ def settings_drawn(draw):
         "on_failure": st.sampled_from(["hold", "reschedule", "stop", "continue"]),
         "strict_plan": st.booleans(),
         "replanning": st.builds(
-            Replanning,
+            ReplanRule,
             planner=st.just("heft"),
             violators=st.sampled_from([None, 0.0, 0.5]),
             on_iteration=st.booleans(),
@@ -313,16 +315,16 @@ def simulations(draw):
     library, arrivals = {}, []
     try:
         for key in "ab"[: draw(st.integers(1, 2))]:
-            library[key] = compile_instance(checked_graph(draw(workflows())), platform)
+            library[key] = compile_instance(check_and_unfold(draw(workflows())), platform)
             arrivals.append(
                 Arrival(workflow=key, at_s=draw(TIMES), owner=draw(st.sampled_from([None, "ann"])))
             )
     except (Infeasible, InvalidInput):
         assume(False)
     return Simulation(
-        library=Library(library),
+        library=WorkflowLibrary(library),
         arrivals=sorted(arrivals, key=lambda arrival: arrival.at_s),
-        policy=policy_named(draw(st.sampled_from(sorted(POLICIES)))),
+        policy=make_policy(draw(st.sampled_from(sorted(POLICIES)))),
         settings=draw(settings_drawn()),
         scenario=draw(scenarios()),
         planner=draw(PLANNERS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.planners.genomes import Genome
+from weft.planners.genome import Genome
 
 
 def random_order(made, rng):

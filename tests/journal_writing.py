@@ -14,21 +14,20 @@ import time
 from functools import cache
 from pathlib import Path
 
-from weft.backends.products import MadeFile, Product
+from weft.backends.backend import FileRecord, Product
+from weft.backends.simulation.scenario import UNDISTURBED, Arrival
 from weft.engine.settings import PRESETS
-from weft.engine.state.known import Library
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.formats.files import load_platform, load_workflow
 from weft.instance.compilation import compile_instance
-from weft.policies.naming import policy_named
+from weft.policies.policy import make_policy
 from weft.repository import journal_store
 from weft.repository.database import open_database
-from weft.repository.header import Header
-from weft.repository.journal import Journal
+from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore
-from weft.repository.products import StoredProducts
-from weft.simulation.scenario import AS_BELIEVED, Arrival
-from weft.simulation.simulate import Simulation
-from weft.workflow.checks import checked_graph
+from weft.repository.products import ProductTable
+from weft.runtime.simulation import Simulation
+from weft.workflow.checks import check_and_unfold
 
 __all__ = ["COMMIT_EVERY", "header", "journal", "product", "write"]
 
@@ -37,7 +36,7 @@ COMMIT_EVERY = 8
 """Entries per commit in ``write``."""
 
 
-def header() -> Header:
+def header() -> JournalHeader:
     """Give the header of that journal."""
     return journal().header
 
@@ -48,15 +47,15 @@ def journal() -> Journal:
     platform, entries = load_platform(EXAMPLES / "grid.yaml"), []
     flow = load_workflow(EXAMPLES / "wien2k.yaml")
     simulation = Simulation(
-        library=Library({"wien2k": compile_instance(checked_graph(flow), platform)}),
+        library=WorkflowLibrary({"wien2k": compile_instance(check_and_unfold(flow), platform)}),
         arrivals=[Arrival(workflow="wien2k")],
-        policy=policy_named("plan"),
+        policy=make_policy("plan"),
         settings=PRESETS["default"],
-        scenario=AS_BELIEVED,
+        scenario=UNDISTURBED,
         planner="heft",
     )
     engine = simulation.run(record=entries.append)
-    stated = Header(
+    stated = JournalHeader(
         policy="plan",
         settings=simulation.settings,
         seed=simulation.seed,
@@ -74,7 +73,7 @@ def journal() -> Journal:
 def product(number: int, **facets) -> Product:
     """Imagine a product of two files."""
     files = tuple(
-        MadeFile(name=f"out-{part}", size_bytes=part, digest=f"{number:02x}", modified_ns=10**18 + number)
+        FileRecord(name=f"out-{part}", size_bytes=part, digest=f"{number:02x}", modified_ns=10**18 + number)
         for part in range(2)
     )
     stated = {
@@ -100,7 +99,7 @@ def write(folder: Path, *, watch=lambda store: None) -> None:
     """Write the journal, a product before each entry; ``watch`` is called after every commit."""
     read = journal()
     with open_database(folder / ".weft" / "weft.db", create=True) as database:
-        store, products = JournalStore(database), StoredProducts(database)
+        store, products = JournalStore(database), ProductTable(database)
         store.begin(read.header)
         engine = read.engine()
         engine.state.plans.update(read.plans)

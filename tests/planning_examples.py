@@ -5,17 +5,16 @@ from __future__ import annotations
 from weft.instance import compile_instance
 from weft.planners import PLANNERS
 from weft.planners.planner import Budget
-from weft.platform.link import Link
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
-from weft.platform.short_forms import short_form
+from weft.platform.platform import Link, Platform
+from weft.platform.short_forms import parse_short_form
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 MB_PER_S = Link(bandwidth_Bps=1e6)
-MAKESPAN = objective_named("makespan")
+MAKESPAN = make_objective("makespan")
 
 
 def workflow(tasks, loops=(), **head):
@@ -36,7 +35,7 @@ def platform(*machines, link=MB_PER_S, **more):
 
 def instance(tasks, on, loops=(), budgets=None, **options):
     """Compile tasks for a platform, or for the short form of one."""
-    where = short_form(on) if isinstance(on, str) else on
+    where = parse_short_form(on) if isinstance(on, str) else on
     return compile_instance(unfold(workflow(tasks, loops, budgets=budgets)), where, **options)
 
 

@@ -9,13 +9,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy, compile_instance
-from weft.platform.link import Link
+from weft.instance import BusyInterval, compile_instance
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
-from weft.platform.share import Share
+from weft.platform.platform import Link, Platform, Share
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SECONDS = st.sampled_from([0, 0.1, 1, 2.5, 7, 40])
 SIZES = st.sampled_from([0, 1, 3e6, 5e8, 2e10])
@@ -184,7 +182,7 @@ BUSY = st.lists(
 def compiled_busy(flow, where, held):
     """Compile an instance on which something is busy and tasks may not start at once; drop what cannot be."""
     busy = tuple(
-        Busy(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
+        BusyInterval(machine=machine, start_s=start, finish_s=start + spent, nodes=nodes)
         for machine, start, spent, nodes in held
         if machine < len(where.machines)
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import AS_BELIEVED, Arrival
-from weft.simulation.simulate import Simulation
+from weft.backends.simulation.scenario import UNDISTURBED, Arrival
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 
 __all__ = ["Line", "Ran", "run_all"]
 
@@ -64,14 +64,14 @@ class Ran:
         return [run.ending for run in self.engine.state.runs]
 
 
-def run_all(instances, arrivals, policy, scenario=AS_BELIEVED, settings=None, **options):
+def run_all(instances, arrivals, policy, scenario=UNDISTURBED, settings=None, **options):
     """Simulate workflows, given by key and as (arrival, key), under a policy or the name of one."""
     names = {key: made.graph.names for key, made in instances.items()}
     simulation = Simulation(
-        library=Library(dict(instances)),
+        library=WorkflowLibrary(dict(instances)),
         arrivals=[Arrival(workflow=key, at_s=float(time)) for time, key in arrivals],
-        policy=policy_named(policy) if isinstance(policy, str) else policy,
-        settings=settings or Settings(),
+        policy=make_policy(policy) if isinstance(policy, str) else policy,
+        settings=settings or EngineSettings(),
         scenario=scenario,
         **options,
     )

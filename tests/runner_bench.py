@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from weft.backends.runner.link import RunnerLink
-from weft.backends.runner.process_groups import process
+from weft.backends.local.link import RunnerLink
+from weft.backends.local.processes import read_process
 
 __all__ = ["TOKEN", "Bench", "lives", "wait_until"]
 
@@ -93,4 +93,4 @@ class Bench:
 
 
 def lives(pid: int) -> bool:
-    return process(pid) is not None
+    return read_process(pid) is not None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.search.space import numeric_space
+from weft.search.space import make_numeric_space
 
 __all__ = ["HILLS", "LINE", "PLANE", "VALUES", "Asked", "wave"]
 
 VALUES = [np.sin(np.arange(size) * 1.3) * weight for size, weight in ((5, 1.0), (7, 2.0), (4, 0.5), (9, 3.0))]
 """Per gene: what each position adds."""
-PLANE = numeric_space([np.arange(len(numbers), dtype=float) for numbers in VALUES])
-LINE = numeric_space([np.arange(4000.0), np.arange(3.0)])
+PLANE = make_numeric_space([np.arange(len(numbers), dtype=float) for numbers in VALUES])
+LINE = make_numeric_space([np.arange(4000.0), np.arange(3.0)])
 
 
 def wave(points):
@@ -40,6 +40,6 @@ def _parabola(points):
 
 
 HILLS = {
-    "parabola": (numeric_space([np.linspace(-2, 2, 21)] * 2), _parabola, 5.0),
-    "flat": (numeric_space([[1.0, 2.0, 5.0]] * 2), lambda points: np.zeros(len(points)), 0.0),
+    "parabola": (make_numeric_space([np.linspace(-2, 2, 21)] * 2), _parabola, 5.0),
+    "flat": (make_numeric_space([[1.0, 2.0, 5.0]] * 2), lambda points: np.zeros(len(points)), 0.0),
 }

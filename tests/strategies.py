@@ -7,19 +7,32 @@ from functools import cache
 from hypothesis import strategies as st
 
 from weft.expressions import parse
-from weft.platform.link import Link
 from weft.platform.machine import OCCUPANCIES, QUEUES, Machine
-from weft.platform.platform import Platform
-from weft.platform.share import Share
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import ALL, Dependency, IndexRange
-from weft.workflow.records.job import Environment, Job
-from weft.workflow.records.loop import Loop
-from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline
-from weft.workflow.records.recovery import CAUSES, NO_RECOVERY, ON_FAILURE, Checkpoint, Contract, Recovery
-from weft.workflow.records.sweep import Range, Sweep
-from weft.workflow.records.task import Kind, Task, Transfer
-from weft.workflow.records.workflow import Workflow
+from weft.platform.platform import Link, Platform, Share
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import (
+    ALL,
+    CAUSES,
+    NO_RECOVERY,
+    ON_FAILURE,
+    Amdahl,
+    Checkpoint,
+    CommunicationOverhead,
+    ContractTerms,
+    Dependency,
+    Environment,
+    IndexRange,
+    Input,
+    JobSpec,
+    MeasuredSeconds,
+    Output,
+    Recovery,
+    Roofline,
+    Task,
+    TaskKind,
+    Transfer,
+)
+from weft.workflow.workflow import Loop, Workflow
 
 __all__ = ["digraphs", "platforms", "workflows"]
 
@@ -49,10 +62,10 @@ VALUES = st.one_of(
 LAWS = st.one_of(
     st.builds(Amdahl, serial=st.floats(0, 1)),
     st.builds(Roofline, limit=st.integers(1, 64)),
-    st.builds(Communication, overhead=st.floats(0, 1)),
+    st.builds(CommunicationOverhead, overhead=st.floats(0, 1)),
 )
 MEASURED = st.dictionaries(st.integers(1, 64), st.floats(0.5, 1e6), min_size=1, max_size=4).map(
-    lambda table: Measured(seconds=table)
+    lambda table: MeasuredSeconds(seconds=table)
 )
 COUNTS = st.one_of(
     st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True).map(tuple),
@@ -124,13 +137,13 @@ JOB = {
 
 @st.composite
 def jobs(draw):
-    job = Job(**{key: draw(field) for key, field in JOB.items()})
-    return None if job == Job() else job
+    job = JobSpec(**{key: draw(field) for key, field in JOB.items()})
+    return None if job == JobSpec() else job
 
 
 CONTRACTS = st.one_of(
-    st.just(Contract(factor=None)),
-    st.builds(Contract, factor=st.floats(0, 3), grace_s=optional(st.floats(0, 60))),
+    st.just(ContractTerms(factor=None)),
+    st.builds(ContractTerms, factor=st.floats(0, 3), grace_s=optional(st.floats(0, 60))),
 )
 CHECKPOINTS = st.builds(
     Checkpoint,
@@ -160,7 +173,9 @@ def recoveries(draw):
 SWEEPS = optional(sweeps())
 RECOVERIES = recoveries()
 ATTRIBUTES = st.dictionaries(st.sampled_from(["description", "origin"]), WORDS, max_size=2)
-KINDS = st.sampled_from([Kind.COMPUTE, Kind.COMPUTE, Kind.COMPUTE, Kind.TRANSFER, Kind.VIRTUAL])
+KINDS = st.sampled_from(
+    [TaskKind.COMPUTE, TaskKind.COMPUTE, TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.VIRTUAL]
+)
 TARGETS = optional(st.just("s3://bucket/x"))
 INPUTS = st.lists(
     st.builds(
@@ -201,10 +216,10 @@ def tasks(draw, name, earlier):
     common = {"name": name, "sweep": sweep, "after": after, "recovery": draw(RECOVERIES)}
     attributes = draw(ATTRIBUTES)
     kind = draw(KINDS)
-    if kind is Kind.TRANSFER:
+    if kind is TaskKind.TRANSFER:
         moved = Transfer(source="M1", target="M2", file=f"{name}.out", size=draw(optional(QUANTITIES)))
         return Task(**common, kind=kind, transfer=moved, attributes=attributes)
-    if kind is Kind.VIRTUAL:
+    if kind is TaskKind.VIRTUAL:
         return Task(**common, kind=kind, attributes=attributes)
     suffix = "".join(f".{{{variable}}}" for variable in sweep.names) if sweep is not None else ""
     outputs = [

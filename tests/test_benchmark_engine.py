@@ -9,12 +9,12 @@ import pytest
 import engine as benchmark
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 
 def test_both_models_end_between_the_bounds_of_the_same_graph() -> None:
     workflow, parents, seconds = benchmark.layered(400, seed=3)
-    instance = compile_instance(checked_graph(workflow), load_platform("identical:64"))
+    instance = compile_instance(check_and_unfold(workflow), load_platform("identical:64"))
     _, ours = benchmark.engine_s(instance)
     simpy = pytest.importorskip("simpy", reason="the benchmark extra is not installed")
     assert simpy is not None

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from masters import run_masters
 from published.test_s4_static import random_vector, reference_example
 from weft.randomness import generator
-from weft.workflow.generators.sample_graphs import SampleGraph
-from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers
+from weft.workflow.generators.sweep_graphs import RandomSweeps, SampleGraph, SweepLayers
 
 
 @pytest.fixture(scope="module")

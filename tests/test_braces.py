@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.braces import expand_braces, holds_range
+from weft.documents import expand_braces, has_range
 from weft.errors import InvalidInput
 
 
@@ -30,7 +30,7 @@ from weft.errors import InvalidInput
 )
 def test_a_range_stands_for_its_numbers(text: str, names: list[str]) -> None:
     assert expand_braces(text) == names
-    assert holds_range(text) == (names != [text])
+    assert has_range(text) == (names != [text])
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,7 @@ import pytest
 
 from backends.jobs_by_hand import rendered, run_job, with_task
 from weft import task
-from weft.backends.traces.news import TaskNews
-from weft.backends.traces.progress_text import parse_progress
-from weft.backends.traces.results import read_result
+from weft.backends.attempt.task_files import TaskFiles, parse_progress, read_result
 
 VARIABLES = [name for name in os.environ if name.startswith("WEFT_")]
 
@@ -127,7 +125,7 @@ def test_results_are_gathered(monkeypatch, tmp_path):
 def test_demands_are_what_weft_reads(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_TASK", "t")
     monkeypatch.setenv("WEFT_CHECKPOINT_DIR", str(tmp_path))
-    news = TaskNews(tmp_path, "progress")
+    news = TaskFiles(tmp_path, "progress")
     task.require("memory >= 512*MB")
     task.rank("2 * speed")
     seen = news.look()
@@ -175,7 +173,7 @@ def test_a_program_that_is_told_to_leave_goes_on_where_it_was(tmp_path):
         until(lambda: (work / "state.json").exists())
         assert running.poll() is None
         first = json.loads((work / "state.json").read_text())["step"]
-        until(lambda: TaskNews.of(known, 0, work).look().iterations > first + 2)
+        until(lambda: TaskFiles.of(known, 0, work).look().iterations > first + 2)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=20) == 85
     finally:
@@ -201,7 +199,7 @@ def test_a_shell_program_needs_no_helper(tmp_path):
     script = "echo 3/10 >$WEFT_PROGRESS_FILE; echo '{{\"delta\": 0.5}}' >$WEFT_RESULT_FILE; echo 'speed > 1' >gw_reqs"
     known = with_task(command=script)
     job = rendered(known, tmp_path)
-    news = TaskNews.of(known, 0, Path(job.workdir))
+    news = TaskFiles.of(known, 0, Path(job.workdir))
     assert run_job(job).returncode == 0
     assert read_result(Path(job.workdir)) == {"delta": 0.5}
     seen = news.look()

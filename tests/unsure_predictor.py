@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from weft.predictors.assumed import Assumed
-from weft.predictors.predictor import Estimate, Reads
-from weft.predictors.tabulate import tabulate
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.predictors.assumed import AssumedWork
+from weft.predictors.predictor import Estimate, PredictorInputs
+from weft.predictors.tabulation import tabulate
+from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["Unsure"]
 
@@ -22,14 +22,14 @@ class Unsure:
 
     name = "unsure"
     final = True
-    reads = Reads(kind=True)
+    reads = PredictorInputs(kind=True)
 
     def applies(self, graph):
         return graph.kind == COMPUTE
 
     def predict(self, subject, machine, nodes):
         if math.isnan(subject.work):
-            return Assumed().predict(subject, machine, nodes)
+            return AssumedWork().predict(subject, machine, nodes)
         seconds = subject.work / machine.speed / (1 if subject.law is None else subject.law.speedup(nodes))
         ratio = self.ratios.get(subject.kind, self.other)
         return Estimate(p50_s=seconds, p90_s=None if ratio is None else ratio * seconds, source="believed")

@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, Any
 from weft.version import VERSION
 
 if TYPE_CHECKING:
-    from weft.api.comparing import compare
-    from weft.api.executions.ran import Ran
-    from weft.api.executions.running import resume, run
-    from weft.api.fronts import Front
-    from weft.api.generating import generate
-    from weft.api.pareto import pareto
-    from weft.api.planning import PlannedWorkflow, plan
-    from weft.api.runs.simulated import SimulatedRuns
-    from weft.api.simulating import simulate
+    from weft.api.compare import compare
+    from weft.api.generate import generate
+    from weft.api.pareto import Front, pareto
+    from weft.api.plan import PlannedWorkflow, plan
+    from weft.api.run import RunResult, resume, run
+    from weft.api.simulation import SimulatedRuns, simulate
     from weft.errors import Infeasible, InvalidInput, Problem, WeftError
     from weft.formats.files import load_platform, load_workflow, save_workflow
     from weft.workflow.builder import Builder
     from weft.workflow.checks import check
-    from weft.workflow.unfolding.unfold import unfold
+    from weft.workflow.unfold import unfold
 
 __all__ = [
     "Builder",
@@ -38,7 +35,7 @@ __all__ = [
     "InvalidInput",
     "PlannedWorkflow",
     "Problem",
-    "Ran",
+    "RunResult",
     "SimulatedRuns",
     "WeftError",
     "__version__",
@@ -60,26 +57,26 @@ __version__ = VERSION
 
 _HOMES = {
     "Builder": "weft.workflow.builder",
-    "Front": "weft.api.fronts",
+    "Front": "weft.api.pareto",
     "Infeasible": "weft.errors",
     "InvalidInput": "weft.errors",
-    "PlannedWorkflow": "weft.api.planning",
+    "PlannedWorkflow": "weft.api.plan",
     "Problem": "weft.errors",
-    "Ran": "weft.api.executions.ran",
-    "SimulatedRuns": "weft.api.runs.simulated",
+    "RunResult": "weft.api.run",
+    "SimulatedRuns": "weft.api.simulation",
     "WeftError": "weft.errors",
     "check": "weft.workflow.checks",
-    "compare": "weft.api.comparing",
-    "generate": "weft.api.generating",
+    "compare": "weft.api.compare",
+    "generate": "weft.api.generate",
     "load_platform": "weft.formats.files",
     "load_workflow": "weft.formats.files",
     "pareto": "weft.api.pareto",
-    "plan": "weft.api.planning",
-    "resume": "weft.api.executions.running",
-    "run": "weft.api.executions.running",
+    "plan": "weft.api.plan",
+    "resume": "weft.api.run",
+    "run": "weft.api.run",
     "save_workflow": "weft.formats.files",
-    "simulate": "weft.api.simulating",
-    "unfold": "weft.workflow.unfolding.unfold",
+    "simulate": "weft.api.simulation",
+    "unfold": "weft.workflow.unfold",
 }
 
 

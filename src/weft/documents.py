@@ -2,30 +2,47 @@
 
 YAML files, JSON files and the Python builder all become the same tree, so one piece of code gives the keys
 their meaning and every error can point at its place.
+
+Numeric ranges in braces: ``altix{1..16}`` stands for sixteen names.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.errors import InvalidInput, Path, Place, Problem, nearest, shorten
+from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, nearest, shorten
 
-__all__ = ["Document", "Node", "Reader", "Scalar", "caller_place", "from_python", "placed"]
+__all__ = [
+    "MOST_CHARACTERS",
+    "MOST_NAMES",
+    "Document",
+    "DocumentNode",
+    "Reader",
+    "Scalar",
+    "caller_location",
+    "expand_braces",
+    "from_python",
+    "has_range",
+    "locate_problems",
+]
+
 
 Scalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class DocumentNode:
     """A scalar, a list of nodes or a mapping of nodes, with the place where it stands."""
 
-    value: Scalar | list[Node] | dict[str, Node]
-    place: Place
-    path: Path = ()
-    key_places: Mapping[str, Place] = field(default_factory=dict)
+    value: Scalar | list[DocumentNode] | dict[str, DocumentNode]
+    place: SourceLocation
+    path: DocumentPath = ()
+    key_places: Mapping[str, SourceLocation] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -44,15 +61,15 @@ class Node:
             case _:
                 return "a mapping"
 
-    def plain(self) -> Any:
+    def to_plain(self) -> Any:
         """Give the value without places."""
         if isinstance(self.value, list):
-            return [node.plain() for node in self.value]
+            return [node.to_plain() for node in self.value]
         if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
+            return {key: node.to_plain() for key, node in self.value.items()}
         return self.value
 
-    def shown(self) -> str:
+    def display(self) -> str:
         """Show the value in a message, shortened."""
         if isinstance(self.value, list | dict):
             return self.kind
@@ -64,12 +81,12 @@ class Document:
     """What a workflow or platform was read from; finds the place of any path in it."""
 
     file: str | None = None
-    root: Node | None = None
+    root: DocumentNode | None = None
 
-    def place(self, path: Path) -> Place | None:
+    def place(self, path: DocumentPath) -> SourceLocation | None:
         """Find where a path, or the nearest enclosing thing that was written, stands."""
         if self.root is None:
-            return Place(file=self.file) if self.file else None
+            return SourceLocation(file=self.file) if self.file else None
         node, place = self.root, self.root.place
         for part in path:
             if isinstance(node.value, dict) and part in node.value:
@@ -86,12 +103,14 @@ class Document:
 _MOST_BITS = 1000
 
 
-def from_python(value: object, place: Place | None = None, path: Path = (), depth: int = 0) -> Node:
+def from_python(
+    value: object, place: SourceLocation | None = None, path: DocumentPath = (), depth: int = 0
+) -> DocumentNode:
     """Turn plain Python values (as the builder gets them) into a tree; other types are an error."""
-    place = place or Place()
+    place = place or SourceLocation()
     if depth > 100:
         raise InvalidInput(Problem(what="nested deeper than 100 levels", path=path, place=place))
-    if isinstance(value, Node):
+    if isinstance(value, DocumentNode):
         return value
     if hasattr(value, "item") and not isinstance(value, Mapping) and getattr(value, "ndim", 1) == 0:
         value = value.item()  # NumPy scalars
@@ -99,29 +118,29 @@ def from_python(value: object, place: Place | None = None, path: Path = (), dept
         what = f"a whole number of {value.bit_length()} bits"
         raise InvalidInput(Problem(what=what, rule=f"at most {_MOST_BITS}", path=path, place=place))
     if value is None or isinstance(value, str | int | float | bool):
-        return Node(value=value, place=place, path=path)
+        return DocumentNode(value=value, place=place, path=path)
     if isinstance(value, range):
         value = list(value)
     if isinstance(value, Mapping):
         entries = {
             str(key): from_python(item, place, (*path, str(key)), depth + 1) for key, item in value.items()
         }
-        return Node(value=entries, place=place, path=path)
+        return DocumentNode(value=entries, place=place, path=path)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         items = [from_python(item, place, (*path, index), depth + 1) for index, item in enumerate(value)]
-        return Node(value=items, place=place, path=path)
+        return DocumentNode(value=items, place=place, path=path)
     what = f"a value of type {type(value).__name__} cannot be described: {shorten(value)}"
     raise InvalidInput(
         Problem(what=what, path=path, place=place, advice="use numbers, text, lists, mappings")
     )
 
 
-def caller_place() -> Place:
+def caller_location() -> SourceLocation:
     """Say where outside this package the running call came from, for errors in Python-built workflows."""
     frame = sys._getframe(1)  # noqa: SLF001 -- the only way to point at the user's line
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("weft."):
         frame = frame.f_back
-    return Place(file=frame.f_code.co_filename, line=frame.f_lineno)
+    return SourceLocation(file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
 class Reader:
@@ -130,32 +149,34 @@ class Reader:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
-    def complain(self, node: Node, what: str, *, rule: str = "", advice: str = "") -> None:
+    def add_problem(self, node: DocumentNode, what: str, *, rule: str = "", advice: str = "") -> None:
         """Note one problem at a node."""
         self.problems.append(Problem(what=what, rule=rule, advice=advice, path=node.path, place=node.place))
 
-    def wanted(self, node: Node, wanted: str, advice: str = "") -> None:
+    def add_type_problem(self, node: DocumentNode, wanted: str, advice: str = "") -> None:
         """Note that a node is not what it should be."""
         what = (
             f"this is {node.kind}"
             if isinstance(node.value, list | dict)
-            else f"{node.shown()} is {node.kind}"
+            else f"{node.display()} is {node.kind}"
         )
-        self.complain(node, what, rule=f"must be {wanted}", advice=advice)
+        self.add_problem(node, what, rule=f"must be {wanted}", advice=advice)
 
-    def guard(self, node: Node, function: Callable[[], Any]) -> Any:
+    def collect_problems(self, node: DocumentNode, function: Callable[[], Any]) -> Any:
         """Run something that may raise InvalidInput; its problems get this node's place. None on failure."""
         try:
             return function()
         except InvalidInput as error:
             for problem in error.problems:
-                self.complain(node, problem.what, rule=problem.rule, advice=problem.advice)
+                self.add_problem(node, problem.what, rule=problem.rule, advice=problem.advice)
             return None
 
-    def mapping(self, node: Node, known: Iterable[str] | None = None, what: str = "key") -> dict[str, Node]:
+    def mapping(
+        self, node: DocumentNode, known: Iterable[str] | None = None, what: str = "key"
+    ) -> dict[str, DocumentNode]:
         """Read a mapping; with ``known``, every other key is a problem that names the nearest known one."""
         if not isinstance(node.value, dict):
-            self.wanted(node, "a mapping")
+            self.add_type_problem(node, "a mapping")
             return {}
         if known is None:
             return node.value
@@ -174,59 +195,121 @@ class Reader:
                 )
         return {key: value for key, value in node.value.items() if key in names}
 
-    def listing(self, node: Node) -> list[Node]:
+    def listing(self, node: DocumentNode) -> list[DocumentNode]:
         """Read a list; a single scalar or mapping counts as a list of one."""
         if node.value is None:
             return []
         return node.value if isinstance(node.value, list) else [node]
 
-    def text(self, node: Node) -> str | None:
+    def text(self, node: DocumentNode) -> str | None:
         """Read a text; numbers are taken as they are written."""
         if isinstance(node.value, str):
             return node.value
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
             return str(node.value)
-        self.wanted(node, "text")
+        self.add_type_problem(node, "text")
         return None
 
-    def flag(self, node: Node) -> bool:
+    def flag(self, node: DocumentNode) -> bool:
         """Read true or false."""
         if not isinstance(node.value, bool):
-            self.wanted(node, "true or false")
+            self.add_type_problem(node, "true or false")
         return node.value is True
 
-    def choice(self, node: Node, allowed: Sequence[str]) -> str | None:
+    def choice(self, node: DocumentNode, allowed: Sequence[str]) -> str | None:
         """Read one of a few words."""
         if isinstance(node.value, str) and node.value in allowed:
             return node.value
         close = nearest(node.value, allowed) if isinstance(node.value, str) else None
-        self.complain(
+        self.add_problem(
             node,
-            f"{node.shown()} is not a choice here",
+            f"{node.display()} is not a choice here",
             rule=f"must be one of {', '.join(allowed)}",
             advice=f"did you mean {close!r}?" if close else "",
         )
         return None
 
-    def integer(self, node: Node, *, least: int) -> int | None:
+    def integer(self, node: DocumentNode, *, least: int) -> int | None:
         """Read a whole number."""
         if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= least:
             return node.value
-        self.complain(
-            node, f"{node.shown()} is not allowed", rule=f"must be a whole number, at least {least}"
+        self.add_problem(
+            node, f"{node.display()} is not allowed", rule=f"must be a whole number, at least {least}"
         )
         return None
 
     def finish(self, document: Document | None = None) -> None:
         """Raise everything that was found, if anything was."""
         if self.problems:
-            raise InvalidInput(list(placed(self.problems, document)))
+            raise InvalidInput(list(locate_problems(self.problems, document)))
 
 
-def placed(problems: Iterable[Problem], document: Document | None) -> Iterator[Problem]:
+def locate_problems(problems: Iterable[Problem], document: Document | None) -> Iterator[Problem]:
     """Give problems that know only their path the place of that path in the document."""
     for problem in problems:
         place = problem.place or (document.place(problem.path) if document else None)
         yield Problem(
             what=problem.what, rule=problem.rule, advice=problem.advice, path=problem.path, place=place
         )
+
+
+MOST_NAMES = 1_000_000
+"""One text stands for at most so many."""
+
+MOST_CHARACTERS = 100_000_000
+"""The names of one text have at most so many characters together."""
+
+# Doubled braces are literal ones and ``${...}`` belongs to the shell: both stay as they are.
+_RANGE = re.compile(r"(?<![{$])\{(-?[0-9]+)\.\.(-?[0-9]+)\}(?!\})")
+_MOST_DIGITS = 18
+
+
+def expand_braces(text: str) -> list[str]:
+    """List what a text stands for: ``out.{1..3}`` gives ``out.1``, ``out.2``, ``out.3``.
+
+    Several ranges give every combination; the last one runs fastest. A bound with leading zeros
+    (``{01..16}``) pads every number to the same width. A text without a numeric range comes back alone.
+    """
+    parts = _RANGE.split(text)
+    if len(parts) == 1:
+        return [text]
+    bounds = list(zip(parts[1::3], parts[2::3], strict=True))
+    _check_ranges(text, bounds)
+    ranges = [_numbers(first, last) for first, last in bounds]
+    # Literal texts and numbers take turns, so one product over both writes every name.
+    columns: list[list[str]] = [[parts[0]]]
+    for numbers, literal in zip(ranges, parts[3::3], strict=True):
+        columns += [numbers, [literal]]
+    return ["".join(pieces) for pieces in itertools.product(*columns)]
+
+
+def has_range(text: str) -> bool:
+    """Tell whether a text stands for more than itself."""
+    return _RANGE.search(text) is not None
+
+
+def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
+    """Refuse ranges that run backwards or stand for too much, before anything is written out."""
+    count = 1
+    for first, last in bounds:
+        written = shorten(f"{{{first}..{last}}}")
+        if max(len(first), len(last)) > _MOST_DIGITS:
+            raise _range_error(text, f"range {written}", f"bounds have at most {_MOST_DIGITS} digits")
+        if int(last) < int(first):
+            raise _range_error(text, f"range {written} runs backwards", "the smaller bound comes first")
+        count *= int(last) - int(first) + 1
+        if count > MOST_NAMES:
+            raise _range_error(text, f"range {written}", f"a text stands for at most {MOST_NAMES:,} names")
+    if count * len(text) > MOST_CHARACTERS:
+        size = f"{count:,} names of about {len(text):,} characters"
+        raise _range_error(text, size, f"together at most {MOST_CHARACTERS:,} characters")
+
+
+def _range_error(text: str, what: str, rule: str) -> InvalidInput:
+    return InvalidInput(Problem(what=f"{what} in {shorten(repr(text))}", rule=rule))
+
+
+def _numbers(first: str, last: str) -> list[str]:
+    padded = any(re.match(r"-?0[0-9]", bound) for bound in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    return [f"{number:0{width}d}" for number in range(int(first), int(last) + 1)]

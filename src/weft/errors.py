@@ -10,23 +10,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
+    "DocumentPath",
     "Infeasible",
     "InvalidInput",
     "Locked",
-    "Path",
-    "Place",
     "Problem",
+    "SourceLocation",
     "WeftError",
-    "dotted",
+    "format_path",
     "nearest",
     "shorten",
 ]
 
-Path = tuple[str | int, ...]
+DocumentPath = tuple[str | int, ...]
 """The way to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
 
 
-def dotted(path: Path) -> str:
+def format_path(path: DocumentPath) -> str:
     """Write a path as users read it: ``tasks.lapw1.after[0]``."""
     text = ""
     for part in path:
@@ -52,7 +52,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SourceLocation:
     """Where in a file (or in a Python call) something was written. Lines and columns count from 1."""
 
     file: str | None = None
@@ -74,26 +74,26 @@ class Problem:
     """The rule it breaks."""
     advice: str = ""
     """What to do about it."""
-    path: Path = ()
-    place: Place | None = None
+    path: DocumentPath = ()
+    place: SourceLocation | None = None
 
     def __str__(self) -> str:
         where = ""
         if self.place is not None:
             where += f"{self.place}: "
         if self.path:
-            where += f"{dotted(self.path)}: "
+            where += f"{format_path(self.path)}: "
         tail = "".join(f"; {part}" for part in (self.rule, self.advice) if part)
         return f"{where}{self.what}{tail}"
 
     def as_record(self) -> dict[str, object]:
         """Give the problem as plain data for ``--json``."""
-        place = self.place or Place()
+        place = self.place or SourceLocation()
         return {
             "file": place.file,
             "line": place.line,
             "column": place.column,
-            "path": dotted(self.path),
+            "path": format_path(self.path),
             "what": self.what,
             "rule": self.rule,
             "advice": self.advice,

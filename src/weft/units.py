@@ -11,8 +11,8 @@ import re
 __all__ = [
     "BYTES",
     "SECONDS",
-    "counted",
     "format_bytes",
+    "format_count",
     "format_seconds",
     "parse_bytes",
     "parse_rate",
@@ -94,7 +94,7 @@ def format_seconds(seconds: float) -> str:
     return " ".join(f"{amount}{unit}" for amount, unit in parts[first : first + 2])
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Say how many: ``1 task``, ``2 tasks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from weft.errors import Infeasible
-from weft.planners.lists.heft import Heft
+from weft.planners.heft import Heft
 from weft.planners.planner import Unsupported
-from weft.search.pool import ALONE
+from weft.search.pool import INLINE_POOL
 
 __all__ = ["ODD", "Cheating", "Dawdling", "Endless", "Lost", "Picky", "Proving"]
 
@@ -25,7 +25,7 @@ class Odd:
     def supports(self, instance, objective):
         return None
 
-    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
+    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
         return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
 
 
@@ -41,7 +41,7 @@ class Picky(Odd):
 class Lost(Odd):
     """Finds no plan."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
+    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
         raise Infeasible("no way out")
 
 
@@ -49,7 +49,7 @@ class Lost(Odd):
 class Cheating(Odd):
     """Lets every task start at once."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
+    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         schedule = made.schedule
         return replace(
@@ -66,7 +66,7 @@ class Cheating(Odd):
 class Endless(Odd):
     """Never ends."""
 
-    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
+    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         schedule = made.schedule
         return replace(made, schedule=replace(schedule, finish_s=np.full_like(schedule.finish_s, np.inf)))
@@ -79,7 +79,7 @@ class Dawdling(Odd):
     by: float = 0.0
     at_random: bool = False
 
-    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
+    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
         late = rng.random() if self.at_random else self.by
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         schedule = made.schedule
@@ -95,11 +95,11 @@ class Proving(Odd):
 
     claim: float = 0.0
 
-    def plan(self, instance, *, objective, budget, rng, pool=ALONE):
+    def plan(self, instance, *, objective, budget, rng, pool=INLINE_POOL):
         made = super().plan(instance, objective=objective, budget=budget, rng=rng)
         return replace(made, bound_s=self.claim)
 
 
 ODD = {kind.__name__.lower(): f"api.odd_planners:{kind.__name__}"
        for kind in (Picky, Lost, Cheating, Endless, Dawdling, Proving)}  # fmt: skip
-"""The lines by which they stand on the shelf."""
+"""The lines by which they stand on the registry."""

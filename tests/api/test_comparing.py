@@ -25,7 +25,7 @@ def named(name, tasks, **head):
 
 @pytest.fixture
 def odd(monkeypatch):
-    """Put the odd planners on the shelf."""
+    """Put the odd planners on the registry."""
     monkeypatch.setattr(PLANNERS, "_own", {**PLANNERS._own, **ODD})
     monkeypatch.setattr(PLANNERS, "_all", None)
 

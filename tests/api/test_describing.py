@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from weft.api.describing import describe
+from weft.cli.registries import describe
 from weft.errors import InvalidInput
 from weft.planners import PLANNERS
 
@@ -30,12 +30,12 @@ class Tunable:
 
 
 @pytest.fixture
-def shelf(monkeypatch):
+def registry(monkeypatch):
     load = PLANNERS.load
     monkeypatch.setattr(PLANNERS, "load", lambda name: Tunable if name == "tunable" else load(name))
 
 
-def test_every_option_has_values_default_and_meaning(shelf):
+def test_every_option_has_values_default_and_meaning(registry):
     found = describe("tunable")
     assert (found.name, found.title) == ("tunable", "a planner for a test")
     assert [(option.name, option.values, option.default, option.meaning) for option in found.options] == [
@@ -46,7 +46,7 @@ def test_every_option_has_values_default_and_meaning(shelf):
     ]
 
 
-def test_it_is_plain_data(shelf):
+def test_it_is_plain_data(registry):
     record = describe("tunable").as_record()
     assert list(record) == ["name", "title", "options"]
     assert record["options"][1] == {

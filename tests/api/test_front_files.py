@@ -9,8 +9,7 @@ import pytest
 
 import weft
 from planning_examples import platform, workflow
-from weft.api.choosing import choose
-from weft.api.front_files import front_path, keep_front, kept_front
+from weft.api.pareto import choose, front_path, load_front, save_front
 from weft.errors import Infeasible, InvalidInput
 
 LAW = {"seconds": {1: 90, 2: 50, 4: 30}}
@@ -24,7 +23,7 @@ GRID = platform({"nodes": 4, "price_per_node_hour": 5}, {"nodes": 2, "speed": 2,
 @pytest.fixture
 def shown(tmp_path):
     front = weft.pareto(workflow(TASKS), on=GRID, plan_steps=600, points=6, seed=4)
-    keep_front(front, tmp_path)
+    save_front(front, tmp_path)
     return front
 
 
@@ -34,7 +33,7 @@ def same(one, other) -> bool:
 
 
 def test_what_is_kept_comes_back_exactly(shown, tmp_path) -> None:
-    again = kept_front(workflow(TASKS), on=GRID, folder=tmp_path)
+    again = load_front(workflow(TASKS), on=GRID, folder=tmp_path)
     assert again is not None
     assert again.as_record() == shown.as_record()
     assert len(shown) > 1
@@ -47,8 +46,8 @@ def test_what_is_kept_comes_back_exactly(shown, tmp_path) -> None:
 def test_the_published_procedure_comes_back_exactly(tmp_path) -> None:
     one = platform({"nodes": 4, "queue": "fifo"})
     front = weft.pareto(workflow(TASKS), on=one, preset="s2", plan_steps=1_000)
-    keep_front(front, tmp_path)
-    again = kept_front(workflow(TASKS), on=one, folder=tmp_path)
+    save_front(front, tmp_path)
+    again = load_front(workflow(TASKS), on=one, folder=tmp_path)
     assert again is not None
     assert [entry.decoder for entry in again.entries] == ["queue"] * len(front)
     assert all(same(*pair) for pair in zip(
@@ -58,13 +57,13 @@ def test_the_published_procedure_comes_back_exactly(tmp_path) -> None:
 
 def test_another_workflow_parameter_or_platform_has_no_front(shown, tmp_path) -> None:
     given = workflow(TASKS | {"last": {"work": 8, "after": "wide"}})
-    assert kept_front(given, on=GRID, folder=tmp_path) is None
-    assert kept_front(workflow(TASKS), on=platform({"nodes": 4}), folder=tmp_path) is None
+    assert load_front(given, on=GRID, folder=tmp_path) is None
+    assert load_front(workflow(TASKS), on=platform({"nodes": 4}), folder=tmp_path) is None
     flow = weft.Builder("sized", params={"size": 3})
     flow.task("a", work="size")
-    keep_front(weft.pareto(flow.build(), on=GRID, plan_steps=20, params={"size": 5}), tmp_path)
-    assert kept_front(flow.build(), on=GRID, folder=tmp_path) is None
-    assert kept_front(flow.build(), on=GRID, params={"size": 5}, folder=tmp_path) is not None
+    save_front(weft.pareto(flow.build(), on=GRID, plan_steps=20, params={"size": 5}), tmp_path)
+    assert load_front(flow.build(), on=GRID, folder=tmp_path) is None
+    assert load_front(flow.build(), on=GRID, params={"size": 5}, folder=tmp_path) is not None
 
 
 @pytest.mark.parametrize(
@@ -81,10 +80,10 @@ def test_another_workflow_parameter_or_platform_has_no_front(shown, tmp_path) ->
 def test_a_damaged_or_outdated_front_is_made_anew(shown, tmp_path, damage) -> None:
     path = front_path(workflow(TASKS), GRID, tmp_path)
     path.write_text(damage(path.read_text()))
-    assert kept_front(workflow(TASKS), on=GRID, folder=tmp_path) is None
+    assert load_front(workflow(TASKS), on=GRID, folder=tmp_path) is None
     chosen = choose(workflow(TASKS), 1, on=GRID, folder=tmp_path, plan_steps=600, points=6, seed=4)
     assert same(chosen.schedule, shown.entries[0].schedule)
-    assert kept_front(workflow(TASKS), on=GRID, folder=tmp_path) is not None
+    assert load_front(workflow(TASKS), on=GRID, folder=tmp_path) is not None
 
 
 def _slower(known):

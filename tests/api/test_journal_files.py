@@ -9,15 +9,14 @@ import pytest
 
 import weft
 from architecture.house import ROOT
-from weft.api.runs.explaining import explain_task, explanation_lines
-from weft.api.runs.replaying import replay_journal
-from weft.engine.replaying import rebuild
+from weft.api.journal import explain_task, explanation_lines, replay_journal
+from weft.engine.replay import rebuild
 from weft.engine.settings import PRESETS
-from weft.engine.state.digest import digest
+from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
-from weft.repository.header import Header
-from weft.repository.journal_files import read_journal_file as read_journal
+from weft.repository.journal import JournalHeader
+from weft.repository.journal_store import read_journal_file as read_journal
 
 EXAMPLES = ROOT / "examples"
 
@@ -45,14 +44,14 @@ def test_a_journal_rebuilds_the_end(journal):
 
 def test_a_state_is_rebuilt_from_the_last_snapshot_on(tmp_path, monkeypatch):
     """Snapshots change nothing but what has to be applied: every prefix gives the same state."""
-    monkeypatch.setattr("weft.repository.journal_files.SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("weft.repository.journal_store.FILE_SNAPSHOT_EVERY", 20)
     file = tmp_path / "short.jsonl"
     weft.simulate(EXAMPLES / "wien2k.yaml", on=EXAMPLES / "grid.yaml", policy="plan", journal=file)
     read = read_journal(file)
     assert list(read.snapshots) == list(range(19, len(read.entries), 20))
     for entries in (5, 20, 21, 39, 60, len(read.entries)):
         slowly = rebuild(read.engine(), read.entries[:entries], read.plans)
-        assert digest(read.rebuilt(entries).state) == digest(slowly.state)
+        assert digest_state(read.rebuilt(entries).state) == digest_state(slowly.state)
     assert replay_journal(file).replayed.same
     assert list(explanation_lines(explain_task(file, "lapw1[3]")))
 
@@ -92,7 +91,7 @@ def test_every_example_is_frozen_and_read_back(name):
         pytest.skip("a platform")
     platform = load_platform(EXAMPLES / "grid.yaml")
     for settings in PRESETS.values():
-        header = Header(
+        header = JournalHeader(
             policy="fcfs",
             settings=settings,
             seed=3,
@@ -100,7 +99,7 @@ def test_every_example_is_frozen_and_read_back(name):
             platform=platform,
             workflows={"w": workflow},
         )
-        back = Header.of_record(json.loads(json.dumps(header.as_record())))
+        back = JournalHeader.of_record(json.loads(json.dumps(header.as_record())))
         assert back.settings == settings
         assert back.platform == platform
         assert weft.unfold(back.workflows["w"]).names == weft.unfold(workflow).names

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from weft.api.executions.pace import paced
-from weft.engine.settings import Settings
+from weft.api.run import set_poll_interval
+from weft.engine.settings import EngineSettings
 from weft.instance import compile_instance
-from weft.platform.short_forms import short_form
+from weft.platform.short_forms import parse_short_form
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 
 def compiled(**works):
@@ -19,7 +19,7 @@ def compiled(**works):
     flow = Builder("pace")
     for name, work in works.items():
         flow.task(name, work=work, **({"contract": 0.5} if name.startswith("owing") else {}))
-    return compile_instance(checked_graph(flow.build()), short_form("identical:2,speed=2"))
+    return compile_instance(check_and_unfold(flow.build()), parse_short_form("identical:2,speed=2"))
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,15 @@ def compiled(**works):
     ],
 )
 def test_the_shortest_task_that_owes_something_is_asked_five_times(works, every_s):
-    assert paced(Settings(), [compiled(free_too=1), compiled(**works)]).poll_every_s == every_s
+    assert (
+        set_poll_interval(EngineSettings(), [compiled(free_too=1), compiled(**works)]).poll_every_s == every_s
+    )
 
 
 def test_with_a_contract_for_everybody_everybody_counts():
-    assert paced(replace(Settings(), contract=1.0), [compiled(free=20)]).poll_every_s == 2.0
+    assert set_poll_interval(replace(EngineSettings(), contract=1.0), [compiled(free=20)]).poll_every_s == 2.0
 
 
 def test_who_asks_more_often_keeps_it():
-    asked = replace(Settings(), poll_every_s=0.1)
-    assert paced(asked, [compiled(owing=20)]) == asked
+    asked = replace(EngineSettings(), poll_every_s=0.1)
+    assert set_poll_interval(asked, [compiled(owing=20)]) == asked

@@ -13,8 +13,8 @@ import pytest
 import weft
 from planning_examples import platform, workflow
 from weft.errors import Infeasible, InvalidInput
-from weft.planners.pareto import ladder
-from weft.planners.pareto.alpha_runs import ALPHAS, RUNS
+from weft.planners import pareto_search
+from weft.planners.pareto_search import ALPHAS, RUNS
 from weft.schedule.verification import verify
 
 NODES = 4
@@ -178,7 +178,7 @@ def test_unlike_machines_trade_time_for_price() -> None:
 
 
 def test_ctrl_c_gives_the_front_so_far() -> None:
-    heard: list[ladder.FrontProgress] = []
+    heard: list[pareto_search.FrontProgress] = []
 
     def interrupt(progress) -> None:
         heard.append(progress)
@@ -193,7 +193,7 @@ def test_ctrl_c_gives_the_front_so_far() -> None:
 
 
 def test_ctrl_c_in_the_midst_of_a_search_gives_the_front_so_far() -> None:
-    heard: list[ladder.FrontProgress] = []
+    heard: list[pareto_search.FrontProgress] = []
 
     def watch(progress) -> None:
         heard.append(progress)
@@ -207,7 +207,7 @@ def test_ctrl_c_in_the_midst_of_a_search_gives_the_front_so_far() -> None:
 
 
 def test_progress_counts_up() -> None:
-    heard: list[ladder.FrontProgress] = []
+    heard: list[pareto_search.FrontProgress] = []
     tiny(progress=heard.append, points=5, plan_steps=500)
     assert [one.done for one in heard] == list(range(1, len(heard) + 1))
     assert all(one.of >= one.done for one in heard)

@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from planning_examples import platform, workflow
-from weft.api.viewing import facts_of
+from weft.api.plan import plan_facts
 
 RECORD = {
     "workflow": str,
@@ -110,11 +110,11 @@ class TestRecord:
 
     def test_an_optimal_plan_has_no_gap(self):
         assert plan_of({"a": {"work": 5}}).gap == 0
-        assert ("gap", "0 (optimal)") in facts_of(plan_of({"a": {"work": 5}}))
+        assert ("gap", "0 (optimal)") in plan_facts(plan_of({"a": {"work": 5}}))
 
     def test_a_tiny_gap_is_not_called_optimal(self):
         late = {name: {**keys, "after": "long"} for name, keys in TIGHT.items()}
-        facts = dict(facts_of(plan_of({"long": {"work": 100_000}, **late})))
+        facts = dict(plan_facts(plan_of({"long": {"work": 100_000}, **late})))
         assert facts["gap"] == "less than 0.1% above the optimum"
 
     def test_a_plan_of_no_time_has_no_gap(self):
@@ -187,7 +187,7 @@ class TestLimits:
         assert (record["deadline_s"], record["max_cost"]) == (30, 100)
         assert record["deadline_slack_s"] == pytest.approx(30 - record["makespan_s"])
         assert record["cost_slack"] == pytest.approx(100 - record["cost"])
-        facts = dict(facts_of(planned))
+        facts = dict(plan_facts(planned))
         assert facts["deadline"] == "30 s, 6.999 s to spare"
         assert facts["maximal cost"].startswith("100, ")
 
@@ -264,7 +264,7 @@ class TestLoops:
         planned = plan_of(BODY, {"scf": {**OUTER, "expect": 12}})
         assert planned.makespan_s == 15
         assert planned.total_s == 15 + 11 * 6
-        assert ("all iterations", "81 s") in facts_of(planned)
+        assert ("all iterations", "81 s") in plan_facts(planned)
 
     def test_a_loop_inside_a_loop_repeats_with_it(self):
         loops = {"scf": {**OUTER, "expect": 4}, "solve": {**INNER, "expect": 3}}
@@ -276,7 +276,7 @@ class TestLoops:
         assert planned.total_s is None
         assert planned.as_record()["total_s"] is None
         assert "how often scf runs is unknown" in planned.notes[0]
-        assert ("all iterations", "unknown") in facts_of(planned)
+        assert ("all iterations", "unknown") in plan_facts(planned)
 
 
 class TestNotes:
@@ -290,7 +290,7 @@ class TestNotes:
         assert planned.notes[0] == (
             "1 of 2 tasks (kind a) have no stated time: 1 s on speed 1 is the placeholder in this plan"
         )
-        assert dict(facts_of(planned))["makespan"] == "at least 1 s; 2 s with placeholders"
+        assert dict(plan_facts(planned))["makespan"] == "at least 1 s; 2 s with placeholders"
         assert (planned.promise.p50_s, planned.promise.least_s) == (None, 1.0)
         assert "of unknown size" in planned.notes[1]
 
@@ -302,4 +302,4 @@ def test_a_plan_that_is_not_to_be_short_is_compared_with_the_shortest(alpha, gap
     flow = weft.Builder("one")
     flow.task("wide", work=100, nodes=[1, 2, 4], speedup={"amdahl": 0.2})
     options = {"planner": "heft-moldable", "objective": "on-demand", "alpha": alpha}
-    assert dict(facts_of(weft.plan(flow.build(), on="cluster:4", **options)))["gap"] == gap
+    assert dict(plan_facts(weft.plan(flow.build(), on="cluster:4", **options)))["gap"] == gap

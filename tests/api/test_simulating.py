@@ -7,12 +7,17 @@ import json
 import pytest
 
 import weft
-from weft.api.runs.explaining import explain_task
-from weft.api.runs.recorder import MOST_ITERATIONS
-from weft.api.runs.replaying import replay_journal
-from weft.api.runs.viewing import facts_of, html_of, notes_of, spread_facts_of, title_of
+from weft.api.journal import explain_task, replay_journal
+from weft.api.simulation import (
+    MOST_ITERATIONS,
+    render_simulation,
+    simulation_facts,
+    simulation_notes,
+    simulation_title,
+    spread_facts,
+)
+from weft.backends.simulation.scenario import Durations, Failure, Scenario
 from weft.errors import Infeasible, InvalidInput
-from weft.simulation.scenario import Durations, Failure, Scenario
 
 
 def sweep(name="sweep", points=4, work=10, **keys):
@@ -57,7 +62,7 @@ def test_repetitions_are_seeds_in_a_row():
     spread = simulated.spread("end_s")
     assert (spread.least, spread.median, spread.most) == (ends[0], ends[2], ends[4])
     assert simulated.end_s == ends[2]
-    assert ("outcomes", "5 completed") in spread_facts_of(simulated)
+    assert ("outcomes", "5 completed") in spread_facts(simulated)
 
 
 def test_the_record_is_plain_data():
@@ -79,8 +84,8 @@ def test_a_standstill_ends_with_a_reason():
         simulated = weft.simulate(sweep(), on="identical:1", policy="fcfs", scenario=scenario, preset=preset)
         assert simulated.outcome == "stuck"
         assert "(ready) wait for a machine: m1: is down" in simulated.first.stuck[0]
-        assert any(note.startswith("standstill: ") for note in notes_of(simulated.first))
-        assert ("outcome", "stuck") in facts_of(simulated.first)
+        assert any(note.startswith("standstill: ") for note in simulation_notes(simulated.first))
+        assert ("outcome", "stuck") in simulation_facts(simulated.first)
         # What timers did afterwards does not count: the failure is noticed within a few probes.
         assert simulated.end_s <= 34
 
@@ -194,8 +199,8 @@ def test_progress_is_told():
 
 def test_it_can_be_shown():
     simulated = weft.simulate(sweep(), on="identical:2", policy="fcfs")
-    assert title_of(simulated) == "sweep on identical-2, policy fcfs"
-    assert dict(facts_of(simulated.first))["end"] == "20 s"
-    page = html_of(simulated)
+    assert simulation_title(simulated) == "sweep on identical-2, policy fcfs"
+    assert dict(simulation_facts(simulated.first))["end"] == "20 s"
+    page = render_simulation(simulated)
     assert page.startswith("<!DOCTYPE html>")
     assert "sweep on identical-2, policy fcfs" in page

@@ -20,9 +20,8 @@ import weft
 from api.called_functions import OFFSET, double, fails, total, where
 from architecture.house import environment
 from weft.api import gather, task
-from weft.api.functions.outcome import RemoteTraceback, TaskFailed
-from weft.api.functions.shipping import shipped
-from weft.api.functions.values import Reference, UnfitValue, decoded, encoded
+from weft.api.functions.call import RemoteTraceback, TaskFailed, describe_function
+from weft.api.functions.child import UnsupportedValue, ValueReference, decode_value, encode_value
 from weft.errors import InvalidInput
 
 
@@ -75,7 +74,7 @@ def test_exceptions_of_ones_own_are_told_by_name(here: Path) -> None:
         "@task(retries=0)\ndef odd():\n    raise Odd('very')\n"
     )
     (here / "main.py").write_text(
-        "import own_errors\nfrom weft.api.functions.outcome import TaskFailed\n"
+        "import own_errors\nfrom weft.api.functions.call import TaskFailed\n"
         "try:\n    own_errors.odd().result()\nexcept TaskFailed as error:\n    print(error, error.__cause__)\n"
     )
     done = subprocess.run(
@@ -111,9 +110,9 @@ def test_closures_and_recursion_are_sent_too() -> None:
 
 
 def _layout():
-    from weft.api.executions.project import project_at
+    from weft.api.project import find_project
 
-    return project_at()
+    return find_project()
 
 
 def test_what_cannot_be_sent_is_refused_with_what_to_do() -> None:
@@ -175,8 +174,8 @@ def test_inside_of_a_running_loop_and_of_another_thread() -> None:
 
 
 def test_a_function_of_a_module_is_sent_by_name() -> None:
-    assert shipped(math.fsum) == {"import": "math:fsum", "text": ""}
-    assert shipped(subprocess.list2cmdline)["import"] == "subprocess:list2cmdline"
+    assert describe_function(math.fsum) == {"import": "math:fsum", "text": ""}
+    assert describe_function(subprocess.list2cmdline)["import"] == "subprocess:list2cmdline"
 
 
 PLAIN = st.recursive(
@@ -188,19 +187,20 @@ PLAIN = st.recursive(
 
 @given(PLAIN)
 def test_values_come_back_as_they_were(value) -> None:
-    back = decoded(encoded(value), lambda _: None)
+    back = decode_value(encode_value(value), lambda _: None)
     assert back == value
     assert repr(back) == repr(value)
 
 
 @given(PLAIN)
 def test_references_are_resolved_wherever_they_stand(value) -> None:
-    back = decoded(
-        encoded([value, {"deep": Reference("f")}, (Reference("g"),)]), lambda file: f"value of {file}"
+    back = decode_value(
+        encode_value([value, {"deep": ValueReference("f")}, (ValueReference("g"),)]),
+        lambda file: f"value of {file}",
     )
     assert back == [value, {"deep": "value of f"}, ("value of g",)]
 
 
 def test_what_is_not_ours_is_not_read() -> None:
-    with pytest.raises(UnfitValue, match="not written by weft"):
-        decoded(b"cos\nsystem\n(S'true'\ntR.", lambda _: None)
+    with pytest.raises(UnsupportedValue, match="not written by weft"):
+        decode_value(b"cos\nsystem\n(S'true'\ntR.", lambda _: None)

@@ -6,41 +6,39 @@ import pytest
 
 from engine_by_hand import platform_of
 from unsure_predictor import Unsure
-from weft.api.observing.tally import Tally
-from weft.api.observing.time_left import TimeLeft, of_all, time_left
+from weft.api.progress import ExecutionCounters, TimeLeft, latest_of, time_left
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.remaining.planning import question_of
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.engine.state.states import TaskState
+from weft.engine.journal import JournalEntry
+from weft.engine.replan.remainder import prepare_replan
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.states import TaskState
 from weft.instance.compilation import compile_instance
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget
-from weft.policies.naming import policy_named
+from weft.planners.planner import Budget, make_planner
+from weft.policies.policy import make_policy
 from weft.randomness import generator
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 
 class Hand:
     """An engine that follows a plan, with a tally that hears every entry."""
 
     def __init__(self, workflow, *, predictor=None):
-        instance = compile_instance(checked_graph(workflow), platform_of(1), predictor=predictor)
-        settings = Settings(begins_at_once=True)
-        self.engine = Engine(Library({"w": instance}), instance, policy_named("plan"), settings)
-        self.tally = Tally()
+        instance = compile_instance(check_and_unfold(workflow), platform_of(1), predictor=predictor)
+        settings = EngineSettings(begins_at_once=True)
+        self.engine = Engine(WorkflowLibrary({"w": instance}), instance, make_policy("plan"), settings)
+        self.tally = ExecutionCounters()
         self.entries = 0
         (replan,) = [
             each for each in self.tell(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
         ]
-        question = question_of(self.engine.state, 0)
-        made = question.planned(planner_named("heft"), Budget(steps=1), generator(0, "test"))
+        question = prepare_replan(self.engine.state, 0)
+        made = question.planned(make_planner("heft"), Budget(steps=1), generator(0, "test"))
         stored, self.promise = (
-            question.kept(planner_named("heft"), made),
+            question.kept(make_planner("heft"), made),
             question.promise(made, arrival_s=0.0, seed=0),
         )
         self.engine.state.plans[stored.key] = stored
@@ -50,7 +48,7 @@ class Hand:
         commands = self.engine.handle(event, now_s)
         self.entries += 1
         self.tally.hear(
-            Entry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine
+            JournalEntry(sequence=self.entries, now=now_s, event=event, commands=tuple(commands)), self.engine
         )
         return commands
 
@@ -191,10 +189,10 @@ def test_iterations_that_are_over_are_left_no_more():
 
 def test_of_several_runs_the_last_counts():
     one, two = TimeLeft(p50_s=1.0, p90_s=9.0), TimeLeft(p50_s=2.0, p90_s=3.0)
-    assert of_all([one, two]) == TimeLeft(p50_s=2.0, p90_s=9.0)
-    assert str(of_all([one, TimeLeft(p50_s=None, p90_s=None)])) == "unknown"
-    assert of_all([one, TimeLeft(p50_s=3.0, p90_s=None)]) == TimeLeft(p50_s=3.0, p90_s=None)
-    assert str(of_all([])) == "0 s"
+    assert latest_of([one, two]) == TimeLeft(p50_s=2.0, p90_s=9.0)
+    assert str(latest_of([one, TimeLeft(p50_s=None, p90_s=None)])) == "unknown"
+    assert latest_of([one, TimeLeft(p50_s=3.0, p90_s=None)]) == TimeLeft(p50_s=3.0, p90_s=None)
+    assert str(latest_of([])) == "0 s"
 
 
 def test_what_was_taken_over_is_no_measure_and_setbacks_are_told():

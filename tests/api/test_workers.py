@@ -6,10 +6,10 @@ import pytest
 
 import weft
 from planning_examples import platform, workflow
-from weft.api.workers import pool_of
+from weft.api.plan import open_pool
 from weft.errors import InvalidInput
-from weft.pools.serial import Serial
-from weft.search.pool import ALONE
+from weft.pools.pool import SerialPool
+from weft.search.pool import INLINE_POOL
 
 FORK = {"a": {"work": 3}, "b": {"sweep": {"k": "1..7"}, "work": "k", "after": "a"}}
 UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
@@ -17,20 +17,20 @@ UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
 
 class TestPool:
     def test_one_worker_is_nobody_else(self):
-        with pool_of() as pool:
-            assert pool is ALONE
+        with open_pool() as pool:
+            assert pool is INLINE_POOL
 
     def test_workers_are_processes(self):
-        with pool_of(workers=2) as pool:
+        with open_pool(workers=2) as pool:
             assert (type(pool).__name__, pool.workers) == ("Processes", 2)
 
     def test_a_pool_by_name(self):
-        with pool_of(pool="threads:3") as pool:
+        with open_pool(pool="threads:3") as pool:
             assert (type(pool).__name__, pool.workers) == ("Threads", 3)
 
     def test_an_open_pool_is_taken_as_it_is(self):
-        given = Serial()
-        with pool_of(pool=given) as pool:
+        given = SerialPool()
+        with open_pool(pool=given) as pool:
             assert pool is given
 
     @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
 from architecture.house import ROOT, environment
 from cli.warm import program
+from weft.backends.simulation.scenario import Scenario
+from weft.backends.simulation.scenario_reader import load_scenario
 from weft.formats.files import load_platform, load_workflow
-from weft.simulation.reading.files import load_scenario
-from weft.simulation.scenario import Scenario
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 ALL_PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 NAMED = re.compile(r"# (?P<name>[\w.-]+\.ya?ml)\n")

@@ -96,15 +96,15 @@ ALLOWED = {
     "planners/exact/solver.py": "import signal\nfrom ortools.sat.python import cp_model",
     "pools/good_dask.py": "from distributed import Client",
     "backends/good_dask.py": "import dask, threading, subprocess",
-    "backends/sources/remote_files.py": "import aiohttp, fsspec",
+    "backends/attempt/external_files.py": "import aiohttp, fsspec",
     "repository/good_database.py": "import sqlalchemy, sqlite3",
     "service/good_web.py": "import starlette.applications, asyncio",
     "policies/policy.py": "",
     "policies/greedy.py": "import weft.policies.policy",
     "engine/good_engine.py": "import weft.policies.policy",
-    "formats/yaml_tree.py": "import yaml",
-    "formats/xml_source.py": "import defusedxml.ElementTree",
-    "planners/lists/heft.py": "import numpy",
+    "formats/yaml_document.py": "import yaml",
+    "formats/xml_document.py": "import defusedxml.ElementTree",
+    "planners/heft.py": "import numpy",
 }
 
 
@@ -160,7 +160,7 @@ def test_modules_are_named_by_text_only_where_shelves_and_lazy_names_are_resolve
         "weft.cli.main",
         "weft.api",
         "weft.api.functions.child",
-        "weft.backends.jobs.calling",
+        "weft.backends.attempt.call",
     }  # the last two: users' modules
     users = {
         module_name(path) for path in files() if {"importlib", "importlib.import_module"} & imports(path)

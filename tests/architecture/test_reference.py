@@ -8,17 +8,17 @@ import click
 import pytest
 
 from architecture.house import ROOT
+from weft.backends.simulation import scenario_schema as scenario_keys
 from weft.cli.main import COMMANDS, weft
-from weft.expressions.functions import FUNCTIONS
-from weft.expressions.names import UNITS
+from weft.expressions.operations import FUNCTIONS
+from weft.expressions.values import UNITS
 from weft.planners import PLANNERS
-from weft.planners.naming import options_of
-from weft.platform import machine_reading, reading
+from weft.planners.planner import list_options
+from weft.platform import file_format
 from weft.policies import POLICIES
-from weft.registry import Shelf
-from weft.simulation.reading import keys as scenario_keys
+from weft.registry import Registry
+from weft.workflow import keys
 from weft.workflow.generators import GENERATORS
-from weft.workflow.reading import keys
 
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ CHOICES = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-
 
 TABLES = {
     f"{module.__name__}.{name}": getattr(module, name)
-    for module in (keys, reading, machine_reading)
+    for module in (keys, file_format, file_format)
     for name in dir(module)
     if name.endswith("_KEYS")
 }
@@ -77,10 +77,10 @@ def test_every_kind_of_workflow_is_in_the_reference() -> None:
     assert [kind for kind in GENERATORS if f"`{kind}`" not in USAGE] == []
 
 
-@pytest.mark.parametrize(("shelf", "page"), [(PLANNERS, METHODS), (POLICIES, CHOICES)])
-def test_everything_on_a_shelf_and_its_options_are_in_the_reference(shelf: Shelf, page: str) -> None:
-    missing = [name for name in shelf if f"`{name}`" not in page]
-    for name in shelf:
-        options = [option.name for option in options_of(shelf.load(name))]
+@pytest.mark.parametrize(("registry", "page"), [(PLANNERS, METHODS), (POLICIES, CHOICES)])
+def test_everything_on_a_shelf_and_its_options_are_in_the_reference(registry: Registry, page: str) -> None:
+    missing = [name for name in registry if f"`{name}`" not in page]
+    for name in registry:
+        options = [option.name for option in list_options(registry.load(name))]
         missing += [f"{name}:{option}" for option in options if not re.search(rf"`{option}\b", page)]
     assert missing == []

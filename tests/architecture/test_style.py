@@ -65,7 +65,7 @@ def test_modules_and_folders_are_named_after_what_they_hold() -> None:
 
 def test_the_test_tree_mirrors_the_house() -> None:
     beside = {
-        "architecture", "chaos", "examples", "properties", "published", "security", "shelves", "worlds"
+        "architecture", "chaos", "examples", "properties", "published", "security", "registries", "worlds"
     }  # fmt: skip
     rooms = {path.stem for path in HOUSE.iterdir()}
     folders = {

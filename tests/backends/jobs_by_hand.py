@@ -6,14 +6,14 @@ import os
 import subprocess
 from pathlib import Path
 
-from weft.backends.jobs.rendering import render
-from weft.engine.messages.commands import Start
-from weft.engine.state.known import Known
+from weft.backends.attempt.command import render_job
+from weft.engine.messages import Start
+from weft.engine.state.compiled import CompiledWorkflow
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 __all__ = ["LOCAL", "known_of", "rendered", "run_job", "with_task"]
 
@@ -22,7 +22,9 @@ LOCAL = Machine(name="here", nodes=4, arch="x86_64", memory=8e9, backend={"kind"
 
 def known_of(flow, machine=LOCAL):
     """Give what an engine knows of a workflow on one machine."""
-    return Known("w", compile_instance(checked_graph(flow.build()), Platform(machines=(machine,))))
+    return CompiledWorkflow(
+        "w", compile_instance(check_and_unfold(flow.build()), Platform(machines=(machine,)))
+    )
 
 
 def with_task(params=None, machine=LOCAL, **facets):
@@ -62,7 +64,7 @@ def rendered(
         "project": place,
         "folder": place,
     }
-    return render(known, start, machine, **{**places, **more})
+    return render_job(known, start, machine, **{**places, **more})
 
 
 def run_job(job, **more):

@@ -76,18 +76,18 @@ class Engine:
 
 
 def _serve() -> None:
-    from weft.api.executions import running  # loaded once, for all engines
-    from weft.backends.local import world
-    from weft.planners.naming import planner_named
-    from weft.policies.naming import policy_named
+    from weft.api import run  # loaded once, for all engines
+    from weft.backends.local import backend
+    from weft.planners.planner import make_planner
+    from weft.policies.policy import make_policy
 
-    assert world
+    assert backend
     for each in ("fcfs", "plan"):
-        policy_named(each)
-    planner_named("heft")
+        make_policy(each)
+    make_planner("heft")
     for line in sys.stdin:
         message = json.loads(line)
-        answer = _fork(message, running) if message["do"] == "start" else _wait(message)
+        answer = _fork(message, run) if message["do"] == "start" else _wait(message)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

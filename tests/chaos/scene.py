@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.engines import Engine, Stable
-from weft.api.runs.replaying import replay_journal
-from weft.engine.journal import Entry
-from weft.engine.messages.commands import Start
-from weft.engine.messages.events import Ended
+from weft.api.journal import replay_journal
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Ended, Start
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
-from weft.repository.runs import Runs
+from weft.repository.runs import RunTable
 from weft.runtime.lock import Lock
-from weft.workflow.records.recovery import CAUSES, RESERVED_CODES
+from weft.workflow.task import CAUSES, RESERVED_CODES
 
 HERE = Path(__file__).parent
 PLATFORM = """weft: 1
@@ -165,7 +164,7 @@ class Scene:
         if not path.is_file() or not path.stat().st_size:
             return False
         with open_database(path, create=True) as database:
-            return Runs(database).unfinished() is not None
+            return RunTable(database).unfinished() is not None
 
     def finish(self, timeout_s: float = 90.0) -> None:
         """Let an engine come to the end, undisturbed; if the run is over already, nothing is done."""
@@ -198,7 +197,7 @@ class Scene:
         """Say whether the last execution has completed."""
         # An engine may have been killed before it had made its tables.
         with open_database(self.project / ".weft" / "weft.db", create=True) as database:
-            found = Runs(database).executions()
+            found = RunTable(database).executions()
         return bool(found) and found[-1].state == "completed"
 
     def last_words(self) -> str:
@@ -264,10 +263,10 @@ class Scene:
             *self._left_behind(),
         ]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """Give the journal's entries."""
         with open_database(self.project / ".weft" / "weft.db") as database:
-            number = Runs(database).executions()[-1].number
+            number = RunTable(database).executions()[-1].number
             return list(JournalStore(database).all_after(number))
 
     def _wrong_files(self, expected: Outcome) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from chaos.disturbing import ALL, disturb
 from chaos.scene import EVERYTHING, Outcome, Scene
-from weft.engine.messages.events import Ended
+from weft.engine.messages import Ended
 
 Scenes = Callable[..., Scene]
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from weft.api.executions.running import run
-from weft.backends.local import runners
-from weft.backends.runner.link import RunnerLink
-from weft.engine.journal import Entry
-from weft.engine.messages.commands import Start
-from weft.engine.messages.events import Ended
-from weft.engine.state.state import State
+from weft.api.run import run
+from weft.backends.local import link
+from weft.backends.local.link import RunnerLink
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Ended, Start
+from weft.engine.state.state import EngineState
 from weft.repository.journal_store import JournalStore
 
 
@@ -22,13 +21,13 @@ def test_the_journal_knows_of_a_start_and_of_an_end_before_the_runner_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: a runner that had forgotten an end which a killed engine had not written down, and a run that hung."""
-    monkeypatch.setattr(runners, "_MOST_OVER", 1)
+    monkeypatch.setattr(link, "_MOST_OVER", 1)
     written: set[tuple[str, int]] = set()
     waiting: set[tuple[str, int]] = set()
     told: list[tuple[str, int]] = []
     append, commit, send = JournalStore.append, JournalStore.commit, RunnerLink.send
 
-    def appended(store: JournalStore, entry: Entry, state: State) -> None:
+    def appended(store: JournalStore, entry: JournalEntry, state: EngineState) -> None:
         append(store, entry, state)
         waiting.update(("start", each.attempt) for each in entry.commands if type(each) is Start)
         waiting.update([("forget", entry.event.attempt)] if type(entry.event) is Ended else [])

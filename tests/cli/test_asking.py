@@ -85,9 +85,13 @@ def test_a_run_is_cancelled_and_watched_to_its_end(project: Project, engine) -> 
 def test_an_engine_that_hangs_is_not_waited_for_forever(
     project: Project, engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weft.api.executions import requesting
+    from weft.api import project as requesting
 
-    monkeypatch.setattr(requesting.ask, "__kwdefaults__", requesting.ask.__kwdefaults__ | {"patience_s": 0.3})
+    monkeypatch.setattr(
+        requesting.send_request,
+        "__kwdefaults__",
+        requesting.send_request.__kwdefaults__ | {"patience_s": 0.3},
+    )
     engine.send_signal(signal.SIGSTOP)
     try:
         refused(project.weft("hold", "b"), 1, "did not answer in 0.3 s", "`weft status`")

@@ -17,7 +17,7 @@ from weft.cli.main import COMMANDS
 from weft.cli.main import weft as group
 from weft.formats import FORMATS
 from weft.planners import PLANNERS
-from weft.planners.naming import options_of
+from weft.planners.planner import list_options
 from weft.policies import POLICIES
 from weft.schedule.objective import OBJECTIVES
 
@@ -111,7 +111,7 @@ def test_a_planner_shows_its_options() -> None:
         assert record["name"] == name
         assert record["title"] == PLANNERS.load(name).title
         assert [option["name"].replace("-", "_") for option in record["options"]] == [
-            field.name for field in options_of(PLANNERS.load(name))
+            field.name for field in list_options(PLANNERS.load(name))
         ]
         assert all(option["meaning"] for option in record["options"]), name
         shown = CliRunner().invoke(group, ["planners", name]).stdout
@@ -306,11 +306,11 @@ def test_convert_as_json(folder: Path) -> None:
 
 
 def test_formats_planners_and_policies_list_the_shelves(folder: Path) -> None:
-    for command, shelf in (("formats", FORMATS), ("planners", PLANNERS), ("policies", POLICIES)):
+    for command, registry in (("formats", FORMATS), ("planners", PLANNERS), ("policies", POLICIES)):
         lines = weft(command, folder=folder).out.splitlines()
-        assert [line.split()[0] for line in lines] == list(shelf)
+        assert [line.split()[0] for line in lines] == list(registry)
         rows = json.loads(weft(command, "--json", folder=folder).out)
-        assert [row["name"] for row in rows] == list(shelf)
+        assert [row["name"] for row in rows] == list(registry)
         assert all(row["title"] for row in rows)
 
 

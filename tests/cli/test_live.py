@@ -17,8 +17,8 @@ import pytest
 
 from architecture.house import environment
 from cli.projects import Project, plain
-from weft.cli import live as module
-from weft.cli.live import Live
+from weft.cli import terminal as module
+from weft.cli.terminal import LiveDisplay
 
 FLOW = """\
 weft: 1
@@ -100,7 +100,7 @@ class Clock:
 
 def test_lines_come_now_and_then_and_only_if_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, stream, done = Clock(monkeypatch), io.StringIO(), 0
-    live = Live(lambda _columns, _rows: [], lambda: f"{done} done", stream=stream)
+    live = LiveDisplay(lambda _columns, _rows: [], lambda: f"{done} done", stream=stream)
     for second in range(100):
         clock.now_s = 1000.0 + second
         done = 1 if second > 35 else 0
@@ -116,7 +116,7 @@ def test_a_terminal_that_is_gone_is_no_error() -> None:
         def write(self, text: str) -> int:
             raise OSError(5, "Input/output error")
 
-    live = Live(lambda _columns, _rows: ["line"], lambda: "line", stream=Gone())
+    live = LiveDisplay(lambda _columns, _rows: ["line"], lambda: "line", stream=Gone())
     live.tick()
     live.say("more")
     live.clear()
@@ -141,7 +141,7 @@ def test_a_signal_in_the_middle_of_writing_gets_its_last_line_out(
 
     with (tmp_path / "terminal").open("w+b") as terminal:
         stream = Writing(terminal.fileno())
-        live = Live(lambda _columns, _rows: ["line"], lambda: "line", stream=stream)
+        live = LiveDisplay(lambda _columns, _rows: ["line"], lambda: "line", stream=stream)
         live.tick()
         assert stream.getvalue() == "line\n"
 

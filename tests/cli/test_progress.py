@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft.cli import progress
-from weft.cli.progress import stage
-from weft.kernels import forms
-from weft.planners.planner import Progress
+from weft.cli import terminal as progress
+from weft.cli.terminal import stage
+from weft.kernels import compilation
+from weft.planners.planner import PlanProgress
 
 CLEAR = "\r\x1b[2K"
 
@@ -27,7 +27,7 @@ def terminal(monkeypatch):
     return shown
 
 
-@forms.kernel
+@compilation.kernel
 def double_it(value):
     return 2 * value
 
@@ -36,8 +36,8 @@ def double_it(value):
 def cold(monkeypatch):
     """Let every kernel be one that was never compiled; compiling it changes nothing."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
-    monkeypatch.setattr(forms, "is_cold", lambda function: True)
-    monkeypatch.setattr(forms, "compiled", lambda function: function)
+    monkeypatch.setattr(compilation, "is_cold", lambda function: True)
+    monkeypatch.setattr(compilation, "compiled", lambda function: function)
 
 
 def test_the_line_is_shown_and_taken_back(terminal):
@@ -62,13 +62,13 @@ def test_nothing_is_shown_where_nobody_looks(monkeypatch, cold):
     shown = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=shown))
     with stage("planning"):
-        assert forms.run(double_it, (3,), (), work_s=1.0) == 6
+        assert compilation.run_kernel(double_it, (3,), (), work_s=1.0) == 6
     assert shown.getvalue() == ""
 
 
 def test_a_kernel_that_must_be_compiled_is_named_as_long_as_it_takes(terminal, cold):
     with stage("planning 3 tasks"):
-        assert forms.run(double_it, (3,), (), work_s=1.0) == 6
+        assert compilation.run_kernel(double_it, (3,), (), work_s=1.0) == 6
     told = f"{CLEAR}planning 3 tasks: compiling double_it for this processor (once) …"
     assert terminal.getvalue() == f"{CLEAR}planning 3 tasks …{told}{CLEAR}planning 3 tasks …{CLEAR}"
 
@@ -76,20 +76,20 @@ def test_a_kernel_that_must_be_compiled_is_named_as_long_as_it_takes(terminal, c
 def test_after_the_stage_nobody_is_told(terminal, cold):
     with stage("planning"):
         pass
-    forms.run(double_it, (3,), (), work_s=1.0)
+    compilation.run_kernel(double_it, (3,), (), work_s=1.0)
     assert "compiling" not in terminal.getvalue()
 
 
 def test_a_long_line_stays_on_one_line(terminal, cold):
     with stage("x" * 500):
-        forms.run(double_it, (3,), (), work_s=1.0)
+        compilation.run_kernel(double_it, (3,), (), work_s=1.0)
     lines = terminal.getvalue().split(CLEAR)
     assert max(len(line) for line in lines) <= 102
     assert "compiling double_it" in lines[2]
 
 
 def news(**values):
-    return Progress(
+    return PlanProgress(
         **{"by": "weave", "value": 1.0, "makespan_s": 150.0, "bound_s": 120.0, "steps": 9, **values}
     )
 

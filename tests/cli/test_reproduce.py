@@ -12,8 +12,8 @@ import pytest
 
 from cli.shell import refused, start, weft
 from cli.warm import weft as warm_weft
-from weft.studies import REPRODUCTIONS
-from weft.studies.ledger import Ledger, ledger_path
+from weft.papers import REPRODUCTIONS
+from weft.papers.repetition import ResultLedger, ledger_path
 
 QUICK = ("reproduce", "s2-alpha", "--runs", "1")
 PATIENCE_S = 60
@@ -53,8 +53,8 @@ def test_the_experiments_are_listed(tmp_path: Path) -> None:
     assert not (tmp_path / ".weft").exists()
 
 
-def ledger_of(folder: Path) -> Ledger:
-    return Ledger(ledger_path(folder / ".weft" / "reproduce", REPRODUCTIONS.load("s2-alpha")(), 0))
+def ledger_of(folder: Path) -> ResultLedger:
+    return ResultLedger(ledger_path(folder / ".weft" / "reproduce", REPRODUCTIONS.load("s2-alpha")(), 0))
 
 
 def prepare(folder: Path, **changed: float) -> None:
@@ -98,11 +98,11 @@ def decided(shown: str) -> list[dict[str, object]]:
     return [row for row in json.loads(shown)["rows"] if not row["table"].startswith("processor time")]
 
 
-def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -> Ledger:
+def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -> ResultLedger:
     """Wait until so many runs are written down."""
     ledger = ledger_of(folder)
     deadline_s = time.monotonic() + PATIENCE_S
-    while len(ledger.known()) < number:
+    while len(ledger.compiled()) < number:
         assert process.poll() is None, "it ended too early"
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
@@ -116,7 +116,7 @@ def ended(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
     ledger = wait_for_runs(folder, 3, process)
     process.send_signal(sign)
     _, told = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, told, len(ledger.known())
+    return process.returncode, told, len(ledger.compiled())
 
 
 def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ def test_an_interrupted_experiment_says_what_is_kept(tmp_path: Path) -> None:
     code, told, made = ended(tmp_path, signal.SIGINT)
     assert (code, b"the same command goes on" in told) == (130, True)
     assert 3 <= made < 12
-    assert {found["visited"] for found in ledger_of(tmp_path).known().values()} == {25_000}
+    assert {found["visited"] for found in ledger_of(tmp_path).compiled().values()} == {25_000}

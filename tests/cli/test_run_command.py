@@ -11,7 +11,7 @@ import pytest
 
 from cli.projects import TINY, Project, wait_for
 from cli.shell import refused
-from weft.cli import driving
+from weft.cli import driver
 
 
 def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None:
@@ -356,7 +356,7 @@ def test_tasks_that_are_all_the_same_are_all_taken_over(project: Project) -> Non
 def test_a_large_run_is_summed_up_without_its_reports(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driving, "_MOST_TASKS", 4)
+    monkeypatch.setattr(driver, "_MOST_TASKS", 4)
     done = project.weft("run", "tiny.yaml")
     assert done.code == 0
     assert done.out.splitlines()[-1] == "run 1, tiny: completed; `weft report 1` says more"

@@ -140,7 +140,7 @@ def test_a_failure_for_good_is_exit_code_1(folder: Path) -> None:
 def test_a_policy_that_errs_is_named(folder: Path) -> None:
     """A policy of another package that places a task on a busy machine: the error names policy and task."""
     (folder / "greedy.py").write_text(
-        "from weft.policies.sharing import Fcfs\n"
+        "from weft.policies.multi_workflow import Fcfs\n"
         "from weft.policies.policy import Place\n"
         "class Greedy(Fcfs):\n"
         "    name = 'greedy'\n"

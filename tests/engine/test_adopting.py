@@ -8,41 +8,47 @@ from dataclasses import replace
 import pytest
 
 from planning_examples import instance, platform
-from weft.engine.invariants.auditing import audit
-from weft.engine.invariants.checking import check
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import PRESETS, Replanning, Settings
-from weft.engine.state.known import Library
-from weft.engine.state.plans import Line, RunPlan, StoredPlan
+from weft.backends.simulation.scenario import (
+    UNDISTURBED,
+    Arrival,
+    CompetingLoad,
+    Failure,
+    Perturbation,
+    Scenario,
+    Span,
+)
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.invariants import audit_journal, check_engine
+from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.plan import PlanLine, RunPlan, StoredPlan
 from weft.instance.compilation import compile_instance
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import AS_BELIEVED, Arrival, Failure, Load, Perturbation, Scenario, Span
-from weft.simulation.simulate import Simulation
-from weft.studies.dynamic_grid.testbed import grid_testbed
-from weft.studies.dynamic_grid.wien2k import wien2k
-from weft.workflow.unfolding.unfold import unfold
+from weft.papers.dynamic_grid import grid_testbed, wien2k
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
+from weft.workflow.unfold import unfold
 
-HEFT = Replanning(planner="heft", violators=0.0)
+HEFT = ReplanRule(planner="heft", violators=0.0)
 S1 = replace(PRESETS["s1"], poll_every_s=5.0, replanning=HEFT)
 
 
 class Done:
     """A simulation that is over, and its journal."""
 
-    def __init__(self, made, settings, scenario=AS_BELIEVED):
+    def __init__(self, made, settings, scenario=UNDISTURBED):
         self.entries = []
         simulation = Simulation(
-            library=Library({"w": made}),
+            library=WorkflowLibrary({"w": made}),
             arrivals=[Arrival(workflow="w")],
-            policy=policy_named("plan"),
+            policy=make_policy("plan"),
             settings=settings,
             scenario=scenario,
         )
-        self.engine = simulation.run(record=self.entries.append, check=check)
+        self.engine = simulation.run(record=self.entries.append, check=check_engine)
         self.run = self.engine.state.runs[0]
-        self.names = self.run.known.names
-        audit(self.entries, [self.run.known])
+        self.names = self.run.compiled.names
+        audit_journal(self.entries, [self.run.compiled])
 
     def commands(self, kind):
         return [
@@ -65,7 +71,7 @@ class Done:
 
 
 def slowed(machine, at_s=0.0, processes=9):
-    return replace(AS_BELIEVED, loads=(Load(machines=(machine,), processes=processes, at_s=at_s),))
+    return replace(UNDISTURBED, loads=(CompetingLoad(machines=(machine,), processes=processes, at_s=at_s),))
 
 
 WATCHED = {"progress": "p"}
@@ -111,8 +117,8 @@ def test_a_properly_running_task_is_never_moved():
 def test_violations_found_at_one_time_are_answered_by_one_plan():
     tasks = {f"t{number}": {"work": 40, **WATCHED} for number in range(3)}
     made = instance(tasks, platform(*({},) * 6))
-    load = Load(machines=("m0", "m1", "m2"), processes=9)
-    done = Done(made, S1, replace(AS_BELIEVED, loads=(load,)))
+    load = CompetingLoad(machines=("m0", "m1", "m2"), processes=9)
+    done = Done(made, S1, replace(UNDISTURBED, loads=(load,)))
     asked = [(now, command.reason) for now, command in done.commands(cm.Replan)]
     assert asked[0] == (0.0, "submitted")
     assert asked[1][1] == "3 running tasks violate their contracts"
@@ -129,8 +135,8 @@ def test_plans_are_made_at_the_interval_or_one_after_the_other(every_s, seconds_
     """0: as soon as the last is done; where planning takes no time, at the interval of the polls."""
     tasks = {"a": {"work": 20}, "b": {"work": 10, "after": "a"}, "c": {"work": 2, "after": "b"}}
     made = instance(tasks, platform({}))
-    settings = Settings(poll_every_s=5.0, replanning=Replanning(planner="heft", every_s=every_s))
-    done = Done(made, settings, replace(AS_BELIEVED, replanning_s_per_point=seconds_per_point))
+    settings = EngineSettings(poll_every_s=5.0, replanning=ReplanRule(planner="heft", every_s=every_s))
+    done = Done(made, settings, replace(UNDISTURBED, replanning_s_per_point=seconds_per_point))
     asked = [now for now, command in done.commands(cm.Replan) if command.reason == "interval"]
     assert asked == [at for at in expected if at < done.run.ended_s]
     assert done.run.ended_s == 32.0 + seconds_per_point
@@ -146,8 +152,8 @@ def test_what_waits_goes_where_the_new_plan_says():
     }
     made = instance(tasks, platform({}, {}))
     down = Failure(machines=("m1",), at_s=1.0, repair_s=4.0)
-    settings = Settings(replanning=Replanning(planner="heft", on_machines=True))
-    done = Done(made, settings, replace(AS_BELIEVED, failures=(down,)))
+    settings = EngineSettings(replanning=ReplanRule(planner="heft", on_machines=True))
+    done = Done(made, settings, replace(UNDISTURBED, failures=(down,)))
     assert done.run.ending == "completed"
     assert done.machines() == {"a": [1, 1], "b": [0], "c": [0], "d": [0]}
     assert done.run.ended_s == pytest.approx(30.0)
@@ -155,8 +161,8 @@ def test_what_waits_goes_where_the_new_plan_says():
 
 def test_an_abstract_machine_leaves_a_machine_that_is_lost_for_good():
     made = instance(PAIR, platform({"speed": 2}, {}))
-    lost = replace(AS_BELIEVED, failures=(Failure(machines=("m0",), at_s=12.0),))
-    done = Done(made, Settings(), lost)
+    lost = replace(UNDISTURBED, failures=(Failure(machines=("m0",), at_s=12.0),))
+    done = Done(made, EngineSettings(), lost)
     assert done.run.ending == "completed"
     assert done.machines()["use"] == [0, 1]
     # Its output was lost with the machine, so it is made again; nothing else would make it run twice.
@@ -174,9 +180,9 @@ def test_migration_that_does_not_pay_does_not_happen():
 
 def test_a_plan_is_followed_iteration_by_iteration():
     made = instance({"a": {"work": 1}, "b": {"work": 1, "after": "a"}}, "identical:1")
-    known = Library({"w": made})["w"]
+    known = WorkflowLibrary({"w": made})["w"]
     lines = {
-        label: Line(machine=0, count=1, start_s=start_s, finish_s=start_s + 1)
+        label: PlanLine(machine=0, count=1, start_s=start_s, finish_s=start_s + 1)
         for label, start_s in (("a", 0.0), ("b#1", 1.0), ("a#2", 2.0), ("b#3", 5.0))
     }
     stored = StoredPlan(planner="x", lines=lines, moving=("b#1",), again=("a",), running_until_s=9.0)
@@ -200,7 +206,7 @@ def test_a_loop_is_planned_again_when_its_next_iteration_begins():
     loops = {"again": {"last": "last", "first": "first", "until": "last.exit_code == 0", "max_iterations": 9}}
     made = instance(tasks, platform({}, {}), loops=loops)
     settings = replace(S1, replanning=replace(HEFT, on_iteration=True))
-    done = Done(made, settings, replace(AS_BELIEVED, iterations={"again": 4}))
+    done = Done(made, settings, replace(UNDISTURBED, iterations={"again": 4}))
     reasons = [command.reason for _, command in done.commands(cm.Replan)]
     assert reasons == ["submitted", "next iteration", "next iteration", "next iteration"]
     assert done.starts() == {"first": 4, "last": 4}
@@ -210,10 +216,10 @@ def test_a_run_that_can_never_be_planned_ends_with_the_reason():
     tasks = {name: {"nodes": [1, 2], "work": 4, "consumes": {"disk": {1: 1, 2: 9}}} for name in "ab"}
     made = instance(tasks, platform({"nodes": 2}), budgets={"disk": 12})
     simulation = Simulation(
-        library=Library({"w": made}),
+        library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
-        policy=policy_named("plan"),
-        settings=Settings(),
+        policy=make_policy("plan"),
+        settings=EngineSettings(),
         planner="heft",
     )
     engine = simulation.run()
@@ -247,13 +253,13 @@ def test_wien2k_comes_to_its_end_whatever_happens(settings, seed):
     )
     entries = []
     simulation = Simulation(
-        library=Library({"w": made}),
+        library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
-        policy=policy_named("plan"),
+        policy=make_policy("plan"),
         settings=chosen,
         scenario=scenario,
         seed=seed,
     )
-    engine = simulation.run(record=entries.append, check=check)
+    engine = simulation.run(record=entries.append, check=check_engine)
     assert engine.state.runs[0].ending == "completed"
     assert sum(isinstance(entry.event, ev.PlanReady) for entry in entries) > 3

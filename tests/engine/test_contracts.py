@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.engine.contracts import (
+from weft.engine.reactions.contracts import (
     NO_CONTRACT,
     Breach,
-    Contract,
-    Watched,
-    breach,
-    contract_of,
+    PerformanceContract,
+    PerformanceSample,
+    compute_ratio,
+    find_breach,
+    is_violated,
     next_check_s,
-    ratio,
-    violated,
+    resolve_contract,
 )
-from weft.workflow.records import recovery
+from weft.workflow import task
 
-HALF = Contract(limit=0.5)
-STRICT = Contract(limit=0.5, grace_s=0)
+HALF = PerformanceContract(limit=0.5)
+STRICT = PerformanceContract(limit=0.5, grace_s=0)
 
 
 def after(moment_s):
@@ -31,7 +31,7 @@ def after(moment_s):
 
 
 def running(**more):
-    return Watched(**{"started_s": 1000, "predicted_s": 100, **more})
+    return PerformanceSample(**{"started_s": 1000, "predicted_s": 100, **more})
 
 
 # S1's edge rules.
@@ -39,72 +39,72 @@ def running(**more):
 
 @pytest.mark.parametrize("done", [None, 0.0, 0.3])
 def test_before_the_start_nothing_is_late(done):
-    assert ratio(running(done=done), 1000) == 0
-    assert ratio(running(done=done), 10) == 0
-    assert not violated(running(done=done), STRICT, 1000)
+    assert compute_ratio(running(done=done), 1000) == 0
+    assert compute_ratio(running(done=done), 10) == 0
+    assert not is_violated(running(done=done), STRICT, 1000)
 
 
 def test_no_progress_is_not_judged_before_a_tenth_of_the_prediction_and_is_a_timeout_after_it():
     watched = running(done=0.0)
-    assert ratio(watched, 1009.9) is None
-    assert ratio(watched, 1010) == pytest.approx(-0.9)
-    assert ratio(watched, 1200) == 1
-    assert not violated(watched, HALF, 1150)
-    assert violated(watched, HALF, after(1150))
+    assert compute_ratio(watched, 1009.9) is None
+    assert compute_ratio(watched, 1010) == pytest.approx(-0.9)
+    assert compute_ratio(watched, 1200) == 1
+    assert not is_violated(watched, HALF, 1150)
+    assert is_violated(watched, HALF, after(1150))
 
 
 def test_no_progress_is_not_judged_before_the_first_report_is_due():
     watched = running(done=0.0, reports_every_s=170)
-    assert ratio(watched, 1169) is None
-    assert ratio(watched, 1170) == pytest.approx(0.7)
-    assert not violated(watched, HALF, 1169)
-    assert violated(watched, HALF, 1170)
+    assert compute_ratio(watched, 1169) is None
+    assert compute_ratio(watched, 1170) == pytest.approx(0.7)
+    assert not is_violated(watched, HALF, 1169)
+    assert is_violated(watched, HALF, 1170)
     assert next_check_s(watched, HALF, 1100) == 1170
 
 
 def test_progress_inside_the_grace_period_is_seen_but_not_judged():
     watched = running(done=0.01)
-    assert ratio(watched, 1008) == pytest.approx(7)
-    assert not violated(watched, HALF, 1008)
-    assert violated(watched, HALF, 1010)
-    assert violated(watched, STRICT, 1008)
-    assert not violated(watched, replace(HALF, grace_s=30), 1029)
-    assert violated(watched, replace(HALF, grace_s=30), 1030)
+    assert compute_ratio(watched, 1008) == pytest.approx(7)
+    assert not is_violated(watched, HALF, 1008)
+    assert is_violated(watched, HALF, 1010)
+    assert is_violated(watched, STRICT, 1008)
+    assert not is_violated(watched, replace(HALF, grace_s=30), 1029)
+    assert is_violated(watched, replace(HALF, grace_s=30), 1030)
 
 
 @pytest.mark.parametrize("predicted_s", [0, math.inf])
 @pytest.mark.parametrize("done", [None, 0.0, 0.5])
 def test_without_a_prediction_nothing_is_late_by_time(predicted_s, done):
     watched = running(predicted_s=predicted_s, done=done)
-    assert ratio(watched, 1e9) is None
-    assert not violated(watched, STRICT, 1e9)
+    assert compute_ratio(watched, 1e9) is None
+    assert not is_violated(watched, STRICT, 1e9)
     assert next_check_s(watched, STRICT, 1000) is None
 
 
 def test_it_is_judged_beyond_the_predicted_end():
-    assert ratio(running(done=0.9), 1180) == pytest.approx(1)
+    assert compute_ratio(running(done=0.9), 1180) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("done", [3.0, 3.5])
 def test_what_has_done_all_its_work_is_not_judged(done):
     watched = running(work=3.0, done=done, last_iteration_s=9, expected_iteration_s=1)
-    assert ratio(watched, 5000) is None
-    assert not violated(watched, HALF, 5000)
+    assert compute_ratio(watched, 5000) is None
+    assert not is_violated(watched, HALF, 5000)
     assert next_check_s(watched, HALF, 1001) is None
 
 
 def test_after_a_resume_what_remained_counts():
     # 30 of 100 units were left, predicted to take 60 s; 10 of them are done after 20 s: on schedule.
-    assert ratio(running(predicted_s=60, work=30, done=10), 1020) == pytest.approx(0)
+    assert compute_ratio(running(predicted_s=60, work=30, done=10), 1020) == pytest.approx(0)
 
 
 def test_progress_too_small_for_a_double_is_late_without_end():
-    assert ratio(running(predicted_s=1e-3, done=5e-324), 1001) == math.inf
+    assert compute_ratio(running(predicted_s=1e-3, done=5e-324), 1001) == math.inf
 
 
 def test_without_a_limit_nothing_is_late():
     watched = running(done=0.01, last_iteration_s=50, expected_iteration_s=1)
-    assert not violated(watched, NO_CONTRACT, 1e9)
+    assert not is_violated(watched, NO_CONTRACT, 1e9)
     assert next_check_s(watched, NO_CONTRACT, 0) is None
 
 
@@ -114,29 +114,29 @@ def test_without_a_limit_nothing_is_late():
 def test_time_between_two_reports_does_not_count_against_the_attempt():
     watched = running(done=0.3, reported_s=1030, reports_every_s=30)
     for now_s in (1031, 1045, 1059.9):
-        assert ratio(watched, now_s) == pytest.approx(0)
-        assert not violated(watched, HALF, now_s)
+        assert compute_ratio(watched, now_s) == pytest.approx(0)
+        assert not is_violated(watched, HALF, now_s)
 
 
 def test_a_report_that_does_not_come_is_no_progress():
     watched = running(done=0.3, reported_s=1030, reports_every_s=30)
     # 0.3 of the work may take 45 s; the next report may be 30 s late.
     assert next_check_s(watched, HALF, 1031) == after(1075)
-    assert not violated(watched, HALF, 1075)
-    assert violated(watched, HALF, after(1075))
-    assert ratio(watched, 1075) == pytest.approx(0.5)
+    assert not is_violated(watched, HALF, 1075)
+    assert is_violated(watched, HALF, after(1075))
+    assert compute_ratio(watched, 1075) == pytest.approx(0.5)
 
 
 def test_a_report_of_slow_work_is_a_breach_at_once():
     watched = running(done=0.1, reported_s=1020)
-    assert violated(watched, HALF, 1020)
+    assert is_violated(watched, HALF, 1020)
     assert next_check_s(watched, HALF, 1020) == 1020
-    assert ratio(watched, 1020) == ratio(watched, 1100) == pytest.approx(1)
+    assert compute_ratio(watched, 1020) == compute_ratio(watched, 1100) == pytest.approx(1)
 
 
 def test_without_a_known_interval_an_old_report_leaves_the_timeout():
     watched = running(done=0.5, reported_s=1050)
-    assert ratio(watched, 1140) == pytest.approx(0.4)
+    assert compute_ratio(watched, 1140) == pytest.approx(0.4)
     assert next_check_s(watched, HALF, 1060) == after(1150)
 
 
@@ -145,57 +145,57 @@ def test_without_a_known_interval_an_old_report_leaves_the_timeout():
 
 def test_the_last_iteration_is_held_against_the_expected_one():
     watched = running(last_iteration_s=4, expected_iteration_s=4, done=0.01)
-    assert ratio(watched, 1020) == 0  # the work done is not asked
+    assert compute_ratio(watched, 1020) == 0  # the work done is not asked
     slow = replace(watched, last_iteration_s=16)
-    assert ratio(slow, 1020) == 3
-    assert violated(slow, HALF, 1020)
-    assert not violated(replace(watched, last_iteration_s=6), HALF, 1020)
-    assert violated(replace(watched, last_iteration_s=after(6)), HALF, 1020)
+    assert compute_ratio(slow, 1020) == 3
+    assert is_violated(slow, HALF, 1020)
+    assert not is_violated(replace(watched, last_iteration_s=6), HALF, 1020)
+    assert is_violated(replace(watched, last_iteration_s=after(6)), HALF, 1020)
 
 
 def test_a_threshold_in_seconds_counts_instead_of_the_factor():
     # Scenario A of S3: more than 8 s where 4 s are normal.
-    contract = Contract(limit=0.5, grace_s=0, iteration_limit_s=8)
+    contract = PerformanceContract(limit=0.5, grace_s=0, iteration_limit_s=8)
     watched = running(last_iteration_s=8, expected_iteration_s=4)
-    assert not violated(watched, contract, 1016)
-    assert violated(replace(watched, last_iteration_s=after(8)), contract, 1016)
-    assert violated(running(last_iteration_s=16), contract, 1016)  # nobody need say what is expected
+    assert not is_violated(watched, contract, 1016)
+    assert is_violated(replace(watched, last_iteration_s=after(8)), contract, 1016)
+    assert is_violated(running(last_iteration_s=16), contract, 1016)  # nobody need say what is expected
 
 
 def test_a_program_that_stops_iterating_runs_into_the_timeout():
     watched = running(last_iteration_s=2, expected_iteration_s=4)
     assert next_check_s(watched, HALF, 1020) == after(1150)
-    assert ratio(watched, 1150) == 0.5
+    assert compute_ratio(watched, 1150) == 0.5
 
 
 def test_waiting_for_too_long_is_a_breach_of_its_own():
     contract = replace(HALF, waiting_limit_s=600)
-    waiting = Watched(waiting_since_s=50)
-    assert breach(waiting, contract, 650) is None
-    assert breach(waiting, contract, after(650)) is Breach.WAITING
+    waiting = PerformanceSample(waiting_since_s=50)
+    assert find_breach(waiting, contract, 650) is None
+    assert find_breach(waiting, contract, after(650)) is Breach.WAITING
     assert next_check_s(waiting, contract, 60) == after(650)
-    assert ratio(waiting, 10_000) is None
-    assert not violated(waiting, HALF, 1e9)  # without a limit it may wait for ever
+    assert compute_ratio(waiting, 10_000) is None
+    assert not is_violated(waiting, HALF, 1e9)  # without a limit it may wait for ever
 
 
 def test_a_suspended_attempt_names_the_suspension():
     contract = replace(HALF, waiting_limit_s=10)
     suspended = running(waiting_since_s=1500)
-    assert breach(suspended, contract, 1505) is Breach.PERFORMANCE
-    assert breach(suspended, contract, 1511) is Breach.WAITING
+    assert find_breach(suspended, contract, 1505) is Breach.PERFORMANCE
+    assert find_breach(suspended, contract, 1511) is Breach.WAITING
 
 
 # Where a contract comes from.
 
 
 def test_a_task_s_own_contract_replaces_the_run_s_default():
-    default = Contract(limit=0.2, grace_s=3, waiting_limit_s=600)
-    assert contract_of(None, default) == default
-    assert contract_of(None) == NO_CONTRACT
-    own = contract_of(recovery.Contract(factor=0.7, grace_s=12), default)
-    assert own == Contract(limit=0.7, grace_s=12, waiting_limit_s=600)
-    assert contract_of(recovery.Contract()) == Contract(limit=0.5)
-    assert contract_of(recovery.Contract(factor=None)).limit is None
+    default = PerformanceContract(limit=0.2, grace_s=3, waiting_limit_s=600)
+    assert resolve_contract(None, default) == default
+    assert resolve_contract(None) == NO_CONTRACT
+    own = resolve_contract(task.ContractTerms(factor=0.7, grace_s=12), default)
+    assert own == PerformanceContract(limit=0.7, grace_s=12, waiting_limit_s=600)
+    assert resolve_contract(task.ContractTerms()) == PerformanceContract(limit=0.5)
+    assert resolve_contract(task.ContractTerms(factor=None)).limit is None
 
 
 # Properties.
@@ -209,7 +209,7 @@ def optional(strategy):
 
 
 WATCHED = st.builds(
-    Watched,
+    PerformanceSample,
     started_s=optional(SECONDS),
     predicted_s=st.one_of(st.just(0.0), ABOVE),
     work=ABOVE,
@@ -221,7 +221,7 @@ WATCHED = st.builds(
     waiting_since_s=optional(SECONDS),
 )
 CONTRACTS = st.builds(
-    Contract,
+    PerformanceContract,
     limit=optional(st.floats(0, 10)),
     grace_s=optional(SECONDS),
     iteration_limit_s=optional(SECONDS),
@@ -232,8 +232,8 @@ CONTRACTS = st.builds(
 @given(WATCHED, CONTRACTS, SECONDS, SECONDS)
 def test_what_is_broken_stays_broken_and_gets_no_better(watched, contract, one_s, two_s):
     early_s, late_s = sorted((one_s, two_s))
-    assert violated(watched, contract, late_s) or not violated(watched, contract, early_s)
-    first, second = ratio(watched, early_s), ratio(watched, late_s)
+    assert is_violated(watched, contract, late_s) or not is_violated(watched, contract, early_s)
+    first, second = compute_ratio(watched, early_s), compute_ratio(watched, late_s)
     if watched.started_s is not None and early_s > watched.started_s and first is not None:
         assert second is not None
         assert second >= first
@@ -243,11 +243,11 @@ def test_what_is_broken_stays_broken_and_gets_no_better(watched, contract, one_s
 def test_the_next_check_is_the_first_moment_of_the_breach(watched, contract, now_s):
     check_s = next_check_s(watched, contract, now_s)
     if check_s is None:
-        assert not violated(watched, contract, 1e300)
+        assert not is_violated(watched, contract, 1e300)
     else:
         assert check_s >= now_s
-        assert violated(watched, contract, check_s)
-        assert check_s == now_s or not violated(watched, contract, math.nextafter(check_s, -math.inf))
+        assert is_violated(watched, contract, check_s)
+        assert check_s == now_s or not is_violated(watched, contract, math.nextafter(check_s, -math.inf))
 
 
 def scaled(record, factor):
@@ -259,9 +259,9 @@ def scaled(record, factor):
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
 def test_the_unit_of_time_does_not_matter(watched, contract, now_s, factor):
-    assert ratio(scaled(watched, factor), factor * now_s) == ratio(watched, now_s)
-    again = violated(scaled(watched, factor), scaled(contract, factor), factor * now_s)
-    assert again == violated(watched, contract, now_s)
+    assert compute_ratio(scaled(watched, factor), factor * now_s) == compute_ratio(watched, now_s)
+    again = is_violated(scaled(watched, factor), scaled(contract, factor), factor * now_s)
+    assert again == is_violated(watched, contract, now_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS, st.sampled_from([2.0**-20, 0.5, 4.0, 2.0**30]))
@@ -269,8 +269,8 @@ def test_the_unit_of_work_does_not_matter(watched, contract, now_s, factor):
     other = replace(
         watched, work=factor * watched.work, done=None if watched.done is None else factor * watched.done
     )
-    assert ratio(other, now_s) == ratio(watched, now_s)
-    assert breach(other, contract, now_s) == breach(watched, contract, now_s)
+    assert compute_ratio(other, now_s) == compute_ratio(watched, now_s)
+    assert find_breach(other, contract, now_s) == find_breach(watched, contract, now_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS, SECONDS)
@@ -279,21 +279,21 @@ def test_more_work_done_is_never_worse(watched, contract, now_s, more):
         return
     better = replace(watched, done=watched.done + more)
     # Nothing done at all is the timeout: only that can look better than a little.
-    if watched.done > 0 and not violated(watched, contract, now_s):
-        assert not violated(better, contract, now_s)
+    if watched.done > 0 and not is_violated(watched, contract, now_s):
+        assert not is_violated(better, contract, now_s)
 
 
 @given(WATCHED, CONTRACTS, SECONDS)
 def test_the_breach_is_a_ratio_above_the_limit(watched, contract, now_s):
     contract = replace(contract, iteration_limit_s=None, waiting_limit_s=None)
-    found = ratio(watched, now_s)
+    found = compute_ratio(watched, now_s)
     if watched.started_s is None or contract.limit is None or now_s <= watched.started_s:
         return
     if (watched.reported_s or 0) > now_s:
         return  # no report comes from the future
     if found is None:
-        assert not violated(watched, replace(contract, grace_s=None), now_s)
+        assert not is_violated(watched, replace(contract, grace_s=None), now_s)
         return
     near = abs(found - contract.limit) <= 1e-6 * (1 + contract.limit)
     if now_s >= watched.grace_end_s(contract.grace_s) and not near:
-        assert violated(watched, contract, now_s) == (found > contract.limit)
+        assert is_violated(watched, contract, now_s) == (found > contract.limit)

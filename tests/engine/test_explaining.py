@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from weft.backends.simulation.scenario import Arrival, Failure, Scenario
 from weft.engine.engine import Engine
-from weft.engine.explaining.explanation import explain
-from weft.engine.explaining.waiting import standstill
-from weft.engine.settings import PRESETS, Settings
-from weft.engine.state.known import Library
+from weft.engine.explanation import describe_standstill, explain
+from weft.engine.settings import PRESETS, EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Failure, Scenario
-from weft.simulation.simulate import Simulation
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 MACHINES = (
     Machine(name="small", speed=4.0, memory=1e9, services=("run",)),
@@ -39,11 +38,11 @@ def flow():
 class Recorded:
     """A simulated run that can be asked."""
 
-    def __init__(self, policy="fcfs", scenario=Scenario(), how=Settings()):  # noqa: B008
-        instance = compile_instance(checked_graph(flow()), Platform(name="grid", machines=MACHINES))
+    def __init__(self, policy="fcfs", scenario=Scenario(), how=EngineSettings()):  # noqa: B008
+        instance = compile_instance(check_and_unfold(flow()), Platform(name="grid", machines=MACHINES))
         arrivals = [Arrival(workflow="flow")]
         self.simulation = Simulation(
-            Library({"flow": instance}), arrivals, policy_named(policy), how, scenario
+            WorkflowLibrary({"flow": instance}), arrivals, make_policy(policy), how, scenario
         )
         self.entries = []
         self.engine = self.simulation.run(record=self.entries.append)
@@ -123,7 +122,7 @@ def test_a_machine_that_is_down():
     assert failing(by_name(found.candidates)["quick"]) == ["up"]
     assert "a machine: slow, quick: is down" in found.waits_for
     assert any("is lost" in step.text for step in found.story)
-    lines = standstill(recorded.engine.state)
+    lines = describe_standstill(recorded.engine.state)
     assert lines[0].startswith("run 0: first (ready) waits for a machine")
     assert lines[1] == "run 0: 2 more tasks not ended"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of, simulated
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
+from weft.backends.simulation.scenario import Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.settings import EngineSettings
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.simulation.scenario import Scenario
 from weft.workflow.builder import Builder
-from weft.workflow.records.recovery import CAUSES
+from weft.workflow.task import CAUSES
 
 GB = 1e9
 
@@ -226,7 +226,7 @@ def failed_for_good(wish, speeds=(2, 1)):
     flow.task("after", work=10, after="job")
     flow.task("other", work=10)
     engine = ByHand(flow.build(), platform_of(*speeds))
-    job = engine.run.known.names.index("job")
+    job = engine.run.compiled.names.index("job")
     attempt = engine.run.attempt_of[job]
     for number in sorted(engine.run.attempt_of.values()):
         started(engine, number)
@@ -234,7 +234,7 @@ def failed_for_good(wish, speeds=(2, 1)):
 
 
 def states(engine):
-    return {name: engine.state(task) for task, name in enumerate(engine.run.known.names)}
+    return {name: engine.state(task) for task, name in enumerate(engine.run.compiled.names)}
 
 
 def test_hold_waits_for_the_user_who_resumes():
@@ -274,12 +274,12 @@ def test_stop_ends_what_runs():
 def test_continue_goes_on_with_what_does_not_depend_on_it():
     engine, _, _ = failed_for_good("continue")
     assert states(engine) == {"job": "FAILED", "after": "CANCELLED", "other": "RUNNING"}
-    number = engine.run.attempt_of[engine.run.known.names.index("other")]
+    number = engine.run.attempt_of[engine.run.compiled.names.index("other")]
     assert engine.tell(ev.Ended(attempt=number))[-1] == "finish failed"
 
 
 def test_retries_of_the_run_hold_where_the_task_says_nothing():
-    engine = ByHand(one_task(), platform_of(1), Settings(retries_by_cause={"error": 2}))
+    engine = ByHand(one_task(), platform_of(1), EngineSettings(retries_by_cause={"error": 2}))
     for attempt in range(3):
         started(engine, attempt)
         words = engine.tell(failing(exit_code=1, attempt=attempt))
@@ -291,7 +291,7 @@ def test_who_shares_an_abstract_machine_and_has_not_started_follows_one_that_fai
     flow.task("first", work=10, machine="A", retries=2)
     flow.task("second", work=10, machine="A", inputs=[{"file": "db", "from": "db", "size": 5}])
     engine = ByHand(flow.build(), platform_of(2, 1), policy="lazy:by=finish")
-    first, second = (engine.run.known.names.index(name) for name in ("first", "second"))
+    first, second = (engine.run.compiled.names.index(name) for name in ("first", "second"))
     number = engine.run.attempt_of[second]
     started(engine, engine.run.attempt_of[first])
     words = engine.tell(failing(exit_code=1, attempt=engine.run.attempt_of[first]))

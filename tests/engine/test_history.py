@@ -8,32 +8,40 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from engine_strategies import simulations
-from weft.engine.history.happenings import Tried
-from weft.engine.history.history import History
-from weft.engine.history.measures import causes, migration_reasons, replicated_share, slowdowns, uses
-from weft.engine.history.steps import Steps
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
+from weft.backends.simulation.scenario import Arrival, Failure, Perturbation, Scenario, Span, Suspension
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.history import (
+    AttemptRecord,
+    History,
+    StepFunction,
+    count_causes,
+    count_migration_reasons,
+    list_slowdowns,
+    measure_machines,
+    replicated_share,
+)
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Failure, Perturbation, Scenario, Span, Suspension
-from weft.simulation.simulate import Simulation
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 
-def told(flows, machines, *, scenario=Scenario(), policy="fcfs", arrivals=None, how=Settings()):  # noqa: B008
+def told(flows, machines, *, scenario=Scenario(), policy="fcfs", arrivals=None, how=EngineSettings()):  # noqa: B008
     """Simulate; give the history."""
     platform = Platform(
         name="grid", machines=tuple(Machine(name=name, **more) for name, more in machines.items())
     )
-    library = Library({key: compile_instance(checked_graph(flow), platform) for key, flow in flows.items()})
+    library = WorkflowLibrary(
+        {key: compile_instance(check_and_unfold(flow), platform) for key, flow in flows.items()}
+    )
     submitted = arrivals or [Arrival(workflow=key) for key in flows]
-    simulation = Simulation(library, submitted, policy_named(policy), how, scenario)
+    simulation = Simulation(library, submitted, make_policy(policy), how, scenario)
     history, entries = History(), []
     simulation.run(record=entries.append, check=lambda engine: history.take(entries[-1], engine.state))
     return history.finish()
@@ -68,7 +76,7 @@ def test_a_run_that_meets_nothing():
     ],
 )
 def test_a_program_that_outlived_its_engine_ran_as_long_as_was_measured(ran_s, late_s, started_s, ended_s):
-    tried = Tried(
+    tried = AttemptRecord(
         number=0, run=0, task="a", iteration=1, kind="a", machine=0, nodes=2, count=1, assigned_s=0.0
     )
     tried.submitted_s = tried.started_s = 0.0
@@ -92,10 +100,10 @@ def test_a_machine_that_fails_and_comes_back_costs_what_was_done_on_it():
         0,
     )
     assert (second.ending, second.started_s, second.ended_s, second.useful_share) == ("completed", 7, 17, 1)
-    assert causes(history) == {"lost": 1}
+    assert count_causes(history) == {"lost": 1}
     assert [failure.for_good for failure in history.failures] == [False]
     assert history.down == [(0, 4, 7)]
-    (use,) = uses(history, [("m", 1)])
+    (use,) = measure_machines(history, [("m", 1)])
     assert (use.busy_node_s, use.replicated_node_s, use.down_s) == (14, 4, 3)
     assert use.share == pytest.approx(14 / 17)
     assert replicated_share([use]) == pytest.approx(4 / 14)
@@ -106,7 +114,7 @@ def test_a_failure_that_sends_a_task_elsewhere_is_a_migration():
     history = told({"one": one_task()}, {"a": {"speed": 2.0}, "b": {}}, scenario=scenario)
     (move,) = history.moves
     assert (move.at_s, move.source, move.target, move.reason, move.restart_from) == (4, 0, 1, "failure", 0)
-    assert migration_reasons(history) == {"failure": 1}
+    assert count_migration_reasons(history) == {"failure": 1}
     assert history.end_s == 14
 
 
@@ -120,7 +128,7 @@ def test_a_migration_keeps_what_its_checkpoint_kept():
             ),
         )
     )
-    how = Settings(poll_every_s=1.0, migrate="always")
+    how = EngineSettings(poll_every_s=1.0, migrate="always")
     history = told({"one": flow}, {"a": {}, "b": {"speed": 0.999}}, scenario=scenario, how=how)
     old, new = history.attempts.values()
     assert (old.ending, old.left_for, old.machine, new.machine, new.ending) == (
@@ -142,7 +150,7 @@ def test_a_migration_keeps_what_its_checkpoint_kept():
 def test_two_that_share_a_machine_slow_each_other_down():
     history = told({"x": one_task(), "y": one_task()}, {"m": {}})
     assert [run.slowdown for run in history.runs] == [1, 2]
-    assert slowdowns(history) == {"x": [1.0], "y": [2.0]}
+    assert list_slowdowns(history) == {"x": [1.0], "y": [2.0]}
     assert (history.active.times_s, history.active.values) == ([0, 10, 20], [2, 1, 0])
     assert (history.ready.times_s, history.ready.values) == ([0, 10], [1, 0])
 
@@ -176,12 +184,12 @@ def test_a_failure_for_good_leaves_nothing_useful():
 
 
 def test_steps_keep_the_last_value_of_a_time():
-    steps = Steps()
+    steps = StepFunction()
     for now_s, value in ((0, 1), (0, 2), (1, 2), (3, 5), (3, 2), (4, 0)):
         steps.at(now_s, value)
     assert (steps.times_s, steps.values) == ([0, 4], [2, 0])
     assert steps.mean(8) == 1
-    many = Steps()
+    many = StepFunction()
     for now_s in range(100):
         many.at(now_s, now_s % 7)
     assert max(value for _, value in many.thinned(10)) == 6

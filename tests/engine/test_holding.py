@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine_by_hand import ByHand, one_task, platform_of
-from weft.engine.messages import events as ev
+from weft.engine import messages as ev
 from weft.workflow.builder import Builder
 
 

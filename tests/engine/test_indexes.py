@@ -10,18 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance, planned, platform
-from weft.engine.indexes.early import EarlyTasks
-from weft.engine.indexes.marks import Marks
-from weft.engine.indexes.planned import PlannedTasks
-from weft.engine.indexes.promised import Promises
-from weft.engine.indexes.totals import as_seconds, as_units
-from weft.engine.indexes.turn import PlannedTurn
-from weft.engine.indexes.unfinished import Unfinished
-from weft.engine.state.known import Known
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.state.indexes import IndexSet, to_seconds, to_units
 from weft.engine.state.machines import MachineState
-from weft.engine.state.plans import RunPlan, stored_plan
-from weft.engine.state.run import Run
-from weft.engine.state.states import TaskState
+from weft.engine.state.plan import RunPlan, store_schedule
+from weft.engine.state.ready import EarlyTasks, PlanCursor, PlannedTasks
+from weft.engine.state.run import PromisedWork, RunState, UnfinishedTasks
+from weft.engine.states import TaskState
 from weft.policies.orders import ByRank
 
 PLACES = st.integers(0, 5_000)
@@ -29,7 +24,7 @@ PLACES = st.integers(0, 5_000)
 
 @given(st.lists(st.tuples(st.booleans(), PLACES), max_size=60), PLACES)
 def test_marks_find_what_a_sorted_set_finds(steps, start):
-    marks, twin = Marks(), set()
+    marks, twin = IndexSet(), set()
     for wanted, place in steps:
         if wanted:
             marks.add(place)
@@ -44,16 +39,16 @@ def test_marks_find_what_a_sorted_set_finds(steps, start):
 @given(st.lists(st.floats(1e-3, 1e9), max_size=30), st.randoms(use_true_random=False))
 def test_totals_do_not_depend_on_who_came_and_went_in_between(seconds, shuffler):
     others = [3.1, 1e-7, 2.5e8]
-    steps = [as_units(each) for each in [*seconds, *others]] + [-as_units(each) for each in others]
+    steps = [to_units(each) for each in [*seconds, *others]] + [-to_units(each) for each in others]
     shuffler.shuffle(steps)
     exact = float(sum(Fraction(each) for each in seconds))
-    assert as_seconds(sum(steps)) == pytest.approx(exact, rel=1e-15, abs=1e-15)
-    assert sum(steps) == sum(as_units(each) for each in seconds)
+    assert to_seconds(sum(steps)) == pytest.approx(exact, rel=1e-15, abs=1e-15)
+    assert sum(steps) == sum(to_units(each) for each in seconds)
 
 
 def chain_and_sweep():
     """Give tasks many of which have the same rank, a transfer and a virtual one."""
-    return Known(
+    return CompiledWorkflow(
         "w",
         instance(
             {
@@ -78,13 +73,13 @@ def chain_and_sweep():
 def test_the_unfinished_tasks_are_those_that_were_counted_in_by_rank(toggled, most):
     known = chain_and_sweep()
     left = set(range(len(known)))
-    kept = Unfinished(known, left)
+    kept = UnfinishedTasks(known, left)
     for task in toggled:
         left ^= {task}
         kept.count(task, 1 if task in left else -1)
         expected = sorted(left, key=lambda task: (-known.ranks[task], task))[:most]
         assert list(kept.first(most)) == expected
-        anew = Unfinished(known, left)
+        anew = UnfinishedTasks(known, left)
         assert (kept.seconds, kept.computing_s) == (anew.seconds, anew.computing_s)
     means = {task: known.mean_seconds[task] for task in left}
     assert kept.seconds == pytest.approx(sum(means.values()))
@@ -94,10 +89,10 @@ def test_the_unfinished_tasks_are_those_that_were_counted_in_by_rank(toggled, mo
 
 def planned_sweep():
     """Give what is known of tasks with a plan."""
-    known = Known(
+    known = CompiledWorkflow(
         "w", instance({"a": {"sweep": {"k": "1..12"}, "work": "1 + k % 2"}}, platform({}, {"speed": 2.0}))
     )
-    stored = stored_plan(planned(known.instance), known, planner="heft", steps=0)
+    stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     return known, RunPlan(stored, known, stored.key)
 
 
@@ -118,7 +113,7 @@ def test_a_turn_goes_through_the_tasks_as_a_sorted_list_would(data):
         line = plan.line[task]
         return (line.machine, line.count, known.seconds_kinds[task], kinds[task])
 
-    turn, left, left_out, waiting = PlannedTurn(tasks), sorted(there, key=place), set(), []
+    turn, left, left_out, waiting = PlanCursor(tasks), sorted(there, key=place), set(), []
     for _ in range(len(there)):
         open_ = [task for task in left if alike(task) not in left_out]
         assert turn.head() == (left[0] if left else None)
@@ -146,17 +141,17 @@ def test_a_turn_goes_through_the_tasks_as_a_sorted_list_would(data):
 
 
 def test_of_a_class_in_which_many_rather_wait_the_others_are_left_out():
-    known = Known("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
-    stored = stored_plan(planned(known.instance), known, planner="heft", steps=0)
+    known = CompiledWorkflow("w", instance({"a": {"sweep": {"k": "1..40"}, "work": 1}}, "identical:1"))
+    stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     tasks = PlannedTasks(RunPlan(stored, known, stored.key), known)
     for task in range(len(known)):
         tasks.add(task, (0, -1))
-    turn, seen = PlannedTurn(tasks), 0
+    turn, seen = PlanCursor(tasks), 0
     while (task := turn.next()) is not None:
         turn.let_wait(task)
         seen += 1
     assert seen == 16
-    assert PlannedTurn(tasks).next() is not None, "they are looked at again in the next turn"
+    assert PlanCursor(tasks).next() is not None, "they are looked at again in the next turn"
 
 
 def test_early_tasks_are_listed_by_plan_with_the_kind_they_have_by_now():
@@ -180,9 +175,9 @@ def test_early_tasks_are_listed_by_plan_with_the_kind_they_have_by_now():
 
 def test_early_tasks_hear_of_the_machine_they_are_bound_to():
     known = chain_and_sweep()
-    stored = stored_plan(planned(known.instance), known, planner="heft", steps=0)
+    stored = store_schedule(planned(known.instance), known, planner="heft", steps=0)
     plan = RunPlan(stored, known, stored.key)
-    run = Run(0, known, ByRank(), owner="", now=0.0, planned=True)
+    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=True)
     move, b = known.graph.index("move"), known.graph.index("b")
     run.early.add(b)
     kinds = run.early.by_plan(plan, known).kind
@@ -202,13 +197,13 @@ def test_what_is_promised_is_what_the_tasks_take_that_are_promised_last(steps):
     def tell(machine, units):
         told[machine] += units
 
-    promises = Promises(known, tell)
+    promises = PromisedWork(known, tell)
     for task, machine in steps:
         promises.give(task, machine)
         last[task] = machine
     for machine, units in told.items():
         seconds = sum(known.seconds(task, machine, 1) for task in last if last[task] == machine)
-        assert as_seconds(units) == pytest.approx(seconds)
+        assert to_seconds(units) == pytest.approx(seconds)
     promises.withdraw()
     assert told == {0: 0, 1: 0}
 
@@ -219,19 +214,19 @@ def test_a_task_is_promised_when_it_is_ready_or_a_file_was_sent_ahead():
     def tell(machine, units):
         told[machine] += units
 
-    run = Run(0, known, ByRank(), owner="", now=0.0, planned=False, promise=tell)
+    run = RunState(0, known, ByRank(), owner="", now=0.0, planned=False, promise=tell)
     first, move, last = (known.graph.index(name) for name in ("a[1]", "move", "b"))
     run.bind(first, 0)
     ready_s = sum(known.seconds(known.graph.index(f"a[{k}]"), 0, 1) for k in range(1, 9))
-    assert as_seconds(told[0]) == pytest.approx(ready_s)  # they all share their machine
+    assert to_seconds(told[0]) == pytest.approx(ready_s)  # they all share their machine
     run.move(first, TaskState.SCHEDULED)
-    assert as_seconds(told[0]) == pytest.approx(ready_s - known.seconds(first, 0, 1))
+    assert to_seconds(told[0]) == pytest.approx(ready_s - known.seconds(first, 0, 1))
     run.bind(last, 1)
     assert told[1] == 0  # no file is on its way yet
     run.missing[move] = 0
     run.move(move, TaskState.READY)
     run.move(move, TaskState.SCHEDULED)
-    assert as_seconds(told[1]) == pytest.approx(known.seconds(last, 1, 1))
+    assert to_seconds(told[1]) == pytest.approx(known.seconds(last, 1, 1))
     run.unbind(known.variable[last])
     assert told[1] == 0
 
@@ -293,7 +288,7 @@ def test_who_waits_behind_the_first_counts_as_spread_over_all_nodes(scene, data)
     capacity, holders, queue = scene
     nodes = data.draw(st.integers(1, capacity))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.engine.state.machines._MOST_SERVED", 3)
+        patch.setattr("weft.engine.state.machines._MAX_SERVED", 3)
         machine, attempts = machine_with(capacity, holders, queue, 1.0)
         found = machine.free_at_s(nodes, attempts, 5.0)
     if capacity == 1:

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine_strategies import simulations
-from weft.engine.deciding import asking, lifecycle
-from weft.engine.messages import commands as cm
-from weft.engine.selection import pipeline
-from weft.engine.selection.agenda import Agenda
+from weft.engine import messages as cm
+from weft.engine.reactions import lifecycle, machines
+from weft.engine.state.state import InquiryAgenda
 
 EVERY = st.sampled_from([None, 3.0, 4.0])
 
@@ -29,7 +28,7 @@ def to_ask(state, active):
         back_s = _next_s(asked.discovered_s, rules.discover_every_s)
     for machine in state.machines:
         index, wanted = machine.index, machine.up
-        wanted &= any(machine.index in run.known.machines for run in active)
+        wanted &= any(machine.index in run.compiled.machines for run in active)
         wanted &= rules.discover_every_s is None or index in (asked.listed or ())
         if wanted and rules.authorise:
             if _due(asked.access_asked_s.get(index), again_s, state.now):
@@ -79,15 +78,15 @@ def _next_s(asked_s, every_s):
 @pytest.fixture(scope="module")
 def compared():
     """Let every refresh be compared with the twin; give how many questions were."""
-    refresh, seen = pipeline.refresh, []
+    refresh, seen = machines.refresh_inquiries, []
 
-    def watched(desk):
-        state, before = desk.state, len(desk.commands)
+    def watched(context):
+        state, before = context.state, len(context.commands)
         if not state.inquiries.needed or not state.active:
-            return refresh(desk)
+            return refresh(context)
         questions, back_s = to_ask(state, list(state.active.values()))
-        refresh(desk)
-        found = desk.commands[before:]
+        refresh(context)
+        found = context.commands[before:]
         assert [each for each in found if not isinstance(each, cm.SetTimer)] == questions
         if back_s < math.inf:
             assert state.timers["select"] == back_s
@@ -95,9 +94,9 @@ def compared():
         return None
 
     patch = pytest.MonkeyPatch()
-    for module in (pipeline, lifecycle.pipeline, asking.pipeline):
+    for module in (machines, lifecycle.pipeline, lifecycle.pipeline):
         patch.setattr(module, "refresh", watched)
-    patch.setattr("weft.simulation.simulate._PATIENCE", 300)
+    patch.setattr("weft.runtime.simulation._PATIENCE", 300)
     yield seen
     patch.undo()
 
@@ -117,7 +116,7 @@ def test_that_was_looked_at(compared):
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([1.0, 2.0, 5.0, math.inf])), max_size=20))
 def test_the_times_of_machines_come_in_their_order(steps):
-    dues, at_s, now = Agenda(()).fetch, {}, 0.0
+    dues, at_s, now = InquiryAgenda(()).fetch, {}, 0.0
     for machine, after_s in steps:
         now += 0.75
         dues.put(machine, now + after_s)
@@ -130,7 +129,7 @@ def test_the_times_of_machines_come_in_their_order(steps):
 
 def test_machines_that_another_run_wants_are_looked_at():
     first, second = frozenset({0, 1}), frozenset({1, 2})
-    agenda = Agenda(range(3))
+    agenda = InquiryAgenda(range(3))
     agenda.meet({0: first})
     assert agenda.taken(0.0) == [0, 1, 2]
     assert [agenda.is_wanted(machine) for machine in range(3)] == [True, True, False]

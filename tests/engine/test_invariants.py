@@ -7,20 +7,17 @@ from dataclasses import replace
 import pytest
 
 from planning_examples import instance, platform
+from weft.backends.simulation.scenario import Arrival, Cancellation, Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.invariants.auditing import audit
-from weft.engine.invariants.broken import Broken
-from weft.engine.invariants.checking import check
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.attempt import Stage
-from weft.engine.state.known import Library
-from weft.engine.state.states import TaskState
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Cancellation, Scenario
-from weft.simulation.simulate import Simulation
+from weft.engine.invariants import InvariantViolation, audit_journal, check_engine
+from weft.engine.journal import JournalEntry
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.states import Stage, TaskState
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 
 TASKS = {
     "a": {"work": 4, "machine": "A", "memory": "1GB", "outputs": {"x": 1e6}},
@@ -34,10 +31,10 @@ WHERE = platform({"nodes": 2, "memory": 4e9}, {"nodes": 1, "memory": 4e9})
 def engine():
     """Give an engine in the middle of a run: a has completed, two of b run, one is ready."""
     made = instance(TASKS, WHERE)
-    found = Engine(Library({"w": made}), made, policy_named("fcfs"), Settings())
+    found = Engine(WorkflowLibrary({"w": made}), made, make_policy("fcfs"), EngineSettings())
     found.handle(ev.Submitted(run=0, workflow="w"), 0.0)
     found.handle(ev.Ended(attempt=0), 4.0)
-    check(found)
+    check_engine(found)
     assert sorted(found.state.runs[0].state) == [0, 1, 4, 4, 7] or sorted(found.state.runs[0].state) == [
         0,
         1,
@@ -121,15 +118,17 @@ SPOILT.remove(_running)
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__.strip("_"))
 def test_what_does_not_fit_together_is_told(engine, spoil):
     spoil(engine)
-    with pytest.raises(Broken):
-        check(engine)
+    with pytest.raises(InvariantViolation):
+        check_engine(engine)
 
 
 def test_the_story_names_the_task_its_machine_and_its_attempt(engine):
     attempt = _running(engine)
     attempt.staging = 2
-    with pytest.raises(Broken, match=rf"attempt {attempt.number} of 'b\[1\]' of run 0, on 'm0' with 1 nodes"):
-        check(engine)
+    with pytest.raises(
+        InvariantViolation, match=rf"attempt {attempt.number} of 'b\[1\]' of run 0, on 'm0' with 1 nodes"
+    ):
+        check_engine(engine)
 
 
 @pytest.fixture(scope="module")
@@ -138,15 +137,15 @@ def journal():
     made = instance(TASKS | {"c": TASKS["c"] | {"work": 10}}, WHERE)
     entries = []
     simulation = Simulation(
-        library=Library({"w": made}),
+        library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
-        policy=policy_named("fcfs"),
-        settings=Settings(),
+        policy=make_policy("fcfs"),
+        settings=EngineSettings(),
         scenario=Scenario(cancellations=(Cancellation(task="c", at_s=12.5),)),
     )
     engine = simulation.run(record=entries.append)
     assert engine.state.runs[0].ending == "completed"
-    return entries, [run.known for run in engine.state.runs]
+    return entries, [run.compiled for run in engine.state.runs]
 
 
 def changed(entries, wanted, change):
@@ -168,7 +167,7 @@ def changed(entries, wanted, change):
 
 def test_work_that_was_lost_is_counted_by_task(journal):
     entries, known = journal
-    found = audit(entries, known)
+    found = audit_journal(entries, known)
     (again,) = [share for share in found.replicated.values() if share]
     assert 0 < again < 1
 
@@ -193,26 +192,26 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_journal_that_breaks_a_rule_is_told(journal, name):
     entries, known = journal
-    with pytest.raises(Broken):
-        audit(changed(entries, *CHANGES[name]), known)
+    with pytest.raises(InvariantViolation):
+        audit_journal(changed(entries, *CHANGES[name]), known)
 
 
 def test_a_journal_that_goes_back_in_time_is_told(journal):
     entries, known = journal
     first, second, *others = entries
     swapped = [replace(first, now=second.now + 1.0), second, *others]
-    with pytest.raises(Broken, match="comes after"):
-        audit(swapped, known)
+    with pytest.raises(InvariantViolation, match="comes after"):
+        audit_journal(swapped, known)
 
 
 def test_a_task_that_completes_twice_is_told(journal):
     entries, known = journal
     last = entries[-1]
-    again = Entry(
+    again = JournalEntry(
         sequence=last.sequence + 1,
         now=last.now,
         event=ev.TimerFired(timer="x"),
         commands=(cm.Settle(run=0, task=0, state="COMPLETED"),),
     )
-    with pytest.raises(Broken, match="completes once"):
-        audit([*entries, again], known)
+    with pytest.raises(InvariantViolation, match="completes once"):
+        audit_journal([*entries, again], known)

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.engine.journal import Entry, decoded, encoded
-from weft.engine.messages import commands, events
-from weft.engine.messages.commands import Note, Parcel, SetTimer
-from weft.engine.messages.events import Ended, TimerFired
+from weft.engine import messages
+from weft.engine.journal import JournalEntry, decode_message, encode_message
+from weft.engine.messages import Ended, Note, Parcel, SetTimer, TimerFired
 from weft.errors import InvalidInput
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -52,7 +51,7 @@ def _message(kind: type) -> st.SearchStrategy[typing.Any]:
 
 KINDS = [
     found
-    for module in (events, commands)
+    for module in (messages, messages)
     for name in module.__all__
     if isinstance(found := getattr(module, name), type) and dataclasses.is_dataclass(found)
 ]
@@ -62,38 +61,38 @@ KINDS = [
 def test_a_message_reads_back_as_it_was(kind: type) -> None:
     @given(_message(kind))
     def check(message: typing.Any) -> None:
-        text = json.dumps(encoded(message), allow_nan=False)
-        assert decoded(json.loads(text)) == message
+        text = json.dumps(encode_message(message), allow_nan=False)
+        assert decode_message(json.loads(text)) == message
 
     check()
 
 
 def test_every_event_and_command_is_among_them() -> None:
-    unions = (*typing.get_args(events.Event), *typing.get_args(commands.Command))
+    unions = (*typing.get_args(messages.Event), *typing.get_args(messages.Command))
     assert set(unions) <= set(KINDS)
 
 
 def test_types_are_kept_apart() -> None:
     """A whole number, a truth and an endless number stay what they are."""
     result = {"count": 1, "done": True, "delta": math.inf, "float": "inf"}
-    back = decoded(json.loads(json.dumps(encoded(Ended(attempt=0, result=result)))))
+    back = decode_message(json.loads(json.dumps(encode_message(Ended(attempt=0, result=result)))))
     assert [type(value) for value in back.result.values()] == [int, bool, float, str]
     assert back.result == result
 
 
 def test_what_has_its_default_is_left_out() -> None:
-    assert encoded(Note(kind="stay", task=3)) == ["Note", {"kind": "stay", "task": 3}]
-    assert encoded(Ended(attempt=1, exit_code=None)) == ["Ended", {"attempt": 1, "exit_code": None}]
+    assert encode_message(Note(kind="stay", task=3)) == ["Note", {"kind": "stay", "task": 3}]
+    assert encode_message(Ended(attempt=1, exit_code=None)) == ["Ended", {"attempt": 1, "exit_code": None}]
 
 
 def test_an_entry_reads_back_as_it_was() -> None:
-    entry = Entry(
+    entry = JournalEntry(
         sequence=3,
         now=0.1 + 0.2,
         event=TimerFired(timer="watch"),
         commands=(SetTimer(timer="watch", at_s=1 / 3),),
     )
-    assert Entry.of_record(json.loads(json.dumps(entry.as_record()))) == entry
+    assert JournalEntry.of_record(json.loads(json.dumps(entry.as_record()))) == entry
 
 
 @pytest.mark.parametrize(
@@ -107,4 +106,4 @@ def test_an_entry_reads_back_as_it_was() -> None:
 )
 def test_what_is_no_entry_is_refused(record: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
-        Entry.of_record(record)
+        JournalEntry.of_record(record)

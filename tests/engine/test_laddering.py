@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of, simulated
-from weft.engine.invariants.auditing import audit
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.simulation.scenario import Failure, Scenario
+from weft.backends.simulation.scenario import Failure, Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.invariants import audit_journal
+from weft.engine.settings import EngineSettings
 
-POLLED = Settings(ladder_every_s=30.0)
+POLLED = EngineSettings(ladder_every_s=30.0)
 FACETS = {"checkpoint": {"files": ["restart"], "every": 10}, "outputs": {"result": 10}}
 
 
@@ -101,7 +101,7 @@ def test_a_job_that_ends_between_the_steps_of_the_ladder_has_ended():
 
 
 def test_nobody_is_asked_where_worlds_tell_by_themselves():
-    engine = ByHand(one_task(**FACETS), platform_of(2, 1), Settings())
+    engine = ByHand(one_task(**FACETS), platform_of(2, 1), EngineSettings())
     engine.tell(ev.Started(attempt=0), at=10)
     assert engine.engine.state.timers == {}
 
@@ -123,6 +123,6 @@ def test_who_was_to_end_before_it_ran_is_asked_after_where_the_machine_had_faile
 def test_who_ran_on_a_machine_whose_loss_ends_the_run_is_lost_with_it():
     lost = Scenario(failures=(Failure(machines=("m0",), at_s=5.0, repair_s=1.0),))
     found = simulated(one_task(sweep={"k": "1..2"}, retries=0), platform_of(1, nodes=2), lost)
-    audit(found.entries, [found.run.known])
+    audit_journal(found.entries, [found.run.compiled])
     settled = {command.task: command.cause for _, command in found.commands(cm.Settle)}
     assert (settled, found.run.ending) == ({0: "lost", 1: "lost"}, "failed")

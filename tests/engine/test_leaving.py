@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of, simulated
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.simulation.scenario import Load, Perturbation, Scenario, Span
+from weft.backends.simulation.scenario import CompetingLoad, Perturbation, Scenario, Span
+from weft.engine import messages as ev
+from weft.engine.settings import EngineSettings
 
 WATCHED = {"checkpoint": {"files": ["restart"], "every": 5}, "outputs": {"result": 10}, "progress": "steps"}
 SWEPT = WATCHED | {"sweep": {"i": "1..2"}, "outputs": {"result.{i}": 10}}
-EAGER = Settings(contract=0.5, migrate="always")
+EAGER = EngineSettings(contract=0.5, migrate="always")
 
 
 def running(settings, platform=None, **facets):
@@ -44,7 +44,7 @@ def test_no_violation_no_migration():
 
 
 def test_by_default_it_moves_only_if_that_pays():
-    settings = Settings(contract=0.5)
+    settings = EngineSettings(contract=0.5)
     # At a quarter of the speed 180 s are left here; from the last restart files (10 %) 90 s there.
     engine = running(settings)
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
@@ -56,13 +56,13 @@ def test_by_default_it_moves_only_if_that_pays():
 
 
 def test_the_restart_cost_counts():
-    engine = running(Settings(contract=0.5, restart_cost_s=60.0))
+    engine = running(EngineSettings(contract=0.5, restart_cost_s=60.0))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     assert engine.tell(slow(), at=20)[-1] == "note stay"
 
 
 def test_the_gain_that_is_wanted_rises_with_every_migration():
-    settings = Settings(contract=0.5, gain=0.4, gain_growth=1.5)
+    settings = EngineSettings(contract=0.5, gain=0.4, gain_growth=1.5)
     engine = running(settings, platform_of(2, 1, 1))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.1), at=20)
     # 180 s here, 90 s there: half is saved, 40 % is wanted.
@@ -102,7 +102,7 @@ def test_two_that_want_one_slot_get_it_once():
 
 
 def test_a_better_machine_is_taken_when_it_saves_the_wanted_share():
-    settings = Settings(better_every_s=60.0, gain=0.2)
+    settings = EngineSettings(better_every_s=60.0, gain=0.2)
     engine = ByHand(one_task(**SWEPT), platform_of(2, 1), settings)
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
@@ -112,14 +112,14 @@ def test_a_better_machine_is_taken_when_it_saves_the_wanted_share():
 
 
 def test_a_better_machine_is_left_alone_when_it_saves_too_little():
-    engine = ByHand(one_task(**SWEPT), platform_of(2, 1), Settings(better_every_s=60.0, gain=0.4))
+    engine = ByHand(one_task(**SWEPT), platform_of(2, 1), EngineSettings(better_every_s=60.0, gain=0.4))
     engine.tell(ev.Started(attempt=0), ev.Started(attempt=1))
     engine.tell(ev.Checkpointed(attempt=1, work_done=0.45), ev.Ended(attempt=0), at=50)
     assert engine.tell(ev.TimerFired(timer="better"), at=60) == []
 
 
 def test_a_suspension_is_suffered_for_a_while():
-    engine = running(Settings(suspension_timeout_s=100.0))
+    engine = running(EngineSettings(suspension_timeout_s=100.0))
     engine.tell(ev.Suspended(attempt=0), at=10)
     assert engine.state() == "SUSPENDED"
     engine.tell(ev.Resumed(attempt=0), at=60)
@@ -130,7 +130,7 @@ def test_a_suspension_is_suffered_for_a_while():
 
 
 def test_a_queue_that_keeps_an_attempt_from_starting_is_suffered_for_a_while():
-    settings = Settings(waiting_timeout_s=100.0)
+    settings = EngineSettings(waiting_timeout_s=100.0)
     engine = ByHand(one_task(), platform_of(2, 1), settings)
     words = engine.tell(ev.TimerFired(timer="waiting:0"), at=100)
     assert words == ["cancel 0 m0: waiting", "assign 1 m1 after 0: waiting"]
@@ -140,7 +140,7 @@ def test_a_queue_that_keeps_an_attempt_from_starting_is_suffered_for_a_while():
 
 
 def test_who_is_cancelled_by_the_remote_side_goes_on_elsewhere_from_its_files():
-    engine = running(Settings())
+    engine = running(EngineSettings())
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.4), at=20)
     words = engine.tell(ev.Ended(attempt=0, exit_code=None, cause="preempted", work_done=0.5), at=25)
     assert words == [
@@ -151,21 +151,21 @@ def test_who_is_cancelled_by_the_remote_side_goes_on_elsewhere_from_its_files():
 
 
 def test_an_optional_change_of_requirements_moves_nobody():
-    engine = running(Settings())
+    engine = running(EngineSettings())
     assert (
         engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5) == []
     )
 
 
 def test_a_requirement_that_makes_no_sense_is_noted_and_moves_nobody():
-    engine = running(Settings())
+    engine = running(EngineSettings())
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="__import__('os')"), at=5)
     assert words == ["note requirement"]
     assert engine.state() == "RUNNING"
 
 
 def test_a_requirement_that_makes_no_sense_does_not_take_the_last_one_back():
-    engine = running(Settings(), platform_of(1, 2, 1))
+    engine = running(EngineSettings(), platform_of(1, 2, 1))
     assert engine.first[0] == "assign 0 m1"
     engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 2", mandatory=False), at=5)
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed <<< 2"), at=6)
@@ -175,7 +175,7 @@ def test_a_requirement_that_makes_no_sense_does_not_take_the_last_one_back():
 
 
 def test_a_changed_rank_says_where_to():
-    engine = running(Settings(), platform_of(1, 3, 2, 1), rank="speed")
+    engine = running(EngineSettings(), platform_of(1, 3, 2, 1), rank="speed")
     assert engine.first[0] == "assign 0 m1"
     words = engine.tell(ev.RequirementsChanged(attempt=0, requirements="speed < 3", rank="-speed"), at=5)
     assert words == ["cancel 0 m1: self-migration", "assign 1 m0 after 0: self-migration"]
@@ -199,24 +199,24 @@ def test_nothing_bounces_for_ever_between_machines_that_are_slowed_in_turn(migra
         )
         for number in range(200)
     )
-    settings = Settings(contract=0.2, poll_every_s=10.0, migrate=migrate, belief_s=30.0)
+    settings = EngineSettings(contract=0.2, poll_every_s=10.0, migrate=migrate, belief_s=30.0)
     ran = simulated(flow, platform_of(1, 1), Scenario(perturbations=slowed), settings)
     assert ran.run.ending == "completed"
     assert 1 <= len(ran.moves()) <= {"pays": 5, "always": 10}[migrate]
 
 
 def test_what_is_not_disturbed_does_not_move():
-    settings = Settings(contract=0.5, poll_every_s=5.0, better_every_s=10.0, gain=0.9)
+    settings = EngineSettings(contract=0.5, poll_every_s=5.0, better_every_s=10.0, gain=0.9)
     ran = simulated(one_task(**SWEPT | {"sweep": {"i": "1..6"}}), platform_of(1, 1, 2), settings=settings)
     assert ran.run.ending == "completed"
     assert ran.moves() == []
 
 
 def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
-    scenario = Scenario(loads=(Load(machines=("m0",), processes=9, at_s=20.0),))
+    scenario = Scenario(loads=(CompetingLoad(machines=("m0",), processes=9, at_s=20.0),))
     ends = {}
     for migrate in ("never", "pays"):
-        settings = Settings(contract=0.5, poll_every_s=10.0, migrate=migrate)
+        settings = EngineSettings(contract=0.5, poll_every_s=10.0, migrate=migrate)
         ends[migrate] = simulated(
             one_task(work=200, **WATCHED), platform_of(2, 1), scenario, settings
         ).run.ended_s
@@ -225,7 +225,7 @@ def test_a_loaded_machine_is_left_and_the_task_ends_sooner():
 
 
 def test_an_application_that_complains_of_its_performance_leaves_though_it_owes_nothing():
-    engine = ByHand(one_task(progress="steps"), platform_of(1, 1), Settings(migrate="always"))
+    engine = ByHand(one_task(progress="steps"), platform_of(1, 1), EngineSettings(migrate="always"))
     engine.tell(ev.Started(attempt=0))
     words = engine.tell(ev.Progressed(attempt=0, work_done=0.1, degraded="8.5 s per step"), at=10)
     assert any(word.startswith("cancel 0 m0: performance") for word in words)

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from planning_examples import instance, platform
 from policy_runs import run_all
-from weft.engine.indexes.progress import Progress
-from weft.engine.indexes.rooms import Rooms
-from weft.engine.indexes.waits import Waits
-from weft.simulation.scenario import Durations, Failure, Scenario
+from weft.backends.simulation.scenario import Durations, Failure, Scenario
+from weft.engine.state.indexes import AvailabilityQueue, FreeMachines
+from weft.engine.state.run import RunProgress
 
 MACHINES = st.integers(0, 6)
 LEFT = st.one_of(st.none(), st.integers(1, 3), st.tuples(st.just(1.0), st.sampled_from([0.5, 2.0])))
@@ -20,7 +19,7 @@ TIMES = st.integers(0, 12).map(float)
 
 @given(st.lists(st.tuples(MACHINES, LEFT), max_size=40), st.sets(MACHINES, max_size=3))
 def test_of_machines_of_which_as_much_is_left_the_first_is_found(steps, but):
-    rooms, left = Rooms(), {}
+    rooms, left = FreeMachines(), {}
     for machine, now_left in steps:
         rooms.move(machine, left.get(machine), now_left)
         left[machine] = now_left
@@ -36,7 +35,7 @@ def test_of_machines_of_which_as_much_is_left_the_first_is_found(steps, but):
 )
 def test_machines_are_found_in_the_order_in_which_they_are_free(steps, moments, most):
     loads = dict.fromkeys(range(7), (0.0, 0.0))
-    waits = Waits(loads, loads.__getitem__)
+    waits = AvailabilityQueue(loads, loads.__getitem__)
     third = len(steps) // 3
     for number, now in enumerate(sorted(map(float, moments))):
         for machine, load in steps[number * third : (number + 1) * third]:
@@ -50,7 +49,7 @@ def test_machines_are_found_in_the_order_in_which_they_are_free(steps, moments, 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.1, 20.0), st.booleans()), max_size=30))
 def test_running_tasks_have_done_their_share_until_they_should_have_ended(steps):
-    progress, running, now = Progress(), {}, 1.7e9
+    progress, running, now = RunProgress(), {}, 1.7e9
     for task, seconds, runs in steps:
         now += 1.5
         if runs:
@@ -64,7 +63,7 @@ def test_running_tasks_have_done_their_share_until_they_should_have_ended(steps)
 
 
 def test_progress_leaves_no_trace():
-    tried, plain = Progress(), Progress()
+    tried, plain = RunProgress(), RunProgress()
     for progress in (tried, plain):
         progress.begin(0, 1.0, 0.1, 3.0)
     tried.begin(1, 0.7, 0.3, 0.2)
@@ -89,8 +88,8 @@ def test_who_asks_only_the_machines_that_are_free_first_sends_tasks_where_all_wo
     arrivals = [(0.0, "v"), (6.0, "w")]
     found = []
     for most, some in ((64, 16), (0, 1)):
-        monkeypatch.setattr("weft.engine.indexes.alike._MOST_ASKED", most)
-        monkeypatch.setattr("weft.engine.indexes.alike._SOONEST", some)
+        monkeypatch.setattr("weft.engine.state.indexes._MAX_COMPARED", most)
+        monkeypatch.setattr("weft.engine.state.indexes._SHORTLIST", some)
         found.append(run_all({"v": made, "w": made}, arrivals, policy, ROUGH))
     assert found[0].endings() == ["completed", "completed"]
     assert found[0].lines == found[1].lines

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of
-from weft.engine.deciding.dispatching import PolicyError
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
+from weft.engine import messages as ev
+from weft.engine.reactions.dispatch import PolicyError
+from weft.engine.settings import EngineSettings
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.policies.orders import ByIndex
@@ -68,7 +68,7 @@ def test_restart_files_that_are_written_when_it_is_cancelled_count():
 
 
 def test_restart_files_are_left_alone_where_the_settings_say_so():
-    engine = running(settings=Settings(checkpoints=False))
+    engine = running(settings=EngineSettings(checkpoints=False))
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.2), at=10)
     moving(engine)
     assert engine.tell(cancelled(), ev.CleanedUp(attempt=0)) == ["clean-up 0 m0", "start 1 m1 from 0"]
@@ -307,7 +307,7 @@ class Restless:
 def test_a_policy_that_migrates_what_it_cannot_is_told_so(move, message):
     engine = running(platform_of(3, 2, 1))
     engine.tell(ev.MachineChanged(machine=2, up=False))
-    engine.engine._desk.policy = policy = Restless()
+    engine.engine._context.policy = policy = Restless()
     policy.moves = (move,)
     with pytest.raises(PolicyError, match=re.escape("policy 'restless'") + ".*" + re.escape(message)):
         engine.tell(ev.MachineChanged(machine=1, speed_factor=1.0))
@@ -315,7 +315,7 @@ def test_a_policy_that_migrates_what_it_cannot_is_told_so(move, message):
 
 def test_a_policy_may_migrate_what_runs_once():
     engine = running()
-    engine.engine._desk.policy = policy = Restless()
+    engine.engine._context.policy = policy = Restless()
     policy.moves = (Migrate(attempt=0, machine=1),)
     words = engine.tell(ev.MachineChanged(machine=1, speed_factor=1.0))
     assert words == ["cancel 0 m0: restless", "assign 1 m1 after 0: restless"]

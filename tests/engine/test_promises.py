@@ -8,23 +8,22 @@ from hypothesis import event, given, settings
 from planning_examples import instance, planned, platform
 from planning_strategies import platforms, workflows
 from unsure_predictor import Unsure
-from weft.engine.remaining.planning import question_of
-from weft.engine.remaining.promises import Promise, promise_of, promise_of_plan, untimed_kinds
-from weft.engine.settings import Settings
-from weft.engine.state.known import Known, Library
-from weft.engine.state.plans import stored_plan
+from weft.backends.simulation.scenario import Arrival
+from weft.engine.replan.promise import Promise, compute_promise, derive_promise, list_untimed_kinds
+from weft.engine.replan.remainder import prepare_replan
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
+from weft.engine.state.plan import store_schedule
 from weft.errors import Infeasible
 from weft.instance import compile_instance
-from weft.planners.naming import planner_named
-from weft.planners.outlook import outlook_of
-from weft.planners.planner import Budget
-from weft.policies.naming import policy_named
+from weft.planners.forecast import forecast_schedule
+from weft.planners.planner import Budget, make_planner
+from weft.policies.policy import make_policy
 from weft.predictors.chain import default_chain
 from weft.randomness import generator
-from weft.schedule.iterations import expected_total_s
-from weft.simulation.scenario import Arrival
-from weft.simulation.simulate import Simulation
-from weft.workflow.unfolding.unfold import unfold
+from weft.runtime.simulation import Simulation
+from weft.schedule.schedule import expected_total_seconds
+from weft.workflow.unfold import unfold
 
 LOOP = {
     "before": {"work": 1},
@@ -56,7 +55,7 @@ def loops(expect, inner=None):
 def promised(tasks, on="identical:1", bodies=(), *, waited_s=0.0, predictor=None):
     made = instance(tasks, on, bodies, predictor=predictor)
     schedule = planned(made)
-    return promise_of(schedule, made, outlook_of(schedule, made, seed=0), waited_s=waited_s)
+    return compute_promise(schedule, made, forecast_schedule(schedule, made, seed=0), waited_s=waited_s)
 
 
 class TestIterations:
@@ -64,7 +63,7 @@ class TestIterations:
     def test_every_further_one_adds_the_span_of_the_body(self, expect, total_s):
         made = instance(LOOP, "identical:1", loops(expect))
         assert promised(LOOP, bodies=loops(expect)).p50_s == total_s
-        assert expected_total_s(planned(made), made.graph) == total_s
+        assert expected_total_seconds(planned(made), made.graph) == total_s
 
     def test_an_inner_loop_adds_its_span_once_per_iteration_of_the_outer_one(self):
         assert promised(LOOP, bodies=loops(2, inner=3)).p50_s == 10 + 5 + 2 * 2 * 3
@@ -93,8 +92,8 @@ class TestSpread:
     def test_p90_is_that_of_the_outlook(self):
         made = instance(LOOP, PRICED, predictor=Unsure({"before": None}))
         schedule = planned(made)
-        outlook = outlook_of(schedule, made, seed=3)
-        found = promise_of(schedule, made, outlook)
+        outlook = forecast_schedule(schedule, made, seed=3)
+        found = compute_promise(schedule, made, outlook)
         assert (found.p50_s, found.p90_s) == (outlook.makespan_p50_s, outlook.makespan_p90_s)
         assert 10 < found.p90_s < 15
         assert (found.cost_p50, found.cost_p90) == pytest.approx((found.p50_s, found.p90_s))
@@ -118,7 +117,7 @@ class TestUnknown:
         assert (found.p50_s, found.p90_s, found.least_s, found.planned_s) == (None, None, 6.0, 10.0)
         assert (found.tasks, found.untimed, found.untimed_kinds) == (6, 4, ("b", "d"))
         assert (found.cost_p50, found.least_cost) == (None, pytest.approx(6.0))
-        assert not found.known
+        assert not found.compiled
 
     def test_a_spread_elsewhere_makes_no_p90(self):
         found = promised(MIXED, predictor=Unsure())
@@ -137,9 +136,9 @@ def test_a_promise_never_counts_placeholders(workflow, on):
     except Infeasible:
         return
     schedule = planned(made)
-    found = promise_of(schedule, made, outlook_of(schedule, made, seed=0))
+    found = compute_promise(schedule, made, forecast_schedule(schedule, made, seed=0))
     assert (found.p50_s is None) == bool(found.untimed or found.open_loops)
-    assert found.planned_s == pytest.approx(expected_total_s(schedule, made.graph))
+    assert found.planned_s == pytest.approx(expected_total_seconds(schedule, made.graph))
     if found.untimed:
         event("unknown" if found.least_s is None else "at least")
         # With anything else in their place the run could take no less than this.
@@ -159,18 +158,18 @@ class TestArrivingLate:
             "first": instance({"long": {"work": 100}}, PRICED),
         }
         simulation = Simulation(
-            library=Library(made),
+            library=WorkflowLibrary(made),
             arrivals=[Arrival(workflow="first"), Arrival(workflow="w", at_s=30.0)],
-            policy=policy_named("plan"),
-            settings=Settings(),
+            policy=make_policy("plan"),
+            settings=EngineSettings(),
         )
         state = simulation.run(stop=lambda engine: len(engine.state.runs) == 2).state
         assert state.now == 30.0
-        return question_of(state, 1)
+        return prepare_replan(state, 1)
 
     def test_it_waits_and_its_iterations_count(self, question):
         assert question.remainder is not None
-        plan = question.planned(planner_named("heft"), Budget(), generator(0, "test"))
+        plan = question.planned(make_planner("heft"), Budget(), generator(0, "test"))
         found = question.promise(plan, arrival_s=30.0, seed=0)
         assert found.planned_s == 70 + 20
         assert 70 + 20 < found.p90_s < 70 + 1.5 * 20
@@ -178,16 +177,16 @@ class TestArrivingLate:
         assert question.promise(plan, arrival_s=20.0, seed=0).planned_s == 100
 
     def test_a_stored_plan_says_the_same_where_nothing_else_was_kept(self, question):
-        plan = question.planned(planner_named("heft"), Budget(), generator(0, "test"))
-        stored = question.kept(planner_named("heft"), plan)
-        found = promise_of_plan(stored, question.known.instance, 30.0)
+        plan = question.planned(make_planner("heft"), Budget(), generator(0, "test"))
+        stored = question.kept(make_planner("heft"), plan)
+        found = derive_promise(stored, question.compiled.instance, 30.0)
         assert (found.p50_s, found.p90_s, found.planned_s) == (90.0, None, 90.0)
 
 
 def test_a_stored_plan_of_unknown_times_promises_nothing():
     made = instance(MIXED, PRICED)
-    known = Known("w", made)
-    stored = stored_plan(planned(made), known, planner="heft", steps=1, offset_s=5.0)
-    found = promise_of_plan(stored, made, 2.0)
+    known = CompiledWorkflow("w", made)
+    stored = store_schedule(planned(made), known, planner="heft", steps=1, offset_s=5.0)
+    found = derive_promise(stored, made, 2.0)
     assert (found.p50_s, found.planned_s, found.untimed) == (None, 13.0, 4)
-    assert untimed_kinds(made) == found.untimed_kinds == ("b", "d")
+    assert list_untimed_kinds(made) == found.untimed_kinds == ("b", "d")

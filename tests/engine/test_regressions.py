@@ -9,18 +9,18 @@ import pytest
 from engine_by_hand import ByHand, one_task, platform_of
 from planning_examples import instance, platform
 from policy_runs import run_all
+from weft.backends.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.invariants.checking import check
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.digest import digest
-from weft.engine.state.known import Library
+from weft.engine.invariants import check_engine
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.snapshot import digest_state
 from weft.expressions import parse
-from weft.platform.link import Link
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
-from weft.simulation.simulate import Simulation
+from weft.platform.platform import Link
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 
 
 def simulate(tasks, on, policy="fcfs", scenario=None, settings=None, loops=(), **options):
@@ -32,20 +32,20 @@ def simulate(tasks, on, policy="fcfs", scenario=None, settings=None, loops=(), *
 def simulate_all(instances, arrivals, policy="fcfs", scenario=None, settings=None, **options):
     entries = []
     simulation = Simulation(
-        library=Library(instances),
+        library=WorkflowLibrary(instances),
         arrivals=arrivals,
-        policy=policy_named(policy),
-        settings=settings or Settings(),
+        policy=make_policy(policy),
+        settings=settings or EngineSettings(),
         scenario=scenario or Scenario(),
         **options,
     )
-    return simulation.run(record=entries.append, check=check), entries
+    return simulation.run(record=entries.append, check=check_engine), entries
 
 
 def starts(engine, entries):
     """Give when tasks were started, by name."""
     return {
-        engine.state.runs[command.run].known.names[command.task]: entry.now
+        engine.state.runs[command.run].compiled.names[command.task]: entry.now
         for entry in entries
         for command in entry.commands
         if isinstance(command, cm.Start)
@@ -56,10 +56,10 @@ def test_virtual_tasks_are_completed_by_the_commands_alone():
     tasks = {"a": {"work": 1}, "v": {"kind": "virtual", "after": "a"}, "b": {"work": 1, "after": "v"}}
     made = instance(tasks, "identical:1")
     engine, entries = simulate_all({"w": made}, [Arrival(workflow="w")])
-    applied = Engine(Library({"w": made}), made, engine.policy, engine.settings)
+    applied = Engine(WorkflowLibrary({"w": made}), made, engine.policy, engine.settings)
     for entry in entries:
         applied.apply(entry.event, entry.now, entry.commands)
-    assert digest(applied.state) == digest(engine.state)
+    assert digest_state(applied.state) == digest_state(engine.state)
 
 
 def test_workflows_that_name_different_resources_share_a_machine_rightly():
@@ -171,7 +171,7 @@ def test_who_is_late_under_a_plan_keeps_the_machine_idle_only_until_its_time_has
         "later": {"seconds": {"m0": 6, "m1": 20}},
     }
     slow = Scenario(durations=Durations(tasks={"far": Durations(bias=10.0)}))
-    settings = Settings(strict_plan=strict)
+    settings = EngineSettings(strict_plan=strict)
     engine, entries = simulate(tasks, platform({}, {}), "plan", slow, settings)
     began = starts(engine, entries)
     assert began["near"] == 41.0
@@ -193,7 +193,7 @@ def test_a_task_that_left_its_planned_machine_because_of_its_demands_is_not_sent
 
 
 def test_a_task_that_is_slower_than_believed_everywhere_does_not_move_for_ever():
-    settings = Settings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
+    settings = EngineSettings(contract=1.0, poll_every_s=10.0, migrate="always", gain_growth=1.0, better_every_s=25.0, fetch_every_s=20.0)  # fmt: skip
     engine, _ = simulate(
         {"a": {"work": 40, "progress": "steps"}},
         platform({}, {}),

@@ -7,26 +7,24 @@ from dataclasses import replace
 import pytest
 
 from planning_examples import instance, planned, platform
-from weft.engine.remaining.carrying import carried
-from weft.engine.remaining.planning import plan_remaining
-from weft.engine.remaining.remainder import remainder_of
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
+from weft.backends.simulation.scenario import UNDISTURBED, Arrival, CompetingLoad, Failure
+from weft.engine.replan.remainder import build_remainder, carry_over_plan, plan_remaining
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import Infeasible
-from weft.planners.naming import planner_named
-from weft.policies.naming import policy_named
+from weft.planners.planner import make_planner
+from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.simulation.scenario import AS_BELIEVED, Arrival, Failure, Load
-from weft.simulation.simulate import Simulation
+from weft.runtime.simulation import Simulation
 
 
-def stopped(instances, at_s, *, arrivals=("w",), scenario=AS_BELIEVED, settings=None, policy="plan"):
+def stopped(instances, at_s, *, arrivals=("w",), scenario=UNDISTURBED, settings=None, policy="plan"):
     """Simulate up to the first event at or after a time; give the engine's state."""
     simulation = Simulation(
-        library=Library(instances),
+        library=WorkflowLibrary(instances),
         arrivals=[Arrival(workflow=key) for key in arrivals],
-        policy=policy_named(policy),
-        settings=settings or Settings(),
+        policy=make_policy(policy),
+        settings=settings or EngineSettings(),
         scenario=scenario,
     )
     return simulation.run(stop=lambda engine: engine.state.now >= at_s).state
@@ -55,10 +53,10 @@ def test_before_anything_has_happened_it_is_the_whole_workflow():
     made = instance(CHAIN, platform({}, {}))
     plans = []
     simulation = Simulation(
-        library=Library({"w": made}),
+        library=WorkflowLibrary({"w": made}),
         arrivals=[Arrival(workflow="w")],
-        policy=policy_named("plan"),
-        settings=Settings(),
+        policy=make_policy("plan"),
+        settings=EngineSettings(),
     )
     simulation.run(stop=lambda engine: plans.extend(engine.state.plans.values()) or bool(plans))
     assert set(plans[0].lines) == set(CHAIN)
@@ -67,15 +65,17 @@ def test_before_anything_has_happened_it_is_the_whole_workflow():
 
 def test_what_ended_is_where_its_data_lie_and_what_runs_ends_as_expected(halfway):
     run = halfway.runs[0]
-    found = remainder_of(halfway, run)
+    found = build_remainder(halfway, run)
     graph = found.instance.graph
     assert set(found.tasks) == {"b", "c"}
     assert set(graph.names) == {"b", "c", "data of a", "data of long", "data of mid"}
     assert found.running_until_s == pytest.approx(100.0)
     for name, ends_s in (("a", 0.0), ("long", 90.0), ("mid", 10.0)):
         row = graph.index(f"data of {name}")
-        number = run.attempt_of.get(run.known.names.index(name))
-        place = run.where[run.known.names.index(name)] if number is None else halfway.attempts[number].machine
+        number = run.attempt_of.get(run.compiled.names.index(name))
+        place = (
+            run.where[run.compiled.names.index(name)] if number is None else halfway.attempts[number].machine
+        )
         assert found.instance.pinned[int(graph.variable[row])] == place
         assert found.instance.earliest_start_s[row] == pytest.approx(ends_s)
     taken = sorted((busy.start_s, busy.finish_s, busy.nodes) for busy in found.instance.busy)
@@ -84,10 +84,10 @@ def test_what_ended_is_where_its_data_lie_and_what_runs_ends_as_expected(halfway
 
 def test_data_cost_what_moving_them_costs(halfway):
     """b can begin at 10 s where its data lie; where mid ran they arrive after 2 s, which is no later."""
-    found = remainder_of(halfway, halfway.runs[0])
+    found = build_remainder(halfway, halfway.runs[0])
     instance_, graph = found.instance, found.instance.graph
     variable = int(graph.variable[graph.index("b")])
-    home = halfway.runs[0].where[halfway.runs[0].known.names.index("a")]
+    home = halfway.runs[0].where[halfway.runs[0].compiled.names.index("a")]
     faster = replace(instance_, earliest_start_s=instance_.earliest_start_s * 0.0)
     starts = {}
     for machine in range(3):
@@ -100,9 +100,9 @@ def test_machines_that_are_down_or_slow_are_seen_so():
     tasks = {"first": {"work": 10}, "second": {"work": 10, "after": "first"}}
     made = instance(tasks, platform({"speed": 2}, {}, {}))
     down = Failure(machines=("m1",), at_s=1.0)
-    state = stopped({"w": made}, 1.0, scenario=replace(AS_BELIEVED, failures=(down,)))
+    state = stopped({"w": made}, 1.0, scenario=replace(UNDISTURBED, failures=(down,)))
     state.machines.believe(2, 0.25, state.now)
-    found = remainder_of(state, state.runs[0])
+    found = build_remainder(state, state.runs[0])
     row = found.instance.graph.index("second")
     modes = found.instance.modes(row)
     assert modes.machine.tolist() == [0, 2]
@@ -113,8 +113,8 @@ def test_attempts_of_other_runs_are_in_the_way():
     made = {
         key: instance({key: {"work": 10}, f"{key}2": {"work": 1, "after": key}}, platform({})) for key in "vw"
     }
-    state = stopped(made, 4.0, arrivals="vw", settings=Settings(contract=0.5, poll_every_s=4.0))
-    found = remainder_of(state, state.runs[1])
+    state = stopped(made, 4.0, arrivals="vw", settings=EngineSettings(contract=0.5, poll_every_s=4.0))
+    found = build_remainder(state, state.runs[1])
     taken = [(busy.start_s, busy.finish_s) for busy in found.instance.busy]
     assert taken[0] == (0.0, pytest.approx(6.0))
     line = {one.task: one for one in planned(found.instance)}
@@ -132,12 +132,12 @@ def test_restart_files_spare_work_and_have_to_be_brought():
         "last": {"work": 1, "after": "first"},
     }
     made = instance(tasks, platform({}, {}))
-    settings = Settings(contract=0.5, migrate="always", poll_every_s=1000.0)
+    settings = EngineSettings(contract=0.5, migrate="always", poll_every_s=1000.0)
     state = stopped({"w": made}, 40.0, settings=settings)
     run = state.runs[0]
     assert run.checkpoint[0][0] == pytest.approx(0.4)
     state.attempts[0].violating = True
-    found = remainder_of(state, run)
+    found = build_remainder(state, run)
     graph = found.instance.graph
     assert found.moving == ("first",)
     row = graph.index("first")
@@ -149,25 +149,25 @@ def test_restart_files_spare_work_and_have_to_be_brought():
     }
     without = replace(state.settings, checkpoints=False)
     state.settings = without
-    again = remainder_of(state, run).instance
+    again = build_remainder(state, run).instance
     assert again.modes(again.graph.index("first")).seconds.tolist() == [100.0, 100.0]
 
 
 def test_nothing_left_to_plan_is_said():
     made = instance({"only": {"work": 10}}, platform({}))
-    settings = Settings(contract=0.5, poll_every_s=4.0)
+    settings = EngineSettings(contract=0.5, poll_every_s=4.0)
     state = stopped({"w": made}, 4.0, settings=settings)
     with pytest.raises(Infeasible, match="nothing of 'w' is left"):
-        plan_remaining(state, 0, planner_named("heft"), steps=1, rng=generator(0, "plan"))
+        plan_remaining(state, 0, make_planner("heft"), steps=1, rng=generator(0, "plan"))
 
 
 def test_a_task_no_machine_can_run_any_more_is_named():
     tasks = {"a": {"work": 10}, "b": {"work": 10, "after": "a", "requirements": "speed > 1"}}
     made = instance(tasks, platform({}, {"speed": 2}))
     broken = Failure(machines=("m1",), at_s=1.0)
-    state = stopped({"w": made}, 1.0, scenario=replace(AS_BELIEVED, failures=(broken,)))
+    state = stopped({"w": made}, 1.0, scenario=replace(UNDISTURBED, failures=(broken,)))
     with pytest.raises(Infeasible, match="no machine that is up can run b"):
-        remainder_of(state, state.runs[0])
+        build_remainder(state, state.runs[0])
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -185,9 +185,9 @@ def test_undisturbed_the_plan_in_force_keeps_its_promise_at_every_moment(seed):
     promised_s = planned(made).makespan_s
     state = stopped({"w": made}, float(rng.uniform(0.1, 0.9)) * promised_s)
     run = state.runs[0]
-    found = remainder_of(state, run)
+    found = build_remainder(state, run)
     if found.tasks:
-        old = carried(state, run, found)
+        old = carry_over_plan(state, run, found)
         assert old is not None
         assert max(state.now + old.makespan_s, found.running_until_s) == pytest.approx(promised_s)
     # A fresh plan of the rest that respects what runs cannot end before the longest of what runs.
@@ -203,9 +203,9 @@ def test_undisturbed_the_plan_in_force_keeps_its_promise_at_every_moment(seed):
 def test_a_slow_machine_makes_its_running_task_end_later():
     tasks = {"a": {"work": 40, "progress": "p"}, "b": {"work": 1, "after": "a"}}
     made = instance(tasks, platform({}))
-    slowed = Load(machines=("m0",), processes=1)
-    settings = Settings(contract=5.0, poll_every_s=10.0, migrate="never")
-    state = stopped({"w": made}, 20.0, scenario=replace(AS_BELIEVED, loads=(slowed,)), settings=settings)
-    found = remainder_of(state, state.runs[0])
+    slowed = CompetingLoad(machines=("m0",), processes=1)
+    settings = EngineSettings(contract=5.0, poll_every_s=10.0, migrate="never")
+    state = stopped({"w": made}, 20.0, scenario=replace(UNDISTURBED, loads=(slowed,)), settings=settings)
+    found = build_remainder(state, state.runs[0])
     assert state.machines[0].speed_factor == pytest.approx(0.5)
     assert found.instance.busy[0].finish_s == pytest.approx(60.0, rel=0.1)

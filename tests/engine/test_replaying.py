@@ -9,22 +9,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from engine_strategies import simulations
+from weft.backends.simulation.scenario import Arrival
 from weft.engine.engine import Engine
-from weft.engine.history.history import History
-from weft.engine.journal import Entry
-from weft.engine.messages.commands import Assign
-from weft.engine.replaying import rebuild, replay
-from weft.engine.settings import Settings
-from weft.engine.state.digest import digest
-from weft.engine.state.known import Library
+from weft.engine.history import History
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Assign
+from weft.engine.replay import rebuild, replay
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.snapshot import digest_state
 from weft.instance.compilation import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival
-from weft.simulation.simulate import Simulation
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 """A failing run is not made smaller: that takes minutes, and its journal says what happened."""
@@ -38,7 +38,7 @@ def recorded(simulation):
     entries, digests, history = [], [], History()
 
     def check(engine):
-        digests.append(digest(engine.state))
+        digests.append(digest_state(engine.state))
         history.take(entries[-1], engine.state)
 
     engine = simulation.run(record=entries.append, check=check, stop=lambda _: len(entries) >= MOST_ENTRIES)
@@ -51,7 +51,7 @@ def fresh(simulation):
 
 
 def through_json(entries):
-    return [Entry.of_record(json.loads(json.dumps(entry.as_record()))) for entry in entries]
+    return [JournalEntry.of_record(json.loads(json.dumps(entry.as_record()))) for entry in entries]
 
 
 @settings(max_examples=20, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
@@ -62,7 +62,7 @@ def test_applying_rebuilds_the_state_of_every_prefix_and_tells_the_same_story(si
     rebuilt.state.plans.update(engine.state.plans)
     for entry, expected in zip(through_json(entries), digests, strict=True):
         rebuilt.apply(entry.event, entry.now, entry.commands)
-        assert digest(rebuilt.state) == expected
+        assert digest_state(rebuilt.state) == expected
         again.take(entry, rebuilt.state)
     again.finish()
     assert again.attempts == history.attempts
@@ -96,9 +96,9 @@ def chain_on_two():
     flow = Builder("four")
     flow.task("work", work=10, sweep={"k": "1..4"})
     machines = (Machine(name="fast", speed=2.0), Machine(name="slow", speed=1.0))
-    instance = compile_instance(checked_graph(flow.build()), Platform(name="two", machines=machines))
+    instance = compile_instance(check_and_unfold(flow.build()), Platform(name="two", machines=machines))
     return Simulation(
-        Library({"four": instance}), [Arrival(workflow="four")], policy_named("fcfs"), Settings()
+        WorkflowLibrary({"four": instance}), [Arrival(workflow="four")], make_policy("fcfs"), EngineSettings()
     )
 
 
@@ -129,7 +129,7 @@ def test_a_missing_command_is_found(chain_on_two):
 def test_another_policy_is_a_what_if(chain_on_two):
     entries, _, _, engine = recorded(chain_on_two)
     first = chain_on_two.library["four"]
-    other = Engine(chain_on_two.library, first.instance, policy_named("plan"), Settings())
+    other = Engine(chain_on_two.library, first.instance, make_policy("plan"), EngineSettings())
     found = replay(other, entries, engine.state.plans)
     assert found.entries == 1, "it asks for a plan where the other placed tasks"
     assert type(found.differences[0].got).__name__ == "Replan"

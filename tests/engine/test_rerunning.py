@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from engine_by_hand import platform_of, simulated
-from weft.engine.messages import commands as cm
-from weft.engine.settings import settings_named
-from weft.simulation.scenario import Failure, Scenario
+from weft.backends.simulation.scenario import Failure, Scenario
+from weft.engine import messages as cm
+from weft.engine.settings import find_settings
 from weft.workflow.builder import Builder
 
 
@@ -24,7 +24,7 @@ def lost_at(at_s, repair_s=float("inf")):
 
 
 def runs_of(done, name):
-    task = done.run.known.names.index(name)
+    task = done.run.compiled.names.index(name)
     return [now for now, command in done.commands(cm.Start) if command.task == task]
 
 
@@ -75,7 +75,7 @@ def test_a_failed_task_takes_its_bound_ancestors_along_as_s1_prints_it():
     flow.task("b", work=20, after=["a"], machine="here", retries=1)
     workflow = flow.build()
     scenario = Scenario(exit_codes={"b": (1, 0)})
-    settings = settings_named("s1")
+    settings = find_settings("s1")
     literal = simulated(workflow, platform_of(1.0, 1.0), scenario, settings, policy="plan")
     ours = simulated(workflow, platform_of(1.0, 1.0), scenario, policy="plan")
     assert len(runs_of(literal, "a")) == 2

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of, simulated
-from weft.engine.deciding.dispatching import PolicyError
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings, settings_named
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.reactions.dispatch import PolicyError
+from weft.engine.settings import EngineSettings, find_settings
 from weft.policies.orders import ByIndex
 from weft.policies.policy import Place
 
-CACHED = Settings(discover_every_s=300.0, fetch_every_s=30.0, authorise=True)
+CACHED = EngineSettings(discover_every_s=300.0, fetch_every_s=30.0, authorise=True)
 
 
 def begun(settings=CACHED, speeds=(1, 2, 3), **facets):
@@ -60,7 +60,7 @@ def test_who_does_not_answer_in_time_is_not_waited_for():
 
 
 def test_an_answer_that_is_too_old_counts_no_longer():
-    engine = begun(Settings(fetch_every_s=30.0), speeds=(1, 2))
+    engine = begun(EngineSettings(fetch_every_s=30.0), speeds=(1, 2))
     assert engine.first == ["fetch m0", "fetch m1"]
     engine.tell(fetched(0), fetched(1))
     state = engine.engine.state
@@ -71,13 +71,13 @@ def test_an_answer_that_is_too_old_counts_no_longer():
 
 
 def test_what_is_fetched_is_believed():
-    engine = begun(Settings(fetch_every_s=30.0), speeds=(2, 1))
+    engine = begun(EngineSettings(fetch_every_s=30.0), speeds=(2, 1))
     # Three competing processes leave a quarter of m0.
     assert engine.tell(fetched(0, 0.25), fetched(1)) == ["assign 0 m1", "start 0 m1 from 0"]
 
 
 def test_the_two_caches_have_intervals_of_their_own():
-    engine = begun(Settings(discover_every_s=50.0, fetch_every_s=30.0), speeds=(1,))
+    engine = begun(EngineSettings(discover_every_s=50.0, fetch_every_s=30.0), speeds=(1,))
     engine.tell(ev.Discovered(machines=(0,)), fetched(0), ev.Started(attempt=0))
     asked = []
     for _ in range(12):
@@ -99,7 +99,7 @@ def test_a_machine_that_is_listed_later_goes_through_the_pipeline():
 
 
 def test_without_a_pipeline_nobody_is_asked():
-    assert begun(Settings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
+    assert begun(EngineSettings(), speeds=(1, 2)).first == ["assign 0 m1", "start 0 m1 from 0"]
 
 
 class Careless:
@@ -115,7 +115,7 @@ class Careless:
 
 def test_a_policy_that_uses_a_machine_that_refused_is_told_so():
     engine = begun()
-    engine.engine._desk.policy = Careless()
+    engine.engine._context.policy = Careless()
     engine.tell(ev.Discovered(machines=(0, 1, 2)), access(0), access(1), access(2, alive=False), fetched(0))
     with pytest.raises(PolicyError, match=r"'careless'.*'job'.*'m2'.*access is refused"):
         engine.tell(fetched(1))
@@ -123,7 +123,7 @@ def test_a_policy_that_uses_a_machine_that_refused_is_told_so():
 
 def test_a_plan_counts_on_machines_that_have_not_answered_yet():
     """At the submission nobody has answered; the plan is made, and followed when they have."""
-    done = simulated(one_task(), platform_of(1.0, 2.0), settings=settings_named("s3"), policy="plan")
+    done = simulated(one_task(), platform_of(1.0, 2.0), settings=find_settings("s3"), policy="plan")
     assert done.run.ending == "completed"
     ((_, assigned),) = done.commands(cm.Assign)
     assert assigned.machine == 1

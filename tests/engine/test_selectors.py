@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import platform_of, simulated
+from weft.engine import messages as cm
 from weft.engine.engine import Engine
-from weft.engine.messages import commands as cm
-from weft.engine.state.known import Library
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
-from weft.policies.naming import policy_named
+from weft.policies.policy import make_policy
 from weft.workflow.builder import Builder
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 
 def two_kinds(selector=None, count=1):
@@ -25,7 +25,7 @@ def two_kinds(selector=None, count=1):
 
 
 def machines_of(ran, name):
-    names = ran.run.known.names
+    names = ran.run.compiled.names
     return [each.machine for _, each in ran.commands(cm.Assign) if names[each.task].startswith(name)]
 
 
@@ -59,6 +59,6 @@ def test_a_selector_that_cannot_be_is_refused_before_anything_runs(name, message
 
 
 def test_an_engine_that_knows_no_policies_by_name_refuses_selectors():
-    instance = compile_instance(checked_graph(two_kinds("rank")), platform_of(1))
+    instance = compile_instance(check_and_unfold(two_kinds("rank")), platform_of(1))
     with pytest.raises(InvalidInput, match="'rank': nobody knows it"):
-        Engine(Library({"w": instance}), instance, policy_named("fcfs"))
+        Engine(WorkflowLibrary({"w": instance}), instance, make_policy("fcfs"))

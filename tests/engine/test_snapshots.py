@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from engine_strategies import simulations
 from weft.engine.engine import Engine
-from weft.engine.invariants.checking import check
-from weft.engine.state.digest import digest
-from weft.engine.state.snapshot import restore, snapshot
+from weft.engine.invariants import check_engine
+from weft.engine.state.snapshot import digest_state, restore_snapshot, take_snapshot
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 MOST_ENTRIES = 300
@@ -22,8 +21,8 @@ def recorded(simulation):
     entries, kept, digests = [], [], []
 
     def look(engine):
-        kept.append(json.dumps(snapshot(engine.state)))
-        digests.append(digest(engine.state))
+        kept.append(json.dumps(take_snapshot(engine.state)))
+        digests.append(digest_state(engine.state))
 
     engine = simulation.run(record=entries.append, check=look, stop=lambda _: len(entries) >= MOST_ENTRIES)
     return entries, kept, digests, engine
@@ -33,7 +32,7 @@ def restored(simulation, engine, kept):
     first = simulation.library[simulation.arrivals[0].workflow]
     found = Engine(simulation.library, first.instance, simulation.policy, simulation.settings)
     found.state.plans.update(engine.state.plans)
-    restore(found.state, json.loads(kept))
+    restore_snapshot(found.state, json.loads(kept))
     return found
 
 
@@ -43,12 +42,12 @@ def test_what_is_restored_is_what_was_kept_and_decides_alike(simulation, share):
     entries, kept, digests, engine = recorded(simulation)
     at = min(len(entries) - 1, int(share * len(entries)))
     found = restored(simulation, engine, kept[at])
-    check(found)
-    assert digest(found.state) == digests[at]
-    assert json.dumps(snapshot(found.state)) == kept[at]
+    check_engine(found)
+    assert digest_state(found.state) == digests[at]
+    assert json.dumps(take_snapshot(found.state)) == kept[at]
     for entry in entries[at + 1 :]:
         assert tuple(found.handle(entry.event, entry.now)) == entry.commands
-    assert digest(found.state) == digests[-1]
+    assert digest_state(found.state) == digests[-1]
 
 
 @settings(max_examples=15, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
@@ -59,4 +58,4 @@ def test_entries_are_applied_to_a_restored_state(simulation, share):
     found = restored(simulation, engine, kept[at])
     for entry in entries[at + 1 :]:
         found.apply(entry.event, entry.now, entry.commands)
-    assert digest(found.state) == digests[-1]
+    assert digest_state(found.state) == digests[-1]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from weft.engine.window.components import components
-from weft.engine.window.graph import graph_of, initial_dag
-from weft.engine.window.situation import Situation, Standing
-from weft.engine.window.static_dag import static_dag
+from weft.engine.replan.window import (
+    RunSituation,
+    TaskStanding,
+    build_graph,
+    build_window,
+    find_components,
+    initial_dag,
+)
 from weft.randomness import generator
 from window_twin import acyclic, initial_back_edges, window_sets
 
@@ -39,12 +43,12 @@ def drawn(rng, largest, iterations=2):
 
 
 def situation_of(case):
-    graph = graph_of(
+    graph = build_graph(
         machine=case["machine"], source=case["source"], edges=case["edges"], declared=case["declared"]
     )
-    return Situation(
+    return RunSituation(
         graph=graph,
-        standing=tuple(Standing(word) for word in case["state"]),
+        standing=tuple(TaskStanding(word) for word in case["state"]),
         iteration=tuple(case["iteration"]),
         violating=case["violating"],
         decided=case["decided"],
@@ -57,7 +61,7 @@ def test_the_window_of_a_thousand_random_graphs_is_acyclic(part):
     with_cycles = 0
     for _ in range(1000):
         case = drawn(rng, 14)
-        window = static_dag(situation_of(case))
+        window = build_window(situation_of(case))
         with_cycles += not acyclic(window.tasks, window.inner)
         assert acyclic(window.tasks, window.edges), case
         assert set(window.edges) == set(window.inner) - set(window.cut_moving) - set(window.cut_queued)
@@ -70,7 +74,7 @@ def test_the_window_is_what_its_definitions_say(iterations):
     rng = generator(iterations, "twin")
     for _ in range(400):
         case = drawn(rng, 9, iterations)
-        window = static_dag(situation_of(case))
+        window = build_window(situation_of(case))
         twin = window_sets(**case)
         assert set(window.moving) == twin.nodes_migr, case
         assert set(window.queued) == twin.nodes_queued, case
@@ -103,7 +107,7 @@ def test_what_is_on_a_cycle_shares_a_number():
         case = drawn(rng, 9)
         edges = set(case["edges"])
         ways = {(a, b) for a in range(case["count"]) for b in range(case["count"]) if leads(edges, a, b)}
-        number = components([sorted(b for a, b in edges if a == task) for task in range(case["count"])])
+        number = find_components([sorted(b for a, b in edges if a == task) for task in range(case["count"])])
         for a in range(case["count"]):
             for b in range(case["count"]):
                 assert (number[a] == number[b]) == (a == b or {(a, b), (b, a)} <= ways)
@@ -122,9 +126,9 @@ def leads(edges, start, goal):
 def test_depth_is_not_bounded_by_the_interpreter():
     count = 20_000
     edges = [(task, task + 1) for task in range(count - 1)] + [(count - 1, 0)]
-    graph = graph_of(machine=range(count), edges=edges)
-    standing = (Standing.COMPLETED,) * (count // 2) + (Standing.QUEUED,) * (count // 2)
-    window = static_dag(Situation(graph=graph, standing=standing, iteration=(1,) * count))
+    graph = build_graph(machine=range(count), edges=edges)
+    standing = (TaskStanding.COMPLETED,) * (count // 2) + (TaskStanding.QUEUED,) * (count // 2)
+    window = build_window(RunSituation(graph=graph, standing=standing, iteration=(1,) * count))
     assert window.cut_queued == ((count // 2 - 1, count // 2),)
     assert len(window.edges) == count - 1
 
@@ -136,14 +140,14 @@ def simple(edges, state, declared=(), decided=(), machine=None, violating=(), it
     def numbered(listed):
         return [(index[a], index[b]) for a, b in listed]
 
-    made = static_dag(
-        Situation(
-            graph=graph_of(
+    made = build_window(
+        RunSituation(
+            graph=build_graph(
                 machine=[(machine or {}).get(name, index[name]) for name in names],
                 edges=numbered(edges),
                 declared=numbered(declared),
             ),
-            standing=tuple(Standing(state[name]) for name in names),
+            standing=tuple(TaskStanding(state[name]) for name in names),
             iteration=tuple((iteration or {}).get(name, 1) for name in names),
             violating=frozenset(index[name] for name in violating),
             decided=frozenset(numbered(decided)),
@@ -204,5 +208,5 @@ def test_completed_ancestors_of_an_earlier_iteration_stay():
 
 
 def test_edges_given_twice_count_once():
-    graph = graph_of(machine=(0, 1), edges=[(0, 1), (0, 1)])
+    graph = build_graph(machine=(0, 1), edges=[(0, 1), (0, 1)])
     assert initial_dag(graph) == ((0, 1),)

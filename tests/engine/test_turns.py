@@ -8,24 +8,22 @@ from hypothesis import strategies as st
 
 from planning_examples import instance, planned, platform
 from turn_twin import TurnTwin
-from weft.engine.indexes.changes import Changes
-from weft.engine.indexes.parts import Parts
-from weft.engine.indexes.planned import PlannedTasks
-from weft.engine.indexes.turn import PlannedTurn
-from weft.engine.state.known import Known
-from weft.engine.state.plans import RunPlan, stored_plan
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.state.indexes import ChangeLog, PartitionedIndexSet
+from weft.engine.state.plan import RunPlan, store_schedule
+from weft.engine.state.ready import PlanCursor, PlannedTasks
 
 MACHINES, TASKS = 4, 24
 NODES = 2
 
-ROOM = Known(
+ROOM = CompiledWorkflow(
     "w",
     instance(
         {"a": {"sweep": {"k": f"1..{TASKS}"}, "work": "1 + k % 3"}},
         platform(*({"speed": 1.0 + index % 2} for index in range(MACHINES))),
     ),
 )
-STORED = stored_plan(planned(ROOM.instance), ROOM, planner="heft", steps=0)
+STORED = store_schedule(planned(ROOM.instance), ROOM, planner="heft", steps=0)
 
 
 def wants(task, machine, count):
@@ -42,7 +40,7 @@ class Scene:
         for task in data.draw(st.sets(st.integers(0, TASKS - 1), max_size=4)):
             del self.plan.line[task]  # it came later than the plan
         self.tasks = PlannedTasks(self.plan, ROOM, wants, by_rank=by_rank)
-        self.changes, self.kinds = Changes(), {}
+        self.changes, self.kinds = ChangeLog(), {}
         self.down, self.known_down = set(), set()
         self.free = [0] * MACHINES
 
@@ -88,7 +86,7 @@ class Scene:
         twin = TurnTwin(
             self.plan, self.tasks.place, ROOM.seconds_kinds, self.kinds, self.known_down, wants, strict=strict
         )
-        return PlannedTurn(self.tasks, strict=strict), twin
+        return PlanCursor(self.tasks, strict=strict), twin
 
     def is_free(self, machine):
         return machine not in self.down and self.free[machine] > 0
@@ -194,11 +192,11 @@ def everybody(plan):
 
 
 def test_machines_that_nobody_can_go_to_are_not_asked_again_until_something_changes_there():
-    tasks, changes, asked = everybody(RunPlan(STORED, ROOM, STORED.key)), Changes(), []
+    tasks, changes, asked = everybody(RunPlan(STORED, ROOM, STORED.key)), ChangeLog(), []
 
     def hurry(free):
         tasks.refresh(changes, lambda _: True)
-        turn, found = PlannedTurn(tasks), []
+        turn, found = PlanCursor(tasks), []
         asked.clear()
         turn.hurry(lambda machine: asked.append(machine) or machine in free)
         while (task := turn.next()) is not None:
@@ -218,12 +216,12 @@ def test_machines_that_nobody_can_go_to_are_not_asked_again_until_something_chan
 
 
 def test_a_machine_that_nobody_could_go_to_is_asked_again_when_others_are_planned_there_than_before():
-    tasks, changes = PlannedTasks(RunPlan(STORED, ROOM, STORED.key), ROOM), Changes()
+    tasks, changes = PlannedTasks(RunPlan(STORED, ROOM, STORED.key), ROOM), ChangeLog()
     first, other, later = [task for task, line in tasks.plan.line.items() if line.machine == 0][:3]
 
     def found():
         tasks.refresh(changes, lambda _: True)
-        turn = PlannedTurn(tasks)
+        turn = PlanCursor(tasks)
         turn.hurry(lambda _: True)
         while (task := turn.next()) is not None:
             turn.leave_out(task)
@@ -241,11 +239,11 @@ def test_a_machine_that_nobody_could_go_to_is_asked_again_when_others_are_planne
 
 
 def test_while_a_machine_cannot_be_used_nobody_who_waits_for_it_is_looked_at():
-    tasks, changes, up = everybody(RunPlan(STORED, ROOM, STORED.key)), Changes(), set(range(MACHINES))
+    tasks, changes, up = everybody(RunPlan(STORED, ROOM, STORED.key)), ChangeLog(), set(range(MACHINES))
 
     def homes():
         tasks.refresh(changes, up.__contains__)
-        turn, found = PlannedTurn(tasks, strict=True), set()
+        turn, found = PlanCursor(tasks, strict=True), set()
         while (task := turn.next()) is not None:
             found.add(tasks.plan.line[task].machine)
             turn.pass_by(task)
@@ -262,7 +260,7 @@ def test_while_a_machine_cannot_be_used_nobody_who_waits_for_it_is_looked_at():
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000)), max_size=40))
 def test_the_first_of_each_part_is_at_hand(steps):
-    parts, twin = Parts(), {}
+    parts, twin = PartitionedIndexSet(), {}
     for part, place in steps:
         place = 4 * place + part  # a place is in one part only
         there = twin.setdefault(part, set())
@@ -281,7 +279,7 @@ def test_the_first_of_each_part_is_at_hand(steps):
     ("noted", "count", "expected"), [([], 0, []), ([3, 1, 3], 0, [3, 1]), ([3, 1, 3], 2, [3])]
 )
 def test_changes_are_listed_once_the_latest_first(noted, count, expected):
-    changes = Changes()
+    changes = ChangeLog()
     for machine in noted:
         changes.note(machine)
     assert changes.since(count) == expected

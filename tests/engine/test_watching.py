@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import ByHand, one_task, platform_of
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
+from weft.engine import messages as ev
+from weft.engine.settings import EngineSettings
 
 EAGER = {"migrate": "always", "poll_every_s": 100.0}
 FACETS = {"progress": "steps"}
@@ -25,14 +25,14 @@ def iterations(last_s, done, of=100, attempt=0):
 
 
 def test_only_who_owes_something_is_asked():
-    assert running(Settings()).engine.state.timers == {}
-    engine = running(Settings(contract=0.5, **EAGER))
+    assert running(EngineSettings()).engine.state.timers == {}
+    engine = running(EngineSettings(contract=0.5, **EAGER))
     assert engine.tell(ev.TimerFired(timer="watch"), at=100) == ["probe progress 0"]
 
 
 def test_an_iteration_is_judged_by_what_it_should_take_on_its_machine():
     # 100 units of work in 100 iterations: 0.5 s each on m0, 1 s each on m1.
-    settings = Settings(contract=1.0, **EAGER)
+    settings = EngineSettings(contract=1.0, **EAGER)
     engine = running(settings)
     assert engine.tell(iterations(1.0, 0.2), at=10) == ["note believed"]
     words = engine.tell(iterations(1.01, 0.21), at=11)
@@ -44,7 +44,7 @@ def test_an_iteration_is_judged_by_what_it_should_take_on_its_machine():
 
 
 def test_the_seconds_of_an_iteration_may_be_limited_for_all_machines():
-    engine = running(Settings(iteration_limit_s=8.0, **EAGER))
+    engine = running(EngineSettings(iteration_limit_s=8.0, **EAGER))
     assert engine.tell(iterations(8.0, 0.2), at=10) == ["note believed"]
     assert "cancel 0 m0: performance" in engine.tell(iterations(8.01, 0.3), at=20)
 
@@ -53,18 +53,18 @@ def test_the_seconds_of_an_iteration_may_be_limited_for_all_machines():
     ("evaluator", "moves"), [("0.5", True), ("2.0", False), ("0.9s", True), ("5s", False), ("none", False)]
 )
 def test_a_job_may_bring_its_own_evaluator(evaluator, moves):
-    engine = running(Settings(**EAGER), evaluator=evaluator)
+    engine = running(EngineSettings(**EAGER), evaluator=evaluator)
     words = engine.tell(iterations(1.0, 0.2), at=12)
     assert ("cancel 0 m0: performance" in words) == moves
 
 
 def test_a_program_as_evaluator_is_no_contract_of_ours():
-    engine = running(Settings(**EAGER), evaluator="./monitor --gently")
+    engine = running(EngineSettings(**EAGER), evaluator="./monitor --gently")
     assert engine.engine.state.timers == {}
 
 
 def test_what_is_learned_of_an_attempt_is_believed_of_its_machine_for_a_while():
-    engine = running(Settings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
+    engine = running(EngineSettings(contract=0.5, poll_every_s=10.0, belief_s=50.0), speeds=(2,))
     engine.tell(ev.Progressed(attempt=0, work_done=0.1), at=10)
     machine = engine.engine.state.machines[0]
     assert machine.speed_factor == pytest.approx(0.5)
@@ -76,7 +76,7 @@ def test_what_is_learned_of_an_attempt_is_believed_of_its_machine_for_a_while():
 
 def test_a_restarted_attempt_is_judged_by_what_it_has_to_do():
     facets = {"checkpoint": {"files": ["restart"]}, "outputs": {"r": 5}}
-    engine = running(Settings(contract=0.5, **EAGER), **facets)
+    engine = running(EngineSettings(contract=0.5, **EAGER), **facets)
     engine.tell(ev.Asked(what="migrate", run=0, task=0, machine=1), at=25)
     engine.tell(ev.Checkpointed(attempt=0, work_done=0.5))
     engine.tell(ev.Ended(attempt=0, exit_code=None, cause="cancelled", work_done=0.5))

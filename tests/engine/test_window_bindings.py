@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from weft.engine.window.graph import graph_of
-from weft.engine.window.situation import Situation, Standing
-from weft.engine.window.static_dag import static_dag
+from weft.engine.replan.window import RunSituation, TaskStanding, build_graph, build_window
 
-Q, R, C, F = Standing.QUEUED, Standing.RUNNING, Standing.COMPLETED, Standing.FAILED
+Q, R, C, F = TaskStanding.QUEUED, TaskStanding.RUNNING, TaskStanding.COMPLETED, TaskStanding.FAILED
 
 
 def bound(tasks, edges, *, violating=(), declared=()):
     """Tasks are (standing, machine, source, iteration), in program order."""
     standing, machine, source, iteration = zip(*tasks, strict=True)
-    graph = graph_of(machine=machine, source=source, edges=edges, declared=declared)
-    situation = Situation(graph=graph, standing=standing, iteration=iteration, violating=frozenset(violating))
-    return static_dag(situation).bindings
+    graph = build_graph(machine=machine, source=source, edges=edges, declared=declared)
+    situation = RunSituation(
+        graph=graph, standing=standing, iteration=iteration, violating=frozenset(violating)
+    )
+    return build_window(situation).bindings
 
 
 def test_both_ends_of_a_running_transfer_are_pinned():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.simulation.reading.checks import check_scenario
-from weft.simulation.reading.files import load_arriving, load_scenario
+from weft.backends.simulation.scenario_checks import check_scenario
+from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLATFORMS = {"grid.yaml", "shares.yaml"}
@@ -39,7 +39,7 @@ def test_a_platform_reads(name):
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_a_scenario_speaks_of_machines_and_tasks_that_exist(name):
     scenario = load_scenario(EXAMPLES / name)
-    workflows = load_arriving(scenario)
+    workflows = load_arrival_workflows(scenario)
     check_scenario(scenario, weft.load_platform(EXAMPLES / "grid.yaml"), workflows)
     assert workflows
 

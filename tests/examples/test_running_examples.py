@@ -14,7 +14,7 @@ import pytest
 import weft
 from architecture.house import environment
 from weft import task
-from weft.engine.history.history import History
+from weft.engine.history import History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FOLDERS = {"convergence", "functions", "words"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.expressions import ExpressionError, Kind, Value, evaluate_columns, parse
-from weft.expressions.kinds import kind_of
+from weft.expressions import ExpressionError, Value, ValueKind, evaluate_columns, parse
+from weft.expressions.values import kind_of
 
 COLUMNS = {
     "memory": np.array([1e9, 4e9, np.nan, 8e9]),
@@ -93,7 +93,7 @@ def test_types_of_results(text: str, kind: str) -> None:
 
 def test_unknown_is_nan_in_results() -> None:
     found = rows("memory * 2 + (0 if cores > 1 else null)")
-    assert [kind_of(value) is Kind.UNKNOWN for value in found] == [True, False, True, False]
+    assert [kind_of(value) is ValueKind.UNKNOWN for value in found] == [True, False, True, False]
     assert [found[1], found[3]] == [8e9, 16e9]
 
 

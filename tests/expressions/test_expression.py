@@ -10,7 +10,7 @@ import pytest
 
 import weft.expressions
 from weft.errors import InvalidInput
-from weft.expressions import ExpressionError, evaluate, parse, rename, unknown_names
+from weft.expressions import ExpressionError, evaluate, find_unknown_names, parse, rename
 
 
 def test_names_are_listed_once_in_order_of_appearance() -> None:
@@ -47,7 +47,7 @@ def test_short_texts_are_read_once() -> None:
 
 def test_unknown_names_come_with_column_and_suggestion() -> None:
     expression = parse("memry > 2*GB and conv.result.x < s and (memry > 1 or true or whole.y > wholes.z)")
-    errors = unknown_names(expression, ["memory", "conv", "whole.y"])
+    errors = find_unknown_names(expression, ["memory", "conv", "whole.y"])
     assert [(error.column, error.message) for error in errors] == [
         (1, "unknown name 'memry'"),
         (72, "unknown name 'wholes.z'"),
@@ -60,12 +60,12 @@ def test_unknown_names_of_a_container_that_cannot_be_listed() -> None:
         def __contains__(self, name: object) -> bool:
             return name == "a"
 
-    assert [error.message for error in unknown_names(parse("a + b"), Anything())] == ["unknown name 'b'"]
+    assert [error.message for error in find_unknown_names(parse("a + b"), Anything())] == ["unknown name 'b'"]
 
 
 def test_a_prefix_is_not_just_the_same_letters() -> None:
-    assert len(unknown_names(parse("conv.x"), ["con"])) == 1
-    assert len(unknown_names(parse("conv"), ["conv.x"])) == 1
+    assert len(find_unknown_names(parse("conv.x"), ["con"])) == 1
+    assert len(find_unknown_names(parse("conv"), ["conv.x"])) == 1
 
 
 def test_rename_everywhere() -> None:

@@ -13,30 +13,30 @@ from hypothesis import strategies as st
 from weft.expressions import (
     Expression,
     ExpressionError,
-    Kind,
     Value,
+    ValueKind,
     evaluate,
     evaluate_columns,
-    infer,
+    find_unknown_names,
+    infer_kind,
     parse,
-    unknown_names,
 )
-from weft.expressions.functions import FUNCTIONS
-from weft.expressions.kinds import kind_of
-from weft.expressions.nodes import (
+from weft.expressions.operations import FUNCTIONS
+from weft.expressions.tree import (
     Binary,
-    Call,
-    Comparison,
+    Compare,
     Conditional,
+    ExpressionNode,
+    FunctionCall,
     Index,
     ListOf,
     Literal,
     Logical,
     Name,
-    Node,
     Unary,
+    format_tree,
 )
-from weft.expressions.printing import to_text
+from weft.expressions.values import kind_of
 
 NAMES = ("i", "f", "t", "o", "b", "conv.exit_code", "GB", "true", "xs")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**")
@@ -55,26 +55,28 @@ literals = st.builds(
 names = st.builds(lambda name: Name(name=name), st.sampled_from(NAMES))
 
 
-def comparison(operands: list[Node], operators: list[str]) -> Comparison:
+def comparison(operands: list[ExpressionNode], operators: list[str]) -> Compare:
     count = len(operands) - 1
-    return Comparison(operators=tuple(operators[:count]), operands=tuple(operands), columns=(1,) * count)
+    return Compare(operators=tuple(operators[:count]), operands=tuple(operands), columns=(1,) * count)
 
 
-def logical(operator: str, operands: list[Node]) -> Logical:
-    flat: list[Node] = []
+def logical(operator: str, operands: list[ExpressionNode]) -> Logical:
+    flat: list[ExpressionNode] = []
     for operand in operands:
         same = isinstance(operand, Logical) and operand.operator == operator
         flat.extend(operand.operands if same and isinstance(operand, Logical) else [operand])
     return Logical(operator=operator, operands=tuple(flat))
 
 
-def call(name: str, arguments: list[Node]) -> Call:
+def call(name: str, arguments: list[ExpressionNode]) -> FunctionCall:
     function = FUNCTIONS[name]
     most = len(arguments) if function.repeats else len(function.accepts)
-    return Call(function=name, arguments=tuple(arguments[: max(function.needed, min(most, len(arguments)))]))
+    return FunctionCall(
+        function=name, arguments=tuple(arguments[: max(function.needed, min(most, len(arguments)))])
+    )
 
 
-def larger(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+def larger(parts: st.SearchStrategy[ExpressionNode]) -> st.SearchStrategy[ExpressionNode]:
     several = st.lists(parts, min_size=2, max_size=3)
     return st.one_of(
         st.builds(
@@ -97,13 +99,13 @@ def larger(parts: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     )
 
 
-trees: st.SearchStrategy[Node] = st.recursive(st.one_of(literals, names), larger, max_leaves=12)
+trees: st.SearchStrategy[ExpressionNode] = st.recursive(st.one_of(literals, names), larger, max_leaves=12)
 
 
 @settings(max_examples=100, deadline=None)
 @given(trees)
-def test_printing_and_reading_again_gives_the_same_tree(tree: Node) -> None:
-    text = to_text(tree)
+def test_printing_and_reading_again_gives_the_same_tree(tree: ExpressionNode) -> None:
+    text = format_tree(tree)
     expression = parse(text)
     assert expression.tree == tree
     assert expression.text == text
@@ -157,8 +159,8 @@ rows = st.lists(
 
 
 def same(one: Value, other: Value) -> bool:
-    if kind_of(one) is Kind.UNKNOWN:
-        return kind_of(other) is Kind.UNKNOWN
+    if kind_of(one) is ValueKind.UNKNOWN:
+        return kind_of(other) is ValueKind.UNKNOWN
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return one == other and isinstance(one, bool) == isinstance(other, bool)
@@ -200,8 +202,10 @@ def test_columns_agree_with_single_values_in_conditions(text: str, table: list[d
 
 @settings(max_examples=100, deadline=None)
 @given(trees, rows)
-def test_columns_agree_with_single_values_in_anything(tree: Node, table: list[dict[str, object]]) -> None:
-    check_rows(to_text(tree), table)
+def test_columns_agree_with_single_values_in_anything(
+    tree: ExpressionNode, table: list[dict[str, object]]
+) -> None:
+    check_rows(format_tree(tree), table)
 
 
 WORDS = {
@@ -225,8 +229,8 @@ def test_any_text_is_an_expression_or_a_clean_error(text: str) -> None:
     errors = [error]
     if isinstance(expression, Expression):
         assert parse(expression.text) == expression
-        errors += unknown_names(expression, ())
+        errors += find_unknown_names(expression, ())
         errors.append(outcome(lambda: evaluate(expression, {"a": 1, "b": {"c": 2}}))[1])
-        errors.append(outcome(lambda: infer(expression, {}))[1])
+        errors.append(outcome(lambda: infer_kind(expression, {}))[1])
     for each in errors:
         assert each is None or (1 <= each.column <= len(text) + 1 and each.text == text)

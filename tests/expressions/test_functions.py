@@ -7,8 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from weft.expressions import ExpressionError, Value, evaluate, evaluate_columns, parse, rename, unknown_names
-from weft.expressions.functions import FUNCTIONS
+from weft.expressions import (
+    ExpressionError,
+    Value,
+    evaluate,
+    evaluate_columns,
+    find_unknown_names,
+    parse,
+    rename,
+)
+from weft.expressions.operations import FUNCTIONS
 
 
 @pytest.mark.parametrize(
@@ -140,9 +148,9 @@ def test_every_function_takes_an_unknown(name: str) -> None:
 
 def test_default_excuses_the_name_before_it_and_no_other() -> None:
     asked = parse("default(mhz, base) > limit")
-    assert [error.message for error in unknown_names(asked, {"base"})] == ["unknown name 'limit'"]
+    assert [error.message for error in find_unknown_names(asked, {"base"})] == ["unknown name 'limit'"]
     renamed = rename(asked, {"mhz": "speed", "limit": "base"})
-    assert unknown_names(renamed, {"base"}) == []
+    assert find_unknown_names(renamed, {"base"}) == []
 
 
 def test_default_over_columns_fills_in_row_by_row() -> None:

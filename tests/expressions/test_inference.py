@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import pytest
 
-from weft.expressions import ExpressionError, Kind, infer, parse
+from weft.expressions import ExpressionError, ValueKind, infer_kind, parse
 
 TYPES = {
-    "memory": Kind.NUMBER,
-    "arch": Kind.STRING,
-    "flag": Kind.BOOLEAN,
-    "xs": Kind.LIST,
-    "table": Kind.MAPPING,
+    "memory": ValueKind.NUMBER,
+    "arch": ValueKind.STRING,
+    "flag": ValueKind.BOOLEAN,
+    "xs": ValueKind.LIST,
+    "table": ValueKind.MAPPING,
 }
 
 
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("memory >= 512*MB and arch == 'x86_64'", Kind.BOOLEAN),
-        ("memory + 1", Kind.NUMBER),
-        ("-who", Kind.NUMBER),
-        ("who * 2", Kind.NUMBER),
-        ("who + who", Kind.UNKNOWN),
-        ("who + 'a'", Kind.STRING),
-        ("arch + 'a'", Kind.STRING),
-        ("[1, 2]", Kind.LIST),
-        ("lines(split.parts)", Kind.LIST),
-        ("xs[0]", Kind.UNKNOWN),
-        ("table['a']", Kind.UNKNOWN),
-        ("1 if flag else 2", Kind.NUMBER),
-        ("1 if flag else 'a'", Kind.UNKNOWN),
-        ("not who", Kind.BOOLEAN),
-        ("arch in xs", Kind.BOOLEAN),
-        ("who in 'abc'", Kind.BOOLEAN),
-        ("memory == 'x'", Kind.BOOLEAN),
-        ("sqrt(who)", Kind.NUMBER),
-        ("str(memory)", Kind.STRING),
-        ("null", Kind.UNKNOWN),
-        ("None", Kind.UNKNOWN),
-        ("GB", Kind.UNKNOWN),
-        ("table", Kind.MAPPING),
-        ("True", Kind.BOOLEAN),
+        ("memory >= 512*MB and arch == 'x86_64'", ValueKind.BOOLEAN),
+        ("memory + 1", ValueKind.NUMBER),
+        ("-who", ValueKind.NUMBER),
+        ("who * 2", ValueKind.NUMBER),
+        ("who + who", ValueKind.UNKNOWN),
+        ("who + 'a'", ValueKind.STRING),
+        ("arch + 'a'", ValueKind.STRING),
+        ("[1, 2]", ValueKind.LIST),
+        ("lines(split.parts)", ValueKind.LIST),
+        ("xs[0]", ValueKind.UNKNOWN),
+        ("table['a']", ValueKind.UNKNOWN),
+        ("1 if flag else 2", ValueKind.NUMBER),
+        ("1 if flag else 'a'", ValueKind.UNKNOWN),
+        ("not who", ValueKind.BOOLEAN),
+        ("arch in xs", ValueKind.BOOLEAN),
+        ("who in 'abc'", ValueKind.BOOLEAN),
+        ("memory == 'x'", ValueKind.BOOLEAN),
+        ("sqrt(who)", ValueKind.NUMBER),
+        ("str(memory)", ValueKind.STRING),
+        ("null", ValueKind.UNKNOWN),
+        ("None", ValueKind.UNKNOWN),
+        ("GB", ValueKind.UNKNOWN),
+        ("table", ValueKind.MAPPING),
+        ("True", ValueKind.BOOLEAN),
     ],
 )
-def test_kinds(text: str, kind: Kind) -> None:
-    assert infer(parse(text), TYPES) is kind
+def test_kinds(text: str, kind: ValueKind) -> None:
+    assert infer_kind(parse(text), TYPES) is kind
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_kinds(text: str, kind: Kind) -> None:
 )
 def test_wrong_kinds_are_found_at_their_column(text: str, column: int) -> None:
     with pytest.raises(ExpressionError) as caught:
-        infer(parse(text), TYPES)
+        infer_kind(parse(text), TYPES)
     assert caught.value.column == column
 
 
 def test_names_nobody_told_never_complain() -> None:
     text = "not a if c and d[e] in f and g < 'x' and g < 1 else -h * max(i, j) + k"
-    assert infer(parse(text), {}) is Kind.UNKNOWN
+    assert infer_kind(parse(text), {}) is ValueKind.UNKNOWN

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from weft.expressions.failure import Refusal
-from weft.expressions.functions import FUNCTIONS
-from weft.expressions.names import BUILT_IN, MISSING, UNITS, find, look_up
+from weft.expressions.operations import FUNCTIONS
+from weft.expressions.values import BUILT_IN, MISSING, UNITS, Refusal, find_variable, look_up
 
 
 def test_units_are_bytes_and_seconds() -> None:
@@ -38,7 +37,7 @@ def test_no_name_means_a_function_and_a_value() -> None:
     ],
 )
 def test_find(name: str, context: Mapping[str, object], expected: object) -> None:
-    assert find(name, context) is expected
+    assert find_variable(name, context) is expected
 
 
 def test_look_up_refuses_what_is_nowhere() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weft.expressions import ExpressionError, parse
-from weft.expressions.nodes import Binary, Call, Comparison, Index, ListOf, Literal, Logical, Name, walk
-from weft.expressions.parsing import MAX_NODES
+from weft.expressions.parser import MAX_NODES
+from weft.expressions.tree import Binary, Compare, FunctionCall, Index, ListOf, Literal, Logical, Name, walk
 
 
 def test_a_dotted_name_is_one_name() -> None:
@@ -29,7 +29,7 @@ def test_lists_and_tuples_are_lists() -> None:
 
 def test_chained_comparison_is_one_node() -> None:
     tree = parse("1 < x <= 3").tree
-    assert isinstance(tree, Comparison)
+    assert isinstance(tree, Compare)
     assert tree.operators == ("<", "<=")
     assert len(tree.operands) == 3
 
@@ -42,7 +42,9 @@ def test_nested_equal_logical_operators_become_one() -> None:
 
 def test_index_and_call() -> None:
     assert parse("x[0]").tree == Index(target=Name(name="x"), key=Literal(value=0))
-    assert parse("max(a, 2)").tree == Call(function="max", arguments=(Name(name="a"), Literal(value=2)))
+    assert parse("max(a, 2)").tree == FunctionCall(
+        function="max", arguments=(Name(name="a"), Literal(value=2))
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_index_and_call() -> None:
     ],
 )
 def test_the_column_of_an_operation_is_its_operator_in_characters(text: str, column: int) -> None:
-    columns = [node.column for node in walk(parse(text).tree) if isinstance(node, Binary | Comparison)]
+    columns = [node.column for node in walk(parse(text).tree) if isinstance(node, Binary | Compare)]
     assert column in columns
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.expressions.vectors import FAST_FUNCTIONS, Column, fast_arithmetic, fast_compare, fast_sign, pack
+from weft.expressions.columns import FAST_FUNCTIONS, Column, fast_arithmetic, fast_compare, fast_sign, pack
 
 INTEGERS = np.array([1, 2])
 LARGE = np.array([2**60, 1])

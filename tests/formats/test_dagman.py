@@ -8,10 +8,9 @@ from edges_of import edges_of
 from weft.errors import InvalidInput
 from weft.formats.dagman import Dagman
 from weft.formats.files import load_workflow, read_workflow_file
-from weft.formats.format import Source
-from weft.workflow.records.data import Input
-from weft.workflow.records.task import Kind
-from weft.workflow.unfolding.unfold import unfold
+from weft.formats.format import SourceFile
+from weft.workflow.task import Input, TaskKind
+from weft.workflow.unfold import unfold
 
 ECHO = "EXECUTABLE = /bin/echo\n"
 
@@ -61,7 +60,7 @@ def test_the_published_graph_with_jobs_that_are_done(published):
     workflow = load_workflow(published("complex.dag", "dagman"))
     tasks = {task.name: task for task in workflow.tasks}
     assert "".join(tasks) == "ABCDEFGHIJK"
-    assert "".join(name for name, task in tasks.items() if task.kind is Kind.VIRTUAL) == "ABCD"
+    assert "".join(name for name, task in tasks.items() if task.kind is TaskKind.VIRTUAL) == "ABCD"
     assert [dependency.task for dependency in tasks["J"].after] == ["F", "K", "I"]
     assert tasks["E"].job.prolog == "./pre.sh"
     assert tasks["E"].inputs == (Input(file="pre.sh"),)
@@ -80,7 +79,7 @@ def test_names_are_found_in_any_case_and_before_they_are_listed(folder):
     workflow = read(folder, "parent x child Y\nretry Y 2\nJob X a.jt\nJOB Y b.jt noop\nCONFIG x\n")
     first, second = workflow.tasks
     assert [dependency.task for dependency in second.after] == ["X"]
-    assert (first.kind, second.kind) == (Kind.COMPUTE, Kind.VIRTUAL)
+    assert (first.kind, second.kind) == (TaskKind.COMPUTE, TaskKind.VIRTUAL)
     assert first.recovery.retries is None
 
 
@@ -131,7 +130,7 @@ def load_workflow_of(folder, text):
 )
 def test_wrong_graphs_are_refused_with_the_line(folder, text, line, words):
     with pytest.raises(InvalidInput) as caught:
-        Dagman().read(Source(name=str(folder / "graph.dag"), data=text.encode()))
+        Dagman().read(SourceFile(name=str(folder / "graph.dag"), data=text.encode()))
     (problem, *_) = caught.value.problems
     assert problem.place.line == line
     assert words in str(problem)

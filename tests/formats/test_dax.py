@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
 from weft.formats.dax import Dax
-from weft.formats.format import Source
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.job import Job
-from weft.workflow.unfolding.unfold import unfold
+from weft.formats.format import SourceFile
+from weft.workflow.task import Dependency, Input, JobSpec, Output
+from weft.workflow.unfold import unfold
 
 OLD = b"""<?xml version="1.0" encoding="UTF-8"?>
 <adag xmlns="http://pegasus.isi.edu/schema/DAX" version="2.1" name="pair">
@@ -40,7 +38,7 @@ NEW = b"""<d:adag xmlns:d="http://pegasus.isi.edu/schema/DAX" version="3.6" name
 
 
 def source_of(data):
-    return Source(name="pair.xml", data=data)
+    return SourceFile(name="pair.xml", data=data)
 
 
 def read(data):
@@ -74,7 +72,7 @@ def test_reads_version_2():
 def test_reads_version_3_with_arguments_profiles_and_prefixes():
     first, second = read(NEW).tasks
     assert first.work == 60
-    assert first.job == Job(command=("preprocess", "-a", "top level", "-i", "f.a", "-o", "f{{b}}"))
+    assert first.job == JobSpec(command=("preprocess", "-a", "top level", "-i", "f.a", "-o", "f{{b}}"))
     assert [given.file for given in first.inputs] == ["f.a"]
     assert second.work is None
     assert second.job is None
@@ -83,7 +81,7 @@ def test_reads_version_3_with_arguments_profiles_and_prefixes():
 
 def test_an_apostrophe_in_arguments_is_no_quote():
     data = adag(b'<job id="a" name="say"><argument>it\'s late</argument></job>')
-    assert read(data).tasks[0].job == Job(command=("say", "it's", "late"))
+    assert read(data).tasks[0].job == JobSpec(command=("say", "it's", "late"))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +175,7 @@ def test_a_damaged_file_reads_or_is_refused(data):
 )
 def test_published_files_are_read(bench_data, file, jobs, edges, work):
     path = bench_data / file
-    source = Source(name=path.name, data=path.read_bytes())
+    source = SourceFile(name=path.name, data=path.read_bytes())
     assert Dax().recognises(source)
     graph = unfold(Dax().read(source))
     assert len(graph) == jobs
@@ -187,6 +185,6 @@ def test_published_files_are_read(bench_data, file, jobs, edges, work):
 
 def test_rigid_tasks_keep_their_processors(bench_data):
     path = bench_data / "papers" / "floodplain.xml"
-    workflow = Dax().read(Source(name=path.name, data=path.read_bytes()))
+    workflow = Dax().read(SourceFile(name=path.name, data=path.read_bytes()))
     assert {task.name: task.nodes for task in workflow.tasks}["sin"] == (160,)
     assert all(task.nodes != (1,) for task in workflow.tasks)

@@ -9,15 +9,14 @@ from damage import damaged, reads_or_refuses
 from edges_of import edges_of
 from weft.errors import InvalidInput
 from weft.formats.diet import Diet
-from weft.formats.files import detect
-from weft.formats.format import Source
+from weft.formats.files import detect_format
+from weft.formats.format import SourceFile
 from weft.instance import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.checks import check
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task import Dependency, Input, Output
+from weft.workflow.unfold import unfold
 
 DAG = b"""<?xml version="1.0"?>
 <!DOCTYPE dag SYSTEM "file:///nowhere/dag.dtd">
@@ -45,7 +44,7 @@ DAG = b"""<?xml version="1.0"?>
 
 
 def source_of(data):
-    return Source(name="sample.xml", data=data)
+    return SourceFile(name="sample.xml", data=data)
 
 
 def read(data):
@@ -348,8 +347,8 @@ def test_a_file_cannot_be_written():
 )
 def test_published_files_are_read(bench_data, file, tasks, edges):
     path = bench_data / "diet-examples" / file
-    source = Source(name=file, data=path.read_bytes())
-    assert detect(source).name == "diet"
+    source = SourceFile(name=file, data=path.read_bytes())
+    assert detect_format(source).name == "diet"
     workflow = Diet().read(source)
     check(workflow)
     graph = unfold(workflow)
@@ -368,7 +367,7 @@ def test_published_files_are_read(bench_data, file, tasks, edges):
 def test_published_files_that_cannot_be_unfolded_say_why(bench_data, file, line, words):
     path = bench_data / "diet-examples" / file
     with pytest.raises(InvalidInput) as caught:
-        Diet().read(Source(name=file, data=path.read_bytes()))
+        Diet().read(SourceFile(name=file, data=path.read_bytes()))
     assert caught.value.problems[0].place.line == line
     assert words in str(caught.value)
 

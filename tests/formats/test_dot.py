@@ -11,13 +11,11 @@ from edges_of import edges_of
 from weft.errors import InvalidInput
 from weft.expressions import parse
 from weft.formats.dot import Dot
-from weft.formats.format import Source
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.sweep import Range, Sweep
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.unfold import unfold
+from weft.formats.format import SourceFile
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import Dependency, Input, Output, Task, TaskKind
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import Workflow
 
 SMALL = b"""// a task graph
 strict digraph "fork join" {
@@ -35,7 +33,7 @@ strict digraph "fork join" {
 
 
 def read(data, name="small.dot"):
-    return Dot().read(Source(name=name, data=data if isinstance(data, bytes) else data.encode()))
+    return Dot().read(SourceFile(name=name, data=data if isinstance(data, bytes) else data.encode()))
 
 
 def refusal(data):
@@ -137,10 +135,10 @@ def test_long_files_without_sense_are_refused_quickly_and_shortly():
 
 def test_recognises_its_files():
     form = Dot()
-    assert form.recognises(Source(name="x", data=SMALL))
-    assert form.recognises(Source(name="x", data=b"/* a */ // b\n# c\nDiGraph{}"))
+    assert form.recognises(SourceFile(name="x", data=SMALL))
+    assert form.recognises(SourceFile(name="x", data=b"/* a */ // b\n# c\nDiGraph{}"))
     for other in (b"", b"graph {}", b"tasks: digraph", b"/* */" * 10_000 + b"x", b"// digraph {}\n" * 3000):
-        assert not form.recognises(Source(name="x", data=other))
+        assert not form.recognises(SourceFile(name="x", data=other))
 
 
 def test_writes_what_it_reads_back_as_the_same_graph():
@@ -157,7 +155,7 @@ def test_writes_sweeps_fractions_and_names_that_need_quotes():
         tasks=(
             Task(name='say "hi"', work=1e-9, outputs=(Output(file="f", seconds=0.1),)),
             Task(name="each", sweep=sweep, seconds=parse("k/4"), inputs=(Input(file="f"),)),
-            Task(name="2b", kind=Kind.VIRTUAL, after=(Dependency(task="each"),)),
+            Task(name="2b", kind=TaskKind.VIRTUAL, after=(Dependency(task="each"),)),
         ),
     )
     again = read(Dot().write(workflow))
@@ -230,7 +228,7 @@ def test_published_graphs_are_read_and_written(bench_data):
     assert len(optima) >= 30
     for file, processors, makespan in optima:
         data = (folder / file).read_bytes()
-        assert Dot().recognises(Source(name=file, data=data))
+        assert Dot().recognises(SourceFile(name=file, data=data))
         workflow = read(data, file)
         graph = unfold(workflow)
         finish = []

@@ -6,18 +6,16 @@ from hypothesis import given, settings
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
 from weft.expressions import parse
-from weft.formats.files import detect
-from weft.formats.format import Source
+from weft.formats.files import detect_format
+from weft.formats.format import SourceFile
 from weft.formats.gridway import GridWay
 from weft.instance import compile_instance
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.checks import check
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.job import Job
-from weft.workflow.records.recovery import Checkpoint, Recovery
-from weft.workflow.templates import fill
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task import Checkpoint, Input, JobSpec, Output, Recovery
+from weft.workflow.templates import fill_template
+from weft.workflow.unfold import unfold
 
 WHOLE = b"""
 # A template with every keyword.
@@ -55,7 +53,7 @@ TOTAL_TASKS = 3
 
 
 def read(data, name="job.jt"):
-    return GridWay().read(Source(name=name, data=data))
+    return GridWay().read(SourceFile(name=name, data=data))
 
 
 def job(text):
@@ -73,7 +71,7 @@ def test_every_keyword_has_its_place():
     (task,) = workflow.tasks
     check(workflow)
     assert (workflow.name, workflow.params, task.name) == ("job", {"total_tasks": 3}, "search")
-    assert task.job == Job(
+    assert task.job == JobSpec(
         command='env HOST="{machine.name}" ./bin.{machine.arch} '
         "-n {task_id} ${HOME}/x '{{a}}' ${WEFT_RESTART:-0} "
         "&& mv best best.{machine.arch}.{task_id} && mv far far.{task_id}",
@@ -125,9 +123,11 @@ def test_every_keyword_has_its_place():
 def test_one_template_gives_another_program_on_another_architecture():
     """A3.8: the variable is filled in for the machine that was chosen."""
     (task,) = read(b"EXECUTABLE = bin.${GW_ARCH}\n").tasks
-    filled = [fill(task.job.command, {"machine.arch": arch}, quote=True) for arch in ("alpha", "i686")]
+    filled = [
+        fill_template(task.job.command, {"machine.arch": arch}, quote=True) for arch in ("alpha", "i686")
+    ]
     assert filled == ["./bin.alpha", "./bin.i686"]
-    assert [fill(given.file, {"machine.arch": "alpha"}) for given in task.inputs] == ["bin.alpha"]
+    assert [fill_template(given.file, {"machine.arch": "alpha"}) for given in task.inputs] == ["bin.alpha"]
 
 
 def test_an_array_job_is_a_sweep_from_0():
@@ -251,8 +251,8 @@ def test_published_templates_are_read(bench_data):
     refused = {}
     templates = sorted((bench_data / "gridway-examples").glob("*.jt"))
     for path in templates:
-        source = Source(name=path.name, data=path.read_bytes())
-        assert detect(source).name == "gridway"
+        source = SourceFile(name=path.name, data=path.read_bytes())
+        assert detect_format(source).name == "gridway"
         try:
             check(GridWay().read(source))
         except InvalidInput as error:

@@ -8,17 +8,15 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
 from weft.expressions import evaluate_boolean, evaluate_columns, evaluate_number, parse
-from weft.formats.complaints import Complaints
-from weft.formats.format import Source
-from weft.formats.gridway_expressions import translate_rank, translate_requirement
-from weft.formats.gridway_template import Entry
-from weft.platform.columns import columns
+from weft.formats.format import ProblemCollector, SourceFile
+from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
+from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 
 
 def translated(text, *, rank=False):
-    complaints = Complaints(Source(name="a.jt", data=b""))
-    entry = Entry(key="RANK" if rank else "REQUIREMENTS", value=text, line=3, column=11)
+    complaints = ProblemCollector(SourceFile(name="a.jt", data=b""))
+    entry = TemplateEntry(key="RANK" if rank else "REQUIREMENTS", value=text, line=3, column=11)
     found = (translate_rank if rank else translate_requirement)(entry, complaints)
     complaints.finish()
     return found
@@ -173,12 +171,12 @@ def holds(tree, machine):
 @given(requirements, machines)
 def test_a_translated_requirement_holds_where_gridway_says(tree, drawn):
     platform = [Machine(name=f"m{index}", **facts) for index, facts in enumerate(drawn)]
-    found = evaluate_columns(translated(written(tree)), columns(platform), len(platform))
+    found = evaluate_columns(translated(written(tree)), machine_columns(platform), len(platform))
     assert found.tolist() == [holds(tree, machine) for machine in platform]
 
 
 def test_a_rank_counts_what_nobody_states_as_0():
     rank = translated("CPU_MHZ / LICENCES + QUEUE_FREENODECOUNT", rank=True)
     platform = [Machine(name="a", nodes=4), Machine(name="b", attributes={"CPU_MHZ": 6, "LICENCES": 2})]
-    assert evaluate_columns(rank, columns(platform), 2).tolist() == [4, 4]
+    assert evaluate_columns(rank, machine_columns(platform), 2).tolist() == [4, 4]
     assert evaluate_number(rank, {"nodes": 1, "CPU_MHZ": 8, "LICENCES": 4}) == 3

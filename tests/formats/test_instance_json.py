@@ -12,16 +12,13 @@ from hypothesis import given, settings
 from damage import damaged, reads_or_refuses
 from edges_of import edges_of
 from weft.errors import InvalidInput, shorten
-from weft.formats.files import detect, load_platform, load_workflow
-from weft.formats.format import Source
+from weft.formats.files import detect_format, load_platform, load_workflow
+from weft.formats.format import SourceFile
 from weft.formats.instance_json import InstanceJson
 from weft.instance import compile_instance
-from weft.platform.link import Link
-from weft.platform.platform import link_between
-from weft.workflow.checks import checked_graph
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.moldable import Measured
-from weft.workflow.records.task import Task
+from weft.platform.platform import Link, link_between
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.task import Dependency, MeasuredSeconds, Task
 
 UNLIKE = {
     "kind": "hetero-dag",
@@ -41,7 +38,7 @@ MOLDABLE = {
 
 
 def source(facts):
-    return Source(name="small.json", data=json.dumps(facts).encode())
+    return SourceFile(name="small.json", data=json.dumps(facts).encode())
 
 
 def refused(facts, read=InstanceJson.read):
@@ -52,7 +49,7 @@ def refused(facts, read=InstanceJson.read):
 
 
 def test_costs_are_work_and_edges_are_files():
-    graph = checked_graph(InstanceJson().read(source(UNLIKE)))
+    graph = check_and_unfold(InstanceJson().read(source(UNLIKE)))
     assert graph.workflow.name == "small"
     assert graph.names == ("t0", "t1", "t2")
     assert graph.work.tolist() == [2.5, 4, 0]
@@ -65,7 +62,7 @@ def test_costs_are_work_and_edges_are_files():
 
 def test_seconds_are_cost_over_speed_and_size_over_bandwidth():
     platform = InstanceJson().read_platform(source(UNLIKE))
-    made = compile_instance(checked_graph(InstanceJson().read(source(UNLIKE))), platform)
+    made = compile_instance(check_and_unfold(InstanceJson().read(source(UNLIKE))), platform)
     assert made.modes(1).seconds.tolist() == [4, 2]
     assert made.edge_s(0, 0, 1) == made.edge_s(0, 1, 0) == 6.5 / 4
     assert made.edge_s(0, 1, 1) == 0
@@ -73,7 +70,7 @@ def test_seconds_are_cost_over_speed_and_size_over_bandwidth():
 
 def test_times_by_node_count_are_measured():
     assert InstanceJson().read(source(MOLDABLE)).tasks == (
-        Task(name="t0", work=9.5, nodes=(1, 2, 3), speedup=Measured(seconds={1: 9.5, 2: 5.0, 3: 4.0})),
+        Task(name="t0", work=9.5, nodes=(1, 2, 3), speedup=MeasuredSeconds(seconds={1: 9.5, 2: 5.0, 3: 4.0})),
         Task(name="t1", work=7, after=(Dependency(task="t0"),)),
     )
     (machine,) = InstanceJson().read_platform(source(MOLDABLE)).machines
@@ -91,9 +88,10 @@ def test_a_file_gives_tasks_and_machines(tmp_path):
 
 @pytest.mark.parametrize("facts", [UNLIKE, MOLDABLE])
 def test_it_is_recognised_with_and_without_its_kind(facts):
-    assert detect(source(facts)).name == "instance-json"
+    assert detect_format(source(facts)).name == "instance-json"
     assert (
-        detect(source({key: value for key, value in facts.items() if key != "kind"})).name == "instance-json"
+        detect_format(source({key: value for key, value in facts.items() if key != "kind"})).name
+        == "instance-json"
     )
 
 
@@ -152,7 +150,9 @@ def test_wrong_clusters_and_times_are_refused():
 @settings(max_examples=80, deadline=None)
 @given(damaged([source(UNLIKE).data, source(MOLDABLE).data]))
 def test_a_damaged_file_reads_or_is_refused(data):
-    assert reads_or_refuses(lambda found: InstanceJson().read(Source(name="small.json", data=found)), data)
+    assert reads_or_refuses(
+        lambda found: InstanceJson().read(SourceFile(name="small.json", data=found)), data
+    )
 
 
 def test_it_is_read_without_loading_what_other_formats_need(tmp_path):

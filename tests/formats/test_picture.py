@@ -8,15 +8,12 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
 from weft.expressions import parse
-from weft.formats.dot_syntax import parse_dot
-from weft.formats.format import Source
-from weft.formats.picture import DotPicture, MermaidPicture, description_edges
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.loop import Loop
-from weft.workflow.records.sweep import Range, Sweep
-from weft.workflow.records.task import Kind, Task, Transfer
-from weft.workflow.records.workflow import Workflow
+from weft.formats.dot import parse_dot
+from weft.formats.format import SourceFile
+from weft.formats.picture import DotPicture, MermaidPicture, find_description_edges
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import Dependency, Input, Output, Task, TaskKind, Transfer
+from weft.workflow.workflow import Loop, Workflow
 
 
 def sweep(high):
@@ -51,7 +48,7 @@ def wien2k():
 
 def named_edges(workflow):
     names = [task.name for task in workflow.tasks]
-    return {(names[source], names[target]) for source, target in description_edges(workflow)}
+    return {(names[source], names[target]) for source, target in find_description_edges(workflow)}
 
 
 def test_edges_come_from_after_from_loops_and_from_files():
@@ -97,10 +94,10 @@ def with_transfer():
         name="moved",
         tasks=(
             Task(name="make", machine="here", outputs=(Output(file="data"),)),
-            Task(name="move", kind=Kind.TRANSFER, transfer=move),
+            Task(name="move", kind=TaskKind.TRANSFER, transfer=move),
             Task(name="use", machine="there", inputs=(Input(file="data"),)),
             Task(name="look", machine="here", inputs=(Input(file="data"),)),
-            Task(name="tie", kind=Kind.VIRTUAL, after=(Dependency(task="use"), Dependency(task="look"))),
+            Task(name="tie", kind=TaskKind.VIRTUAL, after=(Dependency(task="use"), Dependency(task="look"))),
         ),
     )
 
@@ -148,7 +145,7 @@ def test_a_loop_without_condition_says_how_often():
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
 def test_no_name_leaves_its_quotes(name):
     workflow = Workflow(name=name, tasks=(Task(name=name), Task(name="z", after=(Dependency(task=name),))))
-    graph = parse_dot(Source(name="x.gv", data=DotPicture().write(workflow).encode()))
+    graph = parse_dot(SourceFile(name="x.gv", data=DotPicture().write(workflow).encode()))
     assert list(graph.nodes) == ["n0", "n1"]
     assert len(graph.edges) == 1
     lines = MermaidPicture().write(workflow).split("\n")
@@ -169,13 +166,13 @@ def test_large_workflows_are_drawn():
         for index in range(1500)
     )
     workflow = Workflow(name="long", tasks=tasks)
-    assert len(description_edges(workflow)) == 1499
+    assert len(find_description_edges(workflow)) == 1499
     assert DotPicture().write(workflow).count("->") == 1499
 
 
 @pytest.mark.parametrize("form", [DotPicture(), MermaidPicture()])
 def test_pictures_are_not_read(form):
-    source = Source(name="x.gv", data=b"digraph { a }")
+    source = SourceFile(name="x.gv", data=b"digraph { a }")
     assert not form.recognises(source)
     assert not form.reads
     with pytest.raises(InvalidInput, match="only written"):

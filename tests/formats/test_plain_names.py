@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from weft.formats.format import Source
-from weft.formats.native import WeftYaml
-from weft.formats.plain_names import plainly_named
-from weft.workflow.checks import checked_graph
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.formats.format import SourceFile
+from weft.formats.native import WeftYaml, replace_unwritable_names
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.task import Dependency, Task
+from weft.workflow.workflow import Workflow
 
 
 def _flow(*tasks: Task) -> Workflow:
@@ -20,8 +18,8 @@ def test_names_our_files_cannot_say_are_replaced_and_dependencies_follow():
         Task(name="b,{x}", work=4, after=(Dependency(task="a[1]"),)),
     )
     text = WeftYaml().write(flow)
-    read = WeftYaml().read(Source(name="written", data=text.encode()))
-    graph = checked_graph(read)
+    read = WeftYaml().read(SourceFile(name="written", data=text.encode()))
+    graph = check_and_unfold(read)
     assert graph.names == ("a_1__2", "a_1_", "b__x_")
     assert graph.predecessors(2).tolist() == [0]
     assert graph.work.tolist() == [3.0, 1.0, 4.0]
@@ -29,4 +27,4 @@ def test_names_our_files_cannot_say_are_replaced_and_dependencies_follow():
 
 def test_plain_names_stay_as_they_are():
     flow = _flow(Task(name="a", work=3), Task(name="b-1.x", work=4))
-    assert plainly_named(flow) is flow
+    assert replace_unwritable_names(flow) is flow

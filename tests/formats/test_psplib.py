@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.psplib import Psplib
 from weft.workflow.checks import check
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.moldable import Measured
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task import Dependency, MeasuredSeconds, Task, TaskKind
+from weft.workflow.unfold import unfold
 
 SMALL = """\
 ************************************************************************
@@ -61,7 +59,7 @@ RESOURCEAVAILABILITIES:
 
 
 def source(text=SMALL, name="small.mm"):
-    return Source(name=name, data=text.encode())
+    return SourceFile(name=name, data=text.encode())
 
 
 def read(text=SMALL):
@@ -73,13 +71,13 @@ def test_jobs_become_tasks_and_modes_node_counts():
     assert workflow.name == "small"
     assert workflow.budgets == {"n1": 12}
     assert workflow.tasks == (
-        Task(name="1", kind=Kind.VIRTUAL),
+        Task(name="1", kind=TaskKind.VIRTUAL),
         Task(
             name="2",
             after=(Dependency(task="1"),),
             work=1,
             nodes=(1, 2, 3),
-            speedup=Measured(seconds={1: 1.0, 2: 4.0, 3: 6.0}),
+            speedup=MeasuredSeconds(seconds={1: 1.0, 2: 4.0, 3: 6.0}),
             resources={"r1": {1: 7, 2: 0, 3: 0}, "r2": {1: 0, 2: 4, 3: 3}},
             consumes={"n1": 7},
         ),
@@ -89,11 +87,11 @@ def test_jobs_become_tasks_and_modes_node_counts():
             after=(Dependency(task="2"), Dependency(task="3")),
             work=5,
             nodes=(1, 2),
-            speedup=Measured(seconds={1: 5.0, 2: 9.0}),
+            speedup=MeasuredSeconds(seconds={1: 5.0, 2: 9.0}),
             resources={"r1": 2},
             consumes={"n1": {1: 0, 2: 3}},
         ),
-        Task(name="5", kind=Kind.VIRTUAL, after=(Dependency(task="4"),)),
+        Task(name="5", kind=TaskKind.VIRTUAL, after=(Dependency(task="4"),)),
     )
 
 
@@ -112,7 +110,7 @@ def test_the_machine_has_the_renewable_resources_and_nodes_for_all_modes_at_once
     assert (platform.name, machine.name) == ("small", "project")
     assert machine.resources == {"r1": 11.0, "r2": 9.0}
     assert machine.nodes >= 3 + 1 + 2
-    assert list(platform.faults()) == []
+    assert list(platform.find_problems()) == []
 
 
 def test_a_file_is_taken_as_the_platform(tmp_path):
@@ -193,4 +191,4 @@ def test_it_is_recognised_by_its_tables_and_not_written():
 @settings(max_examples=80, deadline=None)
 @given(damaged([SMALL.encode()]))
 def test_a_damaged_file_reads_or_is_refused(data):
-    assert reads_or_refuses(lambda found: Psplib().read(Source(name="small.mm", data=found)), data)
+    assert reads_or_refuses(lambda found: Psplib().read(SourceFile(name="small.mm", data=found)), data)

@@ -12,16 +12,22 @@ from hypothesis import HealthCheck, given, settings
 
 from strategies import platforms, workflows
 from weft.errors import InvalidInput
-from weft.formats.format import Source
-from weft.formats.native import WeftYaml, describes_platform, platform_from
-from weft.formats.schema import KINDS, build_schema, schema_text, write_schemas
-from weft.formats.schema_shapes import TEXT, record
+from weft.formats.format import SourceFile
+from weft.formats.native import WeftYaml, describes_platform, read_platform_file
+from weft.formats.schema import KINDS, TEXT, build_schema, record, schema_text, write_schemas
 from weft.formats.yaml_document import parse_document
-from weft.platform.reading import LINK_KEYS, LINKS_KEYS, MACHINE_KEYS, PAIR_KEYS, PLATFORM_KEYS, SHARE_KEYS
-from weft.platform.writing import platform_document
+from weft.platform.file_format import (
+    LINK_KEYS,
+    LINKS_KEYS,
+    MACHINE_KEYS,
+    PAIR_KEYS,
+    PLATFORM_KEYS,
+    SHARE_KEYS,
+    platform_document,
+)
+from weft.workflow import keys
 from weft.workflow.checks import check
-from weft.workflow.reading import keys
-from weft.workflow.writing import workflow_document
+from weft.workflow.writer import workflow_document
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
@@ -92,7 +98,7 @@ PLATFORM = """\
 
 
 def plain(text):
-    return parse_document(textwrap.dedent(text), "file.yaml").root.plain()
+    return parse_document(textwrap.dedent(text), "file.yaml").root.to_plain()
 
 
 def accepts(kind, value):
@@ -100,8 +106,8 @@ def accepts(kind, value):
 
 
 def read(kind, text):
-    source = Source(name="file.yaml", data=textwrap.dedent(text).encode())
-    return platform_from(source) if kind == "platform" else WeftYaml().read(source)
+    source = SourceFile(name="file.yaml", data=textwrap.dedent(text).encode())
+    return read_platform_file(source) if kind == "platform" else WeftYaml().read(source)
 
 
 def judge(kind, text):
@@ -178,7 +184,7 @@ def test_the_examples_of_the_format_are_accepted_by_schema_and_reader():
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_examples_of_the_project_are_accepted_exactly_if_they_can_be_read(path):
-    source = Source(name=path.name, data=path.read_bytes())
+    source = SourceFile(name=path.name, data=path.read_bytes())
     kind = "platform" if describes_platform(source) else "workflow"
     try:
         read(kind, source.text())

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 
 from damage import damaged, reads_or_refuses
 from weft.errors import InvalidInput
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.task import Kind
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task import Dependency, TaskKind
+from weft.workflow.unfold import unfold
 
 SMALL = b"""# a remark
   3
@@ -26,7 +25,7 @@ SMALL = b"""# a remark
 
 
 def read(data, name="small.stg"):
-    return Stg().read(Source(name=name, data=data))
+    return Stg().read(SourceFile(name=name, data=data))
 
 
 def refusal(data):
@@ -48,7 +47,11 @@ def test_reads_tasks_edges_and_dummies():
     workflow = read(SMALL)
     assert workflow.name == "small"
     assert [task.name for task in workflow.tasks] == ["0", "1", "2", "3", "4"]
-    assert [task.kind for task in workflow.tasks] == [Kind.VIRTUAL, *[Kind.COMPUTE] * 3, Kind.VIRTUAL]
+    assert [task.kind for task in workflow.tasks] == [
+        TaskKind.VIRTUAL,
+        *[TaskKind.COMPUTE] * 3,
+        TaskKind.VIRTUAL,
+    ]
     assert [task.work for task in workflow.tasks] == [None, 5, 0, 4, None]
     assert workflow.tasks[3].after == (Dependency(task="1"), Dependency(task="2"))
 
@@ -59,7 +62,7 @@ def test_a_header_may_count_the_dummies():
 
 def test_first_and_last_task_with_a_time_are_no_dummies():
     kinds = [task.kind for task in read(b"2\n0 3 0\n1 4 1 0\n").tasks]
-    assert kinds == [Kind.COMPUTE, Kind.COMPUTE]
+    assert kinds == [TaskKind.COMPUTE, TaskKind.COMPUTE]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +94,8 @@ def test_wrong_files_are_refused_with_the_line(data, line, words):
 
 def test_recognises_its_files_by_content():
     form = Stg()
-    assert form.recognises(Source(name="x.txt", data=SMALL))
-    assert form.recognises(Source(name="x.txt", data=b"1\r\n0 0 0\r\n"))
+    assert form.recognises(SourceFile(name="x.txt", data=SMALL))
+    assert form.recognises(SourceFile(name="x.txt", data=b"1\r\n0 0 0\r\n"))
     for other in (
         b"",
         b"3\n",
@@ -103,7 +106,7 @@ def test_recognises_its_files_by_content():
         b"\n" * 60000,
         b"#\n" * 30000,
     ):
-        assert not form.recognises(Source(name="x.stg", data=other))
+        assert not form.recognises(SourceFile(name="x.stg", data=other))
 
 
 def test_refuses_to_write():
@@ -123,7 +126,7 @@ def test_a_damaged_file_reads_or_is_refused(data):
 def test_applications_have_their_published_critical_path(bench_data, name, tasks, length):
     path = bench_data / "stg" / "app" / f"{name}.stg"
     graph = unfold(read(path.read_bytes(), path.name))
-    assert sum(task.kind is Kind.COMPUTE for task in graph.workflow.tasks) == tasks
+    assert sum(task.kind is TaskKind.COMPUTE for task in graph.workflow.tasks) == tasks
     assert critical_path(graph) == length
 
 

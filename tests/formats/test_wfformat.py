@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from damage import damaged, reads_or_refuses
 from edges_of import edges_of
 from weft.errors import InvalidInput
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.wfformat import WfFormat
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.job import Job
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task import Dependency, Input, JobSpec, Output
+from weft.workflow.unfold import unfold
 
 SPECIFIED = ("workflow", "specification", "tasks")
 
@@ -33,7 +31,7 @@ def joined(tasks, version="1.4", key="tasks"):
 
 
 def source_of(document):
-    return Source(
+    return SourceFile(
         name="small.json", data=document if isinstance(document, bytes) else json.dumps(document).encode()
     )
 
@@ -71,7 +69,7 @@ def test_reads_the_split_form():
     )
     first, second, third = workflow.tasks
     assert workflow.name == "small"
-    assert (first.name, first.work, first.job) == ("a_1", 7.0, Job(command=("run", "-o", "x")))
+    assert (first.name, first.work, first.job) == ("a_1", 7.0, JobSpec(command=("run", "-o", "x")))
     assert first.outputs == (Output(file="x", size=100),)
     assert first.attributes == {"program": "run"}
     assert second.after == (Dependency(task="a_1"),)
@@ -171,7 +169,7 @@ def test_braces_of_foreign_texts_are_not_names_of_ours():
     tasks = [{"id": "a", "outputFiles": ["f{k}"]}, {"id": "b", "inputFiles": ["f{k}"]}]
     ran = [{"id": "a", "runtimeInSeconds": 1, "command": {"program": "awk", "arguments": ["{x} ${HOME}"]}}]
     workflow = read(split(tasks, ran))
-    assert workflow.tasks[0].job == Job(command=("awk", "{{x}} ${HOME}"))
+    assert workflow.tasks[0].job == JobSpec(command=("awk", "{{x}} ${HOME}"))
     assert set(graph_facts(workflow)[1]) == {("a", "b")}
 
 

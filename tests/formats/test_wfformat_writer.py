@@ -7,20 +7,16 @@ import pytest
 from edges_of import edges_of
 from weft.errors import InvalidInput
 from weft.expressions import parse
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.wfformat import WfFormat
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.job import Job
-from weft.workflow.records.loop import Loop
-from weft.workflow.records.sweep import Range, Sweep
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import Dependency, Input, JobSpec, Output, Task
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import Loop, Workflow
 
 
 def read(text):
-    return WfFormat().read(Source(name="small.json", data=text.encode()))
+    return WfFormat().read(SourceFile(name="small.json", data=text.encode()))
 
 
 def graph_facts(workflow):
@@ -53,7 +49,7 @@ def described_workflow():
                 name="end",
                 after=(Dependency(task="each"),),
                 inputs=(Input(file="vector.2"),),
-                job=Job(command=("tail", "{size}", "")),
+                job=JobSpec(command=("tail", "{size}", "")),
             ),
         ),
     )
@@ -126,7 +122,7 @@ def test_published_traces_are_read_and_written(bench_data):
     for file in files:
         document = json.loads(file.read_bytes())
         flow = document["workflow"]
-        source = Source(name=file.name, data=file.read_bytes())
+        source = SourceFile(name=file.name, data=file.read_bytes())
         assert WfFormat().recognises(source), file
         workflow = WfFormat().read(source)
         entries = (

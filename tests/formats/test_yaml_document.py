@@ -11,16 +11,16 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.documents import Node
+from weft.documents import DocumentNode
 from weft.errors import InvalidInput, Problem
-from weft.formats import yaml_document, yaml_tree
+from weft.formats import yaml_document
 from weft.formats.yaml_document import parse_document
 
 
 def plain(text: str) -> Any:
     document = parse_document(text, "w.yaml")
     assert document.root is not None
-    return document.root.plain()
+    return document.root.to_plain()
 
 
 def problem(text: str) -> Problem:
@@ -29,7 +29,7 @@ def problem(text: str) -> Problem:
     return caught.value.problems[-1]
 
 
-def nodes(node: Node) -> list[Node]:
+def nodes(node: DocumentNode) -> list[DocumentNode]:
     found, waiting = [], [node]
     while waiting:
         current = waiting.pop()
@@ -215,7 +215,7 @@ class TestMistakes:
         assert len(plain("a: " + "x" * 10_000_000)["a"]) == 10_000_000
 
     def test_too_many_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(yaml_tree, "MOST_NODES", 50)
+        monkeypatch.setattr(yaml_document, "MOST_NODES", 50)
         assert plain("- 1\n" * 49) == [1] * 49
         assert "at most 50" in problem("- 1\n" * 50).rule
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
 from weft.formats import yaml_document
-from weft.formats.yaml_document import parse_document
-from weft.formats.yaml_writing import write_document
+from weft.formats.yaml_document import parse_document, write_document
 
 TRICKY = [
     "yes", "on", "1..5", "null", "~", "=x*2", "a: b", "{k}", "", " x", "x ", "two\nlines", "two\nlines\n",
@@ -29,7 +28,7 @@ TRICKY = [
 def plain(text: str) -> Any:
     document = parse_document(text, "w.yaml")
     assert document.root is not None
-    return document.root.plain()
+    return document.root.to_plain()
 
 
 KEYS = st.text(max_size=12) | st.sampled_from(TRICKY)

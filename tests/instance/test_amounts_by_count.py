@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from planning_examples import instance, platform
 from weft.errors import Infeasible
-from weft.planners.problem import problem_of
+from weft.planners.problem import compile_problem
 
 TWO = platform({"nodes": 4, "memory": 4e9}, {"nodes": 2, "memory": 9e9, "resources": {"licence": 2}})
 MOLDABLE = {"work": 8, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.1}}
@@ -97,7 +97,7 @@ def test_exactly_the_modes_within_the_totals_are_left_with_their_amounts(tasks, 
         made = instance(tasks, where, budgets={"x": 1000, "y": 1000})
     except Infeasible:
         assume(False)
-    graph, problem = made.graph, problem_of(made)
+    graph, problem = made.graph, compile_problem(made)
     resources = len(graph.resource_names)
     for task in range(len(graph)):
         group = int(made.group[task])

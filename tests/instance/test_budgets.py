@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planning_examples import MAKESPAN, instance, platform
 from weft.errors import Infeasible
-from weft.planners.lists.heft import Heft
+from weft.planners.heft import Heft
 
 CLUSTER = platform({"nodes": 4})
 

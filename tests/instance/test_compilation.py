@@ -9,9 +9,9 @@ import weft
 from planning_examples import instance, platform, workflow
 from weft.errors import Infeasible, InvalidInput
 from weft.formats.files import load_platform
-from weft.instance import Busy, compile_instance
-from weft.platform.share import Share
-from weft.workflow.unfolding.unfold import unfold
+from weft.instance import BusyInterval, compile_instance
+from weft.platform.platform import Share
+from weft.workflow.unfold import unfold
 
 FOUR = platform(
     {"speed": 1.0, "arch": "x86_64"},
@@ -247,7 +247,7 @@ class TestRequirementMistakes:
 
 class TestProfile:
     def test_what_is_busy_and_when_tasks_may_start_is_kept(self):
-        held = (Busy(machine=1, start_s=0.0, finish_s=5.0, nodes=2),)
+        held = (BusyInterval(machine=1, start_s=0.0, finish_s=5.0, nodes=2),)
         made = instance({"a": {"work": 1}}, FOUR, busy=held, earliest_start_s=np.array([3.0]))
         assert made.busy == held
         assert made.earliest_start_s.tolist() == [3.0]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from weft.instance.rows import numbered
+from weft.instance.instance import number_rows
 
 TABLES = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=8), elements=st.integers(-2, 2))
 
@@ -15,5 +15,6 @@ TABLES = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=8), el
 @given(TABLES)
 def test_equal_rows_have_the_same_number_and_others_follow_in_their_order(table):
     assert (
-        numbered(*table.T).tolist() == np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).tolist()
+        number_rows(*table.T).tolist()
+        == np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).tolist()
     )

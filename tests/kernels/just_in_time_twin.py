@@ -8,7 +8,7 @@ from kernels.placement_twin import Placement
 from kernels.selection_twin import free_for_good
 from kernels.timeline_twin import Gaps, Skyline
 from weft.errors import Infeasible
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 __all__ = ["JustInTime"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from kernels.placement_twin import Placement
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["LookingAhead"]
 

@@ -10,10 +10,9 @@ import numpy as np
 from kernels.arrivals_twin import Arrivals
 from kernels.timeline_twin import timelines
 from weft.errors import Infeasible
-from weft.instance.instance import Instance
-from weft.instance.modes import ModeGroup
+from weft.instance.instance import Instance, ModeGroup
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, Floats, Indices
+from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices
 
 __all__ = ["Placement"]
 

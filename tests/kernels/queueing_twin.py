@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["Job", "jobs_of", "queued_by_twin"]
 

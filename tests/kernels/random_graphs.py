@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
-from weft.instance import Busy, compile_instance
-from weft.platform.link import Link
+from weft.instance import BusyInterval, compile_instance
+from weft.platform.platform import Link
 
 __all__ = ["busy_stretches", "faceted", "forest", "layered"]
 
@@ -125,7 +125,7 @@ def busy_stretches():
 
     def on(held, where):
         return tuple(
-            Busy(machine=machine, start_s=start, finish_s=start + seconds, nodes=nodes)
+            BusyInterval(machine=machine, start_s=start, finish_s=start + seconds, nodes=nodes)
             for machine, start, seconds, nodes in held
             if machine < len(where.machines)
         )

@@ -9,7 +9,7 @@ import math
 
 from kernels.placement_twin import Placement
 from kernels.timeline_twin import Gaps, Skyline
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["Selection"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["Standing"]
 

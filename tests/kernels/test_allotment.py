@@ -7,9 +7,9 @@ import pytest
 
 from kernels.allotment_twin import allotment, longest_path
 from kernels.random_graphs import faceted, layered
-from weft.kernels import forms
-from weft.kernels.moldable.allotment import _SHORTER, Paths, Ways, allot
-from weft.planners.problem import problem_of
+from weft.kernels import compilation
+from weft.kernels.moldable_placement import _SHORTER, AllotmentModes, CriticalPaths, allot_nodes
+from weft.planners.problem import compile_problem
 from weft.randomness import generator
 
 
@@ -43,11 +43,11 @@ def run(tasks, ways, communication):
     columns = [np.array([way[column] for own in ways for way in own]) for column in range(3)]
     way = np.zeros(number, dtype=np.uint32)
     indices = [np.zeros(number, dtype=np.uint32) for _ in range(3)]
-    paths = Paths(
+    paths = CriticalPaths(
         bottom=np.zeros(number), follower=indices[0], heap=indices[1], loss=np.zeros(number), rank=indices[2]
     )
-    given = Ways(first=first, seconds=columns[0], share=columns[1], gain=columns[2])
-    steps = forms.run(allot, (tasks, given, communication), (way, paths), work_s=0.0)
+    given = AllotmentModes(first=first, seconds=columns[0], share=columns[1], gain=columns[2])
+    steps = compilation.run_kernel(allot_nodes, (tasks, given, communication), (way, paths), work_s=0.0)
     return (way - first[:-1]).tolist(), steps, paths.bottom.tolist()
 
 
@@ -59,7 +59,7 @@ def test_nodes_are_given_as_by_the_twin(form, integers):
         made = (
             faceted(rng, integers=integers) if seed % 3 else layered(rng, integers=integers, layout="related")
         )
-        graph, tasks = made.graph, problem_of(made).tasks
+        graph, tasks = made.graph, compile_problem(made).tasks
         ways = random_ways(rng, len(graph), integers=integers)
         moving = rng.integers(0, 3, graph.edge_count).astype(float)
         target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer)).tolist()
@@ -80,7 +80,7 @@ def test_a_long_chain_is_not_measured_after_every_step(form):
 
     length = 400
     chain = {f"t{index}": {"work": 1, "after": [f"t{index - 1}"] if index else []} for index in range(length)}
-    tasks = problem_of(instance(chain, "identical:1")).tasks
+    tasks = compile_problem(instance(chain, "identical:1")).tasks
     ways = [[(4.0, 0.001, 3.0), (1.0, 0.001, 0.0)]] * length
     taken, steps, bottom = run(tasks, ways, np.zeros(length - 1))
     assert (set(taken), steps, bottom[0]) == ({1}, length, float(length))

@@ -13,11 +13,17 @@ from kernels.two_forms import in_both_forms
 from planning_examples import instance, platform
 from planning_strategies import BUSY, compiled_busy, platforms, workflows
 from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy
-from weft.planners.courses import course_of
-from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
-from weft.platform.link import Link
-from weft.platform.share import Share
+from weft.instance import BusyInterval
+from weft.planners.decoding import (
+    APPEND,
+    EXCLUSIVE,
+    INSERTION,
+    UNLIMITED,
+    decode,
+    decode_population,
+    find_fast_path,
+)
+from weft.platform.platform import Link, Share
 
 RULES = {"append": APPEND, "insertion": INSERTION, "exclusive": EXCLUSIVE, "unlimited": UNLIMITED}
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -76,7 +82,7 @@ def crowded(seed, *, integers, nodes, tasks=40):
             "inputs": [f"f{other}" for other in before],
             "outputs": {f"f{index}": 1e6 * draw(2) if index % 3 else {"seconds": draw(2)}},
         }
-    return instance(described, where, busy=(Busy(machine=0, start_s=3.0, finish_s=8.0, nodes=1),))
+    return instance(described, where, busy=(BusyInterval(machine=0, start_s=3.0, finish_s=8.0, nodes=1),))
 
 
 @pytest.mark.parametrize("nodes", [1, 4])
@@ -121,7 +127,7 @@ def test_without_modes_every_task_takes_the_least_count_of_its_machine(form, mon
     expected = decode(made, None, bound, least, rule=INSERTION)
     assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
     # Where the table would be too large the modes are looked up one by one.
-    monkeypatch.setattr("weft.planners.decoding._MOST_CELLS", 0)
+    monkeypatch.setattr("weft.planners.decoding._MAX_MODE_CELLS", 0)
     assert decode(made, None, bound, rule=INSERTION).finish_s.tolist() == expected.finish_s.tolist()
 
 
@@ -163,7 +169,7 @@ def test_makespans_of_bindings_are_those_of_the_twin(form, integers, latency_s):
         genomes = [random_genome(made, rng) for _ in range(5)]
         bounds, order = np.array([genome.bound for genome in genomes]), genomes[0].order
         for name, rule in RULES.items():
-            route = course_of(made, rule, order)
+            route = find_fast_path(made, rule, order)
             assert (route is None) == (rule == INSERTION)
             assert route is None or (route.latency is None) == (latency_s == 0)
             found = decode_population(made, order, bounds, rule=rule, priced=False)
@@ -181,14 +187,15 @@ def test_what_is_busy_from_the_begin_on_and_what_is_pinned_is_as_by_the_twin(for
         rng = np.random.default_rng(seed)
         until = (rng.integers(0, 30, 5) if integers else rng.uniform(0, 30, 5)).tolist()
         busy = [
-            Busy(machine=index, start_s=-1.0, finish_s=float(end), nodes=1) for index, end in enumerate(until)
+            BusyInterval(machine=index, start_s=-1.0, finish_s=float(end), nodes=1)
+            for index, end in enumerate(until)
         ]
-        busy.append(Busy(machine=0, start_s=until[0], finish_s=until[0] + 3.0, nodes=1))
+        busy.append(BusyInterval(machine=0, start_s=until[0], finish_s=until[0] + 3.0, nodes=1))
         made = in_turn(seed, integers=integers, latency_s=0.0, busy=tuple(busy), pinned={"together": "m0"})
         genomes = [random_genome(made, rng) for _ in range(5)]
         bounds, order = np.array([genome.bound for genome in genomes]), genomes[0].order
         for name, rule in RULES.items():
-            assert (course_of(made, rule, order) is None) == (rule == INSERTION)
+            assert (find_fast_path(made, rule, order) is None) == (rule == INSERTION)
             found = decode_population(made, order, bounds, rule=rule, priced=False)
             for index, (_, bound, modes) in enumerate(genomes):
                 twin = decoded_by_twin(made, order.tolist(), bound.tolist(), modes.tolist(), name)
@@ -201,18 +208,18 @@ def test_what_is_busy_from_the_begin_on_and_what_is_pinned_is_as_by_the_twin(for
 
 def test_only_simple_instances_have_a_course(form):
     simple = in_turn(0, integers=True, latency_s=0.0)
-    assert course_of(simple, APPEND, None) is not None
-    assert course_of(simple, APPEND, range(40)[::-1]) is None
-    assert course_of(simple, APPEND, [0] * 40) is None
-    assert course_of(simple, APPEND, [range(40)]) is None
-    assert course_of(crowded(0, integers=True, nodes=1), APPEND, None) is None
-    late = (Busy(machine=0, start_s=1.0, finish_s=2.0, nodes=1),)
-    broken = (*late, Busy(machine=0, start_s=0.0, finish_s=0.5, nodes=1))
+    assert find_fast_path(simple, APPEND, None) is not None
+    assert find_fast_path(simple, APPEND, range(40)[::-1]) is None
+    assert find_fast_path(simple, APPEND, [0] * 40) is None
+    assert find_fast_path(simple, APPEND, [range(40)]) is None
+    assert find_fast_path(crowded(0, integers=True, nodes=1), APPEND, None) is None
+    late = (BusyInterval(machine=0, start_s=1.0, finish_s=2.0, nodes=1),)
+    broken = (*late, BusyInterval(machine=0, start_s=0.0, finish_s=0.5, nodes=1))
     for busy in (late, broken):
         made = in_turn(0, integers=True, latency_s=0.0, busy=busy)
-        assert course_of(made, APPEND, None) is course_of(made, EXCLUSIVE, None) is None
+        assert find_fast_path(made, APPEND, None) is find_fast_path(made, EXCLUSIVE, None) is None
     orders = [random_genome(simple, np.random.default_rng(seed)).order for seed in range(6)]
-    assert all(course_of(simple, APPEND, order) is not None for order in orders)
+    assert all(find_fast_path(simple, APPEND, order) is not None for order in orders)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +269,7 @@ def test_what_is_busy_later_does_not_keep_appended_tasks_waiting(form):
     made = instance(
         {"a": {"work": 2}, "b": {"work": 3}},
         platform({"nodes": 2}),
-        busy=(Busy(machine=0, start_s=4.0, finish_s=9.0, nodes=2),),
+        busy=(BusyInterval(machine=0, start_s=4.0, finish_s=9.0, nodes=2),),
     )
     found = decode(made, None, [0, 0], rule=EXCLUSIVE)
     assert found.start_s.tolist() == [0.0, 9.0]
@@ -279,7 +286,7 @@ def test_three_tenths_of_a_resource_fit_although_their_sum_is_rounded(form, rule
 
 
 def test_what_never_fits_is_infeasible(form):
-    forever = (Busy(machine=0, start_s=1.0, finish_s=float("inf"), nodes=1),)
+    forever = (BusyInterval(machine=0, start_s=1.0, finish_s=float("inf"), nodes=1),)
     made = instance({"a": {"work": 2}, "b": {"work": 1, "after": "a"}}, platform({}, {}), busy=forever)
     with pytest.raises(Infeasible, match="a never fits on m0 beside what is busy"):
         decode(made, None, [0, 0])

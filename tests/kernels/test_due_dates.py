@@ -13,11 +13,11 @@ from kernels.two_forms import in_both_forms
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.planners.lists.ranks import by_rank, upward_ranks
-from weft.planners.moldable.due_dates import place_in_time
-from weft.planners.problem import problem_of
+from weft.planners.heft_moldable import schedule_by_due_date
+from weft.planners.problem import compile_problem
+from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.randomness import generator
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -38,9 +38,9 @@ def both(made, rng):
     """Give the schedules of kernel and twin, with due dates and prices that are drawn, and which are in time."""
     due = np.where(rng.integers(5, size=len(made)) > 0, rng.integers(0, 25, size=len(made)), np.inf)
     prices = rng.integers(0, 3, size=len(made.machines)).astype(float)
-    problem, order = problem_of(made), by_rank(upward_ranks(made))
+    problem, order = compile_problem(made), order_by_rank(upward_ranks(made))
     problem = problem._replace(machines=problem.machines._replace(price=prices))
-    found = place_in_time(made, problem, order, due)
+    found = schedule_by_due_date(made, problem, order, due)
     twin = InTime(made, due.tolist(), prices.tolist())
     for task in order.tolist():
         twin.place(task)

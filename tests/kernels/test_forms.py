@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from weft.errors import InvalidInput
-from weft.kernels import forms
-from weft.kernels.ranks import downward_ranks
+from weft.kernels import compilation
+from weft.kernels.priorities import fill_downward_ranks
 
 CHAIN = (
     3,
@@ -25,7 +25,7 @@ CHAIN = (
 
 def ranks(work_s):
     found = np.zeros(3)
-    forms.run(downward_ranks, CHAIN, (found,), work_s=work_s)
+    compilation.run_kernel(fill_downward_ranks, CHAIN, (found,), work_s=work_s)
     return found.tolist()
 
 
@@ -45,7 +45,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from weft.kernels import forms
-from weft.kernels.ranks import downward_ranks
+from weft.kernels.priorities import downward_ranks
 ranks = np.zeros(3)
 def run(work_s):
     pointer, before = np.array([0, 0, 1, 2], dtype=np.uint32), np.array([0, 1], dtype=np.uint32)
@@ -99,20 +99,20 @@ def test_machine_code_that_others_could_write_is_not_run(tmp_path):
 
 
 def test_the_folder_changes_with_every_kernel_file():
-    from weft.kernels import cache
+    from weft.kernels import compilation
 
-    names = {path.name for path in Path(cache.__file__).parent.glob("*.py")}
+    names = {path.name for path in Path(compilation.__file__).parent.glob("*.py")}
     assert {"gaps.py", "placement.py", "heft.py"} <= names
-    assert cache.folder() is None or len(cache.folder().name) == 16
+    assert compilation.cache_folder() is None or len(compilation.cache_folder().name) == 16
 
 
 def test_every_kernel_calls_nothing_but_kernels():
     """A name of a function that is no kernel would fail only when somebody compiles it."""
-    for function in forms._marked:
+    for function in compilation._marked:
         called = [function.__globals__.get(name) for name in function.__code__.co_names]
         strange = [
             other.__name__
             for other in called
-            if callable(other) and not isinstance(other, type) and other not in forms._marked
+            if callable(other) and not isinstance(other, type) and other not in compilation._marked
         ]
         assert strange == [], function.__qualname__

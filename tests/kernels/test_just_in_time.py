@@ -15,10 +15,10 @@ from planning_examples import MAKESPAN
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.planners.baselines.lazy import Lazy
+from weft.planners.lazy import LazyPlanner
 from weft.planners.planner import Budget
 from weft.randomness import generator
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 READINGS = [("transfer", "first"), ("transfer", "random"), ("finish", "first")]
@@ -38,7 +38,7 @@ def columns(schedule):
 
 def both(made, by, ties, seed):
     """Give the schedules of planner and twin, which draw the same numbers."""
-    planner = Lazy(by=by, ties=ties)
+    planner = LazyPlanner(by=by, ties=ties)
     found = planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
     draw = generator(seed, "lazy").random(len(made)) if ties == "random" else [0.0] * len(made)
     return columns(found.schedule), columns(JustInTime(made, by=by, draw=draw).run())

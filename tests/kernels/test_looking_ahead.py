@@ -7,7 +7,7 @@ import pytest
 from kernels.lookahead_twin import LookingAhead
 from kernels.random_graphs import faceted, layered
 from planning_examples import planned
-from weft.planners.lists.ranks import by_rank, upward_ranks
+from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.randomness import generator
 
 
@@ -25,7 +25,7 @@ def columns(schedule):
 
 def twin(made):
     board = LookingAhead(made, factor=1.05)
-    for task in by_rank(upward_ranks(made)).tolist():
+    for task in order_by_rank(upward_ranks(made)).tolist():
         board.place(task)
     assert board.is_finished()
     return board.schedule()

@@ -10,11 +10,16 @@ import pytest
 
 from kernels.random_graphs import faceted, layered
 from planning_examples import instance, platform
-from weft.planners.lists.peft import optimistic_table
-from weft.planners.lists.priorities import by_priority, least_seconds, ready_order
-from weft.planners.lists.ranks import mean_communication_s, mean_seconds
+from weft.planners.peft import optimistic_table
+from weft.planners.ranks import (
+    least_seconds,
+    mean_communication_s,
+    mean_seconds,
+    rank_by_priority,
+    ready_order,
+)
 from weft.randomness import generator
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.task_graph import COMPUTE
 
 
 @pytest.fixture(params=["plain", "compiled"])
@@ -97,4 +102,4 @@ def test_a_ready_queue_gives_the_highest_priority_that_is_ready(form):
 
 
 def test_ranks_of_priorities_break_ties_by_index():
-    assert by_priority(np.array([1.0, 3.0, 1.0, 3.0])).tolist() == [2, 0, 3, 1]
+    assert rank_by_priority(np.array([1.0, 3.0, 1.0, 3.0])).tolist() == [2, 0, 3, 1]

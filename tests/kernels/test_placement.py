@@ -16,19 +16,19 @@ from planning_examples import instance, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.kernels import forms
+from weft.kernels import compilation
 from weft.kernels.placement import place_in_order
-from weft.planners.lists.placing import _is_plain, place, rule_of, schedule_of, scratch_of
-from weft.planners.lists.ranks import (
-    by_rank,
+from weft.planners.list_planner import _is_plain, make_rule, make_scratch, place, read_board
+from weft.planners.problem import compile_problem
+from weft.planners.ranks import (
     downward_ranks,
     mean_communication_s,
     mean_seconds,
+    order_by_rank,
     upward_ranks,
 )
-from weft.planners.problem import problem_of
-from weft.platform.link import Link
-from weft.workflow.unfolding.unfold import unfold
+from weft.platform.platform import Link
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -53,10 +53,10 @@ def twin(made, order, tolerance=0.0):
 
 
 def through_the_general_kernel(made, order):
-    problem = problem_of(made)
-    board = scratch_of(problem)
-    stuck = forms.run(place_in_order, (problem, rule_of(), order), board, work_s=0.0)
-    return schedule_of(made, board[2], stuck)
+    problem = compile_problem(made)
+    board = make_scratch(problem)
+    stuck = compilation.run_kernel(place_in_order, (problem, make_rule(), order), board, work_s=0.0)
+    return read_board(made, board[2], stuck)
 
 
 @given(flow=workflows(), where=platforms(), tolerance=st.sampled_from([0.0, 0.05, 0.5]))
@@ -68,8 +68,8 @@ def test_every_facet_is_placed_as_by_the_twin(monkeypatch, flow, where, toleranc
         assume(False)
     assume(not len(made.graph.demand_by_count.rows))
     for form in in_both_forms(monkeypatch):
-        order = by_rank(upward_ranks(made))
-        found = place(made, order, rule=rule_of(factor=1.0 + tolerance))
+        order = order_by_rank(upward_ranks(made))
+        found = place(made, order, rule=make_rule(factor=1.0 + tolerance))
         assert columns(found) == columns(twin(made, order, tolerance)), form
 
 
@@ -111,8 +111,8 @@ def layered(seed, *, integers, layout, machines=7, tasks=60, bound=True):
 def test_the_fast_path_skips_only_what_cannot_win(form, layout, integers):
     for seed in range(6):
         made = layered(seed, integers=integers, layout=layout)
-        order = by_rank(upward_ranks(made))
-        assert _is_plain(problem_of(made), rule_of())
+        order = order_by_rank(upward_ranks(made))
+        assert _is_plain(compile_problem(made), make_rule())
         expected = columns(twin(made, order))
         assert columns(place(made, order)) == expected
         assert columns(through_the_general_kernel(made, order)) == expected
@@ -123,7 +123,7 @@ def test_the_fast_path_skips_only_what_cannot_win(form, layout, integers):
 def test_earliest_finish_is_the_textbook_one(form, layout, integers):
     for seed in range(4):
         made = layered(seed, integers=integers, layout=layout, bound=False, tasks=150)
-        order = by_rank(upward_ranks(made))
+        order = order_by_rank(upward_ranks(made))
         assert place(made, order).finish_s.tolist() == textbook_finish_s(made, order.tolist())
 
 
@@ -160,11 +160,11 @@ def test_ranks_are_the_longest_paths(form, integers):
 
 def test_an_endless_task_is_infeasible(form):
     made = instance({"a": {"work": 1.0}, "b": {"work": 2.0, "after": "a"}}, "identical:2")
-    problem = problem_of(made)
+    problem = compile_problem(made)
     endless = problem._replace(modes=problem.modes._replace(work=np.array([1.0, np.inf])))
-    board = scratch_of(endless)
-    stuck = forms.run(
-        place_in_order, (endless, rule_of(), np.array([0, 1], dtype=np.uint32)), board, work_s=0.0
+    board = make_scratch(endless)
+    stuck = compilation.run_kernel(
+        place_in_order, (endless, make_rule(), np.array([0, 1], dtype=np.uint32)), board, work_s=0.0
     )
     with pytest.raises(Infeasible, match="b would never end"):
-        schedule_of(made, board[2], stuck)
+        read_board(made, board[2], stuck)

@@ -13,13 +13,13 @@ from kernels.two_forms import in_both_forms
 from planning_examples import instance, lines, platform
 from planning_strategies import workflows
 from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy, compile_instance
+from weft.instance import BusyInterval, compile_instance
 from weft.planners.decoding import run_queue, run_queue_population
-from weft.planners.queueing import submission_order
+from weft.planners.queue_decoding import submission_order
 from weft.platform.machine import QUEUES, Machine
 from weft.platform.platform import Platform
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 LARGE = Machine(
@@ -73,7 +73,7 @@ def by_twin(made, order, counts, rule):
 @SEARCH
 def test_every_facet_is_queued_as_by_the_twin(monkeypatch, flow, seed, occupancy, ends, late):
     machine = Machine(**{**{name: getattr(LARGE, name) for name in LARGE.__slots__}, "occupancy": occupancy})
-    busy = tuple(Busy(machine=0, start_s=0.0, finish_s=end, nodes=2) for end in ends)
+    busy = tuple(BusyInterval(machine=0, start_s=0.0, finish_s=end, nodes=2) for end in ends)
     try:
         graph = unfold(flow)
         earliest = np.array([float(task % 3) * late for task in range(len(graph))])
@@ -106,7 +106,9 @@ def crowded(seed, *, integers, resources=True, tasks=40):
         if resources:
             described[f"t{index}"]["memory"] = f"{rng.integers(0, 3)}GB"
             described[f"t{index}"]["resources"] = {"licence": int(rng.integers(0, 2))}
-    held = (Busy(machine=0, start_s=0.0, finish_s=2.0, nodes=3, amounts=(1.0, 1e9) if resources else ()),)
+    held = (
+        BusyInterval(machine=0, start_s=0.0, finish_s=2.0, nodes=3, amounts=(1.0, 1e9) if resources else ()),
+    )
     return instance(described, platform({"nodes": 8, "memory": 4e9, "resources": {"licence": 3}}), busy=held)
 
 
@@ -139,7 +141,7 @@ def test_choices_too_many_for_a_table_are_looked_up_one_by_one(form, monkeypatch
     made = crowded(2, integers=False)
     counts = np.array([random_counts(made, np.random.default_rng(seed)) for seed in range(3)])
     expected = run_queue_population(made, counts, "easy", times=True)
-    monkeypatch.setattr("weft.planners.queueing._MOST_CHOICES", 0)
+    monkeypatch.setattr("weft.planners.queue_decoding._MAX_CHOICES", 0)
     made = crowded(2, integers=False)
     found = run_queue_population(made, counts, "easy", times=True)
     assert found.start_s.tolist() == expected.start_s.tolist()
@@ -181,7 +183,7 @@ def test_conservative_backfilling_delays_nobody_and_easy_only_protects_the_first
         "second": {"work": 4, "nodes": 2},
         "last": {"work": 9, "nodes": 1},
     }
-    held = (Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
+    held = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
     made = instance(tasks, platform({"nodes": 4}), busy=held)
     starts = {rule: run_queue(made, [2, 2, 1], rule).start_s.tolist() for rule in QUEUES[2:]}
     assert starts == {"easy": [4.0, 8.0, 0.0], "conservative": [4.0, 4.0, 8.0]}
@@ -242,16 +244,16 @@ def test_machines_that_a_queue_does_not_know_are_refused():
     tasks = {"a": {"work": 1}}
     with pytest.raises(InvalidInput, match="the queue of one machine was asked for, and there are 2"):
         run_queue(instance(tasks, "identical:2"), [1])
-    later = (Busy(machine=0, start_s=3.0, finish_s=4.0, nodes=1),)
+    later = (BusyInterval(machine=0, start_s=3.0, finish_s=4.0, nodes=1),)
     with pytest.raises(InvalidInput, match="m0 is reserved from 3 s on"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=later), [1])
-    much = (Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
+    much = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=3),)
     with pytest.raises(Infeasible, match="m0 has 2 nodes, but 3 are busy"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=much), [1])
     asking = {"a": {"work": 1, "resources": {"licence": 1}}}
-    licences = (Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=1, amounts=(3.0,)),)
+    licences = (BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=1, amounts=(3.0,)),)
     with pytest.raises(Infeasible, match="m0 has licence 2, but 3 is busy"):
         run_queue(instance(asking, platform({"nodes": 2, "resources": {"licence": 2}}), busy=licences), [1])
-    forever = (Busy(machine=0, start_s=0.0, finish_s=float("inf"), nodes=2),)
+    forever = (BusyInterval(machine=0, start_s=0.0, finish_s=float("inf"), nodes=2),)
     with pytest.raises(Infeasible, match="a never fits on m0"):
         run_queue(instance(tasks, platform({"nodes": 2}), busy=forever), [1])

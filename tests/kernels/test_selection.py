@@ -16,17 +16,16 @@ from kernels.two_forms import in_both_forms
 from planning_examples import instance
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy, compile_instance
-from weft.kernels.choices import FINISH, START
-from weft.kernels.lists.best_machines import MOMENT
-from weft.kernels.lists.selection import LEAST, MOST, SUFFERAGE
-from weft.planners.lists.likeness import next_alike
-from weft.planners.lists.selecting import FRUGAL, select
+from weft.instance import BusyInterval, compile_instance
+from weft.kernels.placement import FINISH, START
+from weft.kernels.selection import AVAILABILITY, LEAST, MOST, SUFFERAGE
+from weft.planners.list_planner import FRUGAL, select
+from weft.planners.ranks import link_equal_tasks
 from weft.randomness import generator
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-CRITERIA = {"finish": FINISH, "start": START, "moment": MOMENT}
+CRITERIA = {"finish": FINISH, "start": START, "moment": AVAILABILITY}
 SENSES = {"least": LEAST, "most": MOST, "sufferage": SUFFERAGE}
 WISHES = [
     ("finish", "least"),
@@ -144,7 +143,7 @@ def test_tasks_that_are_alike_come_one_after_another(form, wish):
     alike = 0
     for seed in range(12):
         made = forest_once(seed)
-        alike += int((next_alike(made, np.zeros(len(made)), np.arange(len(made))) < len(made)).sum())
+        alike += int((link_equal_tasks(made, np.zeros(len(made)), np.arange(len(made))) < len(made)).sum())
         found, expected = both(made, *wish, generator(seed, "wish"))
         assert found == expected
     assert alike > 100
@@ -154,6 +153,6 @@ def test_tasks_that_are_alike_come_one_after_another(form, wish):
 def test_a_task_that_never_fits_is_named(form, sense):
     for tasks in ({"a": {"work": 3}, "b": {"work": 3, "after": "a"}}, {"a": {"work": 3}, "b": {"work": 3}}):
         # From the fifth second on somebody else holds the machine for ever: there is room for one.
-        held = (Busy(machine=0, start_s=5.0, finish_s=math.inf, nodes=1),)
+        held = (BusyInterval(machine=0, start_s=5.0, finish_s=math.inf, nodes=1),)
         with pytest.raises(Infeasible, match="b would never end"):
             select(instance(tasks, "identical:1", busy=held), sense=SENSES[sense])

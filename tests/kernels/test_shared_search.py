@@ -14,15 +14,14 @@ from kernels.decoding_twin import decoded_by_twin
 from kernels.random_graphs import faceted
 from planning_examples import instance, platform
 from planning_strategies import BUSY, compiled_busy, platforms, workflows
-from weft.kernels import forms
-from weft.kernels.searches.shared_annealing import DRAWS, Score, anneal
-from weft.kernels.searches.shared_moves import State
-from weft.planners.aims import Aim, aim_of
-from weft.planners.weaving.shared_shop import workshop_of
-from weft.schedule.objective import objective_named
+from weft.kernels import compilation
+from weft.kernels.shared_annealing import DRAWS, SharedScore, SharedState, anneal_shared
+from weft.planners.evaluation import LinearObjective, linearise_objective
+from weft.planners.shared_annealing import build_workspace
+from weft.schedule.objective import make_objective
 
 SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-TIME = Aim(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
+TIME = LinearObjective(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
 
 
 @pytest.fixture(params=["plain", "compiled"])
@@ -42,11 +41,11 @@ def random_state(made, workshop, rng):
         first, end = workshop.ways.first[task : task + 2].tolist()
         here = workshop.ways.machine[first:end] == bound[made.graph.variable[task]]
         way[task] = first + rng.choice(np.flatnonzero(here))
-    return State(order=order, place=np.argsort(order).astype(np.uint32), way=way, bound=bound)
+    return SharedState(order=order, place=np.argsort(order).astype(np.uint32), way=way, bound=bound)
 
 
 def unknown():
-    return Score(*(np.full(1, math.inf) for _ in Score._fields))
+    return SharedScore(*(np.full(1, math.inf) for _ in SharedScore._fields))
 
 
 def run(workshop, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
@@ -54,7 +53,7 @@ def run(workshop, state, best, score, rng, *, steps=1, heat=0.0, fresh=0):
     shop, links, ways, _, goal, moves, layout, scratch = workshop
     uniform, exponential = rng.random(DRAWS * steps), rng.standard_exponential(steps)
     inputs = (shop, links, ways, goal, moves, fresh, heat, steps, uniform, exponential, scratch)
-    return forms.run(anneal, inputs, (layout, state, best, score), work_s=0.0)
+    return compilation.run_kernel(anneal_shared, inputs, (layout, state, best, score), work_s=0.0)
 
 
 def twin_of(made, workshop, state):
@@ -70,9 +69,9 @@ def twin_of(made, workshop, state):
 def test_tasks_are_laid_as_the_twin_of_the_decoder_inserts_them(form, flow, where, held, seed):
     made = compiled_busy(flow, where, held)
     rng = np.random.default_rng(seed)
-    workshop = workshop_of(made, TIME)
+    workshop = build_workspace(made, TIME)
     state, score = random_state(made, workshop, rng), unknown()
-    best = State(*(part.copy() for part in state))
+    best = SharedState(*(part.copy() for part in state))
     run(workshop, state, best, score, rng, fresh=1)
     start, finish, _, _ = twin_of(made, workshop, state)
     assert workshop.layout.start.tolist() == start
@@ -132,12 +131,12 @@ def precedence_holds(made, order):
 def test_the_books_are_right_after_many_moves(form, kind, name):
     for seed in range(2):
         made = made_from(kind, seed)
-        aim = aim_of(made, objective_named(name))._replace(deadline_s=25.0, max_cost=1.5)
-        workshop = workshop_of(made, aim)
+        aim = linearise_objective(made, make_objective(name))._replace(deadline_s=25.0, max_cost=1.5)
+        workshop = build_workspace(made, aim)
         workshop = workshop._replace(goal=workshop.goal._replace(penalty=5.0))
         rng = np.random.default_rng(seed)
         state, score = random_state(made, workshop, rng), unknown()
-        best = State(*(part.copy() for part in state))
+        best = SharedState(*(part.copy() for part in state))
         spent = run(workshop, state, best, score, rng, fresh=1)
         first = score.value[0]
         for heat in (math.inf, 0.1 * abs(first), 0.0):
@@ -158,9 +157,9 @@ def test_both_forms_walk_the_same_way(monkeypatch):
         monkeypatch.setenv("WEFT_KERNELS", form)
         for kind in ("project", "faceted"):
             made, rng = made_from(kind, 1), np.random.default_rng(7)
-            workshop = workshop_of(made, TIME)
+            workshop = build_workspace(made, TIME)
             state, score = random_state(made, workshop, rng), unknown()
-            best = State(*(part.copy() for part in state))
+            best = SharedState(*(part.copy() for part in state))
             run(workshop, state, best, score, rng, fresh=1)
             run(workshop, state, best, score, rng, steps=300, heat=0.3)
             ends.append([part.tolist() for part in (*state, *best, *score)])
@@ -171,10 +170,10 @@ def test_a_justified_schedule_is_not_longer(form):
     shorter = 0
     for seed in range(0, 12, 2):
         made, rng = project(seed, integers=True), np.random.default_rng(seed)
-        workshop = workshop_of(made, TIME)
+        workshop = build_workspace(made, TIME)
         workshop = workshop._replace(moves=workshop.moves._replace(justify_share=1.0))
         state, score = random_state(made, workshop, rng), unknown()
-        best = State(*(part.copy() for part in state))
+        best = SharedState(*(part.copy() for part in state))
         run(workshop, state, best, score, rng, fresh=1)
         before = score.value[0]
         run(workshop, state, best, score, rng, steps=1, heat=math.inf)
@@ -198,7 +197,7 @@ def test_what_fits_packed_fits_in_truth(amounts, odd):
         for index, (a, b) in enumerate(amounts)
     }
     made = instance(tasks, platform({"nodes": 3, "resources": totals}))
-    workshop = workshop_of(made, TIME)
+    workshop = build_workspace(made, TIME)
     need, guard, free = workshop.ways.need.tolist(), workshop.shop.guard, int(workshop.shop.step_free[0])
     whole = not odd and all(b != 1 / 3 for _, b in amounts)
     for subset in range(1 << len(need)):

@@ -11,15 +11,15 @@ from genome_draws import random_genome
 from kernels.random_graphs import layered
 from kernels.single_search_twin import Standing
 from planning_examples import instance, platform
-from weft.kernels import forms
-from weft.kernels.searches.single_annealing import WORDS, anneal_singly
-from weft.planners.aims import Aim
-from weft.planners.genomes import Genome
-from weft.planners.weaving.single_field import field_of, is_single, state_of, terms_of
+from weft.kernels import compilation
+from weft.kernels.single_annealing import WORDS, anneal_single
+from weft.planners.evaluation import LinearObjective
+from weft.planners.genome import Genome
+from weft.planners.single_annealing import build_field, build_state, build_terms, serves_one_at_a_time
 
-TIME = Aim(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
-LATE = Aim(0.0, 1.0, 0.0, 0.0, 5.0, math.inf)
-MIXED = Aim(2.0, 0.5, 0.25, 1.0, 12.0, 90.0)
+TIME = LinearObjective(0.0, 1.0, 0.0, 0.0, math.inf, math.inf)
+LATE = LinearObjective(0.0, 1.0, 0.0, 0.0, 5.0, math.inf)
+MIXED = LinearObjective(2.0, 0.5, 0.25, 1.0, 12.0, 90.0)
 VARIATES = -np.log((np.arange(2048) + 0.5) / 2048)
 
 
@@ -34,11 +34,11 @@ def wandered(made, aim, seed, *, steps=1500, heat=2.0, cooling=0.999):
     rng = np.random.default_rng(seed)
     order, bound, modes = random_genome(made, rng)
     genome = Genome(order.astype(np.uint32), bound.astype(np.uint32), modes.astype(np.uint32))
-    field, terms = field_of(made), terms_of(made, aim, 10.0)
-    state = state_of(field, genome)
+    field, terms = build_field(made), build_terms(made, aim, 10.0)
+    state = build_state(field, genome)
     words = rng.integers(0, 2**63 - 1, WORDS * steps, dtype=np.int64)
-    moves = forms.run(
-        anneal_singly, (field, terms, steps, heat, cooling, words, VARIATES), (state,), work_s=0.0
+    moves = compilation.run_kernel(
+        anneal_single, (field, terms, steps, heat, cooling, words, VARIATES), (state,), work_s=0.0
     )
     return field, terms, state, moves
 
@@ -63,7 +63,7 @@ def energy_of(made, aim, machine, makespan, scale=10.0):
 @pytest.mark.parametrize("layout", ["related", "table"])
 def test_what_is_kept_while_searching_is_what_order_and_machines_give(form, layout, integers, aim):
     made = layered(np.random.default_rng(5), integers=integers, layout=layout)
-    assert is_single(made)
+    assert serves_one_at_a_time(made)
     _, _, state, moves = wandered(made, aim, 11)
     assert moves > 20
     standing = Standing(made, state.order.tolist(), state.machine.tolist())
@@ -137,7 +137,7 @@ def test_data_that_pay_for_size_alone_are_counted_alike():
         for index in range(20)
     }
     made = instance(tasks, platform({}, {"speed": 2.0}, {"speed": 3.0}))
-    assert field_of(made).fixed is None
+    assert build_field(made).fixed is None
     for seed in range(3):
         _, _, state, moves = wandered(made, TIME, seed)
         assert moves > 20

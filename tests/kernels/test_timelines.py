@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planning_examples import instance, platform
-from weft.instance import Busy
-from weft.kernels import forms
-from weft.kernels.placement import begin
-from weft.kernels.timelines import after_all, earliest, open_lines, take
-from weft.planners.lists.placing import scratch_of
-from weft.planners.problem import problem_of
+from weft.instance import BusyInterval
+from weft.kernels import compilation
+from weft.kernels.placement import reset_schedule
+from weft.kernels.timelines import earliest_append, earliest_start, occupy, reset_timelines
+from weft.planners.list_planner import make_scratch
+from weft.planners.problem import compile_problem
 
 TIMES = st.integers(0, 20).map(float)
 LENGTHS = st.integers(0, 6).map(float)
@@ -68,15 +68,15 @@ class Line:
             "occupancy": "unlimited" if unlimited else "exclusive",
         }
         tasks = {"a": {"sweep": {"k": f"1..{JOBS}"}, "work": 1, "resources": needs, **memory}}
-        self.problem = problem_of(instance(tasks, platform(keys)))
-        self.lines, _, _ = scratch_of(self.problem)
+        self.problem = compile_problem(instance(tasks, platform(keys)))
+        self.lines, _, _ = make_scratch(self.problem)
         if form == "plain":
-            self.problem, self.lines = forms._listed(self.problem), forms._listed(self.lines)
+            self.problem, self.lines = compilation._to_lists(self.problem), compilation._to_lists(self.lines)
         self.form = form
-        self.call(open_lines)
+        self.call(reset_timelines)
 
     def call(self, function, *arguments):
-        chosen = function if self.form == "plain" else forms.compiled(function)
+        chosen = function if self.form == "plain" else compilation.compile_kernel(function)
         return chosen(self.problem.machines, self.lines, *arguments)
 
     def _needs(self, amounts):
@@ -84,13 +84,13 @@ class Line:
         return flat if self.form == "plain" else np.array(flat)
 
     def earliest(self, ready, seconds, nodes, amounts):
-        return self.call(earliest, 0, ready, seconds, nodes, 0, self._needs(amounts))
+        return self.call(earliest_start, 0, ready, seconds, nodes, 0, self._needs(amounts))
 
     def after_all(self, ready, seconds, nodes, amounts):
-        return self.call(after_all, 0, ready, seconds, nodes, 0, self._needs(amounts))
+        return self.call(earliest_append, 0, ready, seconds, nodes, 0, self._needs(amounts))
 
     def take(self, start, seconds, nodes, amounts):
-        self.call(take, 0, start, seconds, nodes, 0, self._needs(amounts))
+        self.call(occupy, 0, start, seconds, nodes, 0, self._needs(amounts))
 
     def steps(self):
         """List the free nodes, step by step."""
@@ -170,14 +170,17 @@ def test_on_an_open_machine_nothing_is_in_the_way(form):
 
 @pytest.mark.parametrize(("start", "finish", "free"), [(-2.0, 4.0, 4.0), (-5.0, -1.0, 0.0)])
 def test_what_is_busy_beforehand_is_in_the_way(form, start, finish, free):
-    held = (Busy(machine=0, start_s=start, finish_s=finish, nodes=1),)
-    problem = problem_of(instance({"a": {"work": 1}}, platform({}, {}), busy=held))
-    board = scratch_of(problem)
-    function, find = begin, earliest
+    held = (BusyInterval(machine=0, start_s=start, finish_s=finish, nodes=1),)
+    problem = compile_problem(instance({"a": {"work": 1}}, platform({}, {}), busy=held))
+    board = make_scratch(problem)
+    function, find = reset_schedule, earliest_start
     if form == "plain":
-        problem, board = forms._listed(problem), tuple(map(forms._listed, board))
+        problem, board = compilation._to_lists(problem), tuple(map(compilation._to_lists, board))
     else:
-        function, find = forms.compiled(begin), forms.compiled(earliest)
+        function, find = (
+            compilation.compile_kernel(reset_schedule),
+            compilation.compile_kernel(earliest_start),
+        )
     function(problem, *board)
     assert find(problem.machines, board[0], 0, 0.0, 1.0, 1, 0, problem.tasks.amount) == free
     assert find(problem.machines, board[0], 1, 0.0, 1.0, 1, 0, problem.tasks.amount) == 0.0

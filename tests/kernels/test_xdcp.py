@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kernels.xdcp_twin import Times, arrays, random_case, reachable, xdcp_pass
-from weft.kernels import forms
+from weft.kernels import compilation
 from weft.kernels.problem import CLASSES, RELATED, TABLE
-from weft.kernels.xdcp import xdcp_steps
+from weft.kernels.xdcp import move_subtasks
 from weft.randomness import generator
 
 
@@ -47,7 +47,9 @@ class State:
             self.placed, self.mode, self.seconds, self.previous, self.following, self.head, self.order,
             self.start, self.finish, self.latest,
         )  # fmt: skip
-        return forms.run(xdcp_steps, (self.sweep, self.modes, limit, *scratch), state, work_s=0.0)
+        return compilation.run_kernel(
+            move_subtasks, (self.sweep, self.modes, limit, *scratch), state, work_s=0.0
+        )
 
     def queues(self):
         found = []

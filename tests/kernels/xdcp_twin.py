@@ -13,8 +13,8 @@ from functools import cache
 
 import numpy as np
 
-from weft.kernels.problem import CLASSES, RELATED, TABLE, Modes
-from weft.kernels.xdcp import Sweep
+from weft.kernels.problem import CLASSES, RELATED, TABLE, ModeArrays
+from weft.kernels.xdcp import SubtaskGraph
 
 sys.setrecursionlimit(10_000)
 
@@ -173,7 +173,7 @@ def arrays(case, layout):
     number = case.number
     pointer, before = _csr(case.parents)
     after_pointer, after = _csr([case.children(task) for task in range(number)])
-    sweep = Sweep(
+    sweep = SubtaskGraph(
         number=number,
         machines=case.machines,
         pointer=pointer,
@@ -206,7 +206,7 @@ def _modes(case, layout):
         CLASSES: cell,
         TABLE: np.ones(modes),
     }
-    return Modes(
+    return ModeArrays(
         layout=layout,
         groups=number,
         group=np.array(group, dtype=np.uint32),

@@ -11,10 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from weft.planners import PLANNERS
-from weft.planners.aims import worth_of
 from weft.planners.decoding import INSERTION, decode
-from weft.planners.genomes import genome_of, modes_of
-from weft.planners.planner import Plan, Progress, Unsupported
+from weft.planners.evaluation import evaluate_loss
+from weft.planners.genome import encode_schedule, select_modes
+from weft.planners.planner import Plan, PlanProgress, Unsupported
 
 calls: list[str] = []
 
@@ -55,13 +55,13 @@ class Drawing(Double):
     def improve(self, instance, *, objective, start, budget, rng):
         calls.append("drawing")
         best, steps = start, 0
-        genome = genome_of(instance, start)
+        genome = encode_schedule(instance, start)
         while budget.allows(steps):
             bound = np.array([rng.choice(instance.candidate_sets[index]) for index in instance.candidates])
             bound = np.where(rng.random(len(bound)) < 0.3, bound, genome.bound).astype(np.uint32)
-            made = decode(instance, genome.order, bound, modes_of(instance, bound), rule=INSERTION)
+            made = decode(instance, genome.order, bound, select_modes(instance, bound), rule=INSERTION)
             steps += self.counts_as if budget.steps is None else min(self.counts_as, budget.steps - steps)
-            if worth_of(instance, objective, made) < worth_of(instance, objective, best):
+            if evaluate_loss(instance, objective, made) < evaluate_loss(instance, objective, best):
                 best, genome = made, genome._replace(bound=bound)
                 _tell(budget, objective.value(best, instance), best, steps)
         return Plan(schedule=best, steps=steps, cut=budget.left is not None and budget.left() <= 0)
@@ -69,7 +69,7 @@ class Drawing(Double):
 
 def _tell(budget, value, best, steps):
     if budget.tell is not None:
-        news = Progress(by="drawing", value=value, makespan_s=best.makespan_s, bound_s=0.0, steps=steps)
+        news = PlanProgress(by="drawing", value=value, makespan_s=best.makespan_s, bound_s=0.0, steps=steps)
         budget.tell(news)
 
 
@@ -130,7 +130,7 @@ class Beginning(Double):
 
     def plan(self, instance, *, objective, budget, rng, pool=None):
         calls.append("beginning")
-        from weft.planners.lists.heft import Heft
+        from weft.planners.heft import Heft
 
         return Heft().plan(instance, objective=objective, budget=budget, rng=rng)
 

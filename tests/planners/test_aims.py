@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planning_examples import instance, planned, platform
-from weft.planners.aims import Worth, aim_of, worth_of
-from weft.schedule.costs import cost_of
-from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.planners.evaluation import Loss, evaluate_loss, linearise_objective
+from weft.schedule.costs import schedule_cost
+from weft.schedule.objective import OBJECTIVES, make_objective
 
 TASKS = {
     "a": {"work": 40, "nodes": "1..4", "speedup": {"amdahl": 0.9}},
@@ -39,36 +39,36 @@ def made(price, more):
 )
 def test_a_linear_aim_gives_the_number_of_the_objective(name, alpha, price, more, planner):
     found = made(price, more)
-    goal = objective_named(name, alpha if OBJECTIVES[name].has_alpha else None)
+    goal = make_objective(name, alpha if OBJECTIVES[name].has_alpha else None)
     schedule = planned(found, planner)
-    aim = aim_of(found, goal)
+    aim = linearise_objective(found, goal)
     node_s = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
-    value = aim.value(schedule.makespan_s, node_s, cost_of(schedule, found))
+    value = aim.value(schedule.makespan_s, node_s, schedule_cost(schedule, found))
     assert value == pytest.approx(goal.value(schedule, found), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["local", "efficiency", "static-idle-fraction", "throughput"])
 def test_an_objective_that_takes_a_schedule_has_no_linear_aim(name):
-    assert aim_of(made(1, 1), objective_named(name)) is None
+    assert linearise_objective(made(1, 1), make_objective(name)) is None
 
 
 def test_limits_come_before_the_number():
     found = made(1, 2)
     schedule = planned(found)
-    goal = objective_named("makespan", deadline_s=schedule.makespan_s / 2, max_cost=1e9)
-    assert worth_of(found, goal, schedule) == Worth(pytest.approx(1.0), schedule.makespan_s)
-    kept = objective_named("makespan", deadline_s=schedule.makespan_s)
-    assert worth_of(found, kept, schedule).missed == 0
-    assert worth_of(found, kept, schedule) < worth_of(found, goal, schedule)
+    goal = make_objective("makespan", deadline_s=schedule.makespan_s / 2, max_cost=1e9)
+    assert evaluate_loss(found, goal, schedule) == Loss(pytest.approx(1.0), schedule.makespan_s)
+    kept = make_objective("makespan", deadline_s=schedule.makespan_s)
+    assert evaluate_loss(found, kept, schedule).missed == 0
+    assert evaluate_loss(found, kept, schedule) < evaluate_loss(found, goal, schedule)
 
 
 def test_what_is_to_be_large_is_worth_its_negative():
     found = made(1, 2)
-    schedule, goal = planned(found), objective_named("efficiency")
-    assert worth_of(found, goal, schedule) == (0, -goal.value(schedule, found))
+    schedule, goal = planned(found), make_objective("efficiency")
+    assert evaluate_loss(found, goal, schedule) == (0, -goal.value(schedule, found))
 
 
 def test_without_limits_the_aim_has_none():
-    aim = aim_of(made(1, 2), objective_named("makespan"))
+    aim = linearise_objective(made(1, 2), make_objective("makespan"))
     assert (aim.deadline_s, aim.max_cost, aim.is_makespan) == (math.inf, math.inf, True)
-    assert not aim_of(made(1, 2), objective_named("makespan", max_cost=3)).is_makespan
+    assert not linearise_objective(made(1, 2), make_objective("makespan", max_cost=3)).is_makespan

@@ -6,11 +6,11 @@ import pytest
 
 from planning_examples import MAKESPAN, instance, lines, planned, platform
 from weft.errors import InvalidInput
-from weft.planners.aims import worth_of
+from weft.planners.annealing import AnnealingPlanner
+from weft.planners.evaluation import evaluate_loss
 from weft.planners.planner import Budget
-from weft.planners.searches.annealing import Annealing
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 
 UNLIKE = platform({"speed": 1.0}, {"speed": 2.0, "price_per_node_hour": 4.0}, {"speed": 3.0, "nodes": 4})
@@ -41,39 +41,39 @@ def test_five_tasks_are_shared_out_as_well_as_possible():
     numbers = {"a": 8, "b": 7, "c": 6, "d": 5, "e": 4}
     made = instance({name: {"work": work} for name, work in numbers.items()}, "identical:2")
     assert planned(made, "heft").makespan_s == 17
-    plan = run(Annealing(), made, steps=3000)
+    plan = run(AnnealingPlanner(), made, steps=3000)
     assert plan.schedule.makespan_s == 15
 
 
 def test_the_plan_is_valid_and_never_worse_than_the_list_planners(made):
-    plan = run(Annealing(), made, steps=1500)
+    plan = run(AnnealingPlanner(), made, steps=1500)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft", "cpop", "peft", "heft-moldable"):
         assert plan.schedule.makespan_s <= planned(made, name).makespan_s
-    assert lines(run(Annealing(), made, steps=1500).schedule) == lines(plan.schedule)
+    assert lines(run(AnnealingPlanner(), made, steps=1500).schedule) == lines(plan.schedule)
 
 
 @pytest.mark.parametrize("name", ["makespan", "cost", "static", "communication"])
 def test_improving_goes_on_from_any_plan(made, name):
-    goal, start = objective_named(name), planned(made, "random")
-    found = Annealing().improve(
+    goal, start = make_objective(name), planned(made, "random")
+    found = AnnealingPlanner().improve(
         made, objective=goal, start=start, budget=Budget(steps=1000), rng=generator(1, "improve")
     )
-    assert worth_of(made, goal, found.schedule) <= worth_of(made, goal, start)
+    assert evaluate_loss(made, goal, found.schedule) <= evaluate_loss(made, goal, start)
     if name != "communication":
-        assert worth_of(made, goal, found.schedule) < worth_of(made, goal, start)
+        assert evaluate_loss(made, goal, found.schedule) < evaluate_loss(made, goal, start)
     assert verify(found.schedule, made.graph, made.platform) == []
 
 
 def test_it_cools_over_the_steps_it_may_take(made):
-    plan = run(Annealing(), made, steps=900)
+    plan = run(AnnealingPlanner(), made, steps=900)
     assert 800 <= plan.steps <= 901
     assert not plan.cut
-    plan = run(Annealing(steps=500), made)
+    plan = run(AnnealingPlanner(steps=500), made)
     assert 400 <= plan.steps <= 600, "without a budget its own number of steps ends it"
 
 
 @pytest.mark.parametrize("option", ["steps", "walkers"])
 def test_wrong_options_are_refused(option):
     with pytest.raises(InvalidInput, match=f"annealing:{option}=0; must be at least 1"):
-        Annealing(**{option: 0})
+        AnnealingPlanner(**{option: 0})

@@ -11,19 +11,16 @@ from planners.auto_doubles import on_the_shelf
 from planning_examples import MAKESPAN, instance, lines, platform
 from weft.errors import Infeasible, InvalidInput
 from weft.planners import PLANNERS
-from weft.planners.aims import worth_of
-from weft.planners.planner import Budget
-from weft.planners.portfolio.auto import Auto
-from weft.planners.portfolio.first_plans import LISTS
-from weft.planners.portfolio.incumbent import Incumbent
-from weft.planners.portfolio.rounds import Contender, Rounds
-from weft.planners.stretch import Stretch
-from weft.pools.pool import pool_named
+from weft.planners.auto import LIST_PLANNERS, Auto
+from weft.planners.evaluation import evaluate_loss
+from weft.planners.planner import Budget, ClockSlice
+from weft.planners.portfolio import Contender, Incumbent, PortfolioSearch
+from weft.pools.pool import make_pool
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
-from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.schedule.objective import OBJECTIVES, make_objective
 from weft.schedule.verification import verify
-from weft.search.pool import ALONE
+from weft.search.pool import INLINE_POOL
 
 UNLIKE = platform(
     {"speed": 1.0, "price_per_node_hour": 3600.0},
@@ -46,7 +43,9 @@ def open_gap():
     """An instance whose first plans are above its bounds."""
     made = instance(FORKS, UNLIKE)
     best = min(
-        of_list(name, made) for name, _ in LISTS if PLANNERS.load(name)().supports(made, MAKESPAN) is None
+        of_list(name, made)
+        for name, _ in LIST_PLANNERS
+        if PLANNERS.load(name)().supports(made, MAKESPAN) is None
     )
     assert best > lower_bounds(made).best_s * 1.01
     return made
@@ -57,7 +56,7 @@ def of_list(name, made):
     return planner.plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "x")).schedule.makespan_s
 
 
-def planned(made, *, objective=MAKESPAN, pool=ALONE, islands=0, seed=3, **budget):
+def planned(made, *, objective=MAKESPAN, pool=INLINE_POOL, islands=0, seed=3, **budget):
     auto, spending = Auto(islands=islands), Budget(**budget)
     return auto.plan(made, objective=objective, budget=spending, rng=generator(seed, "test"), pool=pool)
 
@@ -80,7 +79,7 @@ class TestPlans:
         with on_the_shelf(weave="Drawing"):
             found = planned(made, steps=200)
         assert verify(found.schedule, made.graph, made.platform) == []
-        for name, most in LISTS:
+        for name, most in LIST_PLANNERS:
             if most > 100 and PLANNERS.load(name)().supports(made, MAKESPAN) is None:
                 assert found.schedule.makespan_s <= of_list(name, made) + 1e-9, name
 
@@ -124,7 +123,7 @@ class TestPlans:
             for name, alone in (("weave", False), ("cp-sat", True))
         )
         incumbent = Incumbent(open_gap, MAKESPAN, None)
-        rounds = Rounds(open_gap, MAKESPAN, Budget(steps=100), incumbent, [lucky, idle])
+        rounds = PortfolioSearch(open_gap, MAKESPAN, Budget(steps=100), incumbent, [lucky, idle])
         assert [rounds._lineup(turn, 1) for turn in range(3)] == [[lucky], [idle], [lucky]]
         assert [rounds._lineup(turn, 3) for turn in range(2)] == [[lucky], [idle, lucky, lucky]]
         idle.without_gain = 2
@@ -152,13 +151,13 @@ class TestSteps:
     def test_pools_decide_nothing(self, open_gap, pool):
         with on_the_shelf(weave="Drawing", cp_sat="Idle"):
             alone = planned(open_gap, steps=9_000, islands=3)
-            with pool_named(pool) as opened:
+            with make_pool(pool) as opened:
                 found = planned(open_gap, steps=9_000, islands=3, pool=opened)
         assert lines(found.schedule) == lines(alone.schedule)
         assert (found.steps, found.bound_s, found.by) == (alone.steps, alone.bound_s, alone.by)
 
     def test_islands_are_as_many_as_workers(self, open_gap):
-        with on_the_shelf(weave="Drawing"), pool_named("threads:2") as pool:
+        with on_the_shelf(weave="Drawing"), make_pool("threads:2") as pool:
             found, two = planned(open_gap, steps=300, pool=pool), planned(open_gap, steps=300, islands=2)
         assert lines(found.schedule) == lines(two.schedule)
 
@@ -191,15 +190,15 @@ class TestClock:
         assert found.cut
 
     def test_slices_cannot_be_longer_than_the_whole(self):
-        stretch = Stretch(left=lambda: 3.0, until_s=1.0)
+        stretch = ClockSlice(left=lambda: 3.0, until_s=1.0)
         assert stretch.remaining_s() == 2.0
-        assert Stretch(left=None).remaining_s() == math.inf
+        assert ClockSlice(left=None).remaining_s() == math.inf
 
     def test_two_workers_by_the_clock(self, open_gap):
-        from weft.runtime.plan_clock import Clock
+        from weft.runtime.budget import Deadline
 
-        with on_the_shelf(weave="Drawing"), pool_named("processes:2") as pool:
-            found = planned(open_gap, left=Clock.of(1.0).left, pool=pool)
+        with on_the_shelf(weave="Drawing"), make_pool("processes:2") as pool:
+            found = planned(open_gap, left=Deadline.of(1.0).left, pool=pool)
         assert (found.notes, found.cut) == ((), True)
         assert verify(found.schedule, open_gap.graph, open_gap.platform) == []
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
@@ -230,18 +229,18 @@ class TestFailures:
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
 
     def test_ctrl_c_before_the_first_plan_goes_up(self, open_gap, monkeypatch):
-        monkeypatch.setattr("weft.planners.portfolio.auto.first_plans", interrupt)
+        monkeypatch.setattr("weft.planners.auto.run_list_planners", interrupt)
         with pytest.raises(KeyboardInterrupt):
             planned(open_gap, steps=10)
 
     def test_ctrl_c_among_the_first_plans_gives_those_that_are_made(self, open_gap, monkeypatch):
-        monkeypatch.setattr("weft.planners.lists.cpop.Cpop.plan", interrupt)
+        monkeypatch.setattr("weft.planners.cpop.Cpop.plan", interrupt)
         found = planned(open_gap, steps=10)
         assert found.by == "heft"
         assert found.cut
 
     def test_workers_that_vanish_are_told_and_nothing_is_lost(self, open_gap):
-        with on_the_shelf(weave="Vanishing"), pool_named("processes:2") as pool:
+        with on_the_shelf(weave="Vanishing"), make_pool("processes:2") as pool:
             found = planned(open_gap, steps=5_000, pool=pool)
         assert found.schedule.makespan_s <= of_list("heft", open_gap)
         assert found.cut
@@ -268,7 +267,9 @@ class TestObjectives:
             planner = PLANNERS.load(rival)()
             aim = objective if planner.supports(open_gap, objective) is None else MAKESPAN
             theirs = planner.plan(open_gap, objective=aim, budget=Budget(), rng=generator(0, "x")).schedule
-            assert worth_of(open_gap, objective, found.schedule) <= worth_of(open_gap, objective, theirs)
+            assert evaluate_loss(open_gap, objective, found.schedule) <= evaluate_loss(
+                open_gap, objective, theirs
+            )
 
     @pytest.mark.parametrize("name", ["cost", "local"])
     def test_what_a_first_plan_makes_least_is_not_searched_for(self, open_gap, name):
@@ -278,7 +279,7 @@ class TestObjectives:
 
     def test_limits_come_first(self, open_gap):
         cheap = planned_cost(open_gap, OBJECTIVES["cost"])
-        objective = objective_named("makespan", max_cost=cheap * 1.1)
+        objective = make_objective("makespan", max_cost=cheap * 1.1)
         assert planned_cost(open_gap, objective) <= cheap * 1.1 * (1 + 1e-9)
         assert planned_cost(open_gap, MAKESPAN) > cheap * 1.1
 
@@ -302,10 +303,10 @@ class TestObjectives:
 
 
 def planned_cost(made, objective):
-    from weft.schedule.costs import cost_of
+    from weft.schedule.costs import schedule_cost
 
     with on_the_shelf(weave="Drawing"):
-        return cost_of(planned(made, objective=objective, steps=400).schedule, made)
+        return schedule_cost(planned(made, objective=objective, steps=400).schedule, made)
 
 
 class TestNews:

@@ -12,11 +12,11 @@ from planning_examples import instance, lines, planned, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.planners.baselines.cheapest import Cheapest
-from weft.schedule.costs import cheapest_cost, cost_of
-from weft.schedule.objective import objective_named
+from weft.planners.cheapest import Cheapest
+from weft.schedule.costs import cheapest_cost, schedule_cost
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -30,7 +30,7 @@ def test_plans_are_valid_and_none_costs_less(flow, where, held):
         assume(False)
     schedule = planned(made, "cheapest")
     assert verify(schedule, made.graph, where) == []
-    assert cost_of(schedule, made) == pytest.approx(cheapest_cost(made))
+    assert schedule_cost(schedule, made) == pytest.approx(cheapest_cost(made))
 
 
 def test_it_is_the_least_of_all_bindings_and_counts():
@@ -50,7 +50,7 @@ def test_it_is_the_least_of_all_bindings_and_counts():
             + 3 / speed[place_a] * price[place_a]
             + nodes[1] * seconds[nodes[1]] / speed[place_c] * price[place_c]
         )
-    assert cost_of(planned(made, "cheapest"), made) == pytest.approx(min(costs))
+    assert schedule_cost(planned(made, "cheapest"), made) == pytest.approx(min(costs))
 
 
 def test_equal_costs_are_decided_by_the_finish():
@@ -62,6 +62,6 @@ def test_equal_costs_are_decided_by_the_finish():
 
 def test_it_serves_cost_and_makespan():
     made = instance({"a": {"work": 1}}, "identical:2")
-    assert Cheapest().supports(made, objective_named("cost")) is None
-    assert Cheapest().supports(made, objective_named("makespan", max_cost=1.0)) is None
-    assert "on-demand" in Cheapest().supports(made, objective_named("on-demand")).reason
+    assert Cheapest().supports(made, make_objective("cost")) is None
+    assert Cheapest().supports(made, make_objective("makespan", max_cost=1.0)) is None
+    assert "on-demand" in Cheapest().supports(made, make_objective("on-demand")).reason

@@ -26,22 +26,26 @@ from schedule.test_bounds_exhaustive import instances
 from schedule.test_bounds_published import moldable_tasks
 from weft.errors import Infeasible, InvalidInput
 from weft.formats.files import load_platform, load_workflow, read_workflow_file
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
 from weft.instance import compile_instance
-from weft.planners.aims import worth_of
 from weft.planners.decoding import decode
-from weft.planners.exact import attempt
-from weft.planners.exact.alike import like_machines, like_tasks
+from weft.planners.evaluation import evaluate_loss
+from weft.planners.exact import cp_sat
 from weft.planners.exact.cp_sat import CpSat
-from weft.planners.exact.grids import grid_of, whole_amounts
-from weft.planners.exact.places import places_of
+from weft.planners.exact.exact_instance import (
+    choose_grid,
+    equivalent_machines,
+    equivalent_tasks,
+    find_places,
+    scale_to_integers,
+)
 from weft.planners.planner import Budget
 from weft.randomness import generator
-from weft.schedule.costs import cheapest_cost, cost_of
-from weft.schedule.objective import objective_named
+from weft.schedule.costs import cheapest_cost, schedule_cost
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 ENOUGH = Budget(steps=20_000)
 
@@ -68,7 +72,7 @@ def some_start(made, seed=3):
 @pytest.fixture
 def unaided(monkeypatch):
     """Take the lower bounds away, so that whatever is proven is proven by the solver."""
-    monkeypatch.setattr(attempt, "bounds_of", lambda made: SimpleNamespace(best_s=0.0))
+    monkeypatch.setattr(cp_sat, "bounds_of", lambda made: SimpleNamespace(best_s=0.0))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_like_machines_without_communication(bench_data):
         best = {(row["file"], row["procs"]): float(row["new_ub"]) for row in csv.DictReader(text)}
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
         name = next(name for name in archive.namelist() if name.endswith("rand0064.stg"))
-        graph = unfold(Stg().read(Source(name="rand0064.stg", data=archive.read(name))))
+        graph = unfold(Stg().read(SourceFile(name="rand0064.stg", data=archive.read(name))))
     plan = solved(compile_instance(graph, load_platform("identical:2")))
     assert plan.schedule.makespan_s == plan.bound_s == best["50/rand0064.stg", "2"]
 
@@ -139,7 +143,7 @@ def test_small_instances_are_solved_without_any_other_bound(made):
     if start is None:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempt, "bounds_of", lambda made: SimpleNamespace(best_s=0.0))
+        patch.setattr(cp_sat, "bounds_of", lambda made: SimpleNamespace(best_s=0.0))
         plan = improved(made, start)
     assert verify(plan.schedule, made.graph, made.platform) == []
     assert plan.schedule.makespan_s == pytest.approx(shortest_makespan(made), rel=1e-9)
@@ -155,10 +159,10 @@ def test_whatever_can_be_described_is_never_made_worse(workflow, where):
         return
     start = some_start(made)
     for name in ("makespan", "on-demand", "static"):
-        goal = objective_named(name)
+        goal = make_objective(name)
         plan = improved(made, start, goal, Budget(steps=30))
         assert verify(plan.schedule, made.graph, made.platform) == []
-        assert worth_of(made, goal, plan.schedule) <= worth_of(made, goal, start)
+        assert evaluate_loss(made, goal, plan.schedule) <= evaluate_loss(made, goal, start)
         assert plan.bound_s <= plan.schedule.makespan_s
 
 
@@ -196,7 +200,7 @@ def test_rounded_times_give_a_bound_and_the_best_order(unaided):
     ],
 )
 def test_a_tick_is_the_largest_measure_of_all_times(times, per_second, measure, exact):
-    grid = grid_of(np.array(times), 10.0)
+    grid = choose_grid(np.array(times), 10.0)
     assert (grid.measure, grid.exact) == (measure, exact)
     assert per_second in (None, grid.per_second)
     counted = [grid.seconds(ticks) for ticks in grid.ticks(np.array(times)).tolist()]
@@ -207,30 +211,30 @@ def test_a_tick_is_the_largest_measure_of_all_times(times, per_second, measure, 
 
 
 def test_amounts_are_rounded_in_favour_of_fitting():
-    amounts, limit = whole_amounts(np.array([2.0, 4.0]), 9.0)
+    amounts, limit = scale_to_integers(np.array([2.0, 4.0]), 9.0)
     assert (amounts.tolist(), limit) == ([1, 2], 4)
-    amounts, limit = whole_amounts(np.array([1 / 3] * 3), 1.0)
+    amounts, limit = scale_to_integers(np.array([1 / 3] * 3), 1.0)
     assert amounts.sum() <= limit
-    amounts, limit = whole_amounts(np.array([1 / 3] * 3 + [1e-3]), 1.0)
+    amounts, limit = scale_to_integers(np.array([1 / 3] * 3 + [1e-3]), 1.0)
     assert amounts.sum() > limit
 
 
 def test_like_machines_count_as_one_place_where_nothing_depends_on_them():
     tasks = {"a": {"work": 3}, "b": {"work": 3}, "c": {"work": 2, "after": "a"}}
-    assert places_of(instance(tasks, "identical:3")).machines == ((0, 1, 2),)
+    assert find_places(instance(tasks, "identical:3")).machines == ((0, 1, 2),)
     data = {"a": {"work": 3, "outputs": {"x": "1MB"}}, "b": {"work": 3, "inputs": ["x"]}}
-    apart = places_of(instance(data, platform({}, {}, {})))
+    apart = find_places(instance(data, platform({}, {}, {})))
     assert (apart.machines, apart.alike) == (((0,), (1,), (2,)), ((0, 1, 2),))
     tied = {"a": {"work": 3, "machine": "A"}, "b": {"work": 3, "machine": "A"}}
-    assert len(places_of(instance(tied, platform({}, {}))).machines) == 2
+    assert len(find_places(instance(tied, platform({}, {}))).machines) == 2
 
 
 def test_only_what_is_alike_in_everything_may_change_places():
     tasks = {name: {"work": 2, "after": "first"} for name in "abc"} | {"d": {"work": 2, "memory": "1GB"}}
     made = instance({"first": {"work": 1}} | tasks, platform({}, {}, {"price_per_node_hour": 1.0}))
-    assert like_machines(made) == [[0, 1], [2]]
+    assert equivalent_machines(made) == [[0, 1], [2]]
     names = made.graph.names
-    assert {(names[task], names[other]) for task, other in like_tasks(made)} == {("a", "b"), ("b", "c")}
+    assert {(names[task], names[other]) for task, other in equivalent_tasks(made)} == {("a", "b"), ("b", "c")}
 
 
 @pytest.mark.parametrize("objective", ["cost", "on-demand"])
@@ -239,12 +243,12 @@ def test_cost_is_weighed_with_a_deadline(objective):
         {f"t{index}": {"work": 2 + index} for index in range(4)},
         platform({"price_per_node_hour": 1.0}, {"speed": 2.0, "price_per_node_hour": 8.0}),
     )
-    free = solved(made, objective_named(objective))
-    tight = solved(made, objective_named(objective, deadline_s=6.0))
+    free = solved(made, make_objective(objective))
+    tight = solved(made, make_objective(objective, deadline_s=6.0))
     assert tight.schedule.makespan_s <= 6.0
-    assert cost_of(free.schedule, made) <= cost_of(tight.schedule, made)
+    assert schedule_cost(free.schedule, made) <= schedule_cost(tight.schedule, made)
     if objective == "cost":
-        assert cost_of(free.schedule, made) == pytest.approx(cheapest_cost(made))
+        assert schedule_cost(free.schedule, made) == pytest.approx(cheapest_cost(made))
 
 
 def test_a_maximal_cost_is_kept():
@@ -253,9 +257,9 @@ def test_a_maximal_cost_is_kept():
         platform({"price_per_node_hour": 3600.0}, {"speed": 2.0, "price_per_node_hour": 4 * 3600.0}),
     )
     for most, makespan in ((18.0, 18.0), (24.0, 12.0), (30.0, 6.0)):
-        plan = solved(made, objective_named("makespan", max_cost=most))
+        plan = solved(made, make_objective("makespan", max_cost=most))
         assert plan.schedule.makespan_s == makespan
-        assert cost_of(plan.schedule, made) <= most
+        assert schedule_cost(plan.schedule, made) <= most
 
 
 def test_budgets_nobody_can_keep_are_proven_so():
@@ -358,8 +362,8 @@ def test_an_interrupt_gives_the_best_so_far_and_python_keeps_its_handler():
 def test_large_models_and_odd_objectives_are_refused(monkeypatch):
     made = instance({"a": {"sweep": {"k": "1..20"}, "work": "k"}}, platform({}, {"speed": 2.0}))
     assert CpSat().supports(made, MAKESPAN) is None
-    assert "not the communication" in CpSat().supports(made, objective_named("communication")).reason
-    monkeypatch.setattr("weft.planners.exact.cp_sat.MOST_TERMS", 30)
+    assert "not the communication" in CpSat().supports(made, make_objective("communication")).reason
+    monkeypatch.setattr("weft.planners.exact.cp_sat.MAX_TERMS", 30)
     assert "some 60 terms, more than 30" in CpSat().supports(made, MAKESPAN).reason
     merged = instance({"a": {"sweep": {"k": "1..10"}, "work": "k"}}, "identical:50")
     assert CpSat().supports(merged, MAKESPAN) is None

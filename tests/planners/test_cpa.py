@@ -10,17 +10,17 @@ import pytest
 from kernels.allotment_twin import allotment
 from planning_examples import instance, lines, planned, platform
 from weft.formats.files import load_platform, read_workflow_file
-from weft.instance import Busy, compile_instance
-from weft.planners.moldable.allotments import allotted, with_counts
+from weft.instance import BusyInterval, compile_instance
+from weft.planners.cpa import plan_allotment, restrict_to_counts
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 EIGHT = {"nodes": "1..8", "speedup": {"roofline": 8}}
 """Twice the nodes, half the time."""
 
 
 def counts_of(made):
-    return dict(zip(made.graph.names, allotted(made).counts.tolist(), strict=True))
+    return dict(zip(made.graph.names, plan_allotment(made).counts.tolist(), strict=True))
 
 
 def test_a_chain_takes_all_nodes_and_tasks_side_by_side_share_them():
@@ -38,7 +38,7 @@ def test_nodes_go_where_they_save_most_time_per_node():
         "b": {"nodes": [1, 2], "speedup": {"seconds": {1: 4, 2: 2}}, "after": "a"},
     }
     made = instance(tasks, "cluster:4")
-    allotment_made = allotted(made)
+    allotment_made = plan_allotment(made)
     assert allotment_made.counts.tolist() == [4, 2]
     assert allotment_made.bottom_s.tolist() == [6.0, 2.0]
 
@@ -68,7 +68,7 @@ def test_the_allotment_is_the_published_one_on_a_cluster(bench_data):
     no_data = {(task, other): 0.0 for task in range(len(made)) for other in after[task]}
     # Measured after every single step, as printed.
     taken, steps = allotment(ways, after, no_data, 1.0)
-    assert allotted(made).counts.tolist() == [own[way] for own, way in zip(counts, taken, strict=True)]
+    assert plan_allotment(made).counts.tolist() == [own[way] for own, way in zip(counts, taken, strict=True)]
     assert steps > 50
 
 
@@ -76,7 +76,7 @@ def test_on_each_machine_a_task_takes_the_nearest_count_that_is_not_above():
     tasks = {"a": {"work": 12, "nodes": [2, 3, 6]}}
     made = instance(tasks, platform({"nodes": 8}, {"nodes": 4}, {"nodes": 2}))
     for count, expected in ((6, [6, 3, 2]), (3, [3, 3, 2]), (2, [2, 2, 2]), (5, [3, 3, 2]), (1, [2, 2, 2])):
-        modes = with_counts(made, np.array([count], dtype=np.uint32)).modes
+        modes = restrict_to_counts(made, np.array([count], dtype=np.uint32)).modes
         assert (modes.machine.tolist(), modes.count.tolist()) == ([0, 1, 2], expected)
 
 
@@ -97,14 +97,14 @@ def test_tasks_of_one_machine_and_transfers_keep_together():
 def test_unlimited_machines_are_never_full():
     wide = {f"t{index}": {"work": 8, **EIGHT} for index in range(20)}
     made = instance(wide, platform({"nodes": 8, "occupancy": "unlimited"}))
-    assert set(allotted(made).counts.tolist()) == {8}
+    assert set(plan_allotment(made).counts.tolist()) == {8}
 
 
 def test_beside_what_is_busy_for_ever_a_smaller_count_is_taken():
     made = instance(
         {"a": {"work": 8, **EIGHT}},
         "cluster:8",
-        busy=(Busy(machine=0, start_s=0.0, finish_s=np.inf, nodes=6),),
+        busy=(BusyInterval(machine=0, start_s=0.0, finish_s=np.inf, nodes=6),),
     )
     assert lines(planned(made, "cpa"))["a"] == ("cluster", 2, 0.0, 4.0)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from planning_examples import instance, lines, planned, platform
-from weft.planners.lists.cpop import critical_tasks
-from weft.planners.lists.ranks import upward_ranks
+from weft.planners.cpop import critical_tasks
+from weft.planners.ranks import upward_ranks
 
 CHAIN = {
     "a": {"seconds": {"m0": 4, "m1": 3}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planning_examples import instance, lines, planned, platform
-from weft.planners.lists.priorities import median_seconds, static_levels
+from weft.planners.ranks import median_seconds, static_levels
 
 
 def test_a_longer_way_to_the_end_comes_first():

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planning_examples import instance, planned, platform
-from weft.planners.pareto.fronts import Archive, Entry, covers, entry_of, filled, rebuilt, thinned
+from weft.planners.pareto_front import (
+    FrontEntry,
+    ParetoArchive,
+    covers,
+    decode_genome,
+    hypervolume_share,
+    make_entry,
+    thin_front,
+)
 from weft.schedule.verification import verify
 
 NUMBERS = st.one_of(st.integers(0, 6).map(float), st.floats(0, 1e6))
@@ -18,15 +26,15 @@ PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30)
 """Many ties, many that dominate each other."""
 
 
-def entry(makespan_s: float, amount: float) -> Entry:
-    return Entry(
+def entry(makespan_s: float, amount: float) -> FrontEntry:
+    return FrontEntry(
         makespan_s=makespan_s, amount=amount, schedule=None, genome=None, decoder="append", alpha=None, by=""
     )
 
 
-def archive_of(pairs) -> tuple[Archive, list[Entry]]:
+def archive_of(pairs) -> tuple[ParetoArchive, list[FrontEntry]]:
     offered = [entry(*pair) for pair in pairs]
-    archive = Archive()
+    archive = ParetoArchive()
     for one in offered:
         archive.offer(one)
     return archive, offered
@@ -73,7 +81,7 @@ def test_whole_numbers_give_the_set_of_pairs_that_no_other_dominates(pairs, shuf
 
 def test_of_equals_within_rounding_the_first_stays() -> None:
     first, second = entry(10.0, 5.0), entry(10.0 * (1 - 1e-12), 5.0 * (1 + 1e-12))
-    archive = Archive()
+    archive = ParetoArchive()
     assert archive.offer(first)
     assert not archive.offer(second)
     assert archive.entries == (first,)
@@ -85,20 +93,20 @@ def test_of_equals_within_rounding_the_first_stays() -> None:
 )
 def test_thinning_keeps_the_ends_and_gives_away_least(pairs, most) -> None:
     entries = archive_of(pairs)[0].entries
-    kept = thinned(entries, most)
+    kept = thin_front(entries, most)
     assert len(kept) == min(most, len(entries))
     assert set(kept) <= set(entries)
     assert (kept[0], kept[-1]) == (entries[0], entries[-1])
     if len(entries) == most + 1:
         others = [entries[:place] + entries[place + 1 :] for place in range(1, most)]
-        assert filled(kept) == pytest.approx(max(map(filled, others)))
+        assert hypervolume_share(kept) == pytest.approx(max(map(hypervolume_share, others)))
 
 
 def test_the_share_that_is_filled_by_hand() -> None:
     # Between (0, 10) and (10, 0) the point (2, 4) covers 8 x 6 of 100.
-    assert filled(archive_of([(0, 10), (2, 4), (10, 0)])[0].entries) == pytest.approx(0.48)
-    assert filled(archive_of([(0, 10), (10, 0)])[0].entries) == 0.0
-    assert filled(archive_of([(3, 3)])[0].entries) == 0.0
+    assert hypervolume_share(archive_of([(0, 10), (2, 4), (10, 0)])[0].entries) == pytest.approx(0.48)
+    assert hypervolume_share(archive_of([(0, 10), (10, 0)])[0].entries) == 0.0
+    assert hypervolume_share(archive_of([(3, 3)])[0].entries) == 0.0
 
 
 def test_an_entry_holds_what_its_genome_gives_and_is_not_longer() -> None:
@@ -113,10 +121,10 @@ def test_an_entry_holds_what_its_genome_gives_and_is_not_longer() -> None:
         tasks=schedule.tasks, machines=schedule.machines, machine=schedule.machine, nodes=schedule.nodes,
         start_s=schedule.start_s * 2 + 1, finish_s=schedule.finish_s + schedule.start_s + 1,
     )  # fmt: skip
-    found = entry_of(made, late, lambda one: one.makespan_s, alpha=0.5, by="me")
+    found = make_entry(made, late, lambda one: one.makespan_s, alpha=0.5, by="me")
     assert found.makespan_s < late.makespan_s
     assert found.amount == found.makespan_s == found.schedule.makespan_s
-    again = rebuilt(made, found.genome, "append")
+    again = decode_genome(made, found.genome, "append")
     assert np.array_equal(again.start_s, found.schedule.start_s)
     assert np.array_equal(again.finish_s, found.schedule.finish_s)
     assert verify(found.schedule, made.graph, made.platform) == []

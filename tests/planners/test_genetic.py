@@ -14,19 +14,18 @@ from planning_examples import MAKESPAN, instance, lines, planned, platform
 from published.wien2k import grid_of, wien2k
 from weft.errors import InvalidInput
 from weft.instance import compile_instance
-from weft.planners.aims import worth_of
 from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED
-from weft.planners.genomes import genome_of
+from weft.planners.evaluation import evaluate_loss
+from weft.planners.genetic import BindingEncoding, GeneticPlanner
+from weft.planners.genome import encode_schedule
 from weft.planners.planner import Budget
-from weft.planners.searches.bindings import Bindings
-from weft.planners.searches.genetic import Genetic
 from weft.randomness import generator
-from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.schedule.objective import OBJECTIVES, make_objective
 from weft.schedule.verification import verify
 from weft.search.genetic import PRESETS
-from weft.search.genetic import Genetic as Search
-from weft.search.pool import ALONE
-from weft.workflow.unfolding.unfold import unfold
+from weft.search.genetic import GeneticAlgorithm as Search
+from weft.search.pool import INLINE_POOL
+from weft.workflow.unfold import unfold
 
 TASKS = {
     "a": {"work": 6, "outputs": {"x": "1MB"}},
@@ -52,11 +51,13 @@ def run(planner, made, objective=MAKESPAN, steps=400, seed=5, **more):
 
 def test_the_workflow_decides_between_56_and_106_genes(spec_data):
     grid = grid_of(json.loads((spec_data / "s1_testbed.json").read_text()))
-    assert Bindings(compile_instance(unfold(wien2k()), grid), MAKESPAN).space.sizes.tolist() == [314] * 56
+    assert (
+        BindingEncoding(compile_instance(unfold(wien2k()), grid), MAKESPAN).space.sizes.tolist() == [314] * 56
+    )
     # Without abstract machines every task has a gene of its own.
     record = wien2k()
     apart = replace(record, tasks=tuple(replace(task, machine=None) for task in record.tasks))
-    assert Bindings(compile_instance(unfold(apart), grid), MAKESPAN).space.genes == 106
+    assert BindingEncoding(compile_instance(unfold(apart), grid), MAKESPAN).space.genes == 106
 
 
 def test_the_tuned_search_finds_what_s1_reports(spec_data, monkeypatch):
@@ -64,7 +65,7 @@ def test_the_tuned_search_finds_what_s1_reports(spec_data, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
     facts = json.loads((spec_data / "s1_testbed.json").read_text())
     made = compile_instance(unfold(wien2k()), grid_of(facts))
-    encoding = Bindings(made, MAKESPAN, rule=EXCLUSIVE)
+    encoding = BindingEncoding(made, MAKESPAN, rule=EXCLUSIVE)
     search = Search(settings=PRESETS["s1-tuned"])
     runs = [search.optimise(encoding.space, encoding.values, rng=generator(seed, "s1")) for seed in range(3)]
     assert np.mean([-found.value / 387.0 - 1.0 for found in runs]) <= 0.30
@@ -76,8 +77,8 @@ def test_the_tuned_search_finds_what_s1_reports(spec_data, monkeypatch):
 
 
 def test_the_literal_preset_is_the_search_itself(made):
-    plan = run(Genetic(preset="s1-tuned", population=20, generations=8), made, steps=None)
-    encoding = Bindings(made, MAKESPAN)
+    plan = run(GeneticPlanner(preset="s1-tuned", population=20, generations=8), made, steps=None)
+    encoding = BindingEncoding(made, MAKESPAN)
     literal = Search(settings=replace(PRESETS["s1-tuned"], population=20, generations=8))
     found = literal.optimise(
         encoding.space, encoding.values, rng=generator(5, "genetic"), batch=encoding.batch
@@ -89,7 +90,7 @@ def test_the_literal_preset_is_the_search_itself(made):
 
 @pytest.mark.parametrize("rule", [APPEND, INSERTION, EXCLUSIVE, UNLIMITED])
 def test_values_are_those_of_the_schedules(made, rule):
-    encoding = Bindings(made, MAKESPAN, rule=rule)
+    encoding = BindingEncoding(made, MAKESPAN, rule=rule)
     points = encoding.space.draw(generator(2, "points"), 30)
     values = encoding.values(points)
     for point, value in zip(points, values, strict=True):
@@ -103,12 +104,12 @@ def test_values_are_those_of_the_schedules(made, rule):
 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_values_are_what_the_objective_says_with_limits_first(made, name):
-    goal = objective_named(name, deadline_s=22.0, max_cost=0.02)
-    encoding = Bindings(made, goal)
+    goal = make_objective(name, deadline_s=22.0, max_cost=0.02)
+    encoding = BindingEncoding(made, goal)
     points = encoding.space.draw(generator(3, "points"), 40)
     values = encoding.values(points)
     schedules = [encoding.schedule(point) for point in points]
-    worths = [worth_of(made, goal, schedule) for schedule in schedules]
+    worths = [evaluate_loss(made, goal, schedule) for schedule in schedules]
     assert {worth.missed > 0 for worth in worths} == {True, False}
     for schedule, worth, value in zip(schedules, worths, values.tolist(), strict=True):
         if worth.missed == 0:
@@ -124,17 +125,17 @@ def test_values_are_what_the_objective_says_with_limits_first(made, name):
 @given(st.integers(0, 2**32))
 def test_a_schedule_and_its_point_choose_the_same(seed):
     made = instance(TASKS, UNLIKE)
-    encoding = Bindings(made, MAKESPAN)
+    encoding = BindingEncoding(made, MAKESPAN)
     point = encoding.space.draw(generator(seed, "points"), 1)[0]
     schedule = encoding.schedule(point)
-    genome = genome_of(made, schedule)
-    again = genome_of(made, encoding.schedule(encoding.point(schedule)))
+    genome = encode_schedule(made, schedule)
+    again = encode_schedule(made, encoding.schedule(encoding.point(schedule)))
     assert again.bound.tolist() == genome.bound.tolist()
     assert again.modes.tolist() == genome.modes.tolist()
 
 
 def test_a_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made):
-    encoding = Bindings(made, MAKESPAN)
+    encoding = BindingEncoding(made, MAKESPAN)
     # The last gene is the count of c (1, 2 or 4 nodes); the second machine has one node, the first two.
     chosen = {}
     for machine in range(3):
@@ -148,7 +149,7 @@ def test_a_count_that_a_machine_does_not_allow_becomes_the_next_smaller_one(made
 
 @pytest.mark.parametrize("occupancy", ["append", "insertion", "exclusive", "none"])
 def test_it_is_never_worse_than_the_list_planners(made, occupancy):
-    plan = run(Genetic(occupancy=occupancy), made)
+    plan = run(GeneticPlanner(occupancy=occupancy), made)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft", "cpop", "peft", "heft-moldable"):
         assert plan.schedule.makespan_s <= planned(made, name).makespan_s
@@ -156,12 +157,12 @@ def test_it_is_never_worse_than_the_list_planners(made, occupancy):
 
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "efficiency", "local"])
 def test_improving_is_never_worse_than_the_start(made, name):
-    goal = objective_named(name)
+    goal = make_objective(name)
     start = planned(made, "random")
-    found = Genetic().improve(
+    found = GeneticPlanner().improve(
         made, objective=goal, start=start, budget=Budget(steps=600), rng=generator(1, "improve")
     )
-    assert worth_of(made, goal, found.schedule) < worth_of(made, goal, start)
+    assert evaluate_loss(made, goal, found.schedule) < evaluate_loss(made, goal, start)
     assert verify(found.schedule, made.graph, made.platform) == []
     assert found.steps >= 600
 
@@ -169,10 +170,10 @@ def test_improving_is_never_worse_than_the_start(made, name):
 def test_a_deadline_is_kept_where_it_can_be():
     slow, fast = {"speed": 1.0, "price_per_node_hour": 1.0}, {"speed": 4.0, "price_per_node_hour": 20.0}
     made = instance({"t": {"sweep": {"k": "1..12"}, "work": 8}}, platform(slow, fast))
-    cheap = run(Genetic(), made, objective_named("cost"))
+    cheap = run(GeneticPlanner(), made, make_objective("cost"))
     assert cheap.schedule.makespan_s == 96, "all on the slow machine"
-    goal = objective_named("cost", deadline_s=40.0)
-    plan = run(Genetic(), made, goal, steps=2000)
+    goal = make_objective("cost", deadline_s=40.0)
+    plan = run(GeneticPlanner(), made, goal, steps=2000)
     # Five tasks fit on the slow machine in time, seven must pay for the fast one.
     assert plan.schedule.makespan_s <= 40.0
     assert goal.value(plan.schedule, made) == pytest.approx((5 * 8 + 7 * 2 * 20) / 3600)
@@ -180,7 +181,7 @@ def test_a_deadline_is_kept_where_it_can_be():
 
 def test_it_tells_of_every_better_plan(made):
     told = []
-    plan = run(Genetic(preset="s1-tuned", population=10), made, steps=300, tell=told.append)
+    plan = run(GeneticPlanner(preset="s1-tuned", population=10), made, steps=300, tell=told.append)
     values = [news.value for news in told]
     assert values == sorted(values, reverse=True)
     assert values[-1] == plan.schedule.makespan_s == told[-1].makespan_s
@@ -189,14 +190,14 @@ def test_it_tells_of_every_better_plan(made):
 
 def test_it_says_whether_the_clock_or_the_steps_ended_it(made):
     ticks = iter(range(30, -1, -1))
-    by_clock = run(Genetic(preset="s1-tuned"), made, steps=None, left=lambda: float(next(ticks)))
+    by_clock = run(GeneticPlanner(preset="s1-tuned"), made, steps=None, left=lambda: float(next(ticks)))
     assert by_clock.cut
     assert by_clock.steps < 75_000
-    assert not run(Genetic(preset="s1-tuned"), made, steps=400).cut
+    assert not run(GeneticPlanner(preset="s1-tuned"), made, steps=400).cut
 
 
 def test_an_interruption_gives_the_best_plan_so_far(made, monkeypatch):
-    calls, values = [], Bindings.values
+    calls, values = [], BindingEncoding.values
 
     def interrupted(self, points):
         calls.append(len(points))
@@ -204,8 +205,8 @@ def test_an_interruption_gives_the_best_plan_so_far(made, monkeypatch):
             raise KeyboardInterrupt
         return values(self, points)
 
-    monkeypatch.setattr(Bindings, "values", interrupted)
-    plan = run(Genetic(), made, steps=10_000)
+    monkeypatch.setattr(BindingEncoding, "values", interrupted)
+    plan = run(GeneticPlanner(), made, steps=10_000)
     assert plan.cut
     assert len(calls) == 5
     assert plan.schedule.makespan_s <= planned(made, "heft").makespan_s
@@ -218,8 +219,8 @@ def test_islands_give_the_same_plan_on_every_pool(made):
         def map(self, function, items):
             return iter([function(item) for item in reversed(list(items))][::-1])
 
-    planner, found = Genetic(islands=3, population=10), []
-    for pool in (ALONE, Backwards()):
+    planner, found = GeneticPlanner(islands=3, population=10), []
+    for pool in (INLINE_POOL, Backwards()):
         plan = planner.plan(
             made, objective=MAKESPAN, budget=Budget(steps=900), rng=generator(4, "islands"), pool=pool
         )
@@ -231,14 +232,14 @@ def test_islands_give_the_same_plan_on_every_pool(made):
 def test_what_is_pinned_has_no_gene():
     made = instance(TASKS, UNLIKE, pinned={"D": "m1"})
     free = instance(TASKS, UNLIKE)
-    assert Bindings(made, MAKESPAN).space.genes == Bindings(free, MAKESPAN).space.genes - 1
-    plan = run(Genetic(), made)
+    assert BindingEncoding(made, MAKESPAN).space.genes == BindingEncoding(free, MAKESPAN).space.genes - 1
+    plan = run(GeneticPlanner(), made)
     assert {lines(plan.schedule)[f"d[{k}]"][0] for k in (1, 2, 3)} == {"m1"}
 
 
 def test_budgets_that_have_to_be_kept_are_refused():
     tasks = {name: {"work": 4, "nodes": [1, 2], "consumes": {"credits": "4 // nodes"}} for name in "ab"}
-    refusal = Genetic().supports(instance(tasks, "cluster:2", budgets={"credits": 6}), MAKESPAN)
+    refusal = GeneticPlanner().supports(instance(tasks, "cluster:2", budgets={"credits": 6}), MAKESPAN)
     assert "budgets: credits" in refusal.reason
 
 
@@ -247,4 +248,4 @@ def test_budgets_that_have_to_be_kept_are_refused():
 )
 def test_wrong_options_are_refused(made, options):
     with pytest.raises(InvalidInput, match="must be"):
-        run(Genetic(**options), made)
+        run(GeneticPlanner(**options), made)

@@ -13,12 +13,12 @@ from genome_draws import random_genome
 from planning_examples import instance, planned, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
-from weft.instance import Busy, compile_instance
+from weft.instance import BusyInterval, compile_instance
 from weft.planners.decoding import APPEND, EXCLUSIVE, INSERTION, UNLIMITED, decode, decode_population
-from weft.planners.genomes import genome_of, modes_of
-from weft.schedule.metrics import measure
+from weft.planners.genome import encode_schedule, select_modes
+from weft.schedule.metrics import measure_schedule
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 BUSY = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 2.0]), st.integers(1, 2)), max_size=2)
@@ -26,7 +26,7 @@ BUSY = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 2.0]), st.int
 
 def compiled(flow, where, held=()):
     busy = tuple(
-        Busy(machine=machine, start_s=start, finish_s=start + 7.0, nodes=nodes)
+        BusyInterval(machine=machine, start_s=start, finish_s=start + 7.0, nodes=nodes)
         for machine, start, nodes in held
         if machine < len(where.machines)
     )
@@ -57,7 +57,7 @@ def test_decoded_schedules_are_valid_and_the_rules_compare(flow, where, held, se
 def test_a_plan_that_is_decoded_again_is_never_later(flow, where, held, rule):
     made = compiled(flow, where, held)
     schedule = planned(made)
-    order, bound, modes = genome_of(made, schedule)
+    order, bound, modes = encode_schedule(made, schedule)
     again = decode(made, order, bound, modes, rule=rule)
     assert (again.start_s <= schedule.start_s).all()
     assert again.machine.tolist() == schedule.machine.tolist()
@@ -71,7 +71,7 @@ def test_a_decoded_schedule_is_its_own_genome(flow, where, seed):
     made = compiled(flow, where)
     genome = random_genome(made, np.random.default_rng(seed))
     schedule = decode(made, *genome, rule=INSERTION)
-    found = genome_of(made, schedule)
+    found = encode_schedule(made, schedule)
     assert found.bound.tolist() == genome.bound.tolist()
     assert found.modes.tolist() == genome.modes.tolist()
     position = np.argsort(found.order)
@@ -83,7 +83,7 @@ def test_longer_tasks_keep_the_order_on_their_machine():
     tasks = {f"t{index}": {"work": 1} for index in range(6)} | {"end": {"work": 1, "after": "t0"}}
     made = instance(tasks, platform({}, {"speed": 1.5}))
     schedule = planned(made)
-    order, bound, modes = genome_of(made, schedule)
+    order, bound, modes = encode_schedule(made, schedule)
     samples = np.random.default_rng(3).uniform(0.5, 9, (50, len(made)))
     found = decode_population(made, order, bound, modes, seconds=samples, rule=APPEND, times=True)
     for machine in range(2):
@@ -96,7 +96,7 @@ def test_node_seconds_and_cost_are_those_of_the_schedule():
     made = instance(tasks, platform({"nodes": 4, "price_per_node_hour": 2.0}, {"price_per_node_hour": 0.5}))
     for seed in range(5):
         genome = random_genome(made, np.random.default_rng(seed))
-        expected = measure(decode(made, *genome, rule=INSERTION), made)
+        expected = measure_schedule(decode(made, *genome, rule=INSERTION), made)
         found = decode_population(made, *genome, rule=INSERTION)
         assert found.node_seconds[0] == pytest.approx(expected.node_seconds)
         assert found.cost[0] == pytest.approx(expected.cost)
@@ -109,26 +109,28 @@ def test_modes_are_found_by_machine_and_count():
     made = instance(MOLDABLE, platform({"nodes": 2}, {"nodes": 4}))
     bound = np.array([[0, 0], [1, 0], [1, 1]], dtype=np.uint32)
     counts = np.array([[2, 1], [4, 1], [1, 1]], dtype=np.uint32)
-    modes = modes_of(made, bound, counts)
+    modes = select_modes(made, bound, counts)
     for row, (machines, asked) in enumerate(zip(bound, counts, strict=True)):
         for task in range(2):
             mode = made.modes(task)
             assert mode.machine[modes[row, task]] == machines[task]
             assert mode.count[modes[row, task]] == asked[task]
-    assert modes_of(made, bound).tolist() == modes_of(made, bound, np.ones(2, dtype=np.uint32)).tolist()
+    assert (
+        select_modes(made, bound).tolist() == select_modes(made, bound, np.ones(2, dtype=np.uint32)).tolist()
+    )
     with pytest.raises(InvalidInput, match=r"a on m0 in a mode it does not have there; .* \[1, 2\]"):
-        modes_of(made, bound[0], counts[1])
+        select_modes(made, bound[0], counts[1])
     with pytest.raises(InvalidInput, match="a is bound to machine number 3; there are 2 machines"):
-        modes_of(made, np.array([3, 0], dtype=np.uint32))
+        select_modes(made, np.array([3, 0], dtype=np.uint32))
 
 
 def test_a_schedule_of_something_else_has_no_genome():
     made = instance(MOLDABLE, platform({"nodes": 2}, {"nodes": 4}))
     schedule = planned(made)
     with pytest.raises(InvalidInput, match="a schedule of other tasks"):
-        genome_of(made, replace(schedule, tasks=("x", "y")))
+        encode_schedule(made, replace(schedule, tasks=("x", "y")))
     with pytest.raises(InvalidInput, match="a takes 3 nodes of m1; must be a mode of the task"):
-        genome_of(
+        encode_schedule(
             made,
             replace(
                 schedule,
@@ -141,4 +143,4 @@ def test_a_schedule_of_something_else_has_no_genome():
 def test_a_machine_on_which_a_task_cannot_run_is_refused():
     tasks = {"a": {"work": 1, "requirements": 'name == "m0"'}}
     with pytest.raises(Infeasible, match="a cannot run on m1"):
-        modes_of(instance(tasks, platform({}, {})), np.array([1], dtype=np.uint32))
+        select_modes(instance(tasks, platform({}, {})), np.array([1], dtype=np.uint32))

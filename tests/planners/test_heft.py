@@ -9,11 +9,11 @@ import pytest
 
 from planning_examples import MAKESPAN, instance, lines, planned, platform
 from weft.errors import Infeasible
-from weft.instance import Busy
-from weft.planners.lists.heft import Heft
-from weft.planners.lists.ranks import mean_communication_s, upward_ranks
-from weft.platform.share import Share
-from weft.schedule.objective import objective_named
+from weft.instance import BusyInterval
+from weft.planners.heft import Heft
+from weft.planners.ranks import mean_communication_s, upward_ranks
+from weft.platform.platform import Share
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 
 ONLY = {f"m{index}": {"requirements": f'name == "m{index}"'} for index in range(3)}
@@ -72,7 +72,7 @@ class TestOrderAndGaps:
     def test_it_minimises_the_makespan_and_says_so(self):
         made = instance({"a": {"work": 1}}, "identical:1")
         assert Heft().supports(made, MAKESPAN) is None
-        assert "cost" in Heft().supports(made, objective_named("cost")).reason
+        assert "cost" in Heft().supports(made, make_objective("cost")).reason
 
 
 class TestMoldable:
@@ -265,7 +265,7 @@ class TestWhatIsDecided:
         assert {line[0] for line in found.values()} == {"m0"}
 
     def test_busy_nodes_are_not_used(self):
-        held = (Busy(machine=0, start_s=0.0, finish_s=7.0, nodes=3),)
+        held = (BusyInterval(machine=0, start_s=0.0, finish_s=7.0, nodes=3),)
         found = plan_of({"a": {"work": 4, "nodes": 2}}, platform({"nodes": 4}), busy=held)
         assert found["a"][2] == 7
         found = plan_of({"a": {"work": 4}}, platform({"nodes": 4}), busy=held)
@@ -273,20 +273,20 @@ class TestWhatIsDecided:
 
     def test_busy_amounts_are_not_used(self):
         where = platform({"nodes": 4, "resources": {"licence": 2}})
-        held = (Busy(machine=0, start_s=0.0, finish_s=7.0, nodes=1, amounts=(1.0,)),)
+        held = (BusyInterval(machine=0, start_s=0.0, finish_s=7.0, nodes=1, amounts=(1.0,)),)
         tasks = {"a": {"work": 4, "resources": {"licence": 2}}, "b": {"work": 4, "resources": {"licence": 1}}}
         found = plan_of(tasks, where, busy=held)
         assert found["a"][2] >= 7
         assert found["b"][2] == 0
 
     def test_gaps_before_busy_times_are_used(self):
-        held = (Busy(machine=0, start_s=3.0, finish_s=9.0, nodes=1),)
+        held = (BusyInterval(machine=0, start_s=3.0, finish_s=9.0, nodes=1),)
         found = plan_of({"a": {"work": 5}, "b": {"work": 2}}, "identical:1", busy=held)
         assert found["a"][2:] == (9, 14)
         assert found["b"][2:] == (0, 2)
 
     def test_a_machine_held_for_ever_is_avoided_or_the_plan_is_infeasible(self):
-        held = (Busy(machine=0, start_s=0.0, finish_s=math.inf, nodes=1),)
+        held = (BusyInterval(machine=0, start_s=0.0, finish_s=math.inf, nodes=1),)
         assert plan_of({"a": {"work": 5}}, platform({"speed": 9.0}, {}), busy=held)["a"][0] == "m1"
         with pytest.raises(Infeasible, match="would never end"):
             plan_of({"a": {"work": 5}}, "identical:1", busy=held)

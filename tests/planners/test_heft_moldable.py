@@ -10,19 +10,16 @@ from planning_examples import MAKESPAN, instance, planned, platform
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance import compile_instance
-from weft.planners.lists.placing import place
-from weft.planners.lists.ranks import by_rank, upward_ranks
-from weft.planners.moldable.due_dates import latest_finish_s
-from weft.planners.moldable.efficiency import efficient
-from weft.planners.moldable.heft_moldable import HeftMoldable
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget
+from weft.planners.heft_moldable import HeftMoldable, latest_finish_s, restrict_to_efficient
+from weft.planners.list_planner import place
+from weft.planners.planner import Budget, make_planner
+from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.randomness import generator
 from weft.schedule.bounds import lower_bounds
-from weft.schedule.costs import cheapest_cost, cost_of
-from weft.schedule.objective import objective_named
+from weft.schedule.costs import cheapest_cost, schedule_cost
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 PRICED = platform(
     {"nodes": 16, "price_per_node_hour": 1.0},
@@ -92,7 +89,7 @@ def test_node_counts_of_the_first_plan_use_their_nodes_well(made, floor):
 
 def test_without_a_floor_the_first_plan_is_that_of_the_earliest_finish(made):
     first = plan_for(made, budget=Budget(steps=1), efficiency=0.0).schedule
-    plain = place(made, by_rank(upward_ranks(made)))
+    plain = place(made, order_by_rank(upward_ranks(made)))
     assert first.finish_s.tolist() == plain.finish_s.tolist()
 
 
@@ -102,13 +99,13 @@ def test_efficiency_is_measured_against_the_smallest_count_of_each_machine():
         {"a": {"nodes": [2, 3, 4, 8], "speedup": law}}, platform({"nodes": 8}, {"nodes": 3}, {"nodes": 4})
     )
     # 2 * 10 / (R t): 3 nodes 0.74, 4 nodes 0.83, 8 nodes 0.5.
-    kept = {floor: efficient(made, floor).modes.count.tolist() for floor in (0.5, 0.75, 0.9)}
+    kept = {floor: restrict_to_efficient(made, floor).modes.count.tolist() for floor in (0.5, 0.75, 0.9)}
     assert kept == {0.5: [2, 3, 4, 8, 2, 3, 2, 3, 4], 0.75: [2, 4, 2, 2, 4], 0.9: [2, 2, 2]}
 
 
 def test_least_cost_is_found(made):
-    plan = plan_for(made, objective_named("cost"))
-    assert cost_of(plan.schedule, made) == pytest.approx(cheapest_cost(made))
+    plan = plan_for(made, make_objective("cost"))
+    assert schedule_cost(plan.schedule, made) == pytest.approx(cheapest_cost(made))
 
 
 @pytest.mark.parametrize("seed", [1, 3])
@@ -116,9 +113,9 @@ def test_least_cost_is_found(made):
 def test_a_maximal_cost_is_kept_whenever_that_is_possible(seed, factor):
     made = instance(layers(seed), PRICED)
     most = cheapest_cost(made) * factor
-    plan = plan_for(made, objective_named("makespan", max_cost=most))
-    assert cost_of(plan.schedule, made) <= most * (1 + 1e-9)
-    cheapest = plan_for(made, objective_named("cost")).schedule
+    plan = plan_for(made, make_objective("makespan", max_cost=most))
+    assert schedule_cost(plan.schedule, made) <= most * (1 + 1e-9)
+    cheapest = plan_for(made, make_objective("cost")).schedule
     assert plan.schedule.makespan_s <= cheapest.makespan_s
 
 
@@ -128,20 +125,20 @@ def test_a_deadline_is_used_to_save_money(seed):
     fast = plan_for(made).schedule
     costs = []
     for factor in (1.02, 1.5, 3.0):
-        plan = plan_for(made, objective_named("cost", deadline_s=fast.makespan_s * factor))
+        plan = plan_for(made, make_objective("cost", deadline_s=fast.makespan_s * factor))
         assert plan.schedule.makespan_s <= fast.makespan_s * factor
-        costs.append(cost_of(plan.schedule, made))
+        costs.append(schedule_cost(plan.schedule, made))
     assert costs == sorted(costs, reverse=True)
-    assert costs[0] <= cost_of(fast, made)
+    assert costs[0] <= schedule_cost(fast, made)
     assert costs[-1] < 0.8 * costs[0]
 
 
 def test_limits_that_cannot_be_kept_are_missed_by_little():
     made = instance(layers(1), PRICED)
     fast, least = plan_for(made).schedule.makespan_s, cheapest_cost(made)
-    goal = objective_named("makespan", deadline_s=fast / 10, max_cost=least)
+    goal = make_objective("makespan", deadline_s=fast / 10, max_cost=least)
     plan = plan_for(made, goal)
-    excess = 1 - fast / 10 / plan.schedule.makespan_s + max(0, 1 - least / cost_of(plan.schedule, made))
+    excess = 1 - fast / 10 / plan.schedule.makespan_s + max(0, 1 - least / schedule_cost(plan.schedule, made))
     cheapest = planned(made, "cheapest")
     assert excess <= 1 - fast / 10 / cheapest.makespan_s + 1e-9
 
@@ -173,7 +170,7 @@ def test_rigid_tasks_are_planned_as_by_heft():
 def test_transfers_and_amounts_are_respected():
     for seed in range(3):
         made = faceted(generator(seed, "facets"), integers=False)
-        for goal in (MAKESPAN, objective_named("on-demand", 0.5)):
+        for goal in (MAKESPAN, make_objective("on-demand", 0.5)):
             assert plan_for(made, goal).steps > 4
 
 
@@ -195,18 +192,18 @@ def test_a_task_could_end_as_late_as_the_next_one_and_its_data_allow():
 
 def test_what_it_does_not_serve_is_said():
     made = instance({"a": {"work": 1}}, "identical:1")
-    for goal in (objective_named("communication"), objective_named("communication", max_cost=1.0)):
+    for goal in (make_objective("communication"), make_objective("communication", max_cost=1.0)):
         assert "communication" in HeftMoldable().supports(made, goal).reason
     tasks = {"a": {"work": 1, "nodes": [1, 2], "consumes": {"credits": {1: 3, 2: 7}}}}
     bound = instance(tasks, "cluster:2", budgets={"credits": 6})
     for name in ("makespan", "cost"):
-        assert "credits" in HeftMoldable().supports(bound, objective_named(name)).reason
+        assert "credits" in HeftMoldable().supports(bound, make_objective(name)).reason
 
 
 @pytest.mark.parametrize("text", ["heft-moldable:efficiency=2", "heft-moldable:efficiency=-0.1"])
 def test_an_impossible_efficiency_is_refused(text):
     with pytest.raises(InvalidInput, match="must be from 0"):
-        planner_named(text)
+        make_planner(text)
 
 
 def test_tasks_of_no_length_are_planned():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planning_examples import instance, lines, planned, platform
-from weft.instance import Busy
+from weft.instance import BusyInterval
 
 
 def plan_of(tasks, where, **options):
@@ -50,6 +50,6 @@ def test_a_moldable_task_takes_the_nodes_that_are_free():
 
 
 def test_what_others_hold_later_is_not_waited_for():
-    held = (Busy(machine=0, start_s=5.0, finish_s=50.0, nodes=1),)
+    held = (BusyInterval(machine=0, start_s=5.0, finish_s=50.0, nodes=1),)
     found = plan_of({"a": {"work": 4}, "b": {"work": 3}}, "identical:1", busy=held)
     assert (found["a"][2], found["b"][2]) == (0, 50)

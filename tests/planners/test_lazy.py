@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planning_examples import MAKESPAN, instance, lines, platform
-from weft.planners.baselines.lazy import Lazy
+from weft.planners.lazy import LazyPlanner
 from weft.planners.planner import Budget
 from weft.randomness import generator
 
@@ -13,7 +13,7 @@ TWO = platform({}, {"speed": 2.0})
 
 
 def plan_of(made, seed=0, **options):
-    plan = Lazy(**options).plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
+    plan = LazyPlanner(**options).plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(seed, "lazy"))
     return lines(plan.schedule)
 
 

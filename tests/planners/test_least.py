@@ -9,13 +9,13 @@ from planning_examples import instance, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.planners import least
-from weft.planners.least import least_machines, least_modes, price_weight, seconds_weight
-from weft.planners.lists.placing import place
-from weft.planners.lists.ranks import by_rank, upward_ranks
-from weft.schedule.costs import cheapest_cost, cost_of
-from weft.workflow.unfolding.task_graph import COMPUTE
-from weft.workflow.unfolding.unfold import unfold
+from weft.planners import problem
+from weft.planners.list_planner import place
+from weft.planners.problem import best_machines, price_weight, restrict_to_best_modes, seconds_weight
+from weft.planners.ranks import order_by_rank, upward_ranks
+from weft.schedule.costs import cheapest_cost, schedule_cost
+from weft.workflow.task_graph import COMPUTE
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -49,7 +49,7 @@ def test_machines_are_those_of_least_total(flow, where):
     except (Infeasible, InvalidInput):
         assume(False)
     for weight in (seconds_weight, price_weight):
-        bound, expected = least_machines(made, weight).tolist(), totals(made, weight)
+        bound, expected = best_machines(made, weight).tolist(), totals(made, weight)
         for variable, machine in enumerate(bound):
             if variable not in expected:
                 assert machine == len(made.machines)
@@ -65,21 +65,25 @@ def test_a_plan_of_the_cheapest_modes_costs_least(flow, where):
         made = compile_instance(unfold(flow), where)
     except (Infeasible, InvalidInput):
         assume(False)
-    schedule = place(made, by_rank(upward_ranks(made)), problem=least_modes(made, price_weight))
-    assert cost_of(schedule, made) == pytest.approx(cheapest_cost(made))
+    schedule = place(
+        made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made, price_weight)
+    )
+    assert schedule_cost(schedule, made) == pytest.approx(cheapest_cost(made))
 
 
 def test_variables_are_taken_a_few_at_a_time(monkeypatch):
     tasks = {f"t{index}": {"work": index + 1.0, "machine": f"A{index % 5}"} for index in range(12)}
     made = instance(tasks, platform({"speed": 1.0}, {"speed": 3.0}, {"speed": 2.0}), pinned={"A2": "m2"})
-    at_once = least_machines(made, seconds_weight).tolist()
-    monkeypatch.setattr(least, "_CHUNK", 1)
-    assert least_machines(made, seconds_weight).tolist() == at_once
+    at_once = best_machines(made, seconds_weight).tolist()
+    monkeypatch.setattr(problem, "_CHUNK", 1)
+    assert best_machines(made, seconds_weight).tolist() == at_once
     assert at_once[made.graph.variables.index("A2")] == 2
     assert sorted(at_once) == [1, 1, 1, 1, 2]
 
 
 def test_what_is_equally_good_is_left_to_placement():
     made = instance({f"t{index}": {"work": 1} for index in range(4)}, "identical:4")
-    schedule = place(made, by_rank(upward_ranks(made)), problem=least_modes(made, seconds_weight))
+    schedule = place(
+        made, order_by_rank(upward_ranks(made)), problem=restrict_to_best_modes(made, seconds_weight)
+    )
     assert schedule.makespan_s == 1

@@ -10,11 +10,10 @@ from planning_examples import MAKESPAN, instance, lines, planned
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.planners import PLANNERS
-from weft.planners.lists import selecting
-from weft.schedule.objective import objective_named
+from weft.planners import PLANNERS, list_planner
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 LISTS = [
     "cpop", "dls", "etf", "heft", "hlfet", "lookahead", "maxmin", "mct", "minmin", "olb", "peft", "sufferage",
@@ -45,8 +44,8 @@ def test_other_objectives_and_budgets_are_refused_with_a_reason(planner):
     found = PLANNERS.load(planner)()
     free = instance({"a": {"work": 1}}, "identical:1")
     assert found.supports(free, MAKESPAN) is None
-    assert found.supports(free, objective_named("speedup")) is None
-    assert "cost" in found.supports(free, objective_named("cost")).reason
+    assert found.supports(free, make_objective("speedup")) is None
+    assert "cost" in found.supports(free, make_objective("cost")).reason
     tasks = {"a": {"work": 1, "nodes": [1, 2], "consumes": {"credits": {1: 3, 2: 7}}}}
     bound = instance(tasks, "cluster:2", budgets={"credits": 6})
     assert "credits" in found.supports(bound, MAKESPAN).reason
@@ -64,7 +63,7 @@ def test_too_many_ready_tasks_are_refused(planner, monkeypatch):
         "identical:2",
     )
     found = PLANNERS.load(planner)()
-    monkeypatch.setattr(selecting, "_MOST_LOOKS", 100)
+    monkeypatch.setattr(list_planner, "_MOST_LOOKS", 100)
     assert "look at tasks 4e+02 times" in found.supports(different, MAKESPAN).reason
     assert found.supports(alike, MAKESPAN) is None
     assert found.supports(chain, MAKESPAN) is None

@@ -9,14 +9,14 @@ from planning_examples import instance, lines, planned, platform
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible, InvalidInput
 from weft.instance import compile_instance
-from weft.planners.least import seconds_weight
-from weft.planners.moldable.local_optimum import LocalOptimum
-from weft.schedule.objective import objective_named
+from weft.planners.local_optimum import LocalOptimum
+from weft.planners.problem import seconds_weight
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 SEARCH = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-LOCAL = objective_named("local")
+LOCAL = make_objective("local")
 LAW = {"nodes": "1..4", "speedup": {"seconds": {1: 9, 2: 5, 3: 5, 4: 6}}}
 
 
@@ -56,5 +56,5 @@ def test_it_serves_the_sum_of_times_and_the_makespan():
     made = instance({"a": {"work": 1}}, "identical:2")
     planner = LocalOptimum()
     assert planner.supports(made, LOCAL) is None
-    assert planner.supports(made, objective_named("makespan")) is None
-    assert "cost" in planner.supports(made, objective_named("cost")).reason
+    assert planner.supports(made, make_objective("makespan")) is None
+    assert "cost" in planner.supports(made, make_objective("cost")).reason

@@ -8,7 +8,7 @@ import pytest
 from genome_draws import random_genome
 from planning_examples import instance, platform
 from weft.planners.decoding import decode, decode_population
-from weft.planners.pareto.mixing import mixtures
+from weft.planners.pareto_front import mix_genomes
 from weft.randomness import generator
 from weft.schedule.verification import verify
 
@@ -25,7 +25,7 @@ def test_mixtures_are_plans_between_both(seed: int) -> None:
     made = instance(TASKS, platform({"nodes": 4}, {"nodes": 3, "speed": 2}))
     rng = generator(seed, "mixing")
     first, second = random_genome(made, rng), random_genome(made, rng)
-    orders, bound, modes = mixtures(made, first, second)
+    orders, bound, modes = mix_genomes(made, first, second)
     variable = made.graph.variable
     for order, machines, chosen in zip(orders, bound, modes, strict=True):
         as_first = machines[variable] == first.bound[variable]
@@ -53,6 +53,6 @@ def test_two_levels_are_done_in_the_one_way_or_the_other() -> None:
     narrow, wide = (
         random_genome(made, generator(0))._replace(modes=np.full(2, mode, np.uint32)) for mode in (0, 1)
     )
-    decoded = decode_population(made, *mixtures(made, narrow, wide))
+    decoded = decode_population(made, *mix_genomes(made, narrow, wide))
     pairs = set(zip(decoded.makespan_s.tolist(), decoded.node_seconds.tolist(), strict=True))
     assert (90.0, 180.0) in pairs, "one of them wide lies between both narrow and both wide"

@@ -12,19 +12,18 @@ from planning_examples import MAKESPAN, instance, lines, planned, platform
 from published.test_s2_planners import reference
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, read_workflow_file
-from weft.instance import Busy, compile_instance
-from weft.planners.aims import worth_of
+from weft.instance import BusyInterval, compile_instance
+from weft.planners.evaluation import evaluate_loss
+from weft.planners.moldable_genetic import MoldableGeneticPlanner, NodeCountEncoding, recommended_settings
 from weft.planners.planner import Budget
-from weft.planners.queueing import run_queue, submission_order
-from weft.planners.searches.counts import Counts
-from weft.planners.searches.moldable_genetic import MoldableGenetic, recommended
+from weft.planners.queue_decoding import run_queue, submission_order
 from weft.platform.machine import QUEUES
 from weft.randomness import generator
-from weft.schedule.metrics import measure
-from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.schedule.metrics import measure_schedule
+from weft.schedule.objective import OBJECTIVES, make_objective
 from weft.schedule.verification import verify
-from weft.search.genetic import Genetic
-from weft.workflow.unfolding.unfold import unfold
+from weft.search.genetic import GeneticAlgorithm
+from weft.workflow.unfold import unfold
 
 TASKS = {
     "wide": {"sweep": {"k": "1..5"}, "work": "9*k", "nodes": [1, 2, 3, 5], "speedup": {"amdahl": 0.05}},
@@ -50,15 +49,17 @@ def run(planner, made, objective=MAKESPAN, steps=500, seed=3):
 
 
 def test_the_population_is_the_recommended_one():
-    assert [recommended(tasks).population for tasks in (7, 30, 31, 64)] == [25, 25, 50, 50]
+    assert [recommended_settings(tasks).population for tasks in (7, 30, 31, 64)] == [25, 25, 50, 50]
 
 
 @pytest.mark.parametrize(("name", "population"), [("tree7", 25), ("barrier16", 50)])
 def test_the_local_optimum_is_found_as_often_as_the_paper_says(figures, name, population):
     """A2.2 with few runs: 35 nodes for every simulation, 2 for every processing task."""
     made, facts = reference(figures, name)
-    encoding = Counts(made, objective_named("local"), queue="fifo")
-    search = Genetic(settings=replace(recommended(len(made)), population=population, generations=900))
+    encoding = NodeCountEncoding(made, make_objective("local"), queue="fifo")
+    search = GeneticAlgorithm(
+        settings=replace(recommended_settings(len(made)), population=population, generations=900)
+    )
     runs = [search.optimise(encoding.space, encoding.values, rng=generator(seed, "s2")) for seed in range(4)]
     best = [35 if kind == "S" else 2 for kind in facts["kinds"]]
     reached = [encoding.counts(found.best[None])[0].tolist() == best for found in runs]
@@ -70,10 +71,13 @@ def test_the_local_optimum_is_found_as_often_as_the_paper_says(figures, name, po
 def test_paying_on_demand_saves_what_the_paper_says(figures, name):
     """A2.4 with few runs."""
     made, facts = reference(figures, name)
-    planner, goal = MoldableGenetic(preset="s2-recommended", queue="fifo"), objective_named("on-demand", 0.5)
+    planner, goal = (
+        MoldableGeneticPlanner(preset="s2-recommended", queue="fifo"),
+        make_objective("on-demand", 0.5),
+    )
     costs, times = [], []
     for seed in range(3):
-        found = measure(run(planner, made, goal, steps=5000, seed=seed).schedule, made)
+        found = measure_schedule(run(planner, made, goal, steps=5000, seed=seed).schedule, made)
         costs.append(found.node_seconds / facts["local"]["cost"] - 1)
         times.append(found.makespan_s / facts["local"]["makespan"] - 1)
     assert -0.45 <= np.median(costs) <= -0.33
@@ -81,7 +85,7 @@ def test_paying_on_demand_saves_what_the_paper_says(figures, name):
 
 
 def test_genes_are_the_tasks_with_a_choice_breadth_first(made):
-    encoding = Counts(made, MAKESPAN)
+    encoding = NodeCountEncoding(made, MAKESPAN)
     assert encoding.space.sizes.tolist() == [4] * 5 + [2] * 2
     counts = encoding.counts(np.array([[3, 2, 1, 0, 0, 1, 0]], dtype=np.uint32))[0]
     named = dict(zip(made.graph.names, counts.tolist(), strict=True))
@@ -91,7 +95,7 @@ def test_genes_are_the_tasks_with_a_choice_breadth_first(made):
 
 @pytest.mark.parametrize("queue", [None, *QUEUES])
 def test_values_are_those_of_the_queue(made, queue):
-    encoding = Counts(made, MAKESPAN, queue=queue)
+    encoding = NodeCountEncoding(made, MAKESPAN, queue=queue)
     points = encoding.space.draw(generator(1, "points"), 20)
     for point, value in zip(points, encoding.values(points), strict=True):
         schedule = encoding.schedule(point)
@@ -105,20 +109,20 @@ def test_values_are_those_of_the_queue(made, queue):
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("alpha", [0.05, 0.8])
 def test_values_are_what_the_objective_says_under_any_alpha(made, name, alpha):
-    goal = OBJECTIVES[name] if not OBJECTIVES[name].has_alpha else objective_named(name, alpha)
-    encoding = Counts(made, goal)
+    goal = OBJECTIVES[name] if not OBJECTIVES[name].has_alpha else make_objective(name, alpha)
+    encoding = NodeCountEncoding(made, goal)
     points = encoding.space.draw(generator(2, "points"), 10)
     for point, value in zip(points, encoding.values(points), strict=True):
         schedule = encoding.schedule(point)
-        number = schedule.makespan_s if goal.is_makespan else worth_of(made, goal, schedule).value
+        number = schedule.makespan_s if goal.is_makespan else evaluate_loss(made, goal, schedule).value
         assert value == pytest.approx(-number, rel=1e-12)
 
 
 def test_the_literal_preset_is_the_search_itself(made):
-    planner = MoldableGenetic(preset="s2-recommended", queue="easy", generations=12)
+    planner = MoldableGeneticPlanner(preset="s2-recommended", queue="easy", generations=12)
     plan = run(planner, made, steps=None)
-    encoding = Counts(made, MAKESPAN, queue="easy")
-    literal = Genetic(settings=replace(recommended(len(made)), generations=12))
+    encoding = NodeCountEncoding(made, MAKESPAN, queue="easy")
+    literal = GeneticAlgorithm(settings=replace(recommended_settings(len(made)), generations=12))
     found = literal.optimise(
         encoding.space, encoding.values, rng=generator(3, "counts"), batch=encoding.batch
     )
@@ -128,7 +132,7 @@ def test_the_literal_preset_is_the_search_itself(made):
 
 @pytest.mark.parametrize("queue", ["machine", *QUEUES])
 def test_it_is_never_worse_than_the_list_planners(made, queue):
-    plan = run(MoldableGenetic(queue=queue), made)
+    plan = run(MoldableGeneticPlanner(queue=queue), made)
     assert verify(plan.schedule, made.graph, made.platform) == []
     for name in ("heft-moldable", "cpa", "local-optimum", "heft"):
         assert plan.schedule.makespan_s <= planned(made, name).makespan_s
@@ -136,12 +140,12 @@ def test_it_is_never_worse_than_the_list_planners(made, queue):
 
 def test_improving_is_never_worse_than_the_start(made):
     start = run_queue(made, [1] * 5 + [2] * 2 + [3, 1])
-    found = MoldableGenetic().improve(
+    found = MoldableGeneticPlanner().improve(
         made, objective=MAKESPAN, start=start, budget=Budget(steps=500), rng=generator(1, "improve")
     )
     assert found.schedule.makespan_s < start.makespan_s
     # From the best plan there is nothing to gain, and nothing is lost.
-    again = MoldableGenetic().improve(
+    again = MoldableGeneticPlanner().improve(
         made, objective=MAKESPAN, start=found.schedule, budget=Budget(steps=30), rng=generator(9, "improve")
     )
     assert again.schedule.makespan_s <= found.schedule.makespan_s
@@ -151,28 +155,30 @@ def test_the_barrier_of_the_peers_is_planned_better_than_by_the_list_planner(ben
     path = bench_data / "peers" / "moldable_64_barrier.json"
     made = compile_instance(unfold(read_workflow_file(path)), load_platform(path))
     start = planned(made, "heft-moldable")
-    found = MoldableGenetic().improve(
+    found = MoldableGeneticPlanner().improve(
         made, objective=MAKESPAN, start=start, budget=Budget(steps=8_000), rng=generator(1, "improve")
     )
     assert found.schedule.makespan_s < start.makespan_s <= 8_750
 
 
 def test_several_machines_and_reservations_are_refused():
-    several = MoldableGenetic().supports(instance(TASKS, platform({"nodes": 6}, {"nodes": 6})), MAKESPAN)
+    several = MoldableGeneticPlanner().supports(
+        instance(TASKS, platform({"nodes": 6}, {"nodes": 6})), MAKESPAN
+    )
     assert "one machine, not of 2" in several.reason
-    later = Busy(machine=0, start_s=2.0, finish_s=4.0, nodes=3)
+    later = BusyInterval(machine=0, start_s=2.0, finish_s=4.0, nodes=3)
     assert (
         "reservations"
-        in MoldableGenetic().supports(instance(TASKS, "cluster:6", busy=(later,)), MAKESPAN).reason
+        in MoldableGeneticPlanner().supports(instance(TASKS, "cluster:6", busy=(later,)), MAKESPAN).reason
     )
-    now = Busy(machine=0, start_s=0.0, finish_s=4.0, nodes=4)
+    now = BusyInterval(machine=0, start_s=0.0, finish_s=4.0, nodes=4)
     busy = instance(TASKS, "cluster:6", busy=(now,))
-    assert MoldableGenetic().supports(busy, MAKESPAN) is None
-    plan = run(MoldableGenetic(), busy)
+    assert MoldableGeneticPlanner().supports(busy, MAKESPAN) is None
+    plan = run(MoldableGeneticPlanner(), busy)
     assert verify(plan.schedule, busy.graph, busy.platform) == []
 
 
 @pytest.mark.parametrize("options", [{"population": -1}, {"generations": -1}, {"islands": 0}])
 def test_wrong_options_are_refused(options):
     with pytest.raises(InvalidInput, match="must be at least"):
-        MoldableGenetic(**options)
+        MoldableGeneticPlanner(**options)

@@ -7,12 +7,18 @@ import pytest
 
 from kernels.random_graphs import faceted, layered
 from planning_examples import instance
-from weft.kernels.choices import mode_seconds
+from weft.kernels.placement import mode_seconds
 from weft.kernels.problem import TABLE
-from weft.planners.lists.placing import place
-from weft.planners.lists.ranks import by_rank, upward_ranks
-from weft.planners.narrowing import Part, narrowed, parts_of, patterns, with_candidates
-from weft.planners.problem import problem_of
+from weft.planners.list_planner import place
+from weft.planners.problem import (
+    ModeSubset,
+    compile_problem,
+    group_equal_rows,
+    restrict_candidates,
+    restrict_modes,
+    split_by_modes,
+)
+from weft.planners.ranks import order_by_rank, upward_ranks
 from weft.randomness import generator
 
 LAYOUTS = ["related", "classes", "table", "facets"]
@@ -46,14 +52,14 @@ def modes_of(problem, task):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_tasks_keep_the_modes_that_were_drawn(layout):
     made = made_of(layout, 1)
-    rng, before = generator(2, "kept", layout), problem_of(made)
+    rng, before = generator(2, "kept", layout), compile_problem(made)
     parts, kept = [], {}
     for index, group in enumerate(made.groups):
         flags = rng.integers(2, size=(len(group.tasks), len(group))).astype(bool)
         flags[:, rng.integers(len(group))] = True
-        parts += parts_of(index, group.tasks, flags)
+        parts += split_by_modes(index, group.tasks, flags)
         kept |= dict(zip(group.tasks.tolist(), flags, strict=True))
-    after = narrowed(before, parts)
+    after = restrict_modes(before, parts)
     for task, flags in kept.items():
         old, _ = modes_of(before, task)
         new, by_seconds = modes_of(after, task)
@@ -68,20 +74,20 @@ def test_tasks_keep_the_modes_that_were_drawn(layout):
 def test_with_all_modes_kept_the_schedule_is_the_same(layout):
     made = made_of(layout, 3)
     parts = [
-        Part(group=index, tasks=tasks, modes=np.arange(len(group)))
+        ModeSubset(group=index, tasks=tasks, modes=np.arange(len(group)))
         for index, group in enumerate(made.groups)
         for tasks in np.array_split(group.tasks, 2)
     ]
-    order = by_rank(upward_ranks(made))
-    again = place(made, order, problem=narrowed(problem_of(made), parts))
+    order = order_by_rank(upward_ranks(made))
+    again = place(made, order, problem=restrict_modes(compile_problem(made), parts))
     assert again.finish_s.tolist() == place(made, order).finish_s.tolist()
 
 
 def test_rows_are_divided_by_what_is_set_in_them():
     flags = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1]], dtype=bool)
-    found = {tuple(columns.tolist()): rows.tolist() for rows, columns in patterns(flags)}
+    found = {tuple(columns.tolist()): rows.tolist() for rows, columns in group_equal_rows(flags)}
     assert found == {(0, 2): [0, 2], (1,): [1], (0, 1, 2): [3]}
-    assert patterns(flags[:0]) == []
+    assert group_equal_rows(flags[:0]) == []
 
 
 def test_a_transfer_binds_its_destination_to_a_candidate_that_is_left():
@@ -93,7 +99,9 @@ def test_a_transfer_binds_its_destination_to_a_candidate_that_is_left():
     }
     made = instance(tasks, "identical:3")
     variable = made.graph.variables.index("B")
-    problem = with_candidates(problem_of(made), [(np.array([variable], dtype=np.uint32), np.array([2]))])
+    problem = restrict_candidates(
+        compile_problem(made), [(np.array([variable], dtype=np.uint32), np.array([2]))]
+    )
     order = np.arange(len(made), dtype=np.uint32)
     names = place(made, order, problem=problem).machine.tolist()
     assert names[made.graph.names.index("move")] == names[made.graph.names.index("b")] == 2

@@ -10,13 +10,12 @@ import pytest
 import weft
 from planning_examples import instance, lines, planned, platform, workflow
 from unsure_predictor import Unsure
-from weft.api.viewing import facts_of
-from weft.planners import outlook
-from weft.planners.outlook import outlook_of
-from weft.platform.share import Share
-from weft.predictors.fitting import fit
+from weft.api.plan import plan_facts
+from weft.planners import forecast
+from weft.planners.forecast import forecast_schedule
+from weft.platform.platform import Share
 from weft.predictors.performance import PerformanceTable
-from weft.predictors.regression import Regression
+from weft.predictors.regression import Regression, fit
 from weft.randomness import generator
 
 Z90 = 1.2815515655446004
@@ -25,7 +24,7 @@ Z90 = 1.2815515655446004
 def outlook_for(tasks, on, believed, seed=0, **options):
     made = instance(tasks, on, predictor=believed, **options)
     schedule = planned(made)
-    return schedule, made, outlook_of(schedule, made, seed=seed)
+    return schedule, made, forecast_schedule(schedule, made, seed=seed)
 
 
 FORK = {
@@ -105,7 +104,7 @@ def test_the_samples_are_those_of_a_slow_twin(seed):
     made = instance(FORK, UNLIKE, predictor=Unsure(ratios))
     schedule = planned(made)
     spreads = [ratios[made.graph.description(task).name] or 1.0 for task in range(len(made))]
-    found = outlook_of(schedule, made, seed=seed)
+    found = forecast_schedule(schedule, made, seed=seed)
     numbers = (found.makespan_p50_s, found.makespan_p90_s, found.cost_p50, found.cost_p90)
     assert numbers == pytest.approx(slow_twin(schedule, made, spreads, seed), rel=1e-12)
     assert (found.tasks, found.exact) == (11, 1)
@@ -113,10 +112,10 @@ def test_the_samples_are_those_of_a_slow_twin(seed):
 
 def test_the_seed_decides_and_nothing_else(monkeypatch):
     schedule, made, found = outlook_for(FORK, UNLIKE, Unsure(), seed=3)
-    assert outlook_of(schedule, made, seed=3) == found
-    assert outlook_of(schedule, made, seed=4) != found
-    monkeypatch.setattr(outlook, "_CHUNK", 70)
-    assert outlook_of(schedule, made, seed=3) == found
+    assert forecast_schedule(schedule, made, seed=3) == found
+    assert forecast_schedule(schedule, made, seed=4) != found
+    monkeypatch.setattr(forecast, "_CHUNK", 70)
+    assert forecast_schedule(schedule, made, seed=3) == found
 
 
 def test_estimates_without_p90_are_exact():
@@ -207,8 +206,8 @@ class TestEndToEnd:
         assert record["estimate_sources"] == {"interpolated": 3, "work/speed": 1}
         assert record["makespan_s"] < record["makespan_p50_s"] < record["makespan_p90_s"]
         assert "no spread known for 1 of 4 tasks: counted as exact" in record["notes"]
-        assert dict(facts_of(found))["makespan"].endswith(")")
-        assert " (P90 " in dict(facts_of(found))["makespan"]
+        assert dict(plan_facts(found))["makespan"].endswith(")")
+        assert " (P90 " in dict(plan_facts(found))["makespan"]
 
     def test_residuals_of_a_regression_are_a_spread(self):
         sizes = np.array([10.0, 20, 30, 40, 50, 60])
@@ -225,7 +224,7 @@ class TestEndToEnd:
         assert found.outlook.cost_p90 == pytest.approx(found.outlook.makespan_p90_s)
         assert found.estimate_sources == {"regression": 1}
         assert found.notes == []
-        assert " (P90 " in dict(facts_of(found))["cost"]
+        assert " (P90 " in dict(plan_facts(found))["cost"]
 
     def test_the_plan_itself_does_not_change(self):
         sure = weft.plan(workflow(FORK), on=UNLIKE, planner="heft")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from planning_examples import MAKESPAN, instance, lines, planned, platform
-from weft.planners.lists import peft
-from weft.planners.lists.peft import Peft, optimistic_table
+from weft.planners import peft
+from weft.planners.peft import Peft, optimistic_table
 
 FAR = {
     "a": {"seconds": {"m0": 3, "m1": 4}, "outputs": {"x": {"seconds": 2}}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from planning_examples import MAKESPAN, instance, platform
-from weft.planners.baselines.random_machine import RandomMachine
+from weft.planners.baselines import RandomMachine
 from weft.planners.planner import Budget
 from weft.randomness import generator
 

@@ -16,15 +16,15 @@ from kernels.random_graphs import faceted, forest
 from planning_examples import MAKESPAN, instance, lines, planned, platform
 from weft.errors import Infeasible
 from weft.formats.files import load_platform, read_workflow_file
-from weft.instance import Busy, compile_instance
-from weft.planners.aims import aim_of, worth_of
+from weft.instance import BusyInterval, compile_instance
+from weft.planners.evaluation import evaluate_loss, linearise_objective
 from weft.planners.planner import Budget
-from weft.planners.weaving.shared import search_shared
-from weft.platform.short_forms import short_form
+from weft.planners.shared_annealing import search_shared
+from weft.platform.short_forms import parse_short_form
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def searched(made, start="heft", *, objective=MAKESPAN, budget=None, seed=0):
     """Search from the plan of a list planner on, or from nothing."""
     schedule = planned(made, start) if isinstance(start, str) else start
     limit = budget or Budget(steps=2000)
-    return search_shared(made, aim_of(made, objective), schedule, limit, generator(seed, "test"))
+    return search_shared(made, linearise_objective(made, objective), schedule, limit, generator(seed, "test"))
 
 
 def cluster(seed, *, nodes=8, tasks=14):
@@ -63,7 +63,7 @@ def projects(bench_data, tmp_path, names):
         inside = {name.rpartition("/")[2]: name for name in archive.namelist()}
         for name in names:
             path = archive.extract(inside[name], tmp_path)
-            yield name, compile_instance(checked_graph(read_workflow_file(path)), load_platform(path))
+            yield name, compile_instance(check_and_unfold(read_workflow_file(path)), load_platform(path))
 
 
 def test_projects_of_the_library_are_solved_to_the_optimum(bench_data, tmp_path, compiled):
@@ -108,7 +108,7 @@ def test_cores_and_a_gpu_are_shared_optimally(bench_data, number, compiled):
 
 def test_the_peers_cluster_is_planned_better_than_by_any_of_them(bench_data, compiled):
     path = str(bench_data / "peers" / "moldable_64_barrier.json")
-    made = compile_instance(checked_graph(read_workflow_file(path)), load_platform(path))
+    made = compile_instance(check_and_unfold(read_workflow_file(path)), load_platform(path))
     plan = compiled(made, "heft-moldable", budget=Budget(steps=100_000))
     assert plan.schedule.makespan_s < min(8600.0, planned(made, "heft-moldable").makespan_s)
     assert not verify(plan.schedule, made.graph, made.platform)
@@ -120,10 +120,10 @@ def test_identical_processors_behind_one_queue(bench_data, tmp_path, name, compi
         rows = [row for row in csv.DictReader(file) if row["file"] == f"50/{name}.stg"]
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
         inside = next(found for found in archive.namelist() if found.endswith(f"{name}.stg"))
-        graph = checked_graph(read_workflow_file(archive.extract(inside, tmp_path)))
+        graph = check_and_unfold(read_workflow_file(archive.extract(inside, tmp_path)))
     for row in rows:
         if row["pub_lb"] == row["pub_ub"]:
-            made = compile_instance(graph, short_form(f"cluster:{row['procs']}"))
+            made = compile_instance(graph, parse_short_form(f"cluster:{row['procs']}"))
             plan = compiled(made, budget=Budget(steps=20_000))
             assert plan.schedule.makespan_s == float(row["pub_ub"])
 
@@ -177,15 +177,15 @@ def every_schedule(made):
     ],
 )
 def test_nothing_is_better_than_what_is_found(name, limits):
-    made, objective = unlike(), objective_named(name, **limits)
-    aim = aim_of(made, objective)
+    made, objective = unlike(), make_objective(name, **limits)
+    aim = linearise_objective(made, objective)
     kept = [
         aim.value(makespan, node_s, cost)
         for makespan, node_s, cost, _ in every_schedule(made)
         if makespan <= aim.deadline_s and cost <= aim.max_cost
     ]
     plan = searched(made, objective=objective, budget=Budget(steps=3000))
-    assert worth_of(made, objective, plan.schedule) == pytest.approx((0.0, min(kept)), rel=1e-9)
+    assert evaluate_loss(made, objective, plan.schedule) == pytest.approx((0.0, min(kept)), rel=1e-9)
 
 
 def test_budgets_are_kept_whatever_the_plan_to_start_from():
@@ -216,16 +216,16 @@ def test_budgets_that_cannot_be_kept_together_are_refused():
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand"])
 def test_plans_are_valid_and_not_worse_than_the_start(seed, name):
-    objective = objective_named(name, deadline_s=30.0)
+    objective = make_objective(name, deadline_s=30.0)
     rng = np.random.default_rng(seed)
     made = faceted(rng, integers=seed % 2 == 0) if seed < 3 else forest(rng)
     if seed == 2:
-        held = (Busy(machine=0, start_s=1.0, finish_s=9.0, nodes=3),)
+        held = (BusyInterval(machine=0, start_s=1.0, finish_s=9.0, nodes=3),)
         made = compile_instance(made.graph, made.platform, busy=held)
     start = planned(made, "mct")
     plan = searched(made, start, objective=objective, budget=Budget(steps=400))
     assert not verify(plan.schedule, made.graph, made.platform)
-    assert worth_of(made, objective, plan.schedule) <= worth_of(made, objective, start)
+    assert evaluate_loss(made, objective, plan.schedule) <= evaluate_loss(made, objective, start)
     assert plan.steps >= 400
     for variable, machine in made.pinned.items():
         assert (plan.schedule.machine[made.graph.variable == variable] == machine).all()

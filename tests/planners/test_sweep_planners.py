@@ -11,18 +11,16 @@ from hypothesis import strategies as st
 
 from planning_examples import MAKESPAN, instance, lines, platform
 from weft.errors import InvalidInput
-from weft.instance import Busy, compile_instance
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget, Unsupported
-from weft.planners.sweeps import queues
-from weft.planners.sweeps.layers import layers_of
-from weft.planners.sweeps.shuffle import Shuffle
-from weft.planners.sweeps.xdcp import Xdcp
+from weft.instance import BusyInterval, compile_instance
+from weft.planners import sweeps
+from weft.planners.planner import Budget, Unsupported, make_planner
+from weft.planners.sweeps import Shuffle, find_layers
+from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers, layered_sweeps
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.generators.sweep_graphs import RandomSweeps, SweepLayers, build_layered_sweeps
+from weft.workflow.unfold import unfold
 
 
 def compiled(generated):
@@ -68,7 +66,7 @@ ROOMS = servers("s1", "s1", "s2", "s3", "s3")
 
 def test_layers_are_found_by_their_machines():
     made = instance(THREE, ROOMS)
-    found = layers_of(made, "own")
+    found = find_layers(made, "own")
     assert found.layer.tolist() == [0] * 5 + [1] * 3 + [2] * 2
     assert found.position.tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1]
 
@@ -76,8 +74,8 @@ def test_layers_are_found_by_their_machines():
 def test_a_layer_is_one_layer_even_if_some_of_it_waits_for_nothing():
     tasks = {"a": layer(1, 2), "b": layer(2, 4, {"task": "a", "pairs": [[1, 1], [2, 3]]})}
     made = instance(tasks, servers("s1", "s2"))
-    assert layers_of(made, "own").layer.tolist() == [0, 0, 1, 1, 1, 1]
-    assert sorted(layers_of(made, "shared").layer.tolist()) == [0, 0, 0, 0, 1, 1]
+    assert find_layers(made, "own").layer.tolist() == [0, 0, 1, 1, 1, 1]
+    assert sorted(find_layers(made, "shared").layer.tolist()) == [0, 0, 0, 0, 1, 1]
 
 
 def test_shuffle_deals_the_subtasks_of_a_layer_out_in_turn():
@@ -146,11 +144,11 @@ def test_what_is_not_in_the_model_is_refused_with_a_reason(tasks, on, reason):
 
 
 def test_what_is_busy_beforehand_and_other_objectives_are_refused():
-    busy = (Busy(machine=0, start_s=0.0, finish_s=3.0, nodes=1),)
+    busy = (BusyInterval(machine=0, start_s=0.0, finish_s=3.0, nodes=1),)
     made = instance({"a": layer(1, 2)}, servers("s1"), busy=busy)
     assert "busy beforehand" in refused(Xdcp(), made)
     free = instance({"a": layer(1, 2)}, servers("s1"))
-    assert refused(Xdcp(), free, objective_named("cost")) == "it minimises the makespan, not the cost"
+    assert refused(Xdcp(), free, make_objective("cost")) == "it minimises the makespan, not the cost"
 
 
 def test_data_that_take_no_time_are_no_communication():
@@ -209,8 +207,8 @@ def test_a_chain_in_a_shared_pool_keeps_its_order():
 
 def test_the_sequential_start_puts_a_layer_on_one_machine():
     made = instance(THREE, ROOMS)
-    layers = layers_of(made, "own")
-    start = queues.SweepQueues(made, layers, start="sequential").schedule()
+    layers = find_layers(made, "own")
+    start = sweeps.SweepQueues(made, layers, start="sequential").schedule()
     found = lines(start)
     assert {found[f"a[{j}]"][0] for j in range(1, 6)} == {"m0"}
     assert {found[f"c[{j}]"][0] for j in (1, 2)} == {"m3"}
@@ -259,7 +257,7 @@ def test_the_budget_ends_the_passes():
 def test_a_pass_asks_the_clock_and_is_valid_when_cut(monkeypatch):
     made = random_instance(2, subtasks=60, layers=3)
     whole = plan(Xdcp(), made)
-    monkeypatch.setattr(queues, "_ELEMENTS_PER_CALL", 1000)  # several calls per pass
+    monkeypatch.setattr(sweeps, "_ELEMENTS_PER_CALL", 1000)  # several calls per pass
     assert lines(plan(Xdcp(), made).schedule) == lines(whole.schedule)
     left = iter([1.0, 1.0, 1.0] + [0.0] * 1000)
     cut = plan(Xdcp(), made, Budget(left=lambda: next(left)))
@@ -274,7 +272,7 @@ def test_nothing_to_do_is_planned_too():
 
 def test_a_slow_machine_is_left_empty():
     layers = SweepLayers(lengths=((4.0, 4.0),), throughputs=((10.0, 0.1),), parents=(((), ()),))
-    made = compiled(layered_sweeps(layers, "two"))
+    made = compiled(build_layered_sweeps(layers, "two"))
     assert makespan(Shuffle(), made) == 40.0
     assert makespan(Xdcp(), made) == pytest.approx(0.8)
 
@@ -282,17 +280,17 @@ def test_a_slow_machine_is_left_empty():
 def test_a_subtask_keeps_a_slot_that_only_rounding_denies_it():
     assert 0.1 + 0.7 - 0.7 < 0.1  # by its latest finish alone the first ends too late, where it is
     layers = SweepLayers(lengths=((0.1,), (0.7,)), throughputs=((1.0,), (1.0,)), parents=(((),), ((0,),)))
-    made = compiled(layered_sweeps(layers, "chain"))
+    made = compiled(build_layered_sweeps(layers, "chain"))
     assert lines(plan(Xdcp(), made).schedule) == lines(plan(Shuffle(), made).schedule)
     assert makespan(Xdcp(), made) == 0.1 + 0.7
 
 
 def test_options_come_with_the_name():
-    found = planner_named("xdcp:pool=shared:threshold=0.9:start=sequential")
+    found = make_planner("xdcp:pool=shared:threshold=0.9:start=sequential")
     assert found == Xdcp(pool="shared", threshold=0.9, start="sequential")
-    assert planner_named("shuffle:pool=shared") == Shuffle(pool="shared")
+    assert make_planner("shuffle:pool=shared") == Shuffle(pool="shared")
     with pytest.raises(InvalidInput, match=r"threshold=1\.5; must be from 0 to 1"):
-        planner_named("xdcp:threshold=1.5")
+        make_planner("xdcp:threshold=1.5")
 
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])

@@ -22,20 +22,19 @@ from schedule.exhaustive import shortest_makespan
 from weft.errors import InvalidInput
 from weft.formats.files import load_platform, load_workflow
 from weft.instance import compile_instance
-from weft.planners.aims import worth_of
+from weft.planners import weave
 from weft.planners.decoding import decode
+from weft.planners.evaluation import evaluate_loss
 from weft.planners.planner import Budget
-from weft.planners.weaving import weave
-from weft.planners.weaving.single_alike import are_alike
-from weft.planners.weaving.single_field import is_single
-from weft.planners.weaving.weave import Weave
-from weft.platform.link import Link
+from weft.planners.single_annealing import has_equal_machines, serves_one_at_a_time
+from weft.planners.weave import Weave
+from weft.platform.platform import Link
 from weft.randomness import generator
-from weft.schedule.costs import cost_of
-from weft.schedule.metrics import measure
-from weft.schedule.objective import objective_named
+from weft.schedule.costs import schedule_cost
+from weft.schedule.metrics import measure_schedule
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 PRICED = platform(
     {"price_per_node_hour": 1.0},
@@ -106,7 +105,7 @@ def test_optima_with_communication_are_found(bench_data, file, processors_):
 def test_small_instances_are_solved(seed):
     rng = np.random.default_rng(seed)
     made = layered(rng, integers=True, layout="table", machines=2, tasks=6)
-    assert is_single(made)
+    assert serves_one_at_a_time(made)
     assert woven(made).schedule.makespan_s == pytest.approx(shortest_makespan(made), rel=1e-9)
 
 
@@ -122,36 +121,36 @@ def test_the_peers_instance_becomes_shorter_than_heft_can_make_it(bench_data):
 @pytest.mark.parametrize("name", ["makespan", "cost", "on-demand", "static", "static-literal"])
 def test_it_is_never_worse_than_the_start(name, integers):
     made = layered(np.random.default_rng(1), integers=integers, layout="related")
-    objective = objective_named(name)
+    objective = make_objective(name)
     for seed in range(3):
         start = some_start(made, seed)
         plan = improved(made, start, 400, objective=objective, seed=seed)
         assert verify(plan.schedule, made.graph, made.platform) == []
-        assert worth_of(made, objective, plan.schedule) <= worth_of(made, objective, start)
+        assert evaluate_loss(made, objective, plan.schedule) <= evaluate_loss(made, objective, start)
         assert plan.steps == 400
 
 
 def test_money_is_weighed_against_time():
     made = grid()
-    cheap = woven(made, objective=objective_named("cost")).schedule
-    balanced = woven(made, objective=objective_named("on-demand")).schedule
+    cheap = woven(made, objective=make_objective("cost")).schedule
+    balanced = woven(made, objective=make_objective("on-demand")).schedule
     short = woven(made).schedule
     assert short.makespan_s < balanced.makespan_s < cheap.makespan_s
-    assert cost_of(cheap, made) < cost_of(balanced, made) < cost_of(short, made)
+    assert schedule_cost(cheap, made) < schedule_cost(balanced, made) < schedule_cost(short, made)
     # One second of work costs least on the first machine.
-    assert measure(cheap, made).machines_used == 1
+    assert measure_schedule(cheap, made).machines_used == 1
 
 
 def test_a_deadline_is_kept_at_little_cost_and_a_maximal_cost_in_little_time():
     made = grid()
-    short, cheap = woven(made).schedule, woven(made, objective=objective_named("cost")).schedule
+    short, cheap = woven(made).schedule, woven(made, objective=make_objective("cost")).schedule
     deadline_s = 1.3 * short.makespan_s
-    timed = woven(made, objective=objective_named("cost", deadline_s=deadline_s)).schedule
+    timed = woven(made, objective=make_objective("cost", deadline_s=deadline_s)).schedule
     assert timed.makespan_s <= deadline_s
-    assert cost_of(timed, made) < 0.9 * cost_of(short, made)
-    most = 1.3 * cost_of(cheap, made)
-    poor = woven(made, objective=objective_named("makespan", max_cost=most)).schedule
-    assert cost_of(poor, made) <= most * (1 + 1e-9)
+    assert schedule_cost(timed, made) < 0.9 * schedule_cost(short, made)
+    most = 1.3 * schedule_cost(cheap, made)
+    poor = woven(made, objective=make_objective("makespan", max_cost=most)).schedule
+    assert schedule_cost(poor, made) <= most * (1 + 1e-9)
     assert poor.makespan_s < 0.9 * cheap.makespan_s
 
 
@@ -249,13 +248,13 @@ TASKS = {
 
 class TestAlike:
     def test_machines_are_alike_where_no_choice_matters(self):
-        assert are_alike(instance(TASKS, "identical:4"))
-        assert not are_alike(instance(TASKS, platform({}, {"speed": 2})))
-        assert not are_alike(instance(TASKS, platform({}, {"price_per_node_hour": 1.0})))
-        assert not are_alike(instance(TASKS | {"x": {"work": 1, "machine": "A"}, "y": {"work": 1, "machine": "A"}},
+        assert has_equal_machines(instance(TASKS, "identical:4"))
+        assert not has_equal_machines(instance(TASKS, platform({}, {"speed": 2})))
+        assert not has_equal_machines(instance(TASKS, platform({}, {"price_per_node_hour": 1.0})))
+        assert not has_equal_machines(instance(TASKS | {"x": {"work": 1, "machine": "A"}, "y": {"work": 1, "machine": "A"}},
                                       "identical:4"))  # fmt: skip
-        assert not are_alike(grid(on=platform({}, {})))
-        assert not are_alike(
+        assert not has_equal_machines(grid(on=platform({}, {})))
+        assert not has_equal_machines(
             instance(TASKS | {"x": {"work": 1, "requirements": 'name == "m1"'}}, "identical:4")
         )
 
@@ -266,24 +265,24 @@ class TestAlike:
         assert verify(plan.schedule, made.graph, made.platform) == []
         work = sum(keys["work"] for keys in TASKS.values())
         assert work / 4 <= plan.schedule.makespan_s < 0.8 * start.makespan_s
-        assert measure(plan.schedule, made).machines_used == 4
+        assert measure_schedule(plan.schedule, made).machines_used == 4
 
 
 def test_what_it_does_not_serve_it_says():
     made = grid()
-    assert "efficiency" in Weave().supports(made, objective_named("efficiency")).reason
+    assert "efficiency" in Weave().supports(made, make_objective("efficiency")).reason
     with pytest.raises(InvalidInput, match="efficiency"):
-        improved(made, some_start(made), objective=objective_named("efficiency"))
+        improved(made, some_start(made), objective=make_objective("efficiency"))
     with pytest.raises(InvalidInput, match="islands=-1"):
         Weave(islands=-1)
     for name in ("makespan", "cost", "static"):
-        assert Weave().supports(made, objective_named(name)) is None
+        assert Weave().supports(made, make_objective(name)) is None
 
 
 def test_moldable_tasks_and_pins_are_served_as_well():
     tasks = {f"w{k}": {"work": 4 + k, "nodes": [1, 2, 4], "speedup": {"amdahl": 0.2}} for k in range(6)}
     made = instance(tasks, "cluster:4")
-    assert not is_single(made)
+    assert not serves_one_at_a_time(made)
     assert woven(made, 500).steps >= 1
     pinned = instance({"a": {"work": 3}, "b": {"work": 2}, "c": {"work": 4}}, PRICED, pinned={"a": "m0"})
     schedule = woven(pinned, 500).schedule

@@ -10,7 +10,7 @@ from weft.platform.local import local_machine, usable_cores, usable_memory
 
 def test_this_computer_is_described_sanely() -> None:
     machine = local_machine()
-    assert list(machine.faults()) == []
+    assert list(machine.find_problems()) == []
     assert 1 <= machine.nodes == usable_cores() <= (os.cpu_count() or 1)
     assert machine.cores == 1
     assert machine.memory is not None

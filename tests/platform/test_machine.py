@@ -10,7 +10,7 @@ from weft.platform.machine import MOST, Machine
 
 def test_the_defaults_are_a_machine_without_faults() -> None:
     machine = Machine(name="m")
-    assert list(machine.faults()) == []
+    assert list(machine.find_problems()) == []
     assert (machine.nodes, machine.cores, machine.speed, machine.memory) == (1, 1, 1.0, None)
     assert (machine.site_name, machine.host_name) == ("m", "m")
 
@@ -95,14 +95,14 @@ def test_a_node_is_a_core_on_this_computer_and_on_dask(kind: str | None, is_core
 def test_each_broken_rule_is_one_fault_at_its_place(
     values: dict[str, Any], path: tuple[str, ...], words: str
 ) -> None:
-    faults = list(Machine(**{"name": "m", **values}).faults())
+    faults = list(Machine(**{"name": "m", **values}).find_problems())
     assert [fault.path for fault in faults] == [path]
     assert words in str(faults[0])
 
 
 def test_all_faults_are_found_at_once() -> None:
     machine = Machine(name="m", nodes=0, speed=-1.0, availability=2.0, queue="lifo")
-    assert [fault.path for fault in machine.faults()] == [
+    assert [fault.path for fault in machine.find_problems()] == [
         ("nodes",),
         ("speed",),
         ("availability",),

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
-from weft.platform import Link, Machine, Platform, Share, link_between, planned_machines, short_form
-from weft.platform.network import MOST_LOCATIONS, network
+from weft.platform import Link, Machine, Platform, Share, link_between, parse_short_form, planned_machines
+from weft.platform.arrays import MOST_LOCATIONS, compile_network
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -19,7 +19,7 @@ def test_the_arrays_say_what_link_between_says(
 ) -> None:
     platform = data.draw(platforms)
     machines = planned_machines(platform)
-    net = network(platform, machines)
+    net = compile_network(platform, machines)
     latencies, inverses = [], []
     for i, a in enumerate(machines):
         for j, b in enumerate(machines):
@@ -41,7 +41,7 @@ def test_one_host_has_no_network() -> None:
         default_link=Link(latency_s=1.0),
         virtual=(Share(machine="m", service="x", nodes=1),),
     )
-    net = network(platform, planned_machines(platform))
+    net = compile_network(platform, planned_machines(platform))
     assert net.host.tolist() == [0, 0]
     assert (net.mean_latency_s, net.mean_inverse_bandwidth) == (0.0, 0.0)
 
@@ -50,13 +50,13 @@ def test_infinite_bandwidth_costs_nothing_per_byte() -> None:
     platform = Platform(
         machines=(Machine(name="a"), Machine(name="b")), default_link=Link(bandwidth_Bps=math.inf)
     )
-    assert network(platform, platform.machines).inverse_bandwidth.tolist() == [[0.0]]
+    assert compile_network(platform, platform.machines).inverse_bandwidth.tolist() == [[0.0]]
 
 
 def test_places_that_are_linked_alike_are_one_location() -> None:
-    platform = short_form("identical:20000,latency=1ms")
+    platform = parse_short_form("identical:20000,latency=1ms")
     assert platform is not None
-    net = network(platform, platform.machines)
+    net = compile_network(platform, platform.machines)
     assert net.latency_s.shape == (1, 1)
     assert net.mean_latency_s == pytest.approx(1e-3)
     assert net.host.tolist() == list(range(20000))
@@ -71,7 +71,7 @@ def test_sites_and_named_machines_have_locations_of_their_own() -> None:
         sites={"A": Link(bandwidth_Bps=2.0)},
         links=(("b", "B", Link(bandwidth_Bps=4.0)),),
     )
-    net = network(platform, machines)
+    net = compile_network(platform, machines)
     assert net.location.tolist() == [0, 1, 2, 3]
     assert net.inverse_bandwidth[0, 1] == 0.5
     assert net.inverse_bandwidth[1, 2] == 0.25
@@ -85,4 +85,4 @@ def test_too_many_locations_are_refused_before_memory_is_taken() -> None:
         links=tuple((names[0], name, Link()) for name in names[1:]),
     )
     with pytest.raises(InvalidInput, match="common site"):
-        network(platform, platform.machines)
+        compile_network(platform, platform.machines)

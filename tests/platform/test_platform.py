@@ -47,7 +47,7 @@ def test_the_most_exact_link_counts(
     links: tuple[tuple[str, str, Link], ...], a: Machine, b: Machine, expected: Link | None
 ) -> None:
     platform = _platform(*links)
-    assert list(platform.faults()) == []
+    assert list(platform.find_problems()) == []
     assert link_between(platform, a, b) == expected
     assert link_between(platform, b, a) == expected
 
@@ -78,7 +78,7 @@ def test_shares_are_machines_of_their_own_beside_what_is_left() -> None:
             Share(machine="m", service="y", nodes=2, name="why"),
         ),
     )
-    assert list(platform.faults()) == []
+    assert list(platform.find_problems()) == []
     rest, x, y, other = planned_machines(platform)
     assert (rest.name, rest.nodes, rest.memory, rest.gpus, rest.resources) == (
         "m",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.expressions import evaluate_columns, parse
-from weft.platform.columns import columns
+from weft.platform.arrays import machine_columns
 from weft.platform.machine import BUILT_IN_NAMES, Machine
 
 MACHINES = (
@@ -14,13 +14,13 @@ MACHINES = (
 
 
 def test_every_name_has_one_entry_per_machine() -> None:
-    found = columns(MACHINES)
+    found = machine_columns(MACHINES)
     assert set(found) == {*BUILT_IN_NAMES, "rack", "fast", "licence", "kind", "mixed"}
     assert {len(column) for column in found.values()} == {3}
 
 
 def test_what_is_not_stated_is_nan_or_none() -> None:
-    found = columns(MACHINES)
+    found = machine_columns(MACHINES)
     np.testing.assert_array_equal(found["memory"], [2e9, np.nan, np.nan])
     np.testing.assert_array_equal(found["rack"], [3.0, np.nan, np.nan])
     np.testing.assert_array_equal(found["licence"], [np.nan, 4.0, np.nan])
@@ -30,27 +30,27 @@ def test_what_is_not_stated_is_nan_or_none() -> None:
 
 
 def test_site_and_host_are_always_known() -> None:
-    found = columns(MACHINES)
+    found = machine_columns(MACHINES)
     assert found["site"].tolist() == ["A", "b", "b"]
     assert found["host"].tolist() == ["a", "b", "b"]
 
 
 def test_truth_values_that_some_machines_lack_are_objects() -> None:
-    found = columns((Machine(name="a", attributes={"x": True}), Machine(name="b")))
+    found = machine_columns((Machine(name="a", attributes={"x": True}), Machine(name="b")))
     assert found["x"].tolist() == [True, None]
 
 
 def test_built_in_names_win() -> None:
-    found = columns((Machine(name="a", speed=2.0, attributes={"speed": 9.0}),))
+    found = machine_columns((Machine(name="a", speed=2.0, attributes={"speed": 9.0}),))
     assert found["speed"].tolist() == [2.0]
 
 
 def test_no_machines_give_empty_columns() -> None:
-    assert columns(())["speed"].shape == (0,)
+    assert machine_columns(())["speed"].shape == (0,)
 
 
 def test_expressions_are_evaluated_over_them() -> None:
-    found = columns(MACHINES)
+    found = machine_columns(MACHINES)
     for text, expected in [
         ("memory >= 1*GB", [True, False, False]),
         ('arch == "x86_64"', [True, False, False]),

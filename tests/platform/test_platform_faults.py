@@ -67,24 +67,24 @@ MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), M
 def test_each_broken_rule_is_one_fault_at_its_place(
     values: dict[str, Any], path: tuple[str | int, ...], words: str
 ) -> None:
-    faults = list(Platform(**{"machines": MACHINES, **values}).faults())
+    faults = list(Platform(**{"machines": MACHINES, **values}).find_problems())
     assert [fault.path for fault in faults] == [path]
     assert words in str(faults[0])
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     platform = Platform(machines=(Machine(name="altix1"),), links=(("altix1", "altixx", LINK),))
-    assert "did you mean 'altix1'?" in str(next(platform.faults()))
+    assert "did you mean 'altix1'?" in str(next(platform.find_problems()))
 
 
 def test_a_machine_alone_at_a_site_of_its_name_may_be_named_in_a_pair() -> None:
     machines = (Machine(name="a", site="a"), Machine(name="b"))
-    assert list(Platform(machines=machines, links=(("a", "b", LINK),)).faults()) == []
+    assert list(Platform(machines=machines, links=(("a", "b", LINK),)).find_problems()) == []
 
 
 def test_machines_of_unlike_values_are_all_checked() -> None:
     machines = (Machine(name="a"), Machine(name="b", nodes=0), Machine(name="c"), Machine(name="d", cores=0))
-    paths = [fault.path for fault in Platform(machines=machines).faults()]
+    paths = [fault.path for fault in Platform(machines=machines).find_problems()]
     assert paths == [("machines", "b", "nodes"), ("machines", "d", "cores")]
 
 
@@ -95,4 +95,4 @@ def test_the_random_platforms_of_these_tests_are_valid(
 ) -> None:
     platform = data.draw(platforms)
     # A drawn site may bear no second meaning, so nothing at all may be wrong.
-    assert list(platform.faults()) == []
+    assert list(platform.find_problems()) == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
 from weft.platform import DEFAULT_LINK, Link
-from weft.platform.generators import DISTRIBUTIONS, random_platform
+from weft.platform.generator import DISTRIBUTIONS, random_platform
 from weft.randomness import generator
 
 
@@ -29,7 +29,7 @@ def test_the_fastest_is_exactly_so_many_times_the_slowest(
     speeds = [machine.speed for machine in platform.machines]
     assert max(speeds) / min(speeds) == heterogeneity
     assert min(speeds) == 1.0
-    assert list(platform.faults()) == []
+    assert list(platform.find_problems()) == []
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.documents import Document, Node, from_python
-from weft.errors import InvalidInput, Place, Problem, dotted
-from weft.platform import (
-    DEFAULT_LINK,
-    Link,
-    Machine,
-    Platform,
-    Share,
-    machine_reading,
-    read_platform,
-    reading,
-)
+from weft.documents import Document, DocumentNode, from_python
+from weft.errors import InvalidInput, Problem, SourceLocation, format_path
+from weft.platform import DEFAULT_LINK, Link, Machine, Platform, Share, file_format, read_platform
 
 # The example of the file format, word for word.
 EXAMPLE: dict[str, Any] = {
@@ -96,7 +87,7 @@ def test_every_machine_key() -> None:
         "backend": {"kind": "slurm", "options": ["-p", "long"]},
         "resources": {"licence": 4},
     }
-    assert set(values) == set(reading.MACHINE_KEYS)
+    assert set(values) == set(file_format.MACHINE_KEYS)
     (machine,) = _read({"machines": {"m": values}}).machines
     assert machine == Machine(
         name="m",
@@ -278,20 +269,20 @@ def test_machines_of_one_key_share_one_problem_that_names_the_key() -> None:
 
 
 def test_problems_point_at_their_line() -> None:
-    speed = Node(value=0, place=Place(line=4, column=12), path=("machines", "m", "speed"))
-    machine = Node(
+    speed = DocumentNode(value=0, place=SourceLocation(line=4, column=12), path=("machines", "m", "speed"))
+    machine = DocumentNode(
         value={"speed": speed},
-        place=Place(line=3, column=3),
+        place=SourceLocation(line=3, column=3),
         path=("machines", "m"),
-        key_places={"speed": Place(file="p.yaml", line=4, column=5)},
+        key_places={"speed": SourceLocation(file="p.yaml", line=4, column=5)},
     )
-    machines = Node(value={"m": machine}, place=Place(line=2, column=1), path=("machines",))
-    root = Node(value={"machines": machines}, place=Place(line=1, column=1))
+    machines = DocumentNode(value={"m": machine}, place=SourceLocation(line=2, column=1), path=("machines",))
+    root = DocumentNode(value={"machines": machines}, place=SourceLocation(line=1, column=1))
     with pytest.raises(InvalidInput) as caught:
         read_platform(root, Document(file="p.yaml", root=root))
     (problem,) = caught.value.problems
     assert str(problem.place) == "p.yaml:4:5"
-    assert dotted(problem.path) == "machines.m.speed"
+    assert format_path(problem.path) == "machines.m.speed"
 
 
 def test_a_range_that_cannot_be_expanded_hides_no_other_problem_and_makes_none() -> None:
@@ -306,23 +297,23 @@ def test_a_million_machines_are_the_most() -> None:
 
 def test_every_key_has_a_line_of_explanation_and_a_reader() -> None:
     tables = (
-        reading.PLATFORM_KEYS,
-        reading.MACHINE_KEYS,
-        reading.LINK_KEYS,
-        reading.LINKS_KEYS,
-        reading.PAIR_KEYS,
-        reading.SHARE_KEYS,
+        file_format.PLATFORM_KEYS,
+        file_format.MACHINE_KEYS,
+        file_format.LINK_KEYS,
+        file_format.LINKS_KEYS,
+        file_format.PAIR_KEYS,
+        file_format.SHARE_KEYS,
     )
     for table in tables:
         assert all(text and "\n" not in text for text in table.values())
-    assert set(machine_reading._FIELDS) | {"speed"} == set(reading.MACHINE_KEYS)
+    assert set(file_format._FIELDS) | {"speed"} == set(file_format.MACHINE_KEYS)
 
 
 _KEYS = [
     *("machines", "m", "m{1..2}", "default", "between"),
-    *reading.MACHINE_KEYS,
-    *reading.PAIR_KEYS,
-    *reading.SHARE_KEYS,
+    *file_format.MACHINE_KEYS,
+    *file_format.PAIR_KEYS,
+    *file_format.SHARE_KEYS,
 ]
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 _trees = st.recursive(
@@ -353,4 +344,4 @@ def test_whatever_is_written_is_a_platform_or_invalid_input(value: dict[str, obj
     except InvalidInput as error:
         problems = error.problems
     assert bool(problems) == (platform is None)
-    assert platform is None or list(platform.faults()) == []
+    assert platform is None or list(platform.find_problems()) == []

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weft.documents import from_python
-from weft.platform import Link, Machine, Platform, platform_document, read_platform, short_form
+from weft.platform import Link, Machine, Platform, parse_short_form, platform_document, read_platform
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
@@ -39,6 +39,6 @@ def test_only_what_differs_is_written() -> None:
 
 def test_short_forms_can_be_written() -> None:
     for text in ("identical:3,bandwidth=10MB/s", "cluster:64,cores=36", "local", "random:5,sites=2"):
-        platform = short_form(text)
+        platform = parse_short_form(text)
         assert platform is not None
         assert read_platform(from_python(platform_document(platform)), None) == platform

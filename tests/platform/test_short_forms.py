@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from weft.errors import InvalidInput
-from weft.platform import DEFAULT_LINK, SHORT_FORMS, Link, Machine, Platform, short_form
+from weft.platform import DEFAULT_LINK, SHORT_FORMS, Link, Machine, Platform, parse_short_form
 from weft.platform.local import usable_cores
 
 
 def test_identical_machines() -> None:
-    assert short_form("identical:3") == Platform(
+    assert parse_short_form("identical:3") == Platform(
         name="identical-3",
         machines=tuple(Machine(name=f"m{n}") for n in (1, 2, 3)),
         default_link=DEFAULT_LINK,
@@ -16,7 +16,7 @@ def test_identical_machines() -> None:
 
 
 def test_identical_machines_with_options() -> None:
-    platform = short_form(
+    platform = parse_short_form(
         "identical:2, bandwidth=100MB/s, latency=1ms, speed=2, nodes=4, memory=1GB, price=0.5"
     )
     assert platform is not None
@@ -25,7 +25,7 @@ def test_identical_machines_with_options() -> None:
 
 
 def test_a_cluster_is_one_machine() -> None:
-    platform = short_form("cluster:64,cores=36,memory=192GB,speed=1.5,price=0.8,queue=easy")
+    platform = parse_short_form("cluster:64,cores=36,memory=192GB,speed=1.5,price=0.8,queue=easy")
     assert platform is not None
     assert platform.machines == (
         Machine(
@@ -41,7 +41,7 @@ def test_a_cluster_is_one_machine() -> None:
 
 
 def test_local_is_this_computer_and_its_number_a_limit() -> None:
-    whole, one, many = (short_form(text) for text in ("local", "local:1", "local:1000000"))
+    whole, one, many = (parse_short_form(text) for text in ("local", "local:1", "local:1000000"))
     assert whole is not None
     assert one is not None
     assert many is not None
@@ -52,7 +52,7 @@ def test_local_is_this_computer_and_its_number_a_limit() -> None:
 
 def test_random_is_the_same_for_the_same_seed() -> None:
     text = "random:16,heterogeneity=8,sites=2,seed="
-    first, again, other = (short_form(text + seed) for seed in ("1", "1", "2"))
+    first, again, other = (parse_short_form(text + seed) for seed in ("1", "1", "2"))
     assert first == again
     assert first != other
     assert first is not None
@@ -62,7 +62,7 @@ def test_random_is_the_same_for_the_same_seed() -> None:
 
 
 def test_random_takes_every_option() -> None:
-    platform = short_form(
+    platform = parse_short_form(
         "random:4,heterogeneity=2,distribution=classes,classes=2,nodes=3,sites=2,seed=5,bandwidth=1MB/s,"
         "latency=1ms,between_bandwidth=2MB/s,between_latency=2ms,price=0.5"
     )
@@ -78,7 +78,7 @@ def test_random_takes_every_option() -> None:
     "text", ["", "grid.yaml", "identical.yaml", "locale", "./local", "dir/cluster:4", "Identical:8"]
 )
 def test_anything_else_names_a_file(text: str) -> None:
-    assert short_form(text) is None
+    assert parse_short_form(text) is None
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_anything_else_names_a_file(text: str) -> None:
 )
 def test_bad_values_are_refused_with_the_rule(text: str, words: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        short_form(text)
+        parse_short_form(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
 def test_every_bad_option_is_named_at_once() -> None:
     with pytest.raises(InvalidInput) as caught:
-        short_form("cluster:2,cores=0,speed=x,colour=red")
+        parse_short_form("cluster:2,cores=0,speed=x,colour=red")
     assert len(caught.value.problems) == 3
 
 

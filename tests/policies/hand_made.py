@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from weft.planners.lists.ranks import mean_seconds, upward_ranks
+from weft.planners.ranks import mean_seconds, upward_ranks
 from weft.policies.policy import Mode
-from weft.workflow.unfolding.task_graph import COMPUTE
+from weft.workflow.task_graph import COMPUTE
 
 __all__ = ["HandMade", "attempt", "mode", "run_of"]
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from engine_strategies import simulations
 from planning_examples import instance, platform
 from policy_runs import run_all
+from weft.backends.simulation.scenario import Failure, Scenario
 from weft.engine.engine import Engine
-from weft.engine.invariants.checking import check
-from weft.engine.state.snapshot import restore, snapshot
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Failure, Scenario
+from weft.engine.invariants import check_engine
+from weft.engine.state.snapshot import restore_snapshot, take_snapshot
+from weft.policies.policy import make_policy
 
 POLICIES = [
     "foft",
@@ -35,25 +35,25 @@ MOST_ENTRIES = 300
 @pytest.fixture(autouse=True, scope="module")
 def _little_looked_at():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.policies.foresight._MOST_PLACED", 2)
-        patch.setattr("weft.engine.state.machines._MOST_SERVED", 1)
-        patch.setattr("weft.engine.indexes.alike._MOST_ASKED", 0)
-        patch.setattr("weft.engine.indexes.alike._SOONEST", 1)
-        patch.setattr("weft.engine.indexes.turn._MOST_WAITING", 1)
+        patch.setattr("weft.policies.forecast._MOST_PLACED", 2)
+        patch.setattr("weft.engine.state.machines._MAX_SERVED", 1)
+        patch.setattr("weft.engine.state.indexes._MAX_COMPARED", 0)
+        patch.setattr("weft.engine.state.indexes._SHORTLIST", 1)
+        patch.setattr("weft.engine.state.ready._MAX_WAITING", 1)
         patch.setattr("weft.policies.shared_plans._MOST_WAITING", 1)
-        patch.setattr("weft.simulation.simulate._PATIENCE", 1_000)
+        patch.setattr("weft.runtime.simulation._PATIENCE", 1_000)
         yield
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(simulations(), st.sampled_from(POLICIES), st.floats(0.0, 1.0))
 def test_an_engine_that_was_rebuilt_or_restored_decides_as_the_first_one(drawn, policy, share):
-    simulation = replace(drawn, policy=policy_named(policy))
+    simulation = replace(drawn, policy=make_policy(policy))
     entries, kept = [], []
 
     def look(engine):
-        check(engine)
-        kept.append(json.dumps(snapshot(engine.state)))
+        check_engine(engine)
+        kept.append(json.dumps(take_snapshot(engine.state)))
 
     first = simulation.run(record=entries.append, check=look, stop=lambda _: len(entries) >= MOST_ENTRIES)
     middle = min(len(entries) - 1, int(share * len(entries)))
@@ -63,7 +63,7 @@ def test_an_engine_that_was_rebuilt_or_restored_decides_as_the_first_one(drawn, 
     )
     for engine in (rebuilt, restored):
         engine.state.plans.update(first.state.plans)
-    restore(restored.state, json.loads(kept[middle]))
+    restore_snapshot(restored.state, json.loads(kept[middle]))
     for entry in entries[: middle + 1]:
         rebuilt.apply(entry.event, entry.now, entry.commands)
     for entry in entries[middle + 1 :]:

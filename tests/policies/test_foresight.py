@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from planning_examples import instance, platform
 from policies.hand_made import HandMade, attempt, run_of
 from weft.instance.instance import Instance
-from weft.planners.lists.ranks import upward_ranks
-from weft.platform.link import Link
-from weft.policies.foresight import Foresight
+from weft.planners.ranks import upward_ranks
+from weft.platform.platform import Link
+from weft.policies.forecast import FinishForecast
 
 
 def twin_left_s(made, view, run, live):
@@ -106,8 +106,8 @@ def test_it_finds_what_the_twin_finds(seed, data, nodes):
         view = HandMade.of(made, now=100.0, live=live, factors=[1.0, *factors])
         run = run_of(made, done=where, where=where)
         expected = twin_left_s(made, view, run, live)
-        assert Foresight(view).left_s(run) == pytest.approx(expected, rel=1e-12)
-        assert Foresight(view).left_s(run) == pytest.approx(expected, rel=1e-12), "remembered or not"
+        assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12)
+        assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12), "remembered or not"
 
 
 def joined(rng, tasks, *, nodes=1):
@@ -133,7 +133,7 @@ def test_so_it_does_where_files_come_from_many_machines(seed, nodes):
     where = {task: int(rng.integers(6)) for task in range(int(rng.integers(10)))}
     view, run = HandMade.of(made, now=100.0), run_of(made, done=where, where=where)
     expected = twin_left_s(made, view, run, [])
-    assert Foresight(view).left_s(run) == pytest.approx(expected, rel=1e-12)
+    assert FinishForecast(view).left_s(run) == pytest.approx(expected, rel=1e-12)
 
 
 def test_every_file_is_asked_for_once_per_class_of_machines(monkeypatch):
@@ -144,7 +144,7 @@ def test_every_file_is_asked_for_once_per_class_of_machines(monkeypatch):
         made = joined(np.random.default_rng(0), tasks)
         where = {task: task % 6 for task in range(tasks)}
         asked.clear()
-        Foresight(HandMade.of(made)).left_s(run_of(made, done=where, where=where))
+        FinishForecast(HandMade.of(made)).left_s(run_of(made, done=where, where=where))
         counts.append(len(asked))
     assert counts == [2 * 10, 2 * 40], "two tasks; all machines are alike, since both sites are linked alike"
 
@@ -158,7 +158,9 @@ def test_it_is_the_whole_estimate_as_long_as_no_more_is_left_than_is_looked_at(s
     view = HandMade.of(made, now=100.0, live=live)
     run = run_of(made, done=where, where=where)
     with looking_at(len(run.unfinished)):
-        assert Foresight(view).left_s(run) == pytest.approx(twin_left_s(made, view, run, live), rel=1e-12)
+        assert FinishForecast(view).left_s(run) == pytest.approx(
+            twin_left_s(made, view, run, live), rel=1e-12
+        )
 
 
 def layered(rng, *, speeds, data=False, nodes=False, tasks=150):
@@ -191,7 +193,7 @@ AHEAD = 38
 def looking_at(tasks):
     """Let so many tasks be placed one by one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.policies.foresight._MOST_PLACED", tasks)
+        patch.setattr("weft.policies.forecast._MOST_PLACED", tasks)
         yield
 
 
@@ -208,7 +210,7 @@ def test_a_guess_of_the_rest_is_near_the_whole_estimate(spread, data, nodes):
         done = range(int(rng.integers(0, 30)))
         view, run = HandMade.of(made), run_of(made, done=done, where=dict.fromkeys(done, 0))
         with looking_at(AHEAD):
-            shares.append(Foresight(view).left_s(run) / twin_left_s(made, view, run, []))
+            shares.append(FinishForecast(view).left_s(run) / twin_left_s(made, view, run, []))
     # Measured on 60 graphs each: 0.58 to 2.59, one of 720 beyond a factor of two, medians 0.82 to 1.04; with 256
     # of 1,000 tasks and 12 graphs each 0.68 to 1.70. The worst have data, many nodes and speeds far apart.
     assert min(shares) > 0.5
@@ -226,7 +228,7 @@ def test_on_machines_that_are_alike_no_guess_is_below_the_work_or_the_longest_wa
     view, run = HandMade.of(made, live=live), run_of(made, done=done)
     left = [task for task in run.unfinished if task != len(done)]
     with looking_at(AHEAD):
-        found = Foresight(view).left_s(run)
+        found = FinishForecast(view).left_s(run)
     work = sum(run.mean_seconds[task] for task in left)
     assert found >= (work + 25.0) / machines - 1e-9
     assert found >= max(run.ranks[task] for task in left) - 1e-9
@@ -238,9 +240,9 @@ def test_what_runs_behind_the_tasks_that_are_looked_at_is_not_counted_twice():
     last = made.graph.index("last")
     with looking_at(2):
         # Seven tasks of 4 s behind those two: 28 s on two nodes, one of which is taken for 3 s more.
-        found = Foresight(HandMade.of(made, live=[attempt(last, 0, 3.0)])).left_s(run_of(made))
+        found = FinishForecast(HandMade.of(made, live=[attempt(last, 0, 3.0)])).left_s(run_of(made))
         assert found == pytest.approx((9 * 4.0 + 3.0) / 2)
-        assert Foresight(HandMade.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
+        assert FinishForecast(HandMade.of(made)).left_s(run_of(made)) == pytest.approx((9 * 4.0 + 1.0) / 2)
 
 
 def test_a_rest_on_machines_without_limit_takes_as_long_as_its_longest_way():
@@ -250,25 +252,27 @@ def test_a_rest_on_machines_without_limit_takes_as_long_as_its_longest_way():
     }
     made = instance(tasks, platform({"occupancy": "unlimited"}))
     with looking_at(3):
-        assert Foresight(HandMade.of(made)).left_s(run_of(made)) == pytest.approx(6.0)
+        assert FinishForecast(HandMade.of(made)).left_s(run_of(made)) == pytest.approx(6.0)
 
 
 def test_other_runs_and_the_time_do_not_count():
     made = instance({"a": {"work": 4}, "b": {"work": 3, "after": "a"}}, "identical:2")
     other = attempt(0, 0, 1000.0, run=7)
-    found = [Foresight(HandMade.of(made, now=now, live=[other])).left_s(run_of(made)) for now in (0.0, 55.5)]
+    found = [
+        FinishForecast(HandMade.of(made, now=now, live=[other])).left_s(run_of(made)) for now in (0.0, 55.5)
+    ]
     assert found == [7.0, 7.0]
 
 
 def test_what_is_remembered_is_forgotten_with_the_beliefs():
     made = instance({"a": {"work": 4}}, "identical:2")
     for factors, expected in (([1.0, 1.0], 4.0), ([0.5, 0.5], 8.0), ([0.5, 4.0], 1.0), ([1.0, 1.0], 4.0)):
-        assert Foresight(HandMade.of(made, factors=factors)).left_s(run_of(made)) == expected
+        assert FinishForecast(HandMade.of(made, factors=factors)).left_s(run_of(made)) == expected
 
 
 def test_without_a_machine_the_end_is_never():
     made = instance({"a": {"work": 4}}, "identical:2")
-    assert Foresight(HandMade.of(made, factors=[0.0, 0.0])).left_s(run_of(made)) == float("inf")
+    assert FinishForecast(HandMade.of(made, factors=[0.0, 0.0])).left_s(run_of(made)) == float("inf")
 
 
 def test_abstract_machines_transfers_and_virtual_tasks_count():
@@ -282,14 +286,14 @@ def test_abstract_machines_transfers_and_virtual_tasks_count():
     made = instance(tasks, platform({}, {}))
     view = HandMade.of(made)
     # a 0-3; c follows a on its machine 3-8; the file moves 3-11 between different machines, b 11-14.
-    assert Foresight(view).left_s(run_of(made)) == pytest.approx(14.0)
+    assert FinishForecast(view).left_s(run_of(made)) == pytest.approx(14.0)
     a, c = made.graph.index("a"), made.graph.index("c")
     run = run_of(made, done=[a], where={a: 1}, bound={c: 1})
-    assert Foresight(view).left_s(run) == pytest.approx(11.0)
+    assert FinishForecast(view).left_s(run) == pytest.approx(11.0)
 
 
 def test_machines_without_limit_take_everything_at_once():
     made = instance(
         {"a": {"sweep": {"k": "1..9"}, "work": 2}}, platform({"occupancy": "unlimited"}, {"speed": 0.1})
     )
-    assert Foresight(HandMade.of(made)).left_s(run_of(made)) == 2.0
+    assert FinishForecast(HandMade.of(made)).left_s(run_of(made)) == 2.0

@@ -6,12 +6,12 @@ import pytest
 
 from planning_examples import instance, platform
 from policies.test_policy_costs import sweep
-from weft.engine.indexes.turn import PlannedTurn
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, Failure, Scenario
-from weft.simulation.simulate import Simulation
+from weft.backends.simulation.scenario import Arrival, Durations, Failure, Scenario
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.ready import PlanCursor
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 
 MACHINES, PER_MACHINE = 96, 6
 
@@ -36,25 +36,27 @@ SCENES = {
 @pytest.fixture
 def hurried(monkeypatch):
     """Count the turns that were in a hurry."""
-    found, hurry = [], PlannedTurn.hurry
+    found, hurry = [], PlanCursor.hurry
 
     def counted(turn, is_free):
         found.append(turn.waiting)
         hurry(turn, is_free)
 
-    monkeypatch.setattr(PlannedTurn, "hurry", counted)
+    monkeypatch.setattr(PlanCursor, "hurry", counted)
     return found
 
 
 def simulate(policy, scene, look):
     of_machines, of_tasks, failures = SCENES[scene]
     where = platform(*({"speed": (1.0, 3.0)[index % 2], **of_machines} for index in range(MACHINES)))
-    library = Library({key: instance(tasks(PER_MACHINE * MACHINES // 2, **of_tasks), where) for key in "vw"})
+    library = WorkflowLibrary(
+        {key: instance(tasks(PER_MACHINE * MACHINES // 2, **of_tasks), where) for key in "vw"}
+    )
     simulation = Simulation(
         library,
         [Arrival(workflow=key) for key in "vw"],
-        policy_named(policy),
-        Settings(),
+        make_policy(policy),
+        EngineSettings(),
         Scenario(durations=Durations(noise=0.3), failures=failures),
     )
     return simulation.run(check=look)
@@ -76,7 +78,7 @@ def in_vain(engine):
 
 def could_go(state, run, task, free):
     line = run.plan.line[task]
-    nodes = run.known.options(task).nodes[line.machine, line.count]
+    nodes = run.compiled.options(task).nodes[line.machine, line.count]
     if line.machine in free:
         return state.machines.fits(line.machine, nodes, run.demand(task, line.machine, line.count))
     return not state.machines[line.machine].up

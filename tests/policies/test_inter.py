@@ -8,7 +8,7 @@ import pytest
 
 from planning_examples import instance
 from policies.hand_made import HandMade, attempt, run_of
-from weft.policies.inter import PRIORITIES
+from weft.policies.rounds import PRIORITIES
 
 CHAIN = {"a": {"work": 4}, "b": {"work": 6, "after": "a"}}
 

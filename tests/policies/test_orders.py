@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planning_examples import instance
-from weft.planners.lists.ranks import upward_ranks
+from weft.planners.ranks import upward_ranks
 from weft.policies.orders import ORDERS, ByIndex, ByPriority, ByRank
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from planning_examples import instance, lines, planned, platform
 from policy_runs import run_all
+from weft.backends.simulation.scenario import Failure, Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.platform.link import Link
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Failure, Scenario
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.platform.platform import Link
+from weft.policies.policy import make_policy
 
 CHAIN = {
     "a": {"work": 4, "outputs": {"x": "6MB"}},
@@ -148,7 +148,7 @@ def test_the_fastest_count_that_is_free_is_taken():
 @pytest.mark.parametrize("name", ["fcfs", "g-heft", "foft", "rank", "pm-s"])
 def test_of_many_ready_tasks_only_the_first_is_looked_at(name):
     made = instance({"t": {"sweep": {"k": "1..500"}, "work": "1 + k % 3"}}, "identical:2")
-    engine = Engine(Library({"w": made}), made, policy_named(name), Settings())
+    engine = Engine(WorkflowLibrary({"w": made}), made, make_policy(name), EngineSettings())
     asked, modes = [], engine._view.modes
 
     def counting(run, task, **options):

@@ -18,12 +18,12 @@ from policies.test_policy_costs import (
     little_looked_at,
     sweep,
 )
+from weft.backends.simulation.scenario import Arrival, Failure, Scenario
 from weft.engine.engine import Engine
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Failure, Scenario
-from weft.simulation.simulate import Simulation
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 
 __all__ = ["little_looked_at"]
 
@@ -80,7 +80,7 @@ class Scene:
     down: tuple[int, ...] = ()
     """Which of every four machines fail for good."""
     happening: Scenario = SURPRISES
-    agreed: Settings = USUAL
+    agreed: EngineSettings = USUAL
 
     def scenario(self, machines):
         """Say what happens on so many machines."""
@@ -118,10 +118,12 @@ def lines_per_event(monkeypatch, policy, machines, scene):
     where = platform(*({"speed": (1.0, 3.0)[index % 2]} for index in range(machines)))
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "handle", counting)
-        library = Library({key: instance(scene.make(PER_MACHINE * machines // 2), where) for key in "vw"})
+        library = WorkflowLibrary(
+            {key: instance(scene.make(PER_MACHINE * machines // 2), where) for key in "vw"}
+        )
         arrivals = [Arrival(workflow=key) for key in "vw"]
         simulation = Simulation(
-            library, arrivals, policy_named(policy), scene.agreed, scene.scenario(machines)
+            library, arrivals, make_policy(policy), scene.agreed, scene.scenario(machines)
         )
         engine = simulation.run(stop=lambda _: events >= settled + counted)
     assert sum(run.unfinished for run in engine.state.runs) > 0.5 * PER_MACHINE * machines, "they still wait"

@@ -12,15 +12,15 @@ import pytest
 
 import weft
 from planning_examples import instance, platform
+from weft.backends.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
 from weft.engine.engine import Engine
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.expressions import parse
-from weft.platform.link import Link
+from weft.platform.platform import Link
 from weft.policies import POLICIES
-from weft.policies.naming import policy_named
-from weft.simulation.scenario import Arrival, Durations, Failure, RequirementChange, Scenario
-from weft.simulation.simulate import Simulation
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
 
 FEW, MANY = 300, 1_500
 """Tasks that wait."""
@@ -90,8 +90,8 @@ DEMANDING = Scenario(
     durations=Durations(noise=0.2),
     requirements=(RequirementChange(task="a", after=0.5, requirements=parse("speed > 2")),),
 )
-USUAL = Settings()
-ASKING = Settings(discover_every_s=300.0, fetch_every_s=4.0, authorise=True)
+USUAL = EngineSettings()
+ASKING = EngineSettings(discover_every_s=300.0, fetch_every_s=4.0, authorise=True)
 
 
 class Lines:
@@ -242,9 +242,9 @@ def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLE
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "handle", counting)
-        library = Library({key: instance(make(waiting // 2), where(on)) for key in "vw"})
+        library = WorkflowLibrary({key: instance(make(waiting // 2), where(on)) for key in "vw"})
         arrivals = [Arrival(workflow=key) for key in "vw"]
-        simulation = Simulation(library, arrivals, policy_named(policy), *(agreed or [USUAL]), scenario)
+        simulation = Simulation(library, arrivals, make_policy(policy), *(agreed or [USUAL]), scenario)
         engine = simulation.run(stop=lambda _: seen >= settled + events)
     assert sum(run.unfinished for run in engine.state.runs) > 0.6 * waiting, "they still wait"
     return lines.counted / events
@@ -252,10 +252,10 @@ def lines_per_event(monkeypatch, policy, waiting, scene, *, on=8, settled=SETTLE
 
 @pytest.fixture
 def little_looked_at(monkeypatch):
-    monkeypatch.setattr("weft.policies.foresight._MOST_PLACED", AHEAD)
-    monkeypatch.setattr("weft.engine.state.machines._MOST_SERVED", SERVED)
-    monkeypatch.setattr("weft.engine.indexes.alike._MOST_ASKED", ASKED)
-    monkeypatch.setattr("weft.engine.indexes.alike._SOONEST", SOONEST)
+    monkeypatch.setattr("weft.policies.forecast._MOST_PLACED", AHEAD)
+    monkeypatch.setattr("weft.engine.state.machines._MAX_SERVED", SERVED)
+    monkeypatch.setattr("weft.engine.state.indexes._MAX_COMPARED", ASKED)
+    monkeypatch.setattr("weft.engine.state.indexes._SHORTLIST", SOONEST)
 
 
 @pytest.mark.usefixtures("little_looked_at")

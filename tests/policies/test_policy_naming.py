@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from weft.api.describing import describe
+from weft.cli.registries import describe
 from weft.errors import InvalidInput
 from weft.policies import POLICIES
-from weft.policies.layered import Layered
+from weft.policies.layered import LayeredPolicy
 from weft.policies.manager_worker import ManagerWorker, PriorityManagerWorker
-from weft.policies.naming import policy_named
+from weft.policies.multi_workflow import Foft
 from weft.policies.orders import ByPriority
-from weft.policies.sharing import Foft
+from weft.policies.policy import make_policy
 
 
 def test_options_become_fields():
-    assert policy_named("foft:intra=priority") == Foft(intra="priority")
-    assert isinstance(policy_named("foft:intra=priority").order, ByPriority)
-    assert policy_named("layered:inter=srpt:rounds=tasks") == Layered(inter="srpt", rounds="tasks")
+    assert make_policy("foft:intra=priority") == Foft(intra="priority")
+    assert isinstance(make_policy("foft:intra=priority").order, ByPriority)
+    assert make_policy("layered:inter=srpt:rounds=tasks") == LayeredPolicy(inter="srpt", rounds="tasks")
 
 
 def test_the_names_of_the_paper_are_known():
-    assert policy_named("m-s:fastest=true") == ManagerWorker(fastest=True)
-    assert policy_named("pm-s") == PriorityManagerWorker()
+    assert make_policy("m-s:fastest=true") == ManagerWorker(fastest=True)
+    assert make_policy("pm-s") == PriorityManagerWorker()
     assert "m-s" not in list(POLICIES)
 
 
@@ -37,7 +37,7 @@ def test_the_names_of_the_paper_are_known():
 )
 def test_what_is_wrong_is_named(text, message):
     with pytest.raises(InvalidInput) as caught:
-        policy_named(text)
+        make_policy(text)
     assert str(caught.value) == message
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from planning_examples import instance, lines, planned, platform
 from policy_runs import run_all
-from weft.simulation.scenario import Failure, Scenario
+from weft.backends.simulation.scenario import Failure, Scenario
 
 ONE = platform({"speed": 1.0})
 LONG = {"a": {"sweep": {"k": "1..5"}, "work": 10}}

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from policies.hand_made import mode
-from weft.policies.placement import earliest
-from weft.policies.sizing import sized
+from weft.policies.placement import earliest_finish, size_modes
 
 WITHOUT = SimpleNamespace(plan=None)
 MODES = [mode(0, 1, 9.0), mode(0, 2, 5.0), mode(0, 4, 4.8), mode(0, 8, 4.8), mode(3, 1, 2.0), mode(3, 2, 2.5)]
@@ -16,23 +15,23 @@ MODES = [mode(0, 1, 9.0), mode(0, 2, 5.0), mode(0, 4, 4.8), mode(0, 8, 4.8), mod
 
 @pytest.mark.parametrize(("how", "counts"), [("fastest", [(0, 4), (3, 1)]), ("frugal", [(0, 2), (3, 1)])])
 def test_one_mode_per_machine(how, counts):
-    assert [(found.machine, found.count) for found in sized(WITHOUT, 0, MODES, how)] == counts
+    assert [(found.machine, found.count) for found in size_modes(WITHOUT, 0, MODES, how)] == counts
 
 
 def test_the_plan_has_the_first_word_where_its_count_is_possible():
     planned = SimpleNamespace(plan=SimpleNamespace(line={0: SimpleNamespace(machine=3, count=2)}))
-    assert [(m.machine, m.count) for m in sized(planned, 0, MODES, "fastest")] == [(0, 2), (3, 2)]
-    assert [(m.machine, m.count) for m in sized(planned, 1, MODES, "fastest")] == [(0, 4), (3, 1)]
-    assert [(m.machine, m.count) for m in sized(planned, 0, MODES[2:5], "fastest")] == [(0, 4), (3, 1)]
+    assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES, "fastest")] == [(0, 2), (3, 2)]
+    assert [(m.machine, m.count) for m in size_modes(planned, 1, MODES, "fastest")] == [(0, 4), (3, 1)]
+    assert [(m.machine, m.count) for m in size_modes(planned, 0, MODES[2:5], "fastest")] == [(0, 4), (3, 1)]
 
 
 def test_nothing_to_choose_is_nothing_to_do():
-    assert sized(WITHOUT, 0, [], "fastest") == []
-    assert sized(WITHOUT, 0, MODES[1:2], "frugal") == MODES[1:2]
+    assert size_modes(WITHOUT, 0, [], "fastest") == []
+    assert size_modes(WITHOUT, 0, MODES[1:2], "frugal") == MODES[1:2]
     apart = [mode(0, 1, 9.0), mode(1, 1, 3.0)]
-    assert sized(WITHOUT, 0, apart, "fastest") == apart
+    assert size_modes(WITHOUT, 0, apart, "fastest") == apart
 
 
 def test_the_earliest_is_the_first_of_equals():
     modes = [mode(0, 1, 3.0, 8.0), mode(1, 1, 2.0, 7.0), mode(2, 1, 1.0, 7.0)]
-    assert earliest(modes).machine == 1
+    assert earliest_finish(modes).machine == 1

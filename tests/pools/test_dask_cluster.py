@@ -12,7 +12,7 @@ import dask_clusters as clusters
 import weft
 from weft.errors import InvalidInput
 from weft.pools import dask_cluster
-from weft.pools.dask_cluster import DaskCluster
+from weft.pools.dask_cluster import DaskPool
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +24,14 @@ def _needs_dask():
 @pytest.mark.parametrize("address", ["nonsense", "", "tcp://127.0.0.1", "tcp://127.0.0.1:no"])
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(InvalidInput, match=r"must be an address with a port; write tcp://HOST:8786"):
-        DaskCluster(address)
+        DaskPool(address)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp://no-such-host.invalid:8786"])
 def test_a_scheduler_that_does_not_answer_is_named(address, monkeypatch):
     monkeypatch.setattr(dask_cluster, "_PATIENCE_S", 1)
     with pytest.raises(InvalidInput, match=r"no Dask scheduler answers at .*dask scheduler"):
-        DaskCluster(address)
+        DaskPool(address)
 
 
 def test_a_cluster_without_workers_is_refused(tmp_path):
@@ -39,7 +39,7 @@ def test_a_cluster_without_workers_is_refused(tmp_path):
         clusters.cluster(tmp_path, workers=0) as address,
         pytest.raises(InvalidInput, match="has no workers"),
     ):
-        DaskCluster(address)
+        DaskPool(address)
 
 
 def test_workers_must_have_the_same_weft(tmp_path, monkeypatch):
@@ -48,10 +48,10 @@ def test_workers_must_have_the_same_weft(tmp_path, monkeypatch):
         with pytest.raises(
             InvalidInput, match=r"the worker tcp://.* has weft .*; must have weft 99\.0; install"
         ):
-            DaskCluster(address)
+            DaskPool(address)
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InvalidInput, match=r"pip install 'weft\[dask\]'"):
-        DaskCluster("tcp://127.0.0.1:8786")
+        DaskPool("tcp://127.0.0.1:8786")

@@ -15,14 +15,14 @@ import pytest
 
 import pool_pieces as pieces
 from weft.errors import InvalidInput, WeftError
-from weft.pools.processes import Processes
+from weft.pools.processes import ProcessPool
 
 TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def pool():
-    with Processes(2) as opened:
+    with ProcessPool(2) as opened:
         yield opened
 
 
@@ -45,7 +45,7 @@ def await_end(process: int) -> bool:
 @pytest.mark.parametrize("workers", [0, -2, 1.5, "two"])
 def test_there_is_at_least_one_worker(workers):
     with pytest.raises(InvalidInput, match="needs a number of workers, at least 1"):
-        Processes(workers)
+        ProcessPool(workers)
 
 
 def test_nothing_is_started_before_there_is_work(pool):

@@ -8,13 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from weft.platform.machine import Machine
-from weft.predictors.predictor import Estimate, subject
-from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.task_graph import COMPUTE
-from weft.workflow.unfolding.unfold import unfold
+from weft.predictors.predictor import Estimate, task_features
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Amdahl, CommunicationOverhead, MeasuredSeconds, Roofline, Task, TaskKind
+from weft.workflow.task_graph import COMPUTE
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import Workflow
 
 MACHINES = (
     Machine(name="x", nodes=1, speed=2.0),
@@ -36,7 +35,7 @@ def expected(predictor, graph, machines, task, machine, count):
         return None
     if graph.kind[task] != COMPUTE:
         return Estimate(p50_s=0.0, source="no work")
-    found = predictor.predict(subject(graph, task), machines[machine], count)
+    found = predictor.predict(task_features(graph, task), machines[machine], count)
     return found if found is not None and found.possible else None
 
 
@@ -75,8 +74,10 @@ LAWS = st.one_of(
     st.none(),
     st.builds(Amdahl, serial=st.sampled_from([0.0, 0.1, 1.0])),
     st.builds(Roofline, limit=st.integers(1, 4)),
-    st.builds(Communication, overhead=st.sampled_from([0.0, 0.2])),
-    st.sampled_from([Measured(seconds={1: 8.0, 4: 3.0}), Measured(seconds={2: 5.0, 3: 4.0, 8: 6.0})]),
+    st.builds(CommunicationOverhead, overhead=st.sampled_from([0.0, 0.2])),
+    st.sampled_from(
+        [MeasuredSeconds(seconds={1: 8.0, 4: 3.0}), MeasuredSeconds(seconds={2: 5.0, 3: 4.0, 8: 6.0})]
+    ),
 )
 NUMBERS = st.sampled_from([0.0, 0.25, 1.0, 3.0, 10.0])
 COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True).map(
@@ -89,7 +90,7 @@ NAMES = st.sampled_from([*(machine.name for machine in MACHINES), "*", "elsewher
 def tasks(draw, index):
     name = f"t{index}"
     if draw(st.integers(0, 9)) == 0:
-        return Task(name=name, kind=Kind.VIRTUAL, nodes=draw(st.sampled_from([(1,), (2, 4)])))
+        return Task(name=name, kind=TaskKind.VIRTUAL, nodes=draw(st.sampled_from([(1,), (2, 4)])))
     form = draw(st.sampled_from(["work", "work", "seconds", "by machine", "unknown"]))
     return Task(
         name=name,

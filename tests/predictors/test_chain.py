@@ -6,15 +6,15 @@ import pytest
 
 from predictors.small_graphs import MACHINES, assert_agrees, graph_of
 from weft.platform.machine import Machine
-from weft.predictors.assumed import Assumed
-from weft.predictors.chain import Chain, default_chain
+from weft.predictors.assumed import AssumedWork
+from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.explicit import ExplicitSeconds
 from weft.predictors.performance import PerformanceTable
-from weft.predictors.predictor import Subject
+from weft.predictors.predictor import TaskFeatures
 from weft.predictors.regression import Regression, fit
 from weft.predictors.work import WorkOverSpeed
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Kind, Task
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Task, TaskKind
 
 X = MACHINES[0]
 
@@ -24,15 +24,15 @@ def sources(seconds, graph):
 
 
 def test_the_first_answer_wins():
-    both = Subject(name="t", kind="t", work=10.0, explicit={"x": 3.0})
+    both = TaskFeatures(name="t", kind="t", work=10.0, explicit={"x": 3.0})
     assert default_chain().predict(both, X, 1).p50_s == 3.0
-    assert Chain((WorkOverSpeed(), ExplicitSeconds())).predict(both, X, 1).p50_s == 5.0
-    assert default_chain().predict(Subject(name="t", kind="t"), X, 1).source == "assumed"
-    assert Chain((WorkOverSpeed(),)).predict(Subject(name="t", kind="t"), X, 1) is None
+    assert PredictorChain((WorkOverSpeed(), ExplicitSeconds())).predict(both, X, 1).p50_s == 5.0
+    assert default_chain().predict(TaskFeatures(name="t", kind="t"), X, 1).source == "assumed"
+    assert PredictorChain((WorkOverSpeed(),)).predict(TaskFeatures(name="t", kind="t"), X, 1) is None
 
 
 def test_impossible_is_an_answer():
-    elsewhere = Subject(name="t", kind="t", work=10.0, explicit={"y": 3.0})
+    elsewhere = TaskFeatures(name="t", kind="t", work=10.0, explicit={"y": 3.0})
     found = default_chain().predict(elsewhere, X, 1)
     assert (found.possible, found.source) == (False, "seconds")
 
@@ -42,7 +42,7 @@ def test_sources_are_kept_task_by_task():
         Task(name="e", seconds=2.0),
         Task(name="w", work=2.0),
         Task(name="u"),
-        Task(name="v", kind=Kind.VIRTUAL),
+        Task(name="v", kind=TaskKind.VIRTUAL),
     )
     seconds = default_chain().table(graph, MACHINES)
     wanted = {"e": "seconds", "w": "work/speed", "u": "assumed", "v": "no work"}
@@ -52,7 +52,7 @@ def test_sources_are_kept_task_by_task():
 
 def test_measurements_before_work():
     measured = PerformanceTable({"a": {1: {1: 9.0}, 4: {1: 36.0}}}, size="k")
-    chain = Chain((measured, *default_chain().predictors))
+    chain = PredictorChain((measured, *default_chain().predictors))
     graph = graph_of(
         Task(name="a", sweep=Sweep(variables=(("k", (1, 2, 9)),)), work=5.0), Task(name="b", work=5.0)
     )
@@ -69,7 +69,7 @@ def test_measurements_before_work():
 
 
 def test_where_measurements_end_others_are_asked_even_if_all_tasks_are_of_measured_kinds():
-    chain = Chain((PerformanceTable({"a": {1: {1: 9.0}}}, size="k"), WorkOverSpeed()))
+    chain = PredictorChain((PerformanceTable({"a": {1: {1: 9.0}}}, size="k"), WorkOverSpeed()))
     graph = graph_of(Task(name="a", sweep=Sweep(variables=(("k", (1, 2)),)), work=5.0))
     seconds = chain.table(graph, MACHINES)
     assert [seconds.at(graph.index(name), 0, 1) for name in ("a[1]", "a[2]")] == [4.5, 2.5]
@@ -80,7 +80,7 @@ def test_kinds_and_services_keep_tasks_apart():
     tasks = [Task(name=name, work=6.0, service=service) for name, service in zip("abcd", "qqdq", strict=True)]
     graph = graph_of(*tasks, Task(name="e", seconds={"m": 1.0}))
     machines = [Machine(name="m", speeds={"q": 3.0})]
-    seconds = Chain((measured, *default_chain().predictors)).table(graph, machines)
+    seconds = PredictorChain((measured, *default_chain().predictors)).table(graph, machines)
     assert [seconds.at(graph.index(name), 0, 1) for name in "abcde"] == [3.0, 10.0, 6.0, 2.0, 1.0]
     seconds = default_chain().table(graph, machines)
     assert seconds.layout == "classes"
@@ -99,7 +99,7 @@ def test_a_chain_asks_once_per_class():
         Task(name="a", sweep=Sweep(variables=(("k", tuple(range(50))),)), work=5.0, nodes=(1, 2)),
         Task(name="e", seconds={"x": 1.0}),
     )
-    seconds = Chain((Counting(), ExplicitSeconds())).table(graph, MACHINES[2:4])
+    seconds = PredictorChain((Counting(), ExplicitSeconds())).table(graph, MACHINES[2:4])
     assert seconds.layout == "classes"
     assert [name for name, _, _ in asked].count("a[0]") == len(asked) - 1 == 2  # z and its twin are alike
 
@@ -107,6 +107,6 @@ def test_a_chain_asks_once_per_class():
 def test_reads_and_final_follow_from_the_parts():
     regression = Regression(fits={"a": fit([1, 2, 3], [1, 2, 3])}, parameter="n")
     assert default_chain().final
-    assert not Chain((regression, Assumed())).final
-    assert Chain((regression, Assumed())).reads.parameters == ("n",)
-    assert Chain((ExplicitSeconds(),)).reads.rate is False
+    assert not PredictorChain((regression, AssumedWork())).final
+    assert PredictorChain((regression, AssumedWork())).reads.parameters == ("n",)
+    assert PredictorChain((ExplicitSeconds(),)).reads.rate is False

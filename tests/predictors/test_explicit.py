@@ -8,17 +8,16 @@ from predictors.small_graphs import MACHINES, assert_agrees, graph_of
 from weft.platform.machine import Machine
 from weft.predictors.chain import default_chain
 from weft.predictors.explicit import ExplicitSeconds
-from weft.predictors.predictor import Subject
-from weft.predictors.seconds import Related, Table
-from weft.workflow.records.moldable import Amdahl, Measured
-from weft.workflow.records.task import Task
+from weft.predictors.predictor import TaskFeatures
+from weft.predictors.seconds import RelatedSeconds, TableSeconds
+from weft.workflow.task import Amdahl, MeasuredSeconds, Task
 
 X = Machine(name="x", speed=7.0, nodes=8)
 
 
 def answer(explicit, machine=X, nodes=1, **more):
     return ExplicitSeconds().predict(
-        Subject(name="t", kind="t", work=1.0, explicit=explicit, **more), machine, nodes
+        TaskFeatures(name="t", kind="t", work=1.0, explicit=explicit, **more), machine, nodes
     )
 
 
@@ -48,7 +47,7 @@ def test_a_law_scales_from_the_smallest_allowed_count():
 
 
 def test_with_a_measured_law_the_reference_is_the_first_count_it_knows():
-    law = Measured(seconds={2: 10.0, 4: 5.0})
+    law = MeasuredSeconds(seconds={2: 10.0, 4: 5.0})
     assert answer({"*": 12.0}, nodes=2, law=law, counts=(1, 2, 4)).p50_s == 12.0
     assert answer({"*": 12.0}, nodes=4, law=law, counts=(1, 2, 4)).p50_s == 6.0
     assert not answer({"*": 12.0}, nodes=1, law=law, counts=(1, 2, 4)).possible
@@ -60,7 +59,7 @@ def test_seconds_that_hold_everywhere_need_no_table():
         Task(name="a", seconds=5.0, nodes=(2, 4), speedup=Amdahl(serial=0.0)), Task(name="b", work=2.0)
     )
     seconds = default_chain().table(graph, MACHINES)
-    assert isinstance(seconds, Related)
+    assert isinstance(seconds, RelatedSeconds)
     assert seconds.at(graph.index("a"), 2, 4) == 2.5
     assert seconds.sources[seconds.source[graph.index("a")]] == "seconds"
     assert_agrees(seconds, default_chain(), graph, MACHINES)
@@ -76,7 +75,7 @@ def test_a_published_task_graph_becomes_a_table():
         )
     )
     seconds = default_chain().table(graph, machines)
-    assert isinstance(seconds, Table)
+    assert isinstance(seconds, TableSeconds)
     assert seconds.pointer.tolist() == [0, 3, 6, 9]
     assert [seconds.at(graph.index("t1"), machine, 1) for machine in range(3)] == [14.0, 16.0, 9.0]
     assert seconds.fastest().tolist() == [min(times[name]) for name in graph.names]

@@ -15,10 +15,9 @@ from predictors.small_graphs import assert_agrees, graph_of
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
 from weft.predictors.performance import PerformanceTable
-from weft.predictors.predictor import Subject
-from weft.workflow.records.moldable import interpolate_log_log
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Task
+from weft.predictors.predictor import TaskFeatures
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Task, interpolate_log_log
 
 FIXTURE = Path(__file__).parents[3] / "shared" / "spec" / "fixtures" / "s2_perfdb_and_expected.json"
 SERIAL = 1 / 45
@@ -142,9 +141,9 @@ def test_arrays_agree_with_single_look_ups(entries):
 
 def test_prediction_uses_the_named_parameter_and_the_rate():
     fast = Machine(name="fast", speed=2.0, nodes=64)
-    asked = Subject(name="t", kind="PT", parameters={"files": 7}, counts=(1, 2, 3))
+    asked = TaskFeatures(name="t", kind="PT", parameters={"files": 7}, counts=(1, 2, 3))
     assert REFERENCE.predict(asked, fast, 2).p50_s == pytest.approx(34.8, rel=1e-12)
-    between = Subject(name="t", kind="PT", parameters={"files": 5}, counts=(1, 2))
+    between = TaskFeatures(name="t", kind="PT", parameters={"files": 5}, counts=(1, 2))
     assert REFERENCE.predict(between, fast, 1).source == "interpolated"
     assert REFERENCE.predict(between, fast, 1).p90_s == 58.0
     assert not REFERENCE.predict(asked, fast, 3).possible
@@ -154,7 +153,7 @@ def test_prediction_uses_the_named_parameter_and_the_rate():
     "parameters", [{}, {"files": "7"}, {"files": True}, {"files": 99}, {"files": math.inf}]
 )
 def test_nothing_is_said_about_unknown_sizes(parameters):
-    asked = Subject(name="t", kind="PT", parameters=parameters)
+    asked = TaskFeatures(name="t", kind="PT", parameters=parameters)
     assert REFERENCE.predict(asked, Machine(name="m"), 1) is None
 
 
@@ -170,7 +169,7 @@ def test_its_table_covers_sweeps():
 
 def test_without_a_size_parameter_the_one_size_holds():
     table = PerformanceTable({"ST": {"512": {"1": 10.0, "2": 6.0}}})
-    assert table.predict(Subject(name="t", kind="ST"), Machine(name="m"), 2).p50_s == 6.0
+    assert table.predict(TaskFeatures(name="t", kind="ST"), Machine(name="m"), 2).p50_s == 6.0
     assert table.limit("ST", 512) == 2
 
 

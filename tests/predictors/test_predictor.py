@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 from predictors.small_graphs import graph_of
-from weft.predictors.predictor import Estimate, Reads, impossible, subject
-from weft.workflow.records.moldable import Amdahl
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Kind, Task
+from weft.predictors.predictor import Estimate, PredictorInputs, impossible, task_features
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Amdahl, Task, TaskKind
 
 
 def test_a_subject_knows_what_the_graph_knows():
@@ -25,18 +24,18 @@ def test_a_subject_knows_what_the_graph_knows():
         Task(name="b", seconds={"x": 1.0, "*": 2.0}),
         atoms=64,
     )
-    found = subject(graph, graph.index("a[4]"))
+    found = task_features(graph, graph.index("a[4]"))
     assert (found.name, found.kind, found.work) == ("a[4]", "a", 7.0)
     assert (found.law, found.counts, found.service) == (law, (1, 2), "dock")
     assert found.parameters == {"atoms": 64, "k": 4}
-    explicit = subject(graph, graph.index("b"))
+    explicit = task_features(graph, graph.index("b"))
     assert explicit.explicit == {"x": 1.0, "*": 2.0}
     assert math.isnan(explicit.work)
 
 
 def test_tasks_without_work_are_subjects_of_no_work():
-    graph = graph_of(Task(name="v", kind=Kind.VIRTUAL, nodes=(2, 4)))
-    found = subject(graph, 0)
+    graph = graph_of(Task(name="v", kind=TaskKind.VIRTUAL, nodes=(2, 4)))
+    found = task_features(graph, 0)
     assert (found.work, found.counts, found.law, found.explicit) == (0.0, (1,), None, {})
 
 
@@ -49,5 +48,7 @@ def test_estimates_know_their_spread_and_what_is_impossible():
 
 
 def test_what_several_read_is_the_union():
-    both = Reads(kind=True, parameters=("n", "m"), rate=False) | Reads(parameters=("m", "k"))
-    assert both == Reads(kind=True, parameters=("n", "m", "k"), rate=True, machine=False)
+    both = PredictorInputs(kind=True, parameters=("n", "m"), rate=False) | PredictorInputs(
+        parameters=("m", "k")
+    )
+    assert both == PredictorInputs(kind=True, parameters=("n", "m", "k"), rate=True, machine=False)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from predictors.small_graphs import assert_agrees, graph_of
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
-from weft.predictors.predictor import Subject
+from weft.predictors.predictor import TaskFeatures
 from weft.predictors.regression import Regression, fit
-from weft.workflow.records.moldable import Amdahl
-from weft.workflow.records.sweep import Sweep
-from weft.workflow.records.task import Task
+from weft.workflow.quantity import Sweep
+from weft.workflow.task import Amdahl, Task
 
 X = np.arange(1.0, 9.0)
 TRUTH = {
@@ -127,18 +126,18 @@ WORK = Regression(fits={"lapw0": fit(X, TRUTH["linear"])}, parameter="n")
 
 def test_fitted_work_is_divided_by_rate_and_speedup():
     machine = Machine(name="m", speed=5.0, nodes=4)
-    asked = Subject(name="t", kind="lapw0", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(1, 2))
+    asked = TaskFeatures(name="t", kind="lapw0", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(1, 2))
     found = WORK.predict(asked, machine, 2)
     assert found.p50_s == pytest.approx(5.0)
     assert found.p90_s >= found.p50_s
     assert found.source == "regression"
-    beyond = Subject(name="t", kind="lapw0", parameters={"n": 80})
+    beyond = TaskFeatures(name="t", kind="lapw0", parameters={"n": 80})
     assert WORK.predict(beyond, machine, 1).source == "extrapolated"
 
 
 def test_fitted_seconds_hold_on_every_machine():
     regression = Regression(fits={"a": fit(X, TRUTH["linear"])}, parameter="n", gives="seconds")
-    asked = Subject(name="t", kind="a", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(2, 4))
+    asked = TaskFeatures(name="t", kind="a", parameters={"n": 2}, law=Amdahl(serial=0.0), counts=(2, 4))
     assert regression.predict(asked, Machine(name="m", speed=9.0), 2).p50_s == pytest.approx(50.0)
     assert regression.predict(asked, Machine(name="m", speed=9.0), 4).p50_s == pytest.approx(25.0)
     assert regression.reads.rate is False
@@ -146,8 +145,13 @@ def test_fitted_seconds_hold_on_every_machine():
 
 @pytest.mark.parametrize("parameters", [{}, {"n": "2"}, {"n": -100}])
 def test_without_a_time_above_zero_there_is_no_answer(parameters):
-    assert WORK.predict(Subject(name="t", kind="lapw0", parameters=parameters), Machine(name="m"), 1) is None
-    assert WORK.predict(Subject(name="t", kind="other", parameters={"n": 2}), Machine(name="m"), 1) is None
+    assert (
+        WORK.predict(TaskFeatures(name="t", kind="lapw0", parameters=parameters), Machine(name="m"), 1)
+        is None
+    )
+    assert (
+        WORK.predict(TaskFeatures(name="t", kind="other", parameters={"n": 2}), Machine(name="m"), 1) is None
+    )
 
 
 def test_its_table_covers_sweeps_with_spread():

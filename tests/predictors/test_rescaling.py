@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from planning_examples import instance, platform
-from weft.predictors.rescaling import rescaled
-from weft.predictors.seconds import Classes
+from weft.predictors.seconds import ClassSeconds, rescale_seconds
 
 LAYOUTS = {
     "related": {f"t{number}": {"work": number + 1, "nodes": [1, 2]} for number in range(5)},
@@ -23,7 +22,7 @@ def test_every_mode_is_scaled_by_what_is_left_and_by_the_speed(layout):
     whole = instance(LAYOUTS[layout], on).seconds
     rows = np.array([4, 1, 1, 3], dtype=np.uint32)
     left, speed = np.array([0.5, 1.0, 0.25, 0.75]), np.array([1.0, 0.25, 2.0])
-    part = rescaled(whole, rows, left, speed)
+    part = rescale_seconds(whole, rows, left, speed)
     assert part.layout == whole.layout
     for row, task in enumerate(rows.tolist()):
         for machine in range(3):
@@ -37,7 +36,7 @@ def test_every_mode_is_scaled_by_what_is_left_and_by_the_speed(layout):
 
 
 def test_classes_are_split_where_tasks_or_machines_differ_now():
-    whole = Classes(
+    whole = ClassSeconds(
         sources=("measured",),
         source=np.zeros(3, dtype=np.uint8),
         spread=np.full(3, math.nan),
@@ -47,7 +46,7 @@ def test_classes_are_split_where_tasks_or_machines_differ_now():
     )
     rows = np.array([2, 0, 1], dtype=np.uint32)
     left, speed = np.array([1.0, 0.5, 1.0]), np.array([1.0, 0.5, 2.0])
-    part = rescaled(whole, rows, left, speed)
+    part = rescale_seconds(whole, rows, left, speed)
     found = [[part.at(row, machine, 1) for machine in range(3)] for row in range(3)]
     expected = [
         [whole.at(task, machine, 1) * left[row] / speed[machine] for machine in range(3)]

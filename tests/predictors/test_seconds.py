@@ -12,27 +12,26 @@ from hypothesis import strategies as st
 from predictors.small_graphs import MACHINES, assert_agrees, graph_of, graphs
 from weft.errors import InvalidInput
 from weft.platform.machine import Machine
-from weft.predictors.assumed import Assumed
-from weft.predictors.building import answers
-from weft.predictors.chain import Chain, default_chain
+from weft.predictors import tabulation
+from weft.predictors.assumed import AssumedWork
+from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.explicit import ExplicitSeconds
 from weft.predictors.performance import PerformanceTable
 from weft.predictors.regression import Regression, fit
-from weft.predictors.seconds import MAX_ENTRIES, Classes, Related, Table, check_entries
-from weft.predictors.tabulate import tabulate
+from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, RelatedSeconds, TableSeconds, check_entries
+from weft.predictors.tabulation import tabulate
 from weft.predictors.work import WorkOverSpeed
-from weft.workflow.records.moldable import Amdahl
-from weft.workflow.records.task import Kind, Task
+from weft.workflow.task import Amdahl, Task, TaskKind
 
 MEASURED = PerformanceTable({"t0": {2: {1: 9.0, 4: 3.0}, 5: {1: 20.0, 2: 12.0, 4: 6.0}}}, size="size")
 FITTED = Regression(fits={"t1": fit([1, 2, 3, 4], [2.0, 4.1, 5.9, 8.0])}, parameter="size")
 CHAINS = [
     default_chain(),
-    Chain((WorkOverSpeed(), Assumed())),
-    Chain((ExplicitSeconds(), WorkOverSpeed())),
-    Chain((ExplicitSeconds(),)),
-    Chain((MEASURED, FITTED, WorkOverSpeed(), ExplicitSeconds(), Assumed())),
-    Chain(()),
+    PredictorChain((WorkOverSpeed(), AssumedWork())),
+    PredictorChain((ExplicitSeconds(), WorkOverSpeed())),
+    PredictorChain((ExplicitSeconds(),)),
+    PredictorChain((MEASURED, FITTED, WorkOverSpeed(), ExplicitSeconds(), AssumedWork())),
+    PredictorChain(()),
 ]
 
 
@@ -44,7 +43,7 @@ def test_every_layout_says_what_the_predictor_says(graph, chain, number):
     by_classes = tabulate(chain, graph, machines)
     assert by_classes.layout == "classes"
     assert_agrees(by_classes, chain, graph, machines)
-    with mock.patch.object(answers, "SMALL", -1):
+    with mock.patch.object(tabulation, "SMALL", -1):
         assert_agrees(tabulate(chain, graph, machines), chain, graph, machines)
 
 
@@ -52,7 +51,7 @@ def test_every_layout_says_what_the_predictor_says(graph, chain, number):
 @settings(max_examples=30, deadline=None)
 def test_explicit_seconds_are_written_down_as_predicted(graph):
     seconds = ExplicitSeconds().table(graph, MACHINES)
-    assert isinstance(seconds, Table)
+    assert isinstance(seconds, TableSeconds)
     assert_agrees(seconds, ExplicitSeconds(), graph, MACHINES)
 
 
@@ -65,7 +64,7 @@ def test_fastest_is_the_very_number_of_a_mode():
     )
     machines = [Machine(name=f"m{i}", speed=1 + i / 3, nodes=1 + i) for i in range(8)]
     seconds = default_chain().table(graph, machines)
-    assert isinstance(seconds, Related)
+    assert isinstance(seconds, RelatedSeconds)
     for task, least in enumerate(seconds.fastest().tolist()):
         assert least == seconds.modes(task)[2].min()
 
@@ -74,23 +73,23 @@ def test_unlike_tasks_become_a_table_and_like_ones_classes():
     unlike = graph_of(
         *(Task(name=f"t{i}", seconds={"x": float(i), "z": 2.0}) for i in range(4)), Task(name="w", work=3.0)
     )
-    with mock.patch.object(answers, "SMALL", 0):
+    with mock.patch.object(tabulation, "SMALL", 0):
         table = default_chain().table(unlike, MACHINES)
-    assert isinstance(table, Table)
+    assert isinstance(table, TableSeconds)
     assert table.entries == 4 * 3 + 5  # z speaks for its share z/dock, too
     assert_agrees(table, default_chain(), unlike, MACHINES)
     like = graph_of(
         *(Task(name=f"t{i}", seconds={"x": 1.0, "z": 2.0}) for i in range(4)), Task(name="w", work=3.0)
     )
-    with mock.patch.object(answers, "SMALL", 0):
+    with mock.patch.object(tabulation, "SMALL", 0):
         classes = default_chain().table(like, MACHINES)
-    assert isinstance(classes, Classes)
+    assert isinstance(classes, ClassSeconds)
     assert classes.seconds.shape[0] == 2
     assert classes.machine_class[2] != classes.machine_class[3]  # z is named, its twin is not
 
 
 def test_tasks_without_work_take_no_time_on_one_node_anywhere():
-    graph = graph_of(Task(name="v", kind=Kind.VIRTUAL), Task(name="a", work=4.0, nodes=(2,)))
+    graph = graph_of(Task(name="v", kind=TaskKind.VIRTUAL), Task(name="a", work=4.0, nodes=(2,)))
     seconds = default_chain().table(graph, MACHINES)
     task = graph.index("v")
     assert seconds.modes(task)[0].tolist() == [0, 1, 2, 3, 4]
@@ -115,7 +114,7 @@ def test_large_related_instances_stay_small():
     graph = graph_of(*(Task(name=f"t{i}", work=float(i)) for i in range(2000)), Task(name="s", seconds=4.0))
     machines = [Machine(name=f"m{i}", speed=1.0 + i) for i in range(500)]
     seconds = default_chain().table(graph, machines)
-    assert isinstance(seconds, Related)
+    assert isinstance(seconds, RelatedSeconds)
     assert seconds.entries < 4000
     assert seconds.at(graph.index("t1000"), 499, 1) == 2.0
     assert seconds.at(graph.index("s"), 499, 1) == 4.0
@@ -138,7 +137,7 @@ def test_explicit_tables_that_are_too_large_are_kept_by_classes():
     graph = graph_of(*(Task(name=f"t{i}", seconds={"m0": 1.0 + i, "*": 2.0}) for i in range(5000)))
     machines = [Machine(name=f"m{i}", speed=1.0 + i) for i in range(2100)]
     seconds = default_chain().table(graph, machines)
-    assert isinstance(seconds, Classes)
+    assert isinstance(seconds, ClassSeconds)
     assert seconds.seconds.shape == (5000, 2, 2)
     assert seconds.at(graph.index("t7"), 0, 1) == 8.0
     assert seconds.at(graph.index("t7"), 2099, 1) == 2.0
@@ -146,7 +145,7 @@ def test_explicit_tables_that_are_too_large_are_kept_by_classes():
 
 def test_without_capacities_only_the_law_limits_the_counts():
     zero = np.zeros(1, dtype=np.uint32)
-    related = Related(
+    related = RelatedSeconds(
         sources=("work/speed",),
         source=np.zeros(1, dtype=np.uint8),
         spread=np.full(1, np.nan),

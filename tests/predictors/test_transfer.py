@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.platform.link import Link
+from weft.platform.arrays import compile_network
 from weft.platform.machine import Machine
-from weft.platform.network import network
-from weft.platform.platform import Platform, link_between
+from weft.platform.platform import Link, Platform, link_between
 from weft.predictors.transfer import edge_seconds_to, transfer_seconds
 
 MACHINES = (
@@ -44,7 +43,7 @@ def test_the_parts_add_up():
 )
 @settings(max_examples=40, deadline=None)
 def test_arrays_agree_with_links(edges):
-    compiled = network(PLATFORM, MACHINES)
+    compiled = compile_network(PLATFORM, MACHINES)
     sources = np.array([edge[0] for edge in edges], dtype=np.uint32)
     size, files = np.array([edge[1] for edge in edges]), np.array([float(edge[2]) for edge in edges])
     fixed = np.full(len(edges), 0.25)
@@ -59,7 +58,7 @@ def test_arrays_agree_with_links(edges):
 
 
 def test_targets_may_be_one_machine_or_several():
-    compiled = network(PLATFORM, MACHINES)
+    compiled = compile_network(PLATFORM, MACHINES)
     sources = np.array([0, 2], dtype=np.uint32)
     every = edge_seconds_to(compiled, sources, None, [1e6, 2e6], [1, 1], [0, 0])
     one = edge_seconds_to(compiled, sources, 4, [1e6, 2e6], [1, 1], [0, 0])

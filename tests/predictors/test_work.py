@@ -6,18 +6,17 @@ import pytest
 
 from predictors.small_graphs import graph_of
 from weft.platform.machine import Machine
-from weft.predictors.assumed import Assumed
-from weft.predictors.predictor import Subject
-from weft.predictors.seconds import Related
+from weft.predictors.assumed import AssumedWork
+from weft.predictors.predictor import TaskFeatures
+from weft.predictors.seconds import RelatedSeconds
 from weft.predictors.work import WorkOverSpeed
-from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline
-from weft.workflow.records.task import Kind, Task
+from weft.workflow.task import Amdahl, CommunicationOverhead, MeasuredSeconds, Roofline, Task, TaskKind
 
 FAST = Machine(name="fast", speed=2.5, availability=0.8, nodes=64, speeds={"dock": 5.0})
 
 
 def seconds(work, law=None, nodes=1, service=None, machine=FAST):
-    known = Subject(name="t", kind="t", work=work, law=law, counts=tuple(range(1, 65)), service=service)
+    known = TaskFeatures(name="t", kind="t", work=work, law=law, counts=tuple(range(1, 65)), service=service)
     return WorkOverSpeed().predict(known, machine, nodes)
 
 
@@ -35,9 +34,9 @@ def test_seconds_are_work_over_speed_and_availability():
         (Amdahl(serial=0.0), 4, 12.5),
         (Amdahl(serial=0.5), 2, 37.5),
         (Roofline(limit=4), 16, 12.5),
-        (Communication(overhead=0.1), 2, 30.0),
-        (Measured(seconds={1: 2100.0, 4: 560.0}), 4, 50.0 * 560 / 2100),
-        (Measured(seconds={1: 2100.0, 4: 525.0}), 2, 25.0),
+        (CommunicationOverhead(overhead=0.1), 2, 30.0),
+        (MeasuredSeconds(seconds={1: 2100.0, 4: 560.0}), 4, 50.0 * 560 / 2100),
+        (MeasuredSeconds(seconds={1: 2100.0, 4: 525.0}), 2, 25.0),
     ],
 )
 def test_laws_divide_the_time(law, nodes, expected):
@@ -45,7 +44,7 @@ def test_laws_divide_the_time(law, nodes, expected):
 
 
 def test_nothing_is_known_beyond_a_measured_table():
-    beyond = seconds(100.0, Measured(seconds={1: 8.0, 4: 3.0}), 5)
+    beyond = seconds(100.0, MeasuredSeconds(seconds={1: 8.0, 4: 3.0}), 5)
     assert beyond is not None
     assert not beyond.possible
 
@@ -59,10 +58,10 @@ def test_applies_where_work_is_known():
         Task(name="a", work=0.0),
         Task(name="b"),
         Task(name="c", seconds=3.0),
-        Task(name="v", kind=Kind.VIRTUAL),
+        Task(name="v", kind=TaskKind.VIRTUAL),
     )
     assert [graph.names[i] for i in WorkOverSpeed().applies(graph).nonzero()[0]] == ["a"]
-    assert [graph.names[i] for i in Assumed().applies(graph).nonzero()[0]] == ["a", "b", "c"]
+    assert [graph.names[i] for i in AssumedWork().applies(graph).nonzero()[0]] == ["a", "b", "c"]
 
 
 def test_the_table_keeps_work_rates_and_laws():
@@ -72,7 +71,7 @@ def test_the_table_keeps_work_rates_and_laws():
         Task(name="u", nodes=(1, 1000)),
     )
     table = WorkOverSpeed().table(graph, [FAST, Machine(name="slow")])
-    assert isinstance(table, Related)
+    assert isinstance(table, RelatedSeconds)
     assert table.speedup.shape == (2, 65)  # no law and one law; counts end with the largest machine
     assert table.rate.tolist() == [[4.0, 1.0], [2.0, 1.0]]
     unknown = graph.index("u")
@@ -81,6 +80,6 @@ def test_the_table_keeps_work_rates_and_laws():
 
 
 def test_assumed_is_one_second_of_work_and_says_so():
-    known = Subject(name="t", kind="t", law=Roofline(limit=8), counts=(1, 8))
-    found = Assumed().predict(known, FAST, 8)
+    known = TaskFeatures(name="t", kind="t", law=Roofline(limit=8), counts=(1, 8))
+    found = AssumedWork().predict(known, FAST, 8)
     assert (found.p50_s, found.source) == (1 / 16, "assumed")

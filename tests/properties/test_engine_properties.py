@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from engine_strategies import simulations
+from weft.engine import messages as cm
 from weft.engine.engine import Engine
-from weft.engine.invariants.auditing import audit
-from weft.engine.invariants.checking import check
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.state.digest import digest
-from weft.engine.state.states import TaskState
+from weft.engine.invariants import audit_journal, check_engine
+from weft.engine.journal import JournalEntry
+from weft.engine.state.snapshot import digest_state
+from weft.engine.states import TaskState
 
 RUNS = int(os.environ.get("WEFT_PROPERTY_RUNS", "60"))
 IDLE, MOST = 1_000, 6_000
@@ -27,7 +26,7 @@ IDLE, MOST = 1_000, 6_000
 @pytest.fixture(autouse=True, scope="module")
 def _little_patience():
     patched = pytest.MonkeyPatch()
-    patched.setattr("weft.simulation.simulate._PATIENCE", IDLE)
+    patched.setattr("weft.runtime.simulation._PATIENCE", IDLE)
     yield
     patched.undo()
 
@@ -40,7 +39,7 @@ def simulated(simulation):
         entries.append(entry)
         assert len(entries) < MOST, "it does not end"
 
-    return simulation.run(record=record, check=check), entries
+    return simulation.run(record=record, check=check_engine), entries
 
 
 def fresh(simulation, like):
@@ -56,11 +55,11 @@ def assert_replays(simulation, engine, entries):
     deciding, applying = fresh(simulation, engine), fresh(simulation, engine)
     for entry in entries:
         assert tuple(deciding.handle(entry.event, entry.now)) == entry.commands
-        read = Entry.of_record(entry.as_record())
+        read = JournalEntry.of_record(entry.as_record())
         assert read == entry
         applying.apply(read.event, read.now, read.commands)
-    assert digest(deciding.state) == digest(engine.state)
-    assert digest(applying.state) == digest(engine.state)
+    assert digest_state(deciding.state) == digest_state(engine.state)
+    assert digest_state(applying.state) == digest_state(engine.state)
 
 
 def assert_goes_on(simulation, engine, entries):
@@ -97,14 +96,14 @@ def _says_why(command, run):
 
 
 LIMITS = (
-    "weft.policies.foresight._MOST_PLACED",
+    "weft.policies.forecast._MOST_PLACED",
     "weft.policies.shared_plans._MOST_WAITING",
-    "weft.engine.indexes.alike._MOST_ASKED",
-    "weft.engine.indexes.alike._SOONEST",
-    "weft.engine.indexes.turn._MOST_WAITING",
-    "weft.engine.outside._MOST_HOLDERS",
-    "weft.engine.state.known._MOST_KINDS",
-    "weft.engine.state.machines._MOST_SERVED",
+    "weft.engine.state.indexes._MAX_COMPARED",
+    "weft.engine.state.indexes._SHORTLIST",
+    "weft.engine.state.ready._MAX_WAITING",
+    "weft.engine.selection._MAX_HOLDERS",
+    "weft.engine.state.compiled._MAX_KINDS",
+    "weft.engine.state.machines._MAX_SERVED",
 )
 """How many of many are looked at; small platforms and workflows never reach them."""
 
@@ -131,7 +130,7 @@ def test_so_they_do_where_of_many_only_the_first_is_looked_at(simulation):
 def assert_sound(simulation):
     """Simulate, and look at everything that must hold."""
     engine, entries = simulated(simulation)
-    audit(entries, [run.known for run in engine.state.runs])
+    audit_journal(entries, [run.compiled for run in engine.state.runs])
     assert_replays(simulation, engine, entries)
     assert_goes_on(simulation, engine, entries)
     assert_ended(engine, entries)

@@ -17,10 +17,10 @@ from planning_examples import MAKESPAN, instance, matrix_tasks, platform, proces
 from policy_runs import run_all
 from weft.errors import Infeasible
 from weft.instance import compile_instance
-from weft.planners.naming import planner_named
-from weft.platform.link import Link
-from weft.workflow.generators.sweep_layers import SweepLayers, layered_sweeps
-from weft.workflow.unfolding.unfold import unfold
+from weft.planners.planner import make_planner
+from weft.platform.platform import Link
+from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
+from weft.workflow.unfold import unfold
 
 DENSE = ["heft", "cpop", "peft", "lookahead", "heft-moldable"]
 """They leave no gap in which a later task could start earlier."""
@@ -91,14 +91,14 @@ def assert_as_planned(made, planner):
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(DENSE))
 def test_undisturbed_every_task_starts_and_ends_as_planned(made, planner):
-    assume(planner_named(planner).supports(made, MAKESPAN) is None)
+    assume(make_planner(planner).supports(made, MAKESPAN) is None)
     assert_as_planned(made, planner)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(instances(), st.sampled_from(OTHERS))
 def test_where_a_plan_leaves_gaps_tasks_start_earlier_and_never_later(made, planner):
-    assume(planner_named(planner).supports(made, MAKESPAN) is None)
+    assume(make_planner(planner).supports(made, MAKESPAN) is None)
     planned, ran = follow(made, planner)
     for task, line in ran.lines[0].items():
         assert line.machine == planned[task].machine
@@ -128,6 +128,6 @@ def test_sweeps_in_layers_end_as_planned(planner):
         throughputs=((1.0, 2.0), (1.0,), (1.0, 0.5)),
         parents=(((), (), ()), ((0, 1), (2,)), ((0,), (0, 1), (1,), (1,))),
     )
-    generated = layered_sweeps(layers, "layers")
+    generated = build_layered_sweeps(layers, "layers")
     made = compile_instance(unfold(generated.workflow), generated.platform)
     assert assert_as_planned(made, planner) > 0

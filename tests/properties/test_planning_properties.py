@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from planning_examples import planned
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible
-from weft.instance import Busy, compile_instance
+from weft.instance import BusyInterval, compile_instance
 from weft.schedule.bounds import lower_bounds
-from weft.schedule.iterations import expected_total_s
-from weft.schedule.metrics import critical_path, measure
+from weft.schedule.metrics import critical_path, measure_schedule
+from weft.schedule.schedule import expected_total_seconds
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 EVERY = settings(max_examples=100, deadline=None, derandomize=True)
 SOME = settings(max_examples=40, deadline=None, derandomize=True)
@@ -65,7 +65,7 @@ def test_metrics_fit_together(workflow, platform):
         return
     schedule = planned(made)
     for through_machines in (False, True):
-        found = measure(schedule, made, through_machines=through_machines)
+        found = measure_schedule(schedule, made, through_machines=through_machines)
         parts = found.communication_s + found.synchronisation_s + found.lost_parallelism_s
         assert abs(found.overhead_s - parts) <= 1e-9 * max(1.0, found.makespan_s)
         path = critical_path(schedule, made, through_machines=through_machines)
@@ -84,7 +84,7 @@ def test_iterations_never_take_less_than_one(workflow, platform):
     if made is None:
         return
     schedule = planned(made)
-    total = expected_total_s(schedule, made.graph)
+    total = expected_total_seconds(schedule, made.graph)
     assert total is not None
     assert total >= schedule.makespan_s
     if not made.graph.loops:
@@ -103,7 +103,7 @@ HELD = st.lists(
 @SOME
 def test_what_is_held_by_others_is_left_alone(workflow, platform, held):
     busy = tuple(
-        Busy(machine=machine, start_s=start, finish_s=start + seconds, nodes=nodes)
+        BusyInterval(machine=machine, start_s=start, finish_s=start + seconds, nodes=nodes)
         for machine, start, seconds, nodes in held
         if machine < len(platform.machines)
     )

@@ -11,18 +11,16 @@ import pytest
 
 from planning_examples import planned
 from weft.formats.files import load_platform, load_workflow
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
 from weft.instance import compile_instance
-from weft.platform.link import Link
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
+from weft.platform.platform import Link, Platform
 from weft.schedule.bounds import lower_bounds
 from weft.schedule.verification import verify
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task import Input, Output, Task
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import Workflow
 
 FOLDERS = {
     "stg/sample": "*.stg",
@@ -98,7 +96,7 @@ def test_stg_50_stays_above_the_published_bounds(bench_data):
         names = sorted(name for name in archive.namelist() if name.endswith(".stg"))
         assert len(names) == 180
         for name in names[::4]:
-            source = Source(name=Path(name).name, data=archive.read(name))
+            source = SourceFile(name=Path(name).name, data=archive.read(name))
             assert_above_published(f"50/{Path(name).name}", Stg().read(source), bounds)
 
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from planning_examples import instance, lines, matrix_tasks, planned, processors
-from weft.planners.lists.cpop import critical_tasks
-from weft.planners.lists.ranks import downward_ranks, upward_ranks
+from weft.planners.cpop import critical_tasks
+from weft.planners.ranks import downward_ranks, upward_ranks
 from weft.schedule.verification import verify
 
 

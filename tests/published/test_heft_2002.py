@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planning_examples import instance, lines, matrix_tasks, planned, processors
-from weft.planners.lists.ranks import upward_ranks
+from weft.planners.ranks import upward_ranks
 from weft.schedule.bounds import lower_bounds
 from weft.schedule.verification import verify
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from planning_examples import MAKESPAN, planned
-from weft.formats.format import Source
-from weft.formats.native import WeftYaml, platform_from, platform_text
+from weft.formats.format import SourceFile
+from weft.formats.native import WeftYaml, read_platform_file, write_platform
 from weft.formats.psplib import Psplib
 from weft.instance import compile_instance
-from weft.planners.lists.heft import Heft
+from weft.planners.heft import Heft
 from weft.schedule.bounds import lower_bounds
 from weft.schedule.verification import verify
-from weft.workflow.checks import checked_graph
+from weft.workflow.checks import check_and_unfold
 
 SETS = {
     "j30": ("rcpsp/j30.sm.zip", "rcpsp/j30opt.sm", 480),
@@ -36,7 +36,7 @@ def sources(folder, name):
     with zipfile.ZipFile(folder / archive) as members:
         listed = {member: NAME.search(member) for member in sorted(members.namelist())}
         return {
-            (int(found[1]), int(found[2])): Source(name=found[0], data=members.read(member))
+            (int(found[1]), int(found[2])): SourceFile(name=found[0], data=members.read(member))
             for member, found in listed.items()
             if found is not None
         }
@@ -60,7 +60,7 @@ def files(request, bench_data):
 def test_every_file_is_read_and_checked(files):
     _, found, _ = files
     for source in found.values():
-        graph = checked_graph(Psplib().read(source))
+        graph = check_and_unfold(Psplib().read(source))
         jobs = re.search(rb"jobs \(incl. supersource/sink \):\s*(\d+)", source.data)
         assert len(graph) == int(jobs[1]), source.name
 
@@ -68,7 +68,7 @@ def test_every_file_is_read_and_checked(files):
 def test_bounds_stay_below_the_optimum_and_times_are_whole(files):
     _, found, known = files
     for key in list(found)[::8]:
-        graph = checked_graph(Psplib().read(found[key]))
+        graph = check_and_unfold(Psplib().read(found[key]))
         made = compile_instance(graph, Psplib().read_platform(found[key]))
         assert lower_bounds(made).best_s <= known[key], key
         for group in made.groups:
@@ -80,9 +80,9 @@ def test_files_come_back_equal_from_our_format(files):
     _, found, _ = files
     for source in list(found.values())[::12]:
         workflow, platform = Psplib().read(source), Psplib().read_platform(source)
-        written = Source(name="again.yaml", data=WeftYaml().write(workflow).encode())
+        written = SourceFile(name="again.yaml", data=WeftYaml().write(workflow).encode())
         assert WeftYaml().read(written) == workflow, source.name
-        again = platform_from(Source(name="again.yaml", data=platform_text(platform).encode()))
+        again = read_platform_file(SourceFile(name="again.yaml", data=write_platform(platform).encode()))
         assert again == platform, source.name
 
 
@@ -90,7 +90,7 @@ def test_heft_never_beats_the_optimum(files):
     _, found, known = files
     excess = []
     for key in list(found)[::8]:
-        graph, platform = checked_graph(Psplib().read(found[key])), Psplib().read_platform(found[key])
+        graph, platform = check_and_unfold(Psplib().read(found[key])), Psplib().read_platform(found[key])
         made = compile_instance(graph, platform)
         if Heft().supports(made, MAKESPAN) is not None:
             assert made.binding_budgets(), key

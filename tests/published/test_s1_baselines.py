@@ -13,13 +13,13 @@ import pytest
 from planning_examples import planned
 from published.wien2k import POINTS, SMALL, WORK, grid_of, wien2k
 from weft.instance import compile_instance
-from weft.planners.baselines.lazy import Lazy
+from weft.planners.lazy import LazyPlanner
 from weft.planners.planner import Budget
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def first_stage():
 
 
 def lazy_s(made, **options):
-    plan = Lazy(**options).plan(
-        made, objective=objective_named("makespan"), budget=Budget(), rng=generator(1, "lazy")
+    plan = LazyPlanner(**options).plan(
+        made, objective=make_objective("makespan"), budget=Budget(), rng=generator(1, "lazy")
     )
     assert verify(plan.schedule, made.graph, made.platform) == []
     return plan.schedule.makespan_s

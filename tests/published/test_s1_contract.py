@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from weft.engine.contracts import Contract, Watched, ratio, violated
+from weft.engine.reactions.contracts import PerformanceContract, PerformanceSample, compute_ratio, is_violated
 
-HALF = Contract(limit=0.5)
+HALF = PerformanceContract(limit=0.5)
 
 
 @pytest.mark.parametrize(
@@ -17,21 +17,21 @@ HALF = Contract(limit=0.5)
     ids=["on schedule", "half the speed", "double speed", "unknown at 1.5 T"],
 )
 def test_the_ratios_of_the_table(done, now_s, expected):
-    assert ratio(Watched(started_s=0, predicted_s=100, done=done), now_s) == expected
-    assert ratio(Watched(started_s=64, predicted_s=100, done=done), 64 + now_s) == expected
+    assert compute_ratio(PerformanceSample(started_s=0, predicted_s=100, done=done), now_s) == expected
+    assert compute_ratio(PerformanceSample(started_s=64, predicted_s=100, done=done), 64 + now_s) == expected
 
 
 @pytest.mark.parametrize("predicted_s", [100, 0.7, 1 / 3, 77.376, 1e-9, 1e12])
 @pytest.mark.parametrize("started_s", [0, 0.1, 1e6 + 1 / 7])
 def test_unknown_progress_is_a_violation_after_one_and_a_half_times_the_prediction(predicted_s, started_s):
-    watched = Watched(started_s=started_s, predicted_s=predicted_s)
+    watched = PerformanceSample(started_s=started_s, predicted_s=predicted_s)
     last_s = started_s + 1.5 * predicted_s
-    assert not violated(watched, HALF, last_s)
-    assert violated(watched, HALF, math.nextafter(last_s, math.inf))
+    assert not is_violated(watched, HALF, last_s)
+    assert is_violated(watched, HALF, math.nextafter(last_s, math.inf))
 
 
 def test_half_the_speed_is_a_violation_and_two_thirds_is_not():
-    watched = Watched(started_s=0, predicted_s=90, work=6, done=2)
-    assert not violated(watched, HALF, 45)  # projected total 135 s, exactly 1.5 times the prediction
-    assert violated(watched, HALF, math.nextafter(45, 46))
-    assert violated(Watched(started_s=0, predicted_s=90, work=6, done=1), HALF, 30)
+    watched = PerformanceSample(started_s=0, predicted_s=90, work=6, done=2)
+    assert not is_violated(watched, HALF, 45)  # projected total 135 s, exactly 1.5 times the prediction
+    assert is_violated(watched, HALF, math.nextafter(45, 46))
+    assert is_violated(PerformanceSample(started_s=0, predicted_s=90, work=6, done=1), HALF, 30)

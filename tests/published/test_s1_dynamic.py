@@ -10,15 +10,17 @@ from statistics import fmean
 
 import pytest
 
+from weft.papers.dynamic_grid_migration import MigrationStudy
 from weft.randomness import generator
-from weft.studies.dynamic_grid.dynamic import Dynamic
 
 RUNS = 4
 
 
 def measured(name, runs):
-    cell = next(cell for cell in Dynamic().cells(full=False) if cell.name == name)
-    return [Dynamic().run(cell, generator(2, "published", name, str(number))) for number in range(runs)]
+    cell = next(cell for cell in MigrationStudy().cells(full=False) if cell.name == name)
+    return [
+        MigrationStudy().run(cell, generator(2, "published", name, str(number))) for number in range(runs)
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from published.wien2k import POINTS, WORK, grid_of, wien2k
 from weft.instance import compile_instance
 from weft.planners.decoding import APPEND, EXCLUSIVE, UNLIMITED, decode, decode_population
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 GENES = ["lapw0", *(f"host{point}" for point in POINTS), "fermi", "sumpara", "lcore", "mixer", "conv"]
 BINDINGS = {

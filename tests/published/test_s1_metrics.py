@@ -8,10 +8,9 @@ from __future__ import annotations
 import pytest
 
 from planning_examples import instance, lines, planned
-from weft.platform.link import Link
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
-from weft.schedule.metrics import critical_path, measure
+from weft.platform.platform import Link, Platform
+from weft.schedule.metrics import critical_path, measure_schedule
 from weft.schedule.verification import verify
 
 TASKS = {
@@ -45,7 +44,7 @@ def test_the_tasks_end_as_in_the_example(example):
 @pytest.mark.parametrize("through_machines", [False, True])
 def test_the_metrics_are_those_of_the_example(example, through_machines):
     made, schedule = example
-    found = measure(schedule, made, through_machines=through_machines)
+    found = measure_schedule(schedule, made, through_machines=through_machines)
     path = critical_path(schedule, made, through_machines=through_machines)
     assert [made.graph.names[task] for task in path] == ["JS1", "FT12", "JS2", "JS4"]
     assert found.makespan_s == 27
@@ -73,7 +72,7 @@ def test_overhead_is_communication_synchronisation_and_lost_parallelism(through_
         GRID,
     )
     schedule = planned(made)
-    found = measure(schedule, made, through_machines=through_machines)
+    found = measure_schedule(schedule, made, through_machines=through_machines)
     parts = found.communication_s + found.synchronisation_s + found.lost_parallelism_s
     assert found.overhead_s == pytest.approx(parts)
     waiting = 0.0 if through_machines else 2.5

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weft.papers.dynamic_grid_tuning import TuningStudy, grid_cells
 from weft.randomness import generator
-from weft.studies.dynamic_grid.tuning import Tuning, grid_cells
 
 RUNS, TREND_RUNS = 8, 5
 
 
 def mean_of(name, runs):
     """Run a cell some times and give the means of all measures."""
-    cell = next(cell for cell in Tuning().cells(full=False) if cell.name == name)
-    found = [Tuning().run(cell, generator(1, "published", name, str(number))) for number in range(runs)]
+    cell = next(cell for cell in TuningStudy().cells(full=False) if cell.name == name)
+    found = [TuningStudy().run(cell, generator(1, "published", name, str(number))) for number in range(runs)]
     return {key: float(np.mean([one[key] for one in found])) for key in found[0]}
 
 

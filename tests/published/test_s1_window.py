@@ -7,9 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from weft.engine.window.graph import graph_of
-from weft.engine.window.situation import Situation, Standing
-from weft.engine.window.static_dag import initial_dag, static_dag
+from weft.engine.replan.window import RunSituation, TaskStanding, build_graph, build_window, initial_dag
 
 CASES = ("JS5 violates contract", "JS5 healthy", "plain loop A-B-C-A")
 
@@ -31,7 +29,7 @@ class Drawing:
         }
         self.machine_names = list(numbers)
         self.index = index
-        self.graph = graph_of(
+        self.graph = build_graph(
             machine=[numbers[machines[name][-1]] for name in self.names],
             source=[numbers[machines[name][0]] if len(machines[name]) == 2 else None for name in self.names],
             edges=[(index[a], index[b]) for a, b in edges],
@@ -39,10 +37,10 @@ class Drawing:
         )
 
     def window(self, state, violating=(), iteration=None, decided=()):
-        return static_dag(
-            Situation(
+        return build_window(
+            RunSituation(
                 graph=self.graph,
-                standing=tuple(Standing(state[name]) for name in self.names),
+                standing=tuple(TaskStanding(state[name]) for name in self.names),
                 iteration=tuple((iteration or {}).get(name, 1) for name in self.names),
                 violating=frozenset(self.index[name] for name in violating),
                 decided=frozenset((self.index[a], self.index[b]) for a, b in decided),

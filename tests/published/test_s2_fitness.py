@@ -9,7 +9,7 @@ import pytest
 
 from planning_examples import instance
 from weft.randomness import generator
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective
 from weft.schedule.schedule import Schedule
 
 NODES = 64
@@ -88,8 +88,8 @@ def test_literal_is_idle_with_another_alpha(figures, workflow):
     for _ in range(25):
         schedule = queued(figures, facts, made, random_counts(facts, rng))
         for alpha in (0.5, 1.0, *(0.5 + 0.5 * rng.random(4)).tolist()):
-            literal = objective_named("static-literal", alpha).value(schedule, made)
-            idle = objective_named("static", max(0.0, 2 - 1 / alpha)).value(schedule, made)
+            literal = make_objective("static-literal", alpha).value(schedule, made)
+            idle = make_objective("static", max(0.0, 2 - 1 / alpha)).value(schedule, made)
             assert abs(literal - (alpha * idle + (1 - alpha))) <= 1e-12
 
 
@@ -100,7 +100,7 @@ def test_at_one_half_the_printed_function_counts_idle_time_alone(figures, workfl
         schedule = queued(figures, facts, made, random_counts(facts, rng))
         taken = float(((schedule.finish_s - schedule.start_s) * schedule.nodes).sum())
         idle = (NODES * schedule.makespan_s - taken) / (NODES * facts["t_max"])
-        found = objective_named("static-literal", 0.5).value(schedule, made)
+        found = make_objective("static-literal", 0.5).value(schedule, made)
         assert found == pytest.approx(0.5 + 0.5 * idle, rel=1e-12)
 
 
@@ -120,13 +120,13 @@ def test_the_functions_follow_from_the_reference_figures(figures, workflow, case
     }
     for name, term in terms.items():
         for alpha in ALPHAS:
-            found = objective_named(name, alpha).value(schedule, made)
+            found = make_objective(name, alpha).value(schedule, made)
             assert found == pytest.approx(alpha * time + (1 - alpha) * term, rel=1e-6), (name, alpha)
 
 
 def test_the_local_function_is_least_for_the_local_optimum(figures, workflow):
     facts, made = workflow
-    local = objective_named("local")
+    local = make_objective("local")
     least = local.value(queued(figures, facts, made, facts["local"]["R"]), made)
     rows = zip(facts["kinds"], facts["inputs"], facts["local"]["R"], strict=True)
     assert least == pytest.approx(sum(seconds_of(figures, *row) for row in rows), rel=1e-9)

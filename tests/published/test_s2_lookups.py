@@ -9,9 +9,9 @@ import pytest
 
 from weft.platform.machine import Machine
 from weft.predictors.performance import PerformanceTable
-from weft.predictors.predictor import subject
+from weft.predictors.predictor import task_features
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,8 @@ def test_a_task_of_a_workflow_is_looked_up_by_kind_and_size(table):
     flow.task("PT", nodes="1..2", sweep={"n": [2, 7]}, after="ST")
     graph = unfold(flow.build())
     asked = [
-        table.predict(subject(graph, task), Machine(name="c", nodes=64, speed=2), 2) for task in range(3)
+        table.predict(task_features(graph, task), Machine(name="c", nodes=64, speed=2), 2)
+        for task in range(3)
     ]
     assert [estimate.p50_s for estimate in asked] == pytest.approx([1073.3333333 / 2, 45.6 / 2, 69.6 / 2])
     assert {estimate.source for estimate in asked} == {"measured"}

@@ -12,11 +12,11 @@ import pytest
 
 from planning_examples import planned
 from published.test_s2_queue import compiled
-from weft.planners.moldable.heft_moldable import HeftMoldable
+from weft.planners.heft_moldable import HeftMoldable
 from weft.planners.planner import Budget
 from weft.randomness import generator
-from weft.schedule.metrics import measure
-from weft.schedule.objective import objective_named
+from weft.schedule.metrics import measure_schedule
+from weft.schedule.objective import make_objective
 from weft.schedule.verification import verify
 
 FIXTURES = ["tree7", "barrier8", "tree15", "barrier16"]
@@ -35,10 +35,10 @@ def reference(figures, name):
 
 def weighed(made, name, alpha):
     """Plan for an objective with an alpha and measure the plan."""
-    goal = objective_named(name, alpha)
+    goal = make_objective(name, alpha)
     plan = HeftMoldable().plan(made, objective=goal, budget=Budget(), rng=generator(0, "s2"))
     assert verify(plan.schedule, made.graph, made.platform) == []
-    return measure(plan.schedule, made)
+    return measure_schedule(plan.schedule, made)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -46,7 +46,7 @@ def test_the_local_optimum_is_that_of_the_reference(figures, name):
     made, facts = reference(figures, name)
     schedule = planned(made, "local-optimum")
     assert schedule.nodes.tolist() == facts["local"]["R"]
-    found = measure(schedule, made)
+    found = measure_schedule(schedule, made)
     assert found.makespan_s == pytest.approx(facts["local"]["makespan"], rel=1e-6)
     assert found.node_seconds == pytest.approx(facts["local"]["cost"], rel=1e-6)
     assert found.idle_share == pytest.approx(facts["local"]["unused"], rel=1e-6)
@@ -55,7 +55,7 @@ def test_the_local_optimum_is_that_of_the_reference(figures, name):
 @pytest.mark.parametrize(("name", "paper"), [("tree15", 0.530), ("barrier16", 0.500)])
 def test_half_of_the_nodes_are_idle_under_the_local_optimum(figures, name, paper):
     made, _ = reference(figures, name)
-    assert measure(planned(made, "local-optimum"), made).idle_share == pytest.approx(paper, abs=0.03)
+    assert measure_schedule(planned(made, "local-optimum"), made).idle_share == pytest.approx(paper, abs=0.03)
 
 
 @pytest.mark.parametrize("name", ["tree15", "barrier16"])

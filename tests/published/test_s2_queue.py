@@ -14,7 +14,7 @@ from planning_examples import instance
 from weft.planners.decoding import run_queue, run_queue_population
 from weft.platform.machine import QUEUES
 from weft.randomness import generator
-from weft.schedule.metrics import measure
+from weft.schedule.metrics import measure_schedule
 from weft.schedule.verification import verify
 
 NODES = 64
@@ -53,7 +53,7 @@ def fixture_run(figures, name, run):
 def test_reference_runs_take_the_time_and_cost_of_the_fixture(figures, name, run):
     made, counts, expected = fixture_run(figures, name, run)
     schedule = run_queue(made, counts, "fifo")
-    found = measure(schedule, made)
+    found = measure_schedule(schedule, made)
     assert found.makespan_s == pytest.approx(expected["makespan"], rel=1e-6)
     assert found.node_seconds == pytest.approx(expected["cost"], rel=1e-6)
     assert found.idle_share == pytest.approx(expected["unused"], rel=1e-6)
@@ -68,7 +68,7 @@ def test_the_fastest_counts_leave_half_of_the_machine_idle(figures, name, idle, 
     made, counts, _ = fixture_run(figures, name, "local")
     fastest = [int(modes.count[np.argmin(modes.seconds)]) for modes in map(made.modes, range(len(made)))]
     assert counts == fastest
-    found = measure(run_queue(made, fastest, "fifo"), made).idle_share
+    found = measure_schedule(run_queue(made, fastest, "fifo"), made).idle_share
     assert found == pytest.approx(idle, abs=5e-4)
     assert found == pytest.approx(paper, abs=0.03)
 

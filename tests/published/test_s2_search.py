@@ -10,10 +10,9 @@ import statistics
 
 import pytest
 
+from weft.papers.moldable_alpha import AlphaCase, AlphaStudy
+from weft.papers.moldable_local import LocalOptimumStudy
 from weft.randomness import generator
-from weft.studies.moldable.alpha import Alpha
-from weft.studies.moldable.alpha_cells import Case
-from weft.studies.moldable.local import Local
 
 RUNS = 7
 TABLE_1 = {
@@ -26,7 +25,9 @@ TABLE_1 = {
 def medians_of(case):
     """Run a case some times and give the medians of all measures."""
     cell = case.cell()
-    found = [Alpha().run(cell, generator(1, "published", cell.name, str(number))) for number in range(RUNS)]
+    found = [
+        AlphaStudy().run(cell, generator(1, "published", cell.name, str(number))) for number in range(RUNS)
+    ]
     return {key: statistics.median(one[key] for one in found) for key in found[0]}
 
 
@@ -34,9 +35,12 @@ def medians_of(case):
 def test_the_fastest_counts_are_found_as_soon_as_in_table_1(tasks):
     population, generations = TABLE_1[tasks]
     name = f"steady-state tasks={tasks} population={population}"
-    cell = next(cell for cell in Local().cells(full=False) if cell.name == name)
+    cell = next(cell for cell in LocalOptimumStudy().cells(full=False) if cell.name == name)
     assert cell.runs == 20
-    found = [Local().run(cell, generator(1, "published", name, str(number))) for number in range(cell.runs)]
+    found = [
+        LocalOptimumStudy().run(cell, generator(1, "published", name, str(number)))
+        for number in range(cell.runs)
+    ]
     optimal = [one for one in found if one["success"]]
     assert len(optimal) >= 18
     assert all(one["fastest_counts"] for one in optimal)
@@ -50,7 +54,7 @@ def test_the_fastest_counts_are_found_as_soon_as_in_table_1(tasks):
 
 @pytest.mark.parametrize(("tasks", "shortest", "longest"), [(15, -35.0, 10.0), (16, -10.0, 40.0)])
 def test_paying_on_demand_costs_as_much_less_as_in_the_paper(tasks, shortest, longest):
-    found = medians_of(Case(tasks=tasks))
+    found = medians_of(AlphaCase(tasks=tasks))
     assert -45.0 <= found["cost_percent"] <= -33.0
     assert shortest <= found["makespan_percent"] <= longest
 
@@ -58,21 +62,23 @@ def test_paying_on_demand_costs_as_much_less_as_in_the_paper(tasks, shortest, lo
 @pytest.mark.parametrize("tasks", [15, 16])
 @pytest.mark.parametrize("objective", ["static", "static-literal"])
 def test_paying_for_all_nodes_makes_it_shorter_and_leaves_fewer_idle(tasks, objective):
-    found = medians_of(Case(objective=objective, tasks=tasks))
+    found = medians_of(AlphaCase(objective=objective, tasks=tasks))
     assert -55.0 <= found["makespan_percent"] <= -19.0
     assert found["idle_percent"] <= 39.0
 
 
 def test_less_weight_on_time_takes_longer_and_costs_less():
-    found = [medians_of(Case(alpha=alpha, tasks=16, perturbed=True)) for alpha in (0.95, 0.8, 0.5, 0.2, 0.05)]
+    found = [
+        medians_of(AlphaCase(alpha=alpha, tasks=16, perturbed=True)) for alpha in (0.95, 0.8, 0.5, 0.2, 0.05)
+    ]
     times, costs = ([one[key] for one in found] for key in ("makespan_s", "node_seconds"))
     assert times == sorted(times)
     assert costs == sorted(costs, reverse=True)
 
 
 def test_the_largest_workflow_takes_less_than_two_minutes_of_the_processor():
-    case = Case(tasks=64)
+    case = AlphaCase(tasks=64)
     assert (case.population, case.generations) == (50, 500)
-    found = Alpha().run(case.cell(), generator(1, "published"))
+    found = AlphaStudy().run(case.cell(), generator(1, "published"))
     assert found["visited"] == 25_000
     assert found["cpu_s"] < 120.0

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from engine_by_hand import one_task, platform_of, simulated
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import PRESETS, Settings
+from weft.backends.simulation.scenario import Cancellation, Failure, RequirementChange, Scenario, Silence
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.settings import PRESETS, EngineSettings
 from weft.expressions import parse
-from weft.simulation.scenario import Cancellation, Failure, RequirementChange, Scenario, Silence
 
-POLLED = Settings(ladder_every_s=10.0)
+POLLED = EngineSettings(ladder_every_s=10.0)
 CHECKPOINTS = {"checkpoint": {"files": ["restart"], "every": "15s"}, "outputs": {"result": "1kB"}}
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import simulated
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
+from weft.backends.simulation.scenario import Failure, Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.settings import EngineSettings
 from weft.formats.files import read_workflow_file
-from weft.platform.link import Link
+from weft.papers.adaptive_jobs import array_job, grid
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
-from weft.simulation.scenario import Failure, Scenario
-from weft.studies.adaptive_jobs.testbed import array_job, grid
+from weft.platform.platform import Link, Platform
 from weft.workflow.builder import Builder
 
 TEMPLATE = """\
@@ -75,7 +74,7 @@ def test_a3_7_a_host_that_failed_has_lost_what_it_kept():
     flow.task("search", sweep={"i": "1..2"}, work=10, inputs=[item])
     platform = Platform(machines=(Machine(name="m0"),), default_link=Link(bandwidth_Bps=1e6))
     scenario = Scenario(failures=(Failure(machines=("m0",), at_s=21.0, repair_s=5.0),))
-    ran = simulated(flow.build(), platform, scenario, Settings())
+    ran = simulated(flow.build(), platform, scenario, EngineSettings())
     assert moved(ran) == {0: 20e6}
     assert ran.run.ending == "completed"
 

@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from weft.studies.adaptive_jobs import degradation, requirements_change
-from weft.studies.adaptive_jobs.stage_log import run_jobs
-from weft.studies.adaptive_jobs.testbed import JOBS, LATENCY_S, array_job, grid
-from weft.studies.adaptive_jobs.testbed import degradation as scenario_a
-from weft.studies.adaptive_jobs.testbed import requirements as scenario_b
+from weft.papers import adaptive_jobs
+from weft.papers.adaptive_jobs import JOBS, LATENCY_S, array_job, grid, run_jobs
+from weft.papers.adaptive_jobs import degradation_scenario as scenario_a
+from weft.papers.adaptive_jobs import requirements_scenario as scenario_b
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def test_a3_1_the_violation_is_seen_at_the_first_poll_after_a_slow_iteration(slo
 
 
 def test_a3_1_the_overhead_and_who_ends_first(slowed, figures):
-    found = degradation.measures_of(slowed)
+    found = adaptive_jobs.measure_degradation(slowed)
     assert 4.0 <= found["overhead_percent"] <= 8.0
     assert found["overhead_s"] == pytest.approx(figures["scenario_A"]["prototype"]["overhead_s"], abs=0.5)
     assert found["ends_first"] == 1
@@ -79,7 +78,7 @@ def test_a3_1_the_jobs_go_where_the_paper_says(slowed):
 
 
 def test_a3_2_the_events_come_in_order(demanding):
-    found = requirements_change.measures_of(demanding)
+    found = adaptive_jobs.measure_requirements(demanding)
     assert found["in_order"] == 1
     assert (found["better"], found["self"], found["other"]) == (1, 3, 0)
     assert found["most_at_once"] == 1
@@ -123,4 +122,4 @@ def test_a3_3_a_failing_order_would_be_noticed(slowed):
     swapped = list(slowed.lines)
     at = {line.what: position for position, line in enumerate(swapped) if line.job == 0 and line.at_s > 130}
     swapped[at["clean-up"]], swapped[at["prolog"]] = swapped[at["prolog"]], swapped[at["clean-up"]]
-    assert degradation.measures_of(type(slowed)(tuple(swapped)))["in_order"] == 0
+    assert adaptive_jobs.measure_degradation(type(slowed)(tuple(swapped)))["in_order"] == 0

@@ -7,15 +7,17 @@ from itertools import pairwise
 import pytest
 
 from engine_by_hand import one_task, platform_of, simulated
-from weft.engine.messages import commands as cm
+from weft.backends.simulation.scenario import CompetingLoad, Scenario
+from weft.engine import messages as cm
 from weft.engine.settings import PRESETS
-from weft.simulation.scenario import Load, Scenario
 
 
 @pytest.fixture(scope="module")
 def ran():
     """Forty jobs of 100 s on three machines: more than twenty minutes of decisions."""
-    scenario = Scenario(stage_latency_s=7.3, loads=(Load(machines=("m1",), processes=1, at_s=200.0),))
+    scenario = Scenario(
+        stage_latency_s=7.3, loads=(CompetingLoad(machines=("m1",), processes=1, at_s=200.0),)
+    )
     return simulated(
         one_task(sweep={"i": "1..40"}), platform_of(1, 1, 1), scenario, PRESETS["s3"], policy="rank"
     )

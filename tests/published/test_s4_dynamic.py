@@ -11,8 +11,7 @@ from masters import run_masters
 from policy_runs import run_all
 from published.test_s4_static import compiled, random_vector, reference_example
 from weft.randomness import generator
-from weft.workflow.generators.sample_graphs import SampleGraph
-from weft.workflow.generators.sweep_layers import RandomSweeps, layered_sweeps
+from weft.workflow.generators.sweep_graphs import RandomSweeps, SampleGraph, build_layered_sweeps
 
 POLICIES = {"M-S": "m-s", "pM-S": "pm-s"}
 
@@ -24,7 +23,7 @@ def figures(spec_data):
 
 def ran(layers, policy):
     """Run layers of sweeps; give per layer and subtask machine (within the layer), start and finish."""
-    made = compiled(layered_sweeps(layers, "sweeps"))
+    made = compiled(build_layered_sweeps(layers, "sweeps"))
     lines = run_all({"sweeps": made}, [(0.0, "sweeps")], policy).lines[0]
     sizes = [len(of) for of in layers.lengths]
     first_task, first_machine = accumulate(sizes, initial=0), [0, *accumulate(map(len, layers.throughputs))]

@@ -9,15 +9,12 @@ import pytest
 from planning_examples import MAKESPAN
 from weft.instance import compile_instance
 from weft.planners.planner import Budget
-from weft.planners.sweeps.layers import layers_of
-from weft.planners.sweeps.queues import SweepQueues
-from weft.planners.sweeps.shuffle import Shuffle
-from weft.planners.sweeps.xdcp import Xdcp
+from weft.planners.sweeps import Shuffle, SweepQueues, find_layers
+from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
 from weft.schedule.verification import verify
-from weft.workflow.generators.sample_graphs import SampleGraph
-from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers, layered_sweeps
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.generators.sweep_graphs import RandomSweeps, SampleGraph, SweepLayers, build_layered_sweeps
+from weft.workflow.unfold import unfold
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,7 @@ def makespan(planner, made):
 
 def test_a4_1_the_reference_example(figures):
     figure = figures["fig5"]
-    made = compiled(layered_sweeps(reference_example(figure), "figure5"))
+    made = compiled(build_layered_sweeps(reference_example(figure), "figure5"))
     assert makespan(Shuffle(), made) == figure["expected"]["shuffle"] == 22
     assert makespan(Xdcp(), made) == figure["expected"]["xDCP"] == 22
 
@@ -73,7 +70,7 @@ def test_a4_1_the_reference_example(figures):
 def test_a4_2_the_random_vectors(figures, number):
     vector = figures["random"][number]
     expected = vector["expected"]
-    made = compiled(layered_sweeps(random_vector(vector), "random"))
+    made = compiled(build_layered_sweeps(random_vector(vector), "random"))
     shuffled, improved = makespan(Shuffle(), made), makespan(Xdcp(), made)
     assert shuffled == pytest.approx(expected["shuffle"], rel=1e-6)
     assert improved <= shuffled
@@ -93,7 +90,7 @@ def test_a4_2_the_random_vectors(figures, number):
 @pytest.mark.parametrize("start", ["shuffle", "sequential"])
 def test_a4_3_no_step_makes_it_longer_and_every_step_is_a_schedule(generated, start):
     made = compiled(generated.generate(generator(4, "a4.3")))
-    queues = SweepQueues(made, layers_of(made, "own"), start=start)
+    queues = SweepQueues(made, find_layers(made, "own"), start=start)
     queues.placed[:] = 0
     before = queues.length_s
     assert before > 0

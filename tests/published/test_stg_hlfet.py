@@ -10,18 +10,17 @@ import pytest
 
 from planning_examples import MAKESPAN, planned
 from weft.formats.files import load_platform
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
 from weft.instance import compile_instance
 from weft.planners import PLANNERS
-from weft.planners.naming import planner_named
-from weft.planners.planner import Budget
-from weft.planners.searches.moldable_genetic import MoldableGenetic
-from weft.planners.sweeps.shuffle import Shuffle
-from weft.planners.sweeps.xdcp import Xdcp
+from weft.planners.moldable_genetic import MoldableGeneticPlanner
+from weft.planners.planner import Budget, make_planner
+from weft.planners.sweeps import Shuffle
+from weft.planners.xdcp import Xdcp
 from weft.randomness import generator
 from weft.schedule.verification import verify
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 PROCESSORS = (2, 4, 8, 16)
 
@@ -43,7 +42,9 @@ def graphs(bench_data):
             for name in archive.namelist()
             if name.endswith(".stg")
         }
-    return {name: unfold(Stg().read(Source(name=name, data=data))) for name, data in sorted(files.items())}
+    return {
+        name: unfold(Stg().read(SourceFile(name=name, data=data))) for name, data in sorted(files.items())
+    }
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def sample(graphs, reference, platforms):
 # These graphs have no layers with machines of their own, so that sweep planners need an option.
 @pytest.fixture(params=[*PLANNERS, "shuffle:pool=shared", "xdcp:pool=shared"])
 def planner(request):
-    return planner_named(request.param)
+    return make_planner(request.param)
 
 
 def test_schedules_verify_and_stay_above_the_published_bounds(planner, reference, sample):
@@ -88,4 +89,4 @@ def test_schedules_verify_and_stay_above_the_published_bounds(planner, reference
         assert plan.schedule.makespan_s >= float(reference[name, processors]["pub_lb"])
         served += 1
     # Only these refuse: sweep planners want machines of its own for every layer, the last plans one machine.
-    assert served == (0 if planner in (Shuffle(), Xdcp(), MoldableGenetic()) else 40)
+    assert served == (0 if planner in (Shuffle(), Xdcp(), MoldableGeneticPlanner()) else 40)

@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from weft.engine.invariants.checking import check
-from weft.engine.settings import Settings
-from weft.studies.following import followed
-from weft.studies.reproduction import Results
-from weft.studies.unified.together import VARIANTS, Together, simulation_of
+from weft.engine.invariants import check_engine
+from weft.engine.settings import EngineSettings
+from weft.papers.reproduction import Results
+from weft.papers.runs import run_simulation
+from weft.papers.unified import VARIANTS, UnifiedStudy, make_simulation
 
 WHOLE, STAYING, G_HEFT = VARIANTS
 SEED = 1
@@ -25,14 +25,14 @@ def whole():
 
     def look(engine):
         if next(events) % 8 == 0:
-            check(engine)
+            check_engine(engine)
 
-    return followed(simulation_of(WHOLE, SEED), check=look)
+    return run_simulation(make_simulation(WHOLE, SEED), check=look)
 
 
 @pytest.fixture(scope="module")
 def g_heft():
-    return followed(simulation_of(G_HEFT, SEED))
+    return run_simulation(make_simulation(G_HEFT, SEED))
 
 
 def test_all_workflows_complete_with_all_their_iterations(whole):
@@ -91,7 +91,7 @@ def test_the_variants_differ_in_what_their_names_say():
         True,
     )
     assert staying.settings.migrate == "never"
-    assert g_heft.settings == whole.settings != Settings()
+    assert g_heft.settings == whole.settings != EngineSettings()
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,13 @@ def test_what_is_not_kept_is_named(changed, figure):
             ("slowdown", 1.1 if name == G_HEFT else 1.0),
         )
     }  # fmt: skip
-    cell = Together().cells(full=False)[0].name
+    cell = UnifiedStudy().cells(full=False)[0].name
     outside = [
-        [row.figure for row in Together().rows(Results({cell: [found]}), full=False) if row.within is False]
+        [
+            row.figure
+            for row in UnifiedStudy().rows(Results({cell: [found]}), full=False)
+            if row.within is False
+        ]
         for found in (fine, fine | changed)
     ]
     assert outside == [[], [figure]]

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from weft.papers.reproduction import ExperimentCell, Results
+from weft.papers.unified_pipeline import EXPECTED, PipelineStudy, find_starts
 from weft.randomness import generator
-from weft.studies.real_time.pipelining import EXPECTED, Pipelining, starts_of
-from weft.studies.reproduction import Cell, Results
 
 UNIT_S = 0.2
 PARENTS = {"t21": ("t11", "t14"), "t22": ("t12", "t13"), "t31": ("t22",), "t32": ("t21",)}
@@ -20,9 +20,9 @@ LENGTHS = {"t11": 1, "t12": 4, "t13": 4, "t14": 1, "t21": 2, "t22": 2, "t31": 1,
 def ran():
     """Run both policies side by side: subtasks only sleep."""
     with ThreadPoolExecutor() as pool:
-        found = dict(zip(EXPECTED, pool.map(Pipelining(UNIT_S).executed, EXPECTED), strict=True))
+        found = dict(zip(EXPECTED, pool.map(PipelineStudy(UNIT_S).executed, EXPECTED), strict=True))
     assert {policy: each.outcome for policy, each in found.items()} == dict.fromkeys(EXPECTED, "completed")
-    return {policy: starts_of(each, UNIT_S) for policy, each in found.items()}
+    return {policy: find_starts(each, UNIT_S) for policy, each in found.items()}
 
 
 @pytest.mark.parametrize("policy", EXPECTED)
@@ -70,11 +70,11 @@ def test_what_is_not_as_demanded_is_named(changed, outside):
         for policy, total in (("m-s", 22), ("pm-s", 15))
     }
     fine["pm-s"] |= changed
-    rows = Pipelining().rows(Results({policy: [found] for policy, found in fine.items()}), full=False)
+    rows = PipelineStudy().rows(Results({policy: [found] for policy, found in fine.items()}), full=False)
     assert [row.figure for row in rows if row.within is False] == outside
 
 
 def test_a_run_gives_every_figure():
-    found = Pipelining(0.02).run(Cell(name="pm-s", runs=1), generator(0, "u2"))
+    found = PipelineStudy(0.02).run(ExperimentCell(name="pm-s", runs=1), generator(0, "u2"))
     assert found["total_units"] >= 15
     assert {f"{name}_start_units" for name in EXPECTED["pm-s"]} < set(found)

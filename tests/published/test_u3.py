@@ -6,14 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.engine.history.measures import slowdowns
-from weft.simulation.scenario import Arrival
-from weft.studies.many_workflows.contests import run_one
-from weft.studies.many_workflows.orders import reference
-from weft.studies.real_time.sharing import POLICIES, Sharing
-from weft.studies.reproduction import Results
+from weft.backends.simulation.scenario import Arrival
+from weft.engine.history import list_slowdowns
+from weft.papers.many_workflows import reference_arrivals, run_policy
+from weft.papers.reproduction import Results
+from weft.papers.unified_sharing import POLICIES, SharingStudy
 
-ARRIVALS = reference(0)[:18]
+ARRIVALS = reference_arrivals(0)[:18]
 """Of these the mean slowdowns differ by a quarter from policy to policy."""
 AT_ONCE = [Arrival(workflow=name) for name in ("GEE", "PipeAlign", "MAXDo", "MAXDo")]
 FIRST = 8
@@ -24,8 +23,8 @@ FIRST = 8
 def everything():
     """Run all policies side by side: tasks only sleep."""
     with ThreadPoolExecutor() as pool:
-        many = {policy: pool.submit(Sharing(0.01).executed, ARRIVALS, policy) for policy in POLICIES}
-        few = {policy: pool.submit(Sharing(0.04).executed, AT_ONCE, policy) for policy in POLICIES}
+        many = {policy: pool.submit(SharingStudy(0.01).executed, ARRIVALS, policy) for policy in POLICIES}
+        few = {policy: pool.submit(SharingStudy(0.04).executed, AT_ONCE, policy) for policy in POLICIES}
         return [{policy: found.result() for policy, found in each.items()} for each in (many, few)]
 
 
@@ -40,7 +39,7 @@ def ran_at_once(everything):
 
 
 def mean_slowdown(history):
-    values = [value for of in slowdowns(history).values() for value in of]
+    values = [value for of in list_slowdowns(history).values() for value in of]
     return sum(values) / len(values)
 
 
@@ -72,7 +71,7 @@ def test_all_workflows_complete_on_four_slots(ran, policy):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_first_tasks_start_in_the_simulated_order(ran_at_once, policy):
     """Later on, tasks that end together in the simulation do not in reality."""
-    simulated = run_one(AT_ONCE, policy, servers=4)
+    simulated = run_policy(AT_ONCE, policy, servers=4)
     assert starts(ran_at_once[policy].history)[:FIRST] == starts(simulated.history)[:FIRST]
 
 
@@ -89,7 +88,7 @@ def test_what_is_not_as_demanded_is_named():
     }
     changed = fine | {"foft": fine["foft"] | {"slowdown": 5.0, "completed": 101.0}}
     outside = [
-        [row.figure for row in Sharing().rows(_results(found), full=False) if row.within is False]
+        [row.figure for row in SharingStudy().rows(_results(found), full=False) if row.within is False]
         for found in (fine, changed)
     ]
     assert outside == [[], ["FOFT: workflows completed", "mean slowdown, FOFT / SRPT"]]

@@ -6,16 +6,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.studies.adaptive_jobs.testbed import JOBS, grid
-from weft.studies.real_time.adapting import DEGRADATION, DEMANDS, FROM_ZERO, Adapting, measures_of
-from weft.studies.real_time.jobs import Case
-from weft.studies.reproduction import Results
+from weft.papers.adaptive_jobs import JOBS, grid
+from weft.papers.reproduction import Results
+from weft.papers.unified_migration import (
+    DEGRADATION,
+    DEMANDS,
+    FROM_ZERO,
+    JobCase,
+    JobMigrationStudy,
+    measure_jobs,
+)
 
 SCALE = 0.01
 CASES = {
-    DEGRADATION: Case(units=70, slow_after=45, competitors=9, contract=3.0),
-    FROM_ZERO: Case(units=20, slow_after=8, competitors=9, contract=3.0, restarts=False),
-    DEMANDS: Case(units=90, demand_after=50, poll_every_s=30.0),
+    DEGRADATION: JobCase(units=70, slow_after=45, competitors=9, contract=3.0),
+    FROM_ZERO: JobCase(units=20, slow_after=8, competitors=9, contract=3.0, restarts=False),
+    DEMANDS: JobCase(units=90, demand_after=50, poll_every_s=30.0),
 }
 """Shorter jobs than those of the paper, of the same story. More competitors and a contract that allows more, since
 other tests run beside these and must not be taken for the load."""
@@ -24,7 +30,7 @@ other tests run beside these and must not be taken for the load."""
 @pytest.fixture(scope="module")
 def happened():
     """Run what only waits beside what computes, of which there is one at a time: its load has a core of its own."""
-    study = Adapting(SCALE, CASES)
+    study = JobMigrationStudy(SCALE, CASES)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(study.happened, DEMANDS)
         computing = {name: study.happened(name) for name in (DEGRADATION, FROM_ZERO)}
@@ -114,18 +120,18 @@ def test_a3_9_without_restart_files_a_job_begins_at_zero(happened):
 
 
 def test_the_figures_are_as_demanded(happened):
-    measures = {name: measures_of(name, found, SCALE) for name, found in happened.items()}
+    measures = {name: measure_jobs(name, found, SCALE) for name, found in happened.items()}
     zero = {f"zero.{name}": value for name, value in measures[FROM_ZERO].items()}
     results = Results({DEGRADATION: [{**measures[DEGRADATION], **zero}], DEMANDS: [measures[DEMANDS]]})
-    rows = Adapting().rows(results, full=False)
+    rows = JobMigrationStudy().rows(results, full=False)
     assert [row.figure for row in rows if row.within is False] == []
     assert {row.accepts for row in rows if row.within} == {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"}
 
 
 def test_what_is_not_as_demanded_is_named(happened):
-    found = dict(measures_of(DEGRADATION, happened[DEGRADATION], SCALE))
+    found = dict(measure_jobs(DEGRADATION, happened[DEGRADATION], SCALE))
     found |= {"moves": 2.0, "fetches": 2.5, "zero.to_babieca": 1.0, "zero.spared": 0.0}
-    rows = Adapting().rows(Results({DEGRADATION: [found]}), full=False)
+    rows = JobMigrationStudy().rows(Results({DEGRADATION: [found]}), full=False)
     assert [row.figure for row in rows if row.within is False] == [
         "migrations",
         "fetches of the shared file per machine",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from planning_examples import instance
 from policy_runs import run_all
-from weft.planners.queueing import run_queue, submission_order
+from weft.planners.queue_decoding import run_queue, submission_order
 from weft.platform.machine import QUEUES, Machine
 from weft.platform.platform import Platform
 from weft.policies.orders import ByIndex

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from weft.platform.link import Link
 from weft.platform.machine import Machine
-from weft.platform.platform import Platform
+from weft.platform.platform import Link, Platform
 from weft.workflow.builder import Builder
 
 __all__ = ["POINTS", "SMALL", "WORK", "grid_of", "wien2k"]

@@ -6,25 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
+from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
 from weft.engine.engine import Engine
-from weft.engine.journal import Entry
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.engine.state.plans import StoredPlan
+from weft.engine.journal import JournalEntry
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.plan import StoredPlan
 from weft.formats.files import load_platform
 from weft.instance.compilation import compile_instance
 from weft.platform.platform import Platform
-from weft.policies.naming import policy_named
+from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.reports.execution import ExecutedRun, executed_run
-from weft.reports.execution_chronicle import Chronicle, chronicle_of
-from weft.reports.execution_evidence import NO_EVIDENCE, Evidence
-from weft.simulation.arrivals import arrivals_of
-from weft.simulation.reading.files import load_arriving, load_scenario
-from weft.simulation.scenario import AS_BELIEVED, Arrival, Scenario
-from weft.simulation.simulate import Simulation
-from weft.workflow.checks import checked_graph
-from weft.workflow.records.workflow import Workflow
+from weft.reports.execution import ExecutedRun, build_executed_run
+from weft.reports.execution_history import NO_RECORDS, ExecutionHistory, ExecutionRecords, read_history
+from weft.runtime.simulation import Simulation
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.workflow import Workflow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -38,7 +36,7 @@ class Written:
 
     simulation: Simulation
     platform: Platform
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     plans: dict[str, StoredPlan]
 
     def engine(self) -> Engine:
@@ -50,26 +48,28 @@ class Written:
             first.instance,
             self.simulation.policy,
             self.simulation.settings,
-            policy_named=policy_named,
+            policy_named=make_policy,
         )
 
-    def chronicle(self) -> Chronicle:
+    def chronicle(self) -> ExecutionHistory:
         """Tell what happened."""
-        return chronicle_of(self.engine(), self.entries, self.plans)
+        return read_history(self.engine(), self.entries, self.plans)
 
-    def executed(self, evidence: Evidence = NO_EVIDENCE, runs: Sequence[int] | None = None) -> ExecutedRun:
+    def executed(
+        self, evidence: ExecutionRecords = NO_RECORDS, runs: Sequence[int] | None = None
+    ) -> ExecutedRun:
         """Give what the reports show."""
-        return executed_run(self.chronicle(), self.platform, evidence=evidence, runs=runs)
+        return build_executed_run(self.chronicle(), self.platform, evidence=evidence, runs=runs)
 
 
 def journal_of(
     flows: Workflow | Sequence[Workflow],
     on: Platform | str,
     *,
-    scenario: Scenario = AS_BELIEVED,
+    scenario: Scenario = UNDISTURBED,
     policy: str = "plan",
     arrivals: Sequence[float] = (),
-    settings: Settings | None = None,
+    settings: EngineSettings | None = None,
 ) -> Written:
     """Simulate workflows that arrive at 0, or at the times given."""
     listed = [flows] if isinstance(flows, Workflow) else list(flows)
@@ -82,8 +82,8 @@ def journal_of(
 def example_journal() -> Written:
     """Simulate the scenario of the examples: loops, failures, migrations, several users."""
     scenario = load_scenario(EXAMPLES / "scenario.yaml")
-    flows = load_arriving(scenario)
-    arrivals = arrivals_of(scenario, generator(0, "arrivals"))
+    flows = load_arrival_workflows(scenario)
+    arrivals = draw_arrivals(scenario, generator(0, "arrivals"))
     platform = load_platform(EXAMPLES / "grid.yaml")
     return _simulated(flows, platform, scenario, arrivals, "plan", None, seed=_ROUGH)
 
@@ -94,20 +94,22 @@ def _simulated(
     scenario: Scenario,
     arrivals: Sequence[Arrival],
     policy: str,
-    settings: Settings | None,
+    settings: EngineSettings | None,
     *,
     seed: int = 0,
 ) -> Written:
-    library = Library({key: compile_instance(checked_graph(flow), platform) for key, flow in flows.items()})
+    library = WorkflowLibrary(
+        {key: compile_instance(check_and_unfold(flow), platform) for key, flow in flows.items()}
+    )
     simulation = Simulation(
         library=library,
         arrivals=arrivals,
-        policy=policy_named(policy),
-        settings=settings or Settings(),
+        policy=make_policy(policy),
+        settings=settings or EngineSettings(),
         scenario=scenario,
         seed=seed,
     )
-    entries: list[Entry] = []
+    entries: list[JournalEntry] = []
     engine = simulation.run(record=entries.append)
     return Written(
         simulation=simulation, platform=platform, entries=tuple(entries), plans=dict(engine.state.plans)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.reports.report import PlanView
+from weft.reports.report import GanttView
 from weft.schedule.schedule import Schedule
 
 Line = tuple[str, int, int, float, float, str]
 """Task, machine, nodes, start, finish, kind."""
 
 
-def view_of(lines: Sequence[Line], machine_nodes: Sequence[int], **more: Any) -> PlanView:
+def view_of(lines: Sequence[Line], machine_nodes: Sequence[int], **more: Any) -> GanttView:
     names, machine, nodes, start, finish, kinds = zip(*lines, strict=True) if lines else [()] * 6
     machines = more.pop("machines", tuple(f"m{index + 1}" for index in range(len(machine_nodes))))
     schedule = Schedule(
@@ -26,7 +26,7 @@ def view_of(lines: Sequence[Line], machine_nodes: Sequence[int], **more: Any) ->
         finish_s=np.array(finish, dtype=np.float64),
     )
     title = more.pop("title", "a plan")
-    return PlanView(
+    return GanttView(
         title=title, schedule=schedule, kinds=tuple(kinds), machine_nodes=tuple(machine_nodes), **more
     )
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reports.plan_views import view_of
-from weft.reports.bands import bands_of
+from weft.reports.gantt_layout import group_machines
 
 
 def bands(machines, sites=(), most=4, chosen=None):
     view = view_of([], [1] * machines, machine_sites=tuple(sites))
-    found = bands_of(view, list(range(machines)) if chosen is None else chosen, most)
+    found = group_machines(view, list(range(machines)) if chosen is None else chosen, most)
     return [(band.name, list(band.machines)) for band in found]
 
 

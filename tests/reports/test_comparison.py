@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.reports.comparison import Comparison, Result, WorkflowResults
-from weft.reports.comparison_csv import comparison_csv
-from weft.reports.comparison_html import comparison_html
-from weft.reports.comparison_tables import (
-    Table,
+from weft.reports.comparison import (
+    PlannerComparison,
+    PlannerResult,
+    TextTable,
+    WorkflowResults,
+    comparison_csv,
+    comparison_html,
+    comparison_title,
     refusal_lines,
     result_table,
     standing_table,
-    title_of,
 )
 
 NONE = "cannot do that"
@@ -32,16 +34,16 @@ def comparison(table, bound_s=1.0, **head):
             edges=2,
             lower_bound_s=bound_s,
             results=tuple(
-                Result(planner=planner, makespan_s=None, reason=NONE)
+                PlannerResult(planner=planner, makespan_s=None, reason=NONE)
                 if makespan_s is None
-                else Result(planner=planner, makespan_s=makespan_s, planning_s=0.25)
+                else PlannerResult(planner=planner, makespan_s=makespan_s, planning_s=0.25)
                 for planner, makespan_s in results.items()
             ),
         )
         for name, results in table.items()
     ]
     planners = tuple(next(iter(table.values())))
-    return Comparison(
+    return PlannerComparison(
         **{"platform": "grid", "seed": 3, "planners": planners, "workflows": tuple(rows), **head}
     )
 
@@ -121,7 +123,7 @@ class TestTables:
         ]
 
     def test_title(self):
-        assert title_of(self.MADE) == "2 workflows on grid, 2 planners"
+        assert comparison_title(self.MADE) == "2 workflows on grid, 2 planners"
 
     def test_reasons_are_told_once(self):
         assert refusal_lines(self.MADE) == ["long-name, y: cannot do that"]
@@ -133,7 +135,7 @@ class TestTables:
         assert table.rows[0][4] == "unknown"
 
     def test_a_table_without_rows_has_a_heading(self):
-        assert Table(heading=("a", "bc"), rows=(), texts=1).lines() == ["a  bc"]
+        assert TextTable(heading=("a", "bc"), rows=(), texts=1).lines() == ["a  bc"]
 
 
 def test_csv_has_every_number_whole():

@@ -11,11 +11,11 @@ import pytest
 import weft
 from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
+from weft.backends.simulation.scenario import Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.journal import JournalEntry
 from weft.reports.events_jsonl import HAPPENINGS, EventLines, events_jsonl
-from weft.simulation.scenario import Scenario
 
 PROJECT = Path(__file__).parents[2]
 FIRST = ["n", "at_s", "at", "what", "run", "workflow", "task", "iteration", "attempt", "machine"]
@@ -121,7 +121,7 @@ def test_numbers_without_end_are_texts():
         engine.apply(entry.event, entry.now, entry.commands)
         list(lines.take(entry, engine.state))
     note = cm.Note(kind="strange", value=float("inf"), text='"quoted"\nline')
-    entry = Entry(sequence=1, now=1.0, event=ev.TimerFired(timer="x"), commands=(note,))
+    entry = JournalEntry(sequence=1, now=1.0, event=ev.TimerFired(timer="x"), commands=(note,))
     (line,) = lines.take(entry, engine.state)
     assert json.loads(line)["value"] == "inf"
     assert "\n" not in line

@@ -9,27 +9,30 @@ import pytest
 import weft
 from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
-from weft.backends.layout import Layout
+from weft.backends.layout import ProjectLayout
+from weft.backends.simulation.scenario import Durations, Scenario
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.remaining.promises import Promise
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
+from weft.engine.journal import JournalEntry
+from weft.engine.replan.promise import Promise
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
 from weft.instance.compilation import compile_instance
-from weft.policies.naming import policy_named
-from weft.reports.execution import executed_run
+from weft.policies.policy import make_policy
+from weft.reports.execution import build_executed_run
 from weft.reports.execution_charts import promise_chart
-from weft.reports.execution_chronicle import Chronicle
-from weft.reports.execution_evidence import Evidence, Measured
-from weft.reports.execution_facts import facts_of, notes_of
-from weft.reports.execution_html import execution_html
-from weft.reports.execution_logs import Logs
-from weft.reports.execution_tables import deviation_table, kind_table, promise_table
-from weft.simulation.scenario import Durations, Scenario
-from weft.workflow.checks import checked_graph
+from weft.reports.execution_history import AttemptLogs, ExecutionHistory, ExecutionRecords, ProcessUsage
+from weft.reports.execution_page import (
+    deviation_table,
+    execution_facts,
+    execution_html,
+    execution_notes,
+    kind_table,
+    promise_table,
+)
+from weft.workflow.checks import check_and_unfold
 
 
 def three_in_a_row():
@@ -66,7 +69,9 @@ def test_a_run_as_planned_keeps_its_promise():
 )
 def test_what_was_said_before_the_run_is_what_it_is_judged_by(p50, p90, word):
     promise = Promise(planned_s=p50, p50_s=p50, p90_s=p90, tasks=3)
-    executed = journal_of(three_in_a_row(), platform_of(1.0)).executed(Evidence(promises={0: promise}))
+    executed = journal_of(three_in_a_row(), platform_of(1.0)).executed(
+        ExecutionRecords(promises={0: promise})
+    )
     assert executed.verdicts[0].word == word
     assert executed.verdicts[0].change == pytest.approx(60 / p50 - 1)
     assert promise_table(executed).rows[0][2] == word
@@ -114,15 +119,15 @@ def test_a_placeholder_is_neither_a_promise_nor_an_estimate():
     }
     assert [each.task for each in executed.deviations] == ["last", "first"]
     told = "unknown: 1 of 3 tasks (kind middle) have no stated time"
-    assert dict(facts_of(executed))["promise"] == told
+    assert dict(execution_facts(executed))["promise"] == told
     assert f"<p>{told}</p>" in execution_html(executed)
 
 
 def test_what_is_known_of_an_unknown_time_is_said():
     said = Promise(planned_s=41, least_s=40, tasks=3, untimed=1, untimed_kinds=("middle",), least_cost=4)
-    executed = journal_of(some_unknown(), platform_of(1.0)).executed(Evidence(promises={0: said}))
+    executed = journal_of(some_unknown(), platform_of(1.0)).executed(ExecutionRecords(promises={0: said}))
     told = "at least 40 s, cost at least 4; unknown: 1 of 3 tasks (kind middle) have no stated time"
-    assert dict(facts_of(executed))["promise"] == told
+    assert dict(execution_facts(executed))["promise"] == told
     assert promise_table(executed).rows[0][2:5] == ("unknown", "at least 40 s", "unknown")
     assert promise_chart(executed.verdicts) == ""
     assert '<rect class="promised"' not in execution_html(executed)
@@ -131,9 +136,10 @@ def test_what_is_known_of_an_unknown_time_is_said():
 def test_of_several_runs_those_without_a_promise_are_counted():
     flows = [three_in_a_row(), some_unknown()]
     executed = journal_of(flows, platform_of(1.0), arrivals=[0.0, 100.0]).executed()
-    assert dict(facts_of(executed))["promises"] == "1 of 1 kept, 1 unknown"
-    assert "run 1 (some), promise: unknown: 1 of 3 tasks (kind middle) have no stated time" in notes_of(
-        executed
+    assert dict(execution_facts(executed))["promises"] == "1 of 1 kept, 1 unknown"
+    assert (
+        "run 1 (some), promise: unknown: 1 of 3 tasks (kind middle) have no stated time"
+        in execution_notes(executed)
     )
 
 
@@ -142,10 +148,10 @@ def test_kinds_are_summed_up():
     flow = swept(retries=1)
     written = journal_of(flow, platform_of(1.0, 2.0), scenario=scenario, policy="fcfs")
     measured = {
-        number: Measured(cpu_s=2.5, max_rss_bytes=1000 + number)
+        number: ProcessUsage(cpu_s=2.5, max_rss_bytes=1000 + number)
         for number in written.chronicle().history.attempts
     }
-    executed = written.executed(Evidence(measured=measured))
+    executed = written.executed(ExecutionRecords(measured=measured))
     (kind,) = executed.kinds
     assert (kind.tasks, kind.completed, kind.attempts, kind.failed, kind.taken_over) == (4, 4, 5, 1, 0)
     seconds = sorted(each.ran_s for each in executed.attempts if each.ending == "completed")
@@ -163,40 +169,44 @@ def test_a_failure_is_told_with_its_log(tmp_path):
     scenario = Scenario(exit_codes={"work[2]": (7, 0)})
     written = journal_of(swept(retries=1), platform_of(1.0), scenario=scenario, policy="fcfs")
     (failed,) = written.chronicle().history.failures
-    layout = Layout(tmp_path)
+    layout = ProjectLayout(tmp_path)
     records = layout.records(3, failed.attempt)
     records.mkdir(parents=True)
     (records / "out").write_text("never looked at\n")
     (records / "err").write_text("".join(f"line {n}\n" for n in range(1, 31)))
-    measured = {failed.attempt: Measured(text="it said so")}
-    executed = written.executed(Evidence(logs=Logs(layout=layout, execution=3), measured=measured))
+    measured = {failed.attempt: ProcessUsage(text="it said so")}
+    executed = written.executed(
+        ExecutionRecords(logs=AttemptLogs(layout=layout, execution=3), measured=measured)
+    )
     (told,) = executed.failures
     assert told.headline == f"work[2], attempt {failed.attempt}: error (exit code 7), tried again"
     assert told.log is not None
     assert told.log.path == f".weft/attempts/3/{failed.attempt}/err"
     assert told.log.lines == tuple(f"line {n}" for n in range(21, 31))
     assert told.text == "it said so"
-    assert ("failures", "1 (1 error)") in facts_of(executed)
+    assert ("failures", "1 (1 error)") in execution_facts(executed)
 
 
 def taken_over_journal():
     """Give what an engine hears of a world that finds the outputs of the first task made already."""
     platform = platform_of(1.0)
-    instance = compile_instance(checked_graph(three_in_a_row()), platform)
+    instance = compile_instance(check_and_unfold(three_in_a_row()), platform)
     engine = Engine(
-        Library({"row": instance}),
+        WorkflowLibrary({"row": instance}),
         instance,
-        policy_named("fcfs"),
-        Settings(begins_at_once=False),
-        policy_named=policy_named,
+        make_policy("fcfs"),
+        EngineSettings(begins_at_once=False),
+        policy_named=make_policy,
     )
-    chronicle = Chronicle()
+    chronicle = ExecutionHistory()
     waiting: list[tuple[float, ev.Event]] = [(0.0, ev.Submitted(run=0, workflow="row"))]
     sequence = 0
     while waiting:
         now, event = waiting.pop(0)
         commands = engine.handle(event, now)
-        chronicle.take(Entry(sequence=sequence, now=now, event=event, commands=tuple(commands)), engine.state)
+        chronicle.take(
+            JournalEntry(sequence=sequence, now=now, event=event, commands=tuple(commands)), engine.state
+        )
         sequence += 1
         for command in commands:
             if isinstance(command, cm.Start):
@@ -210,7 +220,7 @@ def taken_over_journal():
 
 def test_what_an_earlier_run_had_made_is_counted_as_taken_over():
     chronicle, platform = taken_over_journal()
-    executed = executed_run(chronicle, platform)
+    executed = build_executed_run(chronicle, platform)
     assert executed.outcome == "completed"
     assert executed.taken_over == 1
     assert [(kind.kind, kind.taken_over, kind.attempts, kind.mean_s) for kind in executed.kinds] == [
@@ -218,7 +228,7 @@ def test_what_an_earlier_run_had_made_is_counted_as_taken_over():
         ("middle", 0, 1, 10),
         ("last", 0, 1, 10),
     ]
-    assert ("tasks", "3 completed, 1 of them taken over from earlier runs") in facts_of(executed)
+    assert ("tasks", "3 completed, 1 of them taken over from earlier runs") in execution_facts(executed)
 
 
 def test_one_run_of_several_can_be_shown():
@@ -243,7 +253,7 @@ def test_a_run_that_was_cut_off_is_told_as_far_as_it_went():
     ).executed()
     assert (executed.outcome, executed.took_s) == ("interrupted", 30)
     assert [attempt.ending for attempt in executed.attempts] == ["completed", "completed", ""]
-    assert notes_of(executed) == ["run 0 (row) has not ended"]
+    assert execution_notes(executed) == ["run 0 (row) has not ended"]
 
 
 def test_everything_is_plain_data_and_the_same_every_time():

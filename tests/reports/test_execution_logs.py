@@ -6,21 +6,21 @@ import os
 
 import pytest
 
-from weft.backends.layout import Layout
-from weft.reports.execution_logs import Logs
+from weft.backends.layout import ProjectLayout
+from weft.reports.execution_history import AttemptLogs
 
 
 @pytest.fixture
 def records(tmp_path):
     project = tmp_path / "project"
-    folder = Layout(project).records(1, 7)
+    folder = ProjectLayout(project).records(1, 7)
     folder.mkdir(parents=True)
     return folder
 
 
 @pytest.fixture
 def logs(records):
-    return Logs(layout=Layout(records.parents[3]), execution=1)
+    return AttemptLogs(layout=ProjectLayout(records.parents[3]), execution=1)
 
 
 def test_errors_come_before_output(logs, records):

@@ -13,16 +13,13 @@ from engine_by_hand import platform_of
 from reports.browser import needs_browser, seen_in_browser
 from reports.executed_journals import example_journal, journal_of
 from reports.test_simulation_pages import Reader
-from weft.backends.layout import Layout
-from weft.engine.remaining.promises import Promise
+from weft.backends.layout import ProjectLayout
+from weft.backends.simulation.scenario import Scenario
+from weft.engine.replan.promise import Promise
+from weft.reports.execution import PromiseOutcome
 from weft.reports.execution_charts import estimate_chart, promise_chart
-from weft.reports.execution_evidence import Evidence, Measured
-from weft.reports.execution_html import chart_of_execution, execution_html
-from weft.reports.execution_logs import Logs
-from weft.reports.execution_promise import Verdict
-from weft.reports.execution_tables import path_table
-from weft.reports.execution_text import execution_lines
-from weft.simulation.scenario import Scenario
+from weft.reports.execution_history import AttemptLogs, ExecutionRecords, ProcessUsage
+from weft.reports.execution_page import execution_chart, execution_html, execution_lines, path_table
 
 EVIL = '<img src=x onerror="document.title=1"><script>document.title = "taken"</script>'
 
@@ -36,14 +33,14 @@ def executed(tmp_path_factory):
     scenario = Scenario(exit_codes={"work[2]": (3, 0)})
     written = journal_of(flow.build(), platform_of(1.0, 1.0), scenario=scenario, policy="fcfs")
     (failed,) = written.chronicle().history.failures
-    layout = Layout(tmp_path_factory.mktemp("project"))
+    layout = ProjectLayout(tmp_path_factory.mktemp("project"))
     records = layout.records(1, failed.attempt)
     records.mkdir(parents=True)
     (records / "err").write_text(f"first\n{EVIL}\n\x1b[31m@@SCRIPT@@\n")
-    evidence = Evidence(
+    evidence = ExecutionRecords(
         promises={0: Promise(planned_s=20, p50_s=20, p90_s=22, tasks=2)},
-        logs=Logs(layout=layout, execution=1),
-        measured={0: Measured(cpu_s=9, max_rss_bytes=5e6)},
+        logs=AttemptLogs(layout=layout, execution=1),
+        measured={0: ProcessUsage(cpu_s=9, max_rss_bytes=5e6)},
     )
     return written.executed(evidence)
 
@@ -71,7 +68,7 @@ def test_the_page_is_whole_and_needs_nothing_else(executed):
 @pytest.mark.parametrize("text", ["exit code 3", "nobody knows why"])
 def test_a_failure_says_nothing_twice(executed, text):
     (failure,) = executed.failures
-    measured = {failure.failed.attempt: Measured(text=text)}
+    measured = {failure.failed.attempt: ProcessUsage(text=text)}
     page = execution_html(replace(executed, evidence=replace(executed.evidence, measured=measured)))
     told = page[page.index('<div class="failure">') :].partition("</div>")[0]
     assert sum(text in line for line in told.splitlines()[2:]) == 1
@@ -87,7 +84,7 @@ def test_what_tasks_wrote_is_escaped(executed):
 
 
 def test_the_critical_path_is_marked_in_the_chart(executed):
-    chart = chart_of_execution(executed)
+    chart = execution_chart(executed)
     marked = [chart.schedule.tasks[index] for index in chart.critical]
     assert marked == [
         step.attempt.task + (" ✗" if step.attempt.ending == "failed" else "") for step in executed.path.steps
@@ -115,7 +112,7 @@ def test_a_run_in_which_nothing_ran_has_a_page():
 
 def test_promises_are_drawn_to_scale():
     said = Promise(planned_s=10, p50_s=10, p90_s=15, tasks=1)
-    verdict = Verdict(run=0, workflow="w", promise=said, took_s=20, completed=True)
+    verdict = PromiseOutcome(run=0, workflow="w", promise=said, took_s=20, completed=True)
     drawn = promise_chart([verdict])
     widths = dict(re.findall(r'<rect class="(\w+)" x="[\d.]+" y="\d+" width="([\d.]+)"', drawn))
     # 694 units stand for the longest of them, 20 s.

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import weft
 from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
-from weft.engine.messages.events import Ended
-from weft.reports.execution_path import critical_path
-from weft.simulation.scenario import Failure, Scenario
+from weft.backends.simulation.scenario import Failure, Scenario
+from weft.engine.messages import Ended
+from weft.reports.critical_path import find_critical_path
 
 
 def chain_of(executed):
@@ -97,7 +97,7 @@ def journals(draw):
 def slow_twin(executed):
     """Follow the path back by looking at everything at every step."""
     chronicle, story = executed.chronicle, executed.stories[0]
-    graph = chronicle.runs[0].known.graph
+    graph = chronicle.runs[0].compiled.graph
     ran, met, found = list(executed.ran), set(), []
     current = min(ran, key=lambda each: (-each.ended_s, each.number))
     while current is not None:
@@ -176,7 +176,7 @@ def test_times_add_up_for_every_run_of_a_rough_day():
     executed = example_journal().executed()
     nodes = [machine.nodes for machine in executed.machines]
     for story in executed.stories:
-        path = critical_path(executed.chronicle, nodes, story.index)
+        path = find_critical_path(executed.chronicle, nodes, story.index)
         assert path.ran_s + path.staged_s + path.waited_s == pytest.approx(story.ended_s - story.arrival_s)
         for before, after in zip(path.steps, path.steps[1:], strict=False):
             assert after.after is before.attempt

@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 
 from reports.plan_views import packed, view_of
-from weft.reports.crowds import bars_of
-from weft.reports.gantt_data import packed_plan, plan_columns
-from weft.reports.gantt_html import HtmlGantt
-from weft.reports.lanes import pack_lanes
-from weft.reports.report import PlanView
+from weft.reports.gantt_html import HtmlGantt, pack_plan, plan_columns
+from weft.reports.gantt_layout import build_bars, pack_lanes
+from weft.reports.report import GanttView
 from weft.schedule.schedule import Schedule
 
 
-def wide_plan(tasks: int, machines: int, sites: int = 8) -> PlanView:
+def wide_plan(tasks: int, machines: int, sites: int = 8) -> GanttView:
     """Make a plan of many short tasks of ten kinds, one after another on machines of one node."""
     rng = np.random.default_rng(7)
     machine = rng.integers(0, machines, tasks)
@@ -37,7 +35,7 @@ def wide_plan(tasks: int, machines: int, sites: int = 8) -> PlanView:
         start_s=finish - seconds,
         finish_s=finish,
     )
-    return PlanView(
+    return GanttView(
         title="wide",
         schedule=schedule,
         kinds=tuple(f"simulate{index % 10}" for index in range(tasks)),
@@ -67,11 +65,11 @@ def test_the_same_plan_gives_the_same_page() -> None:
 
 def test_large_plans_are_packed_and_come_out_as_they_went_in() -> None:
     view = wide_plan(30_000, 100)
-    how, text = packed_plan(view)
+    how, text = pack_plan(view)
     assert how == "deflate"
     assert json.loads(zlib.decompress(base64.b64decode(text))) == plan_columns(view)
     assert 'data-packed="deflate"' in HtmlGantt().render(view)
-    assert packed_plan(wide_plan(100, 5))[0] == ""
+    assert pack_plan(wide_plan(100, 5))[0] == ""
 
 
 def test_no_plan_makes_a_page_of_three_megabytes() -> None:
@@ -87,7 +85,7 @@ class TestCrowds:
     def test_few_tasks_are_bars_of_their_own(self) -> None:
         view = view_of(packed(np.random.default_rng(2), 40, [1, 4]), [1, 4])
         lanes = pack_lanes(view.schedule, view.machine_nodes)
-        bars = bars_of(view, lanes, np.zeros(40, dtype=np.int64), most=1_000)
+        bars = build_bars(view, lanes, np.zeros(40, dtype=np.int64), most=1_000)
         assert bars.task.tolist() == list(lanes.task)
         assert bars.lane.tolist() == list(lanes.lane)
         assert set(bars.tasks.tolist()) == {1}
@@ -101,7 +99,7 @@ class TestCrowds:
         ]
         view = view_of(lines, [1])
         kinds = np.array([0, 1, 0, 0])
-        bars = bars_of(view, pack_lanes(view.schedule, [1]), kinds, most=2)
+        bars = build_bars(view, pack_lanes(view.schedule, [1]), kinds, most=2)
         assert list(zip(bars.start_s, bars.finish_s, bars.tasks, bars.kind, bars.task, strict=True)) == [
             (0, 5, 3, 1, 0),
             (900, 1000, 1, 0, 3),
@@ -112,7 +110,7 @@ class TestCrowds:
         nodes = [1, 3, 8]
         view = view_of(packed(np.random.default_rng(seed), 300, nodes), nodes)
         lanes = pack_lanes(view.schedule, nodes)
-        bars = bars_of(view, lanes, np.arange(300) % 4, most=80)
+        bars = build_bars(view, lanes, np.arange(300) % 4, most=80)
         assert len(bars) <= 80
         assert bars.tasks.sum() == len(lanes.task)
         spans: dict[tuple[int, int], list[tuple[float, float]]] = {}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reports.plan_views import HEFT, packed, view_of
 from weft.reports import REPORTS
 from weft.reports.gantt_html import HtmlGantt
-from weft.reports.report import PlanView
+from weft.reports.report import GanttView
 
 NASTY = "</script><script>alert(1)</script><!-- & \" ' @@DATA@@ \u2028 😀"
 
@@ -41,7 +41,7 @@ class Page(HTMLParser):
         self._open = ""
 
 
-def page_of(view: PlanView) -> tuple[Page, dict[str, Any]]:
+def page_of(view: GanttView) -> tuple[Page, dict[str, Any]]:
     page = Page(HtmlGantt().render(view))
     return page, json.loads("".join(page.texts["script#json"]))
 

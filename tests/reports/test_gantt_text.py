@@ -10,7 +10,7 @@ import pytest
 from reports.plan_views import HEFT, packed, view_of
 from weft.reports import REPORTS
 from weft.reports.gantt_text import TextGantt
-from weft.reports.labels import shown_width
+from weft.reports.text import shown_width
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.reports.labels import fitted, printable, shown_width
+from weft.reports.text import fitted, printable, shown_width
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.plan_views import HEFT, packed, view_of
-from weft.reports.lanes import Lanes, pack_lanes
+from weft.reports.gantt_layout import Lanes, pack_lanes
 from weft.schedule.schedule import Schedule
 
 

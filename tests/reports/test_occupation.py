@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.plan_views import HEFT, packed, view_of
-from weft.reports.occupation import busy_seconds, busy_shares, occupation, tasks_by_machine
+from weft.reports.gantt_layout import busy_seconds, busy_shares, occupation, tasks_by_machine
 
 
 def test_shares_over_the_whole_plan() -> None:

@@ -9,9 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from weft.reports.pareto import FrontPoint, FrontView, NodeRange, TriedPlan
-from weft.reports.pareto_html import front_html
-from weft.reports.pareto_table import front_csv, front_lines
+from weft.reports.pareto import (
+    FrontPoint,
+    FrontView,
+    NodeRange,
+    TriedPlan,
+    front_csv,
+    front_html,
+    front_lines,
+)
 
 NAME = "<b>&\"'</b>"
 

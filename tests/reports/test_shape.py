@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import weft
-from weft.reports.shape import picture_of, shape_lines, shape_of
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.reports.shape import draw_levels, measure_shape, shape_lines
+from weft.workflow.task import Dependency, Task
+from weft.workflow.workflow import Workflow
 
 
 def _looping():
@@ -19,7 +18,7 @@ def _looping():
 
 
 def test_a_shape_counts_tasks_work_and_the_longest_path():
-    shape = shape_of(_looping())
+    shape = measure_shape(_looping())
     assert (shape.tasks, shape.compute_tasks, shape.virtual_tasks, shape.descriptions) == (9, 8, 1, 5)
     assert (shape.edges, shape.depth, shape.width) == (10, 5, 3)
     assert shape.work_s == 2 + 10 + 20 + 30 + 3
@@ -33,14 +32,14 @@ def test_a_shape_counts_tasks_work_and_the_longest_path():
 
 
 def test_lines_say_what_is_unknown_and_use_the_singular():
-    text = "\n".join(shape_lines(shape_of(_looping())))
+    text = "\n".join(shape_lines(measure_shape(_looping())))
     assert "unknown work   1 task without a stated time" in text
-    alone = shape_lines(shape_of(weft.unfold(Workflow(name="one", tasks=(Task(name="a", work=1),)))))
+    alone = shape_lines(measure_shape(weft.unfold(Workflow(name="one", tasks=(Task(name="a", work=1),)))))
     assert alone[0] == "one: 1 task (1 compute) from 1 description, 0 edges"
 
 
 def test_a_picture_shows_loops_and_counts_like_tasks():
-    assert picture_of(_looping()).splitlines() == [
+    assert draw_levels(_looping()).splitlines() == [
         "    1  [↺ first]",
         "    2  [many ×3]",
         "    3  [more ×3]",
@@ -55,4 +54,4 @@ def test_tasks_of_a_trace_are_grouped_by_their_program():
         Task(name="id9", work=1, after=(Dependency(task="id0"),), attributes={"program": "merge"}),
     )
     graph = weft.unfold(Workflow(name="trace", tasks=tasks))
-    assert picture_of(graph).splitlines() == ["    1  [align ×3]", "    2  [merge]"]
+    assert draw_levels(graph).splitlines() == ["    1  [align ×3]", "    2  [merge]"]

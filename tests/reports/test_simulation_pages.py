@@ -11,15 +11,13 @@ import pytest
 
 import weft
 from reports.browser import needs_browser, seen_in_browser
-from weft.api.runs.viewing import html_of, view_of
-from weft.engine.history.steps import Steps
-from weft.reports.attempts_csv import attempts_csv
+from weft.api.simulation import render_simulation, simulation_view
+from weft.backends.simulation.scenario import Failure, Scenario
+from weft.engine.history import StepFunction
+from weft.papers.statistics import summarise
+from weft.reports.charts import box_plots, steps_chart
 from weft.reports.gantt_text import TextGantt
-from weft.reports.simulation import chart_of
-from weft.reports.simulation_charts import box_plots, steps_chart
-from weft.reports.simulation_tables import migration_table, run_table, use_table
-from weft.simulation.scenario import Failure, Scenario
-from weft.studies.statistics import summary
+from weft.reports.simulation import attempts_csv, migration_table, run_table, simulation_chart, use_table
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +33,7 @@ def simulated():
 
 
 def test_every_attempt_that_ran_is_a_bar(simulated):
-    chart = chart_of(view_of(simulated))
+    chart = simulation_chart(simulation_view(simulated))
     attempts = [each for each in simulated.first.history.attempts.values() if each.started_s is not None]
     assert len(chart.schedule) == len(attempts) == 7
     lost = chart.kinds.index("failed: lost")
@@ -45,7 +43,7 @@ def test_every_attempt_that_ran_is_a_bar(simulated):
 
 
 def test_the_chart_is_drawn_in_the_terminal(simulated):
-    drawn = TextGantt().render(chart_of(view_of(simulated)), width=100, heading=False)
+    drawn = TextGantt().render(simulation_chart(simulation_view(simulated)), width=100, heading=False)
     assert "0:work[1]" in drawn
     assert "failed: lost" in drawn
 
@@ -91,7 +89,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_is_whole_and_needs_nothing_else(simulated):
-    page = html_of(simulated)
+    page = render_simulation(simulated)
     reader = Reader()
     reader.feed(re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
     assert reader.open == []
@@ -103,7 +101,7 @@ def test_the_page_is_whole_and_needs_nothing_else(simulated):
 
 
 def test_steps_are_drawn_to_scale():
-    steps = Steps()
+    steps = StepFunction()
     for now_s, value in ((0.0, 2), (5.0, 4), (10.0, 0)):
         steps.at(now_s, value)
     drawn = steps_chart("Active", steps, 10.0)
@@ -114,7 +112,7 @@ def test_steps_are_drawn_to_scale():
 
 
 def test_boxes_are_drawn_to_scale():
-    drawn = box_plots("Slowdown", [("a", summary([1.0, 2.0, 3.0, 4.0, 5.0]))])
+    drawn = box_plots("Slowdown", [("a", summarise([1.0, 2.0, 3.0, 4.0, 5.0]))])
     box = re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawn)
     # 710 units for 5: the quartiles 2 and 4 lie at 170 + 284 and 284 further on.
     assert [float(number) for number in box.groups()] == [454.0, 284.0]
@@ -123,7 +121,7 @@ def test_boxes_are_drawn_to_scale():
 
 
 def test_a_chart_of_nothing_is_still_a_chart():
-    assert "<svg" in steps_chart("Ready", Steps(), 0.0)
+    assert "<svg" in steps_chart("Ready", StepFunction(), 0.0)
 
 
 def test_attempts_are_written_as_lines(simulated):
@@ -143,7 +141,7 @@ def test_a_browser_draws_the_page_without_complaints(simulated, tmp_path):
       seen.sections = document.querySelectorAll("section").length;
     """
     page = tmp_path / "page.html"
-    page.write_text(html_of(simulated), encoding="utf-8")
+    page.write_text(render_simulation(simulated), encoding="utf-8")
     seen = seen_in_browser(page, look, tmp_path / "profile")
     assert (seen["area"], seen["drawn"], seen["kinds"]) == ([True, True], True, 3)
     assert seen["sections"] >= 5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.reports.study_charts import chart_lines
-from weft.studies.charts import Box, Boxes, Curves
+from weft.papers.reproduction import Box, Boxes, Curves
+from weft.reports.paper_charts import chart_lines
 
 CURVES = Curves(
     title="active workflows",

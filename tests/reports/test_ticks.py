@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.reports.ticks import tick_label, tick_times
+from weft.reports.charts import tick_label, tick_times
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import weft
 from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
 from reports.test_execution import taken_over_journal
-from weft.backends.products import Product
-from weft.reports.execution import executed_run
-from weft.reports.execution_evidence import Evidence, Measured
+from weft.backends.backend import Product
+from weft.backends.simulation.scenario import Scenario
+from weft.reports.execution import build_executed_run
+from weft.reports.execution_history import ExecutionRecords, ProcessUsage
 from weft.reports.trace_tsv import TRACE_COLUMNS, trace_tsv
-from weft.simulation.scenario import Scenario
 
 DEFAULT = (
     "task_id hash native_id name status exit submit duration realtime %cpu peak_rss peak_vmem rchar wchar"
@@ -53,8 +53,8 @@ def test_what_is_known_is_written_as_nextflow_does(written):
         fingerprint="abcdef0123456789",
         directory="/somewhere/0",
     )
-    evidence = Evidence(
-        measured={0: Measured(cpu_s=45, max_rss_bytes=1.5 * 1024**3, pid=4711)},
+    evidence = ExecutionRecords(
+        measured={0: ProcessUsage(cpu_s=45, max_rss_bytes=1.5 * 1024**3, pid=4711)},
         products={0: product},
         zero_at_s=1_000_000_000.25,
     )
@@ -104,7 +104,7 @@ def test_without_a_clock_there_are_no_dates(written):
 
 def test_what_was_taken_over_is_cached():
     chronicle, platform = taken_over_journal()
-    rows = rows_of(trace_tsv(executed_run(chronicle, platform)))
+    rows = rows_of(trace_tsv(build_executed_run(chronicle, platform)))
     assert [(row["name"], row["status"], row["realtime"]) for row in rows] == [
         ("first", "CACHED", "-"),
         ("middle", "COMPLETED", "10s"),

@@ -12,17 +12,17 @@ from engine_by_hand import platform_of
 from reports.executed_journals import example_journal, journal_of
 from reports.test_execution import taken_over_journal
 from reports.test_execution_path import journals
-from weft.backends.products import MadeFile, Product
+from weft.backends.backend import FileRecord, Product
+from weft.backends.simulation.scenario import Scenario
 from weft.errors import InvalidInput
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.wfformat import WfFormat
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.reports.execution import executed_run
-from weft.reports.execution_evidence import Evidence, Measured
-from weft.reports.wfformat_execution import wfformat_of
-from weft.simulation.scenario import Scenario
-from weft.workflow.unfolding.unfold import unfold
+from weft.reports.execution import build_executed_run
+from weft.reports.execution_history import ExecutionRecords, ProcessUsage
+from weft.reports.wfformat import write_wfformat
+from weft.workflow.unfold import unfold
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def validate(schema, text):
 
 def read_back(text):
     """Give the names, edges and work of the workflow that weft reads from a file."""
-    graph = unfold(WfFormat().read(Source(name="run.json", data=text.encode())))
+    graph = unfold(WfFormat().read(SourceFile(name="run.json", data=text.encode())))
     edges = {
         (graph.names[before], name)
         for task, name in enumerate(graph.names)
@@ -59,7 +59,7 @@ def looped():
 
 
 def test_every_iteration_is_a_task_that_waits_for_the_one_before(schema):
-    text = wfformat_of(journal_of(looped(), platform_of(1.0), policy="fcfs").executed())
+    text = write_wfformat(journal_of(looped(), platform_of(1.0), policy="fcfs").executed())
     validate(schema, text)
     edges, work = read_back(text)
     assert edges == {
@@ -93,15 +93,15 @@ def test_measurements_files_and_machines_are_those_of_the_run(schema):
         workflow="flow",
         attempt=0,
         files=(
-            MadeFile(name="part.1", size_bytes=11, digest="x"),
-            MadeFile(name="part.2", size_bytes=22, digest="y"),
+            FileRecord(name="part.1", size_bytes=11, digest="x"),
+            FileRecord(name="part.2", size_bytes=22, digest="y"),
         ),
     )
-    evidence = Evidence(
-        products={0: made}, measured={0: Measured(cpu_s=4, max_rss_bytes=1e6)}, zero_at_s=1_000_000_000
+    evidence = ExecutionRecords(
+        products={0: made}, measured={0: ProcessUsage(cpu_s=4, max_rss_bytes=1e6)}, zero_at_s=1_000_000_000
     )
     platform = Platform(machines=(machine,))
-    text = wfformat_of(journal_of(flow.build(), platform, policy="fcfs").executed(evidence))
+    text = write_wfformat(journal_of(flow.build(), platform, policy="fcfs").executed(evidence))
     validate(schema, text)
     document = json.loads(text)
     assert document["description"] == "a flow"
@@ -140,13 +140,13 @@ def test_the_executed_graph_is_the_described_one_where_nothing_repeats(written):
     executed = written.executed()
     if executed.outcome != "completed":
         return
-    graph = executed.chronicle.runs[0].known.graph
+    graph = executed.chronicle.runs[0].compiled.graph
     expected = {
         (graph.names[before], name)
         for task, name in enumerate(graph.names)
         for before in graph.predecessors(task).tolist()
     }
-    edges, work = read_back(wfformat_of(executed))
+    edges, work = read_back(write_wfformat(executed))
     assert edges == expected
     done = {each.task: each.ran_s for each in executed.attempts if each.ending == "completed"}
     assert work == pytest.approx(done)
@@ -157,22 +157,22 @@ def test_a_task_that_never_ran_stands_for_those_before_it():
     flow.task("a", work=1)
     flow.task("gate", kind="virtual", after=["a"])
     flow.task("b", work=1, after=["gate"])
-    edges, _ = read_back(wfformat_of(journal_of(flow.build(), platform_of(1.0), policy="fcfs").executed()))
+    edges, _ = read_back(write_wfformat(journal_of(flow.build(), platform_of(1.0), policy="fcfs").executed()))
     assert edges == {("a", "b")}
 
 
 def test_a_rough_day_is_valid_and_without_cycles(schema):
     executed = example_journal().executed()
     for run in (0, 4, 5):
-        text = wfformat_of(executed, run)
+        text = write_wfformat(executed, run)
         validate(schema, text)
         edges, work = read_back(text)
-        graph = executed.chronicle.runs[run].known.graph
+        graph = executed.chronicle.runs[run].compiled.graph
         # Run 0 went through its loop three times, and only its last task is outside.
         assert len(work) == ((len(graph) - 1) * 3 + 1 if run == 0 else len(graph))
         assert len(edges) >= graph.edge_count
     with pytest.raises(InvalidInput, match="several runs; a WfFormat file holds one"):
-        wfformat_of(executed)
+        write_wfformat(executed)
 
 
 def test_what_was_taken_over_took_what_it_took_then():
@@ -181,7 +181,9 @@ def test_what_was_taken_over_took_what_it_took_then():
         execution=1, run=0, task=0, name="first", kind="first", workflow="row", attempt=0, seconds=42
     )
     _, work = read_back(
-        wfformat_of(executed_run(chronicle, platform, evidence=Evidence(products={0: product})))
+        write_wfformat(
+            build_executed_run(chronicle, platform, evidence=ExecutionRecords(products={0: product}))
+        )
     )
     assert work == {"first": 42, "middle": 10, "last": 10}
 
@@ -192,4 +194,4 @@ def test_a_run_in_which_nothing_completed_is_no_trace():
     scenario = Scenario(exit_codes={"job": (1,)})
     executed = journal_of(flow.build(), platform_of(1.0), scenario=scenario, policy="fcfs").executed()
     with pytest.raises(InvalidInput, match="no task that completed"):
-        wfformat_of(executed)
+        write_wfformat(executed)

@@ -15,14 +15,14 @@ import pytest
 import journal_writing
 from architecture.house import environment
 from journal_writing import COMMIT_EVERY, journal, product, write
-from weft.engine.messages.events import PlanReady
-from weft.engine.replaying import rebuild
-from weft.engine.state.digest import digest
+from weft.engine.messages import PlanReady
+from weft.engine.replay import rebuild
+from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.repository import journal_store
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
-from weft.repository.products import StoredProducts
+from weft.repository.products import ProductTable
 
 _FRAME_BYTES, _WAL_HEADER_BYTES = 24 + 4096, 32
 """Of a frame of SQLite's write-ahead log, and of what stands before the first."""
@@ -32,7 +32,7 @@ _FRAME_BYTES, _WAL_HEADER_BYTES = 24 + 4096, 32
 def state_after(count: int) -> dict:
     """Give the state after so many entries, all of them applied."""
     expected = journal()
-    return digest(rebuild(expected.engine(), expected.entries[:count], expected.plans).state)
+    return digest_state(rebuild(expected.engine(), expected.entries[:count], expected.plans).state)
 
 
 def began(folder: Path) -> bool:
@@ -50,7 +50,7 @@ def whole(folder: Path, *, rebuilds: bool = True) -> int:
     """Check everything that the writer left, and count the entries."""
     with open_database(folder / ".weft" / "weft.db") as database:
         assert database.rows("PRAGMA integrity_check") == [("ok",)]
-        store, products, expected = JournalStore(database), StoredProducts(database), journal()
+        store, products, expected = JournalStore(database), ProductTable(database), journal()
         if not database.rows("SELECT number FROM execution"):
             return 0
         entries = tuple(store.all_after(1))
@@ -67,7 +67,7 @@ def whole(folder: Path, *, rebuilds: bool = True) -> int:
         if rebuilds:
             rebuilt = store.rebuilt(1)
             assert rebuilt.entries == count
-            assert digest(rebuilt.engine.state) == state_after(count)
+            assert digest_state(rebuilt.engine.state) == state_after(count)
         return count
 
 

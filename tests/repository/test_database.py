@@ -15,9 +15,7 @@ import pytest
 
 from architecture.house import environment
 from weft.errors import InvalidInput
-from weft.repository.database import open_database
-from weft.repository.schema import VERSION
-from weft.repository.storage_problem import StorageProblem
+from weft.repository.database import SCHEMA_VERSION, StorageProblem, open_database
 
 KEEP = "INSERT INTO kept VALUES (?, ?, ?)"
 
@@ -64,7 +62,7 @@ def test_many_may_make_it_at_once(tmp_path):
 
 def test_nothing_is_there_before_the_commit(tmp_path, database):
     database.later(KEEP, (1, "k", "v"))
-    database.insert_later(KEEP, (2, "k", "v"))
+    database.queue_insert(KEEP, (2, "k", "v"))
     with open_database(database.path) as other:
         assert kept(other) == []
         database.commit()
@@ -76,7 +74,7 @@ def test_nothing_is_there_before_the_commit(tmp_path, database):
 
 def test_changes_are_made_in_their_order_behind_new_rows(database):
     database.later("UPDATE kept SET value = 'first' WHERE execution = 1", ())
-    database.insert_later(KEEP, (1, "k", "v"))
+    database.queue_insert(KEEP, (1, "k", "v"))
     database.later("UPDATE kept SET value = value || ' second' WHERE execution = 1", ())
     database.commit()
     assert kept(database) == [(1, "k", "first second")]
@@ -87,7 +85,7 @@ def test_a_full_disk_loses_nothing(database):
     ((pages,),) = database.rows("PRAGMA page_count")
     database.rows(f"PRAGMA max_page_count={pages}")
     for number in range(50):
-        database.insert_later(KEEP, (number, "k", "v" * 1000))
+        database.queue_insert(KEEP, (number, "k", "v" * 1000))
     database.later("UPDATE kept SET value = 'short' WHERE execution = 7", ())
     for _ in range(2):
         with pytest.raises(StorageProblem, match="disk is full: make room"):
@@ -105,7 +103,7 @@ def test_a_file_that_may_not_grow_loses_nothing(tmp_path):
         import resource, sys
         from pathlib import Path
         from weft.repository.database import open_database
-        from weft.repository.storage_problem import StorageProblem
+        from weft.repository.database import StorageProblem
         with open_database(Path(sys.argv[1]), create=True) as database:
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
@@ -139,7 +137,7 @@ def test_a_damaged_file_is_told(tmp_path):
     path = tmp_path / "weft.db"
     with open_database(path, create=True) as database:
         for number in range(500):
-            database.insert_later(KEEP, (number, "k", "v" * 100))
+            database.queue_insert(KEEP, (number, "k", "v" * 100))
         database.commit()
     damaged(path, 4096 * 20, b"\xff" * 4096 * 20)
     with open_database(path) as database, pytest.raises(InvalidInput, match="is damaged"):
@@ -154,11 +152,11 @@ def test_other_versions_and_other_files_are_refused(tmp_path):
     path = tmp_path / "weft.db"
     open_database(path, create=True).close()
     with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version={VERSION + 1}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
     connection.close()
     for create in (False, True):
         with pytest.raises(
-            InvalidInput, match=f"of version {VERSION + 1}; this weft reads version {VERSION}"
+            InvalidInput, match=f"of version {SCHEMA_VERSION + 1}; this weft reads version {SCHEMA_VERSION}"
         ):
             open_database(path, create=create)
     other = tmp_path / "other.db"
@@ -189,7 +187,7 @@ READING = """if True:
     import os, sys
     from pathlib import Path
     from weft.repository.database import open_database
-    from weft.repository.storage_problem import StorageProblem
+    from weft.repository.database import StorageProblem
     if os.getuid() == 0:
         os.setuid(65534)
     with open_database(Path(sys.argv[1])) as database:
@@ -235,18 +233,18 @@ def test_any_text_comes_back(database, text):
 
 
 def test_others_changes_are_noticed_and_our_own_are_not(database):
-    before = database.foreign_changes
+    before = database.data_version
     database.now(KEEP, (1, "k", "v"))
-    assert database.foreign_changes == before
+    assert database.data_version == before
     with open_database(database.path) as other:
         other.now(KEEP, (2, "k", "v"))
-    assert database.foreign_changes != before
+    assert database.data_version != before
 
 
 def test_threads_may_share_it(database):
     def add(first):
         for number in range(first, first + 200):
-            database.insert_later(KEEP, (number, "k", "v"))
+            database.queue_insert(KEEP, (number, "k", "v"))
             if number % 10 == 0:
                 database.commit()
             database.rows("SELECT count(*) FROM kept")

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal_writing import journal
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.repository.encoding import entry_text, json_text
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.journal import JournalEntry
+from weft.repository.journal import encode_entry, encode_json
 
 ODD = ["", "\x00", "a\nb", '"', "\\", "é", "\u2028", "\x85", "\U0001f642", "\udc80", "</script>"]
 
@@ -36,7 +36,7 @@ STAGING = st.builds(cm.StageIn, parcels=PARCELS)
 EVENTS = st.one_of(*map(drawn, typing.get_args(ev.Event)))
 COMMANDS = st.one_of(STAGING, *map(drawn, typing.get_args(cm.Command)))
 ENTRIES = st.builds(
-    Entry,
+    JournalEntry,
     sequence=st.integers(0, 10**9),
     now=st.floats(0, 1e9),
     event=EVENTS,
@@ -46,35 +46,35 @@ ENTRIES = st.builds(
 
 @given(ENTRIES)
 def test_the_short_way_gives_what_the_long_way_gives(entry):
-    assert entry_text(entry) == json_text(entry.as_record())
+    assert encode_entry(entry) == encode_json(entry.as_record())
 
 
 def test_every_entry_of_a_run_is_read_back():
     for entry in journal().entries:
-        text = entry_text(entry)
+        text = encode_entry(entry)
         assert text == json.dumps(entry.as_record(), separators=(",", ":"))
-        assert Entry.of_record(json.loads(text)) == entry
+        assert JournalEntry.of_record(json.loads(text)) == entry
 
 
 @pytest.mark.parametrize("text", ODD)
 def test_odd_texts_stay_on_one_line_and_come_back(text):
-    entry = Entry(
+    entry = JournalEntry(
         sequence=0,
         now=0.0,
         event=ev.Ended(attempt=1, result={text: text}, exit_code=None),
         commands=(cm.Note(kind="x", text=text),),
     )
-    written = entry_text(entry)
+    written = encode_entry(entry)
     assert written.isascii()
     assert len(written.splitlines()) == 1
-    assert Entry.of_record(json.loads(written)) == entry
+    assert JournalEntry.of_record(json.loads(written)) == entry
 
 
 def test_numbers_without_end_come_back():
-    entry = Entry(
+    entry = JournalEntry(
         sequence=0,
         now=1.0,
         event=ev.Ended(attempt=1, result={"a": math.inf, "b": True, "c": 1}, work_done=-math.inf),
         commands=(cm.SetTimer(timer="t", at_s=math.inf),),
     )
-    assert Entry.of_record(json.loads(entry_text(entry))) == entry
+    assert JournalEntry.of_record(json.loads(encode_entry(entry))) == entry

@@ -7,14 +7,12 @@ import json
 import pytest
 
 from journal_writing import header, journal, write
-from weft.api.runs.explaining import explain_task
-from weft.api.runs.replaying import replay_journal
+from weft.api.journal import explain_task, replay_journal
 from weft.cli.main import weft as command
 from weft.errors import InvalidInput
 from weft.repository.database import open_database
-from weft.repository.journal_files import journal_file, read_journal_file
-from weft.repository.journal_sources import find_journal
-from weft.repository.runs import Runs
+from weft.repository.journal_store import find_journal, open_journal_file, read_journal_file
+from weft.repository.runs import RunTable
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,7 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     write(folder)
     with open_database(folder / ".weft" / "weft.db") as database:
-        runs = Runs(database)
+        runs = RunTable(database)
         for execution in (7, 1):
             runs.add(execution=execution, position=0, workflow="wien2k", owner="ada", tasks=9, at_s=1.0)
         database.commit()
@@ -40,7 +38,7 @@ def test_a_file_is_a_journal_too(tmp_path):
     expected, file = journal(), tmp_path / "run.jsonl"
     engine = expected.engine()
     engine.state.plans.update(expected.plans)
-    with journal_file(file, header()) as writer:
+    with open_journal_file(file, header()) as writer:
         for entry in expected.entries:
             engine.apply(entry.event, entry.now, entry.commands)
             writer.write(entry, engine.state)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from journal_writing import COMMIT_EVERY, header, journal, write
-from weft.engine.replaying import rebuild
-from weft.engine.state.digest import digest
+from weft.engine.replay import rebuild
+from weft.engine.state.snapshot import digest_state
 from weft.errors import InvalidInput
 from weft.repository import journal_store
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
-from weft.workflow.unfolding.parameters import with_params
+from weft.workflow.workflow import set_params
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_an_execution_is_resumed_at_any_entry(tmp_path, monkeypatch):
                 slowly = rebuild(expected.engine(), expected.entries[:first], expected.plans)
                 named = {key: plan for key, plan in slowly.state.plans.items() if key in engine.state.plans}
                 assert engine.state.plans == named
-                assert digest(engine.state) == digest(slowly.state)
+                assert digest_state(engine.state) == digest_state(slowly.state)
             engine.state.plans.update(expected.plans)
             fed(store, engine, expected.entries[first : first + step])
             store.commit()
@@ -164,7 +164,7 @@ def test_the_fingerprint_is_what_was_asked_for():
         replace(first, seed=1),
         replace(first, folders={"wien2k": "elsewhere"}),
         replace(first, workflows={"w": flow}),
-        replace(first, workflows={"wien2k": with_params(flow, {parameter: 3})}),
+        replace(first, workflows={"wien2k": set_params(flow, {parameter: 3})}),
         replace(first, platform=replace(first.platform, machines=first.platform.machines[:1])),
         replace(first, settings=replace(first.settings, gain=0.77)),
     ]

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from journal_writing import product
-from weft.backends.products import MadeFile
+from weft.backends.backend import FileRecord
 from weft.repository.database import open_database
-from weft.repository.products import StoredProducts
+from weft.repository.products import ProductTable
 
 
 @pytest.fixture
@@ -22,62 +22,73 @@ def database(tmp_path):
 
 
 def test_a_product_is_found_before_and_after_the_commit(database):
-    products, made = StoredProducts(database), product(3)
+    products, made = ProductTable(database), product(3)
     products.add(made)
     for _ in range(2):
-        assert products.of(1, 0, 3) == products.made_from("f3") == products.last_of("wien2k", "t[3]") == made
+        assert (
+            products.of(1, 0, 3)
+            == products.find_by_fingerprint("f3")
+            == products.find_by_name("wien2k", "t[3]")
+            == made
+        )
         database.commit()
-    again = StoredProducts(database)
-    assert again.of(1, 0, 3) == again.made_from("f3") == again.last_of("wien2k", "t[3]") == made
-    assert (again.of(1, 0, 4), again.made_from("f4"), again.last_of("wien2k", "t")) == (None, None, None)
+    again = ProductTable(database)
+    assert (
+        again.of(1, 0, 3) == again.find_by_fingerprint("f3") == again.find_by_name("wien2k", "t[3]") == made
+    )
+    assert (again.of(1, 0, 4), again.find_by_fingerprint("f4"), again.find_by_name("wien2k", "t")) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_odd_names_come_back(database):
-    odd = MadeFile(name="a\nb\udc80\x00'\"", size_bytes=2**50, digest="d", modified_ns=2**62)
+    odd = FileRecord(name="a\nb\udc80\x00'\"", size_bytes=2**50, digest="d", modified_ns=2**62)
     made = product(
         1, name="ä[\udcff]", directory="/a\udc80", files=(odd,), result={"x": float("inf"), "y": None}
     )
-    products = StoredProducts(database)
+    products = ProductTable(database)
     products.add(made)
     database.commit()
-    assert StoredProducts(database).last_of("wien2k", "ä[\udcff]") == made
+    assert ProductTable(database).find_by_name("wien2k", "ä[\udcff]") == made
 
 
 def test_a_project_may_be_moved(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     places = {1: f"{old}/.weft/sandbox/m/1/0", 2: f"{old}-out/1/0", 3: "/box/1/0", 4: ""}
     with open_database(old / ".weft" / "weft.db", create=True) as database:
-        products = StoredProducts(database)
+        products = ProductTable(database)
         for number, directory in places.items():
             products.add(product(number, directory=directory))
         database.commit()
-        assert [StoredProducts(database).of(1, 0, number).directory for number in places] == list(
+        assert [ProductTable(database).of(1, 0, number).directory for number in places] == list(
             places.values()
         )
     old.rename(new)
     with open_database(new / ".weft" / "weft.db", create=True) as database:
-        products = StoredProducts(database)
+        products = ProductTable(database)
         moved = [products.of(1, 0, number).directory for number in places]
         assert moved == [f"{new}/.weft/sandbox/m/1/0", *list(places.values())[1:]]
         assert sorted(products.directories(1)) == sorted(moved)
 
 
 def test_what_was_written_with_its_full_path_is_read_as_it_is(database):
-    database.insert_later(
+    database.queue_insert(
         "INSERT INTO product VALUES (9, 1, 0, 9, 't', 'k', 'w', 0, 1, 'm', ?, 0, '{}', 'f', '{}', 0.0)",
         (str(database.path.parent / "box"),),
     )
     database.commit()
-    assert StoredProducts(database).of(1, 0, 9).directory == str(database.path.parent / "box")
+    assert ProductTable(database).of(1, 0, 9).directory == str(database.path.parent / "box")
 
 
 def test_an_unknown_fingerprint_is_never_found(database):
-    products = StoredProducts(database)
+    products = ProductTable(database)
     products.add(product(1, fingerprint=""))
     database.commit()
-    assert products.made_from("") is None
-    assert products.made_from("", besides=1) is None
-    assert StoredProducts(database).made_from("") is None
+    assert products.find_by_fingerprint("") is None
+    assert products.find_by_fingerprint("", besides=1) is None
+    assert ProductTable(database).find_by_fingerprint("") is None
 
 
 class Plainly:
@@ -105,7 +116,7 @@ def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
     """Whatever is in memory, on disk or forgotten: always the newest is found."""
     plainly, number = Plainly(), 0
     with open_database(tmp_path_factory.mktemp("products") / "weft.db", create=True) as database:
-        products = StoredProducts(database, kept=kept)
+        products = ProductTable(database, kept=kept)
         for what, task, name, fingerprint in steps:
             if what == "add":
                 number += 1
@@ -120,15 +131,15 @@ def test_it_answers_as_a_list_would(steps, kept, tmp_path_factory):
             else:
                 database.commit()
             if what == "reopen":
-                products = StoredProducts(database, kept=kept)
+                products = ProductTable(database, kept=kept)
             assert products.of(1, 0, task) == plainly.newest(execution=1, run=0, task=task)
-            assert products.last_of("wien2k", f"n{name}") == plainly.newest(name=f"n{name}")
-            assert products.made_from("1") == plainly.newest(fingerprint="1")
+            assert products.find_by_name("wien2k", f"n{name}") == plainly.newest(name=f"n{name}")
+            assert products.find_by_fingerprint("1") == plainly.newest(fingerprint="1")
 
 
 def test_a_product_and_its_files_are_written_by_one_commit(database, monkeypatch):
     """Another thread commits after every single row: at no moment is there a product without its files."""
-    products, keep, seen, threads = StoredProducts(database), database.insert_later, [], []
+    products, keep, seen, threads = ProductTable(database), database.queue_insert, [], []
     count = "SELECT (SELECT count(*) FROM product), (SELECT count(*) FROM made_file)"
 
     def commit():
@@ -141,7 +152,7 @@ def test_a_product_and_its_files_are_written_by_one_commit(database, monkeypatch
         threads[-1].start()
         threads[-1].join(0.05)
 
-    monkeypatch.setattr(database, "insert_later", insert)
+    monkeypatch.setattr(database, "queue_insert", insert)
     products.add(product(1))
     products.add(product(2))
     for thread in threads:
@@ -153,7 +164,7 @@ def test_a_product_and_its_files_are_written_by_one_commit(database, monkeypatch
 
 def test_memory_is_bounded(database):
     """What is on disk is forgotten: four times as many products take no more memory."""
-    products = StoredProducts(database, kept=200)
+    products = ProductTable(database, kept=200)
 
     def fill(first, last):
         for number in range(first, last):
@@ -174,15 +185,15 @@ def test_memory_is_bounded(database):
 
 
 def test_what_others_have_made_is_told_from_ones_own(database):
-    products = StoredProducts(database)
+    products = ProductTable(database)
     first, own = product(1, execution=1, fingerprint="same"), product(2, execution=2, fingerprint="same")
     for each in (first, own):
         products.add(each)
     database.commit()
-    products = StoredProducts(database)  # as an engine that begins after another
-    assert products.made_from("same") == own
-    assert products.made_from("same", besides=2) == first
-    assert products.made_from("same", besides=1) == own
-    fresh = StoredProducts(database, only=2)
-    assert (fresh.made_from("same"), fresh.made_from("same", besides=2)) == (own, None)
-    assert StoredProducts(database, only=3).made_from("same") is None
+    products = ProductTable(database)  # as an engine that begins after another
+    assert products.find_by_fingerprint("same") == own
+    assert products.find_by_fingerprint("same", besides=2) == first
+    assert products.find_by_fingerprint("same", besides=1) == own
+    fresh = ProductTable(database, only=2)
+    assert (fresh.find_by_fingerprint("same"), fresh.find_by_fingerprint("same", besides=2)) == (own, None)
+    assert ProductTable(database, only=3).find_by_fingerprint("same") is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.repository.database import open_database
-from weft.repository.requests import Reply, Requests
+from weft.repository.requests import RequestReply, RequestTable
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def shell(engine):
 
 
 def test_a_request_is_found_and_answered(engine, shell):
-    here, there = Requests(engine), Requests(shell)
+    here, there = RequestTable(engine), RequestTable(shell)
     assert list(here.pending()) == []
     first = there.ask("cancel", execution=1, run=0, task="a[1]", owner="ada", at_s=5.0)
     second = there.ask("migrate", execution=1, run=0, task="b", machine="m\udc80")
@@ -41,34 +41,34 @@ def test_a_request_is_found_and_answered(engine, shell):
     assert [each.number for each in here.pending()] == [second]
     assert there.reply(first) is None, "not before the commit"
     engine.commit()
-    assert there.reply(first) == Reply(granted=True, text="cancelled")
+    assert there.reply(first) == RequestReply(granted=True, text="cancelled")
     assert there.reply(second) is None
     here.done(second, "no such machine", granted=False)
     engine.commit()
-    assert there.reply(second) == Reply(granted=False, text="no such machine")
+    assert there.reply(second) == RequestReply(granted=False, text="no such machine")
     assert list(here.pending()) == []
 
 
 def test_an_answer_that_was_not_committed_is_asked_again(engine, shell):
     """The engine died between: the next one finds the request as if nobody had seen it."""
-    number = Requests(shell).ask("hold", execution=1)
-    Requests(engine).done(number, "held")
-    assert [each.number for each in Requests(shell).pending()] == [number]
+    number = RequestTable(shell).ask("hold", execution=1)
+    RequestTable(engine).done(number, "held")
+    assert [each.number for each in RequestTable(shell).pending()] == [number]
 
 
 def test_looking_reads_nothing_while_nobody_asks(engine, shell):
-    here, read = Requests(engine), []
+    here, read = RequestTable(engine), []
     here.pending()
     engine._connection.set_trace_callback(read.append)
     for _ in range(3):
         here.pending()
     assert read == ["PRAGMA data_version"] * 3
-    Requests(shell).ask("hold", execution=1)
+    RequestTable(shell).ask("hold", execution=1)
     assert len(here.pending()) == 1
 
 
 def test_a_request_can_be_taken_back(engine, shell):
-    here, there = Requests(engine), Requests(shell)
+    here, there = RequestTable(engine), RequestTable(shell)
     first, second = (there.ask("hold", execution=1) for _ in range(2))
     assert there.withdraw(first)
     assert [each.number for each in here.pending()] == [second]

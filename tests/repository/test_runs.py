@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from journal_writing import header
-from weft.engine.remaining.promises import Promise
+from weft.engine.replan.promise import Promise
 from weft.errors import InvalidInput
 from weft.repository.database import open_database
 from weft.repository.journal_store import JournalStore
-from weft.repository.runs import STATES, UNFINISHED, Runs
+from weft.repository.runs import STATES, UNFINISHED, RunTable
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def add(runs, execution, position, **facets):
 
 
 def test_runs_are_numbered_across_executions(database):
-    runs = Runs(database)
+    runs = RunTable(database)
     assert [add(runs, 1, 0), add(runs, 1, 1)] == [1, 2], "told before they are written"
     database.commit()
-    assert add(Runs(database), 2, 0, predicted_p50_s=5.0, predicted_p90_s=7.5) == 3
+    assert add(RunTable(database), 2, 0, predicted_p50_s=5.0, predicted_p90_s=7.5) == 3
     database.commit()
     assert [(run.number, run.execution, run.position) for run in runs.all()] == [
         (1, 1, 0),
@@ -56,7 +56,7 @@ def test_runs_are_numbered_across_executions(database):
 
 
 def test_a_run_that_is_known_stays_as_it_is(database):
-    runs = Runs(database)
+    runs = RunTable(database)
     add(runs, 1, 0)
     database.commit()
     runs.set_state(1, 0, "failed", at_s=20.0, reason="task a failed")
@@ -73,7 +73,7 @@ def test_a_run_that_is_known_stays_as_it_is(database):
 
 
 def test_a_promise_belongs_to_its_run_and_says_what_is_unknown(database):
-    runs = Runs(database)
+    runs = RunTable(database)
     for execution, position in ((1, 0), (1, 1), (2, 1)):
         add(runs, execution, position)
     said = Promise(planned_s=3.0, least_s=2.0, tasks=3, untimed=1, untimed_kinds=("b",), open_loops=("l",))
@@ -99,7 +99,7 @@ def test_a_promise_belongs_to_its_run_and_says_what_is_unknown(database):
 
 
 def test_a_run_may_begin_and_end_in_one_commit(database):
-    runs = Runs(database)
+    runs = RunTable(database)
     runs.set_state(1, 0, "completed")
     add(runs, 1, 0)
     runs.set_state(1, 0, "cancelled", at_s=11.0)
@@ -109,7 +109,7 @@ def test_a_run_may_begin_and_end_in_one_commit(database):
 
 @pytest.mark.parametrize("state", STATES)
 def test_what_is_unfinished_can_be_resumed(database, state):
-    store, runs = JournalStore(database), Runs(database)
+    store, runs = JournalStore(database), RunTable(database)
     first, other = header(), replace(header(), seed=9)
     assert runs.unfinished(first.fingerprint) is None
     assert [store.begin(first), store.begin(other)] == [1, 2]
@@ -123,7 +123,7 @@ def test_what_is_unfinished_can_be_resumed(database, state):
 
 
 def test_only_the_last_of_a_fingerprint_is_resumed(database):
-    store, runs = JournalStore(database), Runs(database)
+    store, runs = JournalStore(database), RunTable(database)
     assert [store.begin(header()), store.begin(header())] == [1, 2]
     runs.set_execution_state(2, "completed", at_s=1.0)
     database.commit()
@@ -132,7 +132,7 @@ def test_only_the_last_of_a_fingerprint_is_resumed(database):
 
 def test_an_execution_tells_who_and_what(database):
     number = JournalStore(database).begin(header())
-    found = Runs(database).execution(number)
+    found = RunTable(database).execution(number)
     assert found.as_record() == {
         "number": 1,
         "fingerprint": header().fingerprint,
@@ -146,7 +146,7 @@ def test_an_execution_tells_who_and_what(database):
 
 
 def test_words_are_remembered(database):
-    runs = Runs(database)
+    runs = RunTable(database)
     runs.remember(1, "token", "a")
     runs.remember(1, "token", "b")
     runs.remember(2, "token", "c")
@@ -156,7 +156,7 @@ def test_words_are_remembered(database):
 
 
 def test_what_is_not_there_is_told(database):
-    runs = Runs(database)
+    runs = RunTable(database)
     with pytest.raises(InvalidInput, match="no run yet"):
         runs.run()
     with pytest.raises(InvalidInput, match="no run 4; `weft ls` lists"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine_by_hand import ByHand, platform_of
-from weft.engine.journal import Entry
-from weft.engine.messages import events as ev
+from weft.engine import messages as ev
+from weft.engine.journal import JournalEntry
 from weft.repository.database import open_database
-from weft.repository.requests import Requests
-from weft.runtime.asking import Asking
+from weft.repository.requests import RequestTable
+from weft.runtime.execution import RequestHandler
 from weft.workflow.builder import Builder
 
 
@@ -23,8 +23,8 @@ class Scene:
         self.hand = ByHand(flow.build(), platform_of(1))
         self.engine_side = open_database(path, create=True)
         self.user_side = open_database(path)
-        self.user = Requests(self.user_side)
-        self.asking = Asking(Requests(self.engine_side), self.hand.engine, execution=7)
+        self.user = RequestTable(self.user_side)
+        self.asking = RequestHandler(RequestTable(self.engine_side), self.hand.engine, execution=7)
 
     def ask(self, what, execution=7, **how):
         return self.user.ask(what, execution=execution, **how)
@@ -35,7 +35,7 @@ class Scene:
         for number, event in enumerate(events):
             commands = self.hand.engine.handle(event, self.hand.now + 1.0)
             self.asking.decided(
-                Entry(sequence=number, now=self.hand.now + 1.0, event=event, commands=tuple(commands))
+                JournalEntry(sequence=number, now=self.hand.now + 1.0, event=event, commands=tuple(commands))
             )
         self.engine_side.commit()
         return events
@@ -61,7 +61,7 @@ def test_a_kind_means_all_its_tasks_and_is_answered_once(scene):
         event = scene.asking._taken[0][1]
         assert event == ev.Asked(what="hold", run=0, task=task)
         commands = tuple(scene.hand.engine.handle(event, 1.0))
-        scene.asking.decided(Entry(sequence=task, now=1.0, event=event, commands=commands))
+        scene.asking.decided(JournalEntry(sequence=task, now=1.0, event=event, commands=commands))
         scene.engine_side.commit()
     reply = scene.user.reply(number)
     assert (reply.granted, reply.text) == (True, "done")

@@ -18,8 +18,7 @@ import pytest
 from architecture.house import environment
 from weft.errors import Locked, WeftError
 from weft.runtime import lock as module
-from weft.runtime.lock import Lock, holder
-from weft.runtime.owner import Owner
+from weft.runtime.lock import Lock, LockOwner, find_holder
 
 HOLDING = """if True:
     import os, sys, time
@@ -88,26 +87,26 @@ def test_another_engine_is_named(path, other):
     assert "`weft run 'a file.yaml'` of " in text
     assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", text)
     assert text.startswith(f"{path.parents[1]}: ")
-    assert holder(path).pid == other.pid
+    assert find_holder(path).pid == other.pid
 
 
 def test_it_is_free_after_an_orderly_end(path, other):
     other.communicate("")
-    assert holder(path) is None
+    assert find_holder(path) is None
     with Lock(path) as mine:
         assert mine.took_over is None
-        assert holder(path) == mine.owner
-    assert holder(path) is None
+        assert find_holder(path) == mine.owner
+    assert find_holder(path) is None
 
 
 def test_a_stale_lock_is_taken_over(path, other):
     other.send_signal(signal.SIGKILL)
     other.wait()
-    assert holder(path) is None
+    assert find_holder(path) is None
     with Lock(path, ["weft", "resume"]) as mine:
         assert mine.took_over.pid == other.pid
         assert mine.took_over.command == "weft run 'a file.yaml'"
-        assert holder(path).command == "weft resume"
+        assert find_holder(path).command == "weft resume"
 
 
 def test_a_zombie_holds_nothing(path, other):
@@ -144,7 +143,7 @@ def test_one_process_cannot_hold_it_twice(path, way):
     with Lock(path):
         with pytest.raises(Locked):
             Lock(path)
-        assert holder(path) is not None
+        assert find_holder(path) is not None
     Lock(path).release()
 
 
@@ -165,7 +164,7 @@ def test_a_forked_child_does_not_hold_it(path):
 
 
 def test_a_reused_number_is_recognised(path, way):
-    mine = Owner.this_process(["weft"])
+    mine = LockOwner.this_process(["weft"])
     assert mine.alive
     stale = [
         replace(mine, start_ticks=mine.start_ticks - 1),
@@ -176,14 +175,14 @@ def test_a_reused_number_is_recognised(path, way):
     path.parent.mkdir(parents=True)
     for each in stale:
         path.write_text(each.as_text())
-        assert holder(path) is None
+        assert find_holder(path) is None
         with Lock(path) as held:
             assert held.took_over == each
 
 
 def test_without_flock_another_host_is_believed(path, way):
     """Nobody here can know whether a process there lives; the kernel's lock can."""
-    stranger = replace(Owner.this_process([]), host="elsewhere", command="")
+    stranger = replace(LockOwner.this_process([]), host="elsewhere", command="")
     path.parent.mkdir(parents=True)
     path.write_text(stranger.as_text())
     if way == "flock":
@@ -197,17 +196,17 @@ def test_without_flock_another_host_is_believed(path, way):
 def test_whatever_stands_in_the_file_it_can_be_taken(path, way, text):
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert holder(path) is None
+    assert find_holder(path) is None
     with Lock(path) as mine:
         assert mine.took_over is None
         assert json.loads(path.read_text())["pid"] == os.getpid()
 
 
 def test_values_of_the_wrong_type_name_nobody(path):
-    record = json.loads(Owner.this_process([]).as_text())
+    record = json.loads(LockOwner.this_process([]).as_text())
     for name in record:
-        assert Owner.of_text(json.dumps(record | {name: None})) is None
-    assert Owner.of_text(json.dumps(record)) is not None
+        assert LockOwner.of_text(json.dumps(record | {name: None})) is None
+    assert LockOwner.of_text(json.dumps(record)) is not None
 
 
 def test_without_links_it_works_too(path, monkeypatch):
@@ -220,7 +219,7 @@ def test_without_links_it_works_too(path, monkeypatch):
     monkeypatch.setattr(module.fcntl, "flock", refused(errno.ENOSYS))
     monkeypatch.setattr(module.os, "link", refused(errno.EPERM))
     with Lock(path) as mine:
-        assert holder(path) == mine.owner
+        assert find_holder(path) == mine.owner
         with pytest.raises(Locked):
             Lock(path)
     assert list(path.parent.iterdir()) == []
@@ -241,7 +240,7 @@ def test_released_twice_is_released_once(path, way):
     first.release()
     second = Lock(path)
     first.release()
-    assert holder(path) == second.owner
+    assert find_holder(path) == second.owner
     with pytest.raises(Locked):
         Lock(path)
     second.release()

@@ -10,9 +10,9 @@ import pytest
 import weft
 from planning_examples import platform, workflow
 from weft.errors import InvalidInput
-from weft.kernels import forms
-from weft.planners.naming import planner_named
-from weft.runtime.plan_clock import DEFAULT_PLAN_TIME_S, Clock, budget_of, patiently, searches
+from weft.kernels import compilation
+from weft.planners.planner import make_planner
+from weft.runtime.budget import DEFAULT_PLAN_TIME_S, Deadline, exclude_compilation, is_search, make_budget
 
 FORK = {"a": {"work": 3}, "b": {"sweep": {"k": "1..7"}, "work": "k", "after": "a"}}
 UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
@@ -20,41 +20,41 @@ UNLIKE = platform({"speed": 1.0}, {"speed": 1.7})
 
 class TestClock:
     def test_it_counts_down(self):
-        clock = Clock.of(50.0)
+        clock = Deadline.of(50.0)
         first = clock.left()
         time.sleep(0.01)
         assert 49.0 < clock.left() < first <= 50.0
-        assert Clock.of(-1.0).left() < 0
+        assert Deadline.of(-1.0).left() < 0
 
     def test_it_travels_and_ends_at_the_same_moment(self):
-        clock = Clock.of(50.0)
+        clock = Deadline.of(50.0)
         left = pickle.loads(pickle.dumps(clock.left))
         assert left() == pytest.approx(clock.left(), abs=1.0)
         assert left.__self__ == clock
 
     def test_it_stands_still_while_kernels_are_compiled(self):
-        budget = budget_of(plan_time_s=50.0, plan_steps=None)
+        budget = make_budget(plan_time_s=50.0, plan_steps=None)
         clock = budget.left.__self__
-        with patiently(budget):
-            (listener,) = forms._listeners
+        with exclude_compilation(budget):
+            (listener,) = compilation._listeners
             go_on = listener("place")
             before = clock.end_s
             time.sleep(0.02)
             go_on()
         assert 0.02 <= clock.end_s - before < 10
-        assert forms._listeners == []
+        assert compilation._listeners == []
 
     def test_steps_need_no_clock(self):
-        with patiently(budget_of(plan_time_s=None, plan_steps=3)):
-            assert forms._listeners == []
+        with exclude_compilation(make_budget(plan_time_s=None, plan_steps=3)):
+            assert compilation._listeners == []
 
 
 class TestBudget:
     def test_steps_or_time_or_neither(self):
-        assert budget_of(plan_time_s=None, plan_steps=None).allows(10**9)
-        assert budget_of(plan_time_s=None, plan_steps=3).allows(2)
-        assert not budget_of(plan_time_s=None, plan_steps=3).allows(3)
-        timed = budget_of(plan_time_s=0.01, plan_steps=None)
+        assert make_budget(plan_time_s=None, plan_steps=None).allows(10**9)
+        assert make_budget(plan_time_s=None, plan_steps=3).allows(2)
+        assert not make_budget(plan_time_s=None, plan_steps=3).allows(3)
+        timed = make_budget(plan_time_s=0.01, plan_steps=None)
         time.sleep(0.02)
         assert not timed.allows(0)
 
@@ -73,8 +73,8 @@ class TestBudget:
             weft.plan(workflow(FORK), on=UNLIKE, **given)
 
     def test_only_planners_that_search_have_a_clock_of_their_own(self):
-        assert searches(planner_named("auto"))
-        assert not searches(planner_named("heft"))
+        assert is_search(make_planner("auto"))
+        assert not is_search(make_planner("heft"))
         assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft").plan_time_s is None
         assert weft.plan(workflow(FORK), on=UNLIKE, planner="heft", plan_time_s=9.0).plan_time_s == 9.0
         assert weft.plan(workflow(FORK), on="identical:7").plan_time_s == DEFAULT_PLAN_TIME_S

@@ -9,27 +9,28 @@ import pytest
 
 from planning_examples import MAKESPAN, instance, platform
 from unsure_predictor import Unsure
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
 from weft.errors import InvalidInput
-from weft.planners.lists.heft import Heft
-from weft.planners.naming import planner_named
-from weft.planners.outlook import outlook_of
-from weft.planners.planner import Budget
-from weft.policies.naming import policy_named
+from weft.planners.forecast import forecast_schedule
+from weft.planners.heft import Heft
+from weft.planners.planner import Budget, make_planner
+from weft.policies.policy import make_policy
 from weft.randomness import generator
-from weft.runtime import replanning
-from weft.runtime.plan_clock import DEFAULT_PLAN_TIME_S, Spending, clock_of
-from weft.runtime.replanning import Replanning
+from weft.runtime import driver
+from weft.runtime.budget import DEFAULT_PLAN_TIME_S, PlanningBudget, find_deadline
+from weft.runtime.driver import PlannerThread
 
 TASKS = {"a": {"work": 4}, "b": {"work": 6, "after": "a"}}
 
 
 def engine_of(made):
-    engine = Engine(Library({"w": made}), made, policy_named("plan"), Settings(begins_at_once=True))
+    engine = Engine(
+        WorkflowLibrary({"w": made}), made, make_policy("plan"), EngineSettings(begins_at_once=True)
+    )
     (command,) = [
         each for each in engine.handle(ev.Submitted(run=0, workflow="w"), 0.0) if isinstance(each, cm.Replan)
     ]
@@ -40,7 +41,7 @@ def test_the_first_plan_comes_with_its_promise():
     made = instance(TASKS, platform({"price_per_node_hour": 3600.0}), predictor=Unsure())
     engine, command = engine_of(made)
     woken = threading.Event()
-    planning = Replanning(engine, planner="heft", spending=Spending(), seed=5, wake=woken.set)
+    planning = PlannerThread(engine, planner="heft", spending=PlanningBudget(), seed=5, wake=woken.set)
     try:
         planning.ask(command)
         assert woken.wait(30)
@@ -49,7 +50,7 @@ def test_the_first_plan_comes_with_its_promise():
         planning.close()
     assert answer.plan in engine.state.plans
     plan = Heft().plan(made, objective=MAKESPAN, budget=Budget(), rng=generator(0, "any"))
-    expected = outlook_of(plan.schedule, made, seed=5)
+    expected = forecast_schedule(plan.schedule, made, seed=5)
     promise = planning.promises[0]
     assert (promise.p50_s, promise.p90_s) == (expected.makespan_p50_s, expected.makespan_p90_s)
     assert promise.cost_p90 == pytest.approx(expected.cost_p90)
@@ -59,7 +60,7 @@ def test_the_first_plan_comes_with_its_promise():
 def test_a_later_plan_promises_nothing():
     engine, _ = engine_of(instance(TASKS, platform({})))
     woken = threading.Event()
-    planning = Replanning(engine, planner="heft", spending=Spending(), seed=0, wake=woken.set)
+    planning = PlannerThread(engine, planner="heft", spending=PlanningBudget(), seed=0, wake=woken.set)
     try:
         planning.ask(cm.Replan(run=0, version=3, reason="interval"))
         assert woken.wait(30)
@@ -85,10 +86,10 @@ class Endless:
 
 def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch):
     engine, command = engine_of(instance(TASKS, platform({})))
-    monkeypatch.setattr(replanning, "planner_named", lambda _: Endless())
+    monkeypatch.setattr(driver, "planner_named", lambda _: Endless())
     woken = []
-    spending = Spending(time_s=3600.0)
-    planning = Replanning(engine, planner="heft", spending=spending, seed=0, wake=lambda: woken.append(1))
+    spending = PlanningBudget(time_s=3600.0)
+    planning = PlannerThread(engine, planner="heft", spending=spending, seed=0, wake=lambda: woken.append(1))
     planning.ask(command)
     assert planning.searching
     planning.close()
@@ -103,22 +104,22 @@ def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch
 class TestSpending:
     def test_what_is_said_holds_for_every_plan(self):
         for first in (True, False):
-            steps = Spending(steps=7).budget(planner_named("genetic"), first=first)
+            steps = PlanningBudget(steps=7).budget(make_planner("genetic"), first=first)
             assert (steps.steps, steps.left) == (7, None)
-            timed = Spending(time_s=50.0).budget(planner_named("heft"), first=first)
+            timed = PlanningBudget(time_s=50.0).budget(make_planner("heft"), first=first)
             assert timed.steps is None
-            assert 49 < clock_of(timed).left() <= 50
+            assert 49 < find_deadline(timed).left() <= 50
 
     def test_if_nothing_is_said_a_search_gets_two_seconds_and_then_few_steps(self):
-        first = Spending().budget(planner_named("genetic"), first=True)
+        first = PlanningBudget().budget(make_planner("genetic"), first=True)
         assert first.steps is None
-        assert DEFAULT_PLAN_TIME_S - 1 < clock_of(first).left() <= DEFAULT_PLAN_TIME_S
-        again = Spending().budget(planner_named("genetic"), first=False)
+        assert DEFAULT_PLAN_TIME_S - 1 < find_deadline(first).left() <= DEFAULT_PLAN_TIME_S
+        again = PlanningBudget().budget(make_planner("genetic"), first=False)
         assert (again.steps, again.left) == (200, None)
-        assert Spending().budget(planner_named("heft"), first=True) == Budget()
+        assert PlanningBudget().budget(make_planner("heft"), first=True) == Budget()
 
     def test_what_cannot_be_is_refused(self):
         with pytest.raises(InvalidInput, match="only one of them"):
-            Spending(time_s=1.0, steps=1)
+            PlanningBudget(time_s=1.0, steps=1)
         with pytest.raises(InvalidInput, match="must be at least 1"):
-            Spending(steps=0)
+            PlanningBudget(steps=0)

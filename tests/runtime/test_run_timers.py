@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weft.runtime.timers import Timers
+from weft.runtime.driver import Timers
 
 
 def test_what_is_due_comes_in_the_order_of_its_time():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 
 def shortest_makespan(made) -> float:

@@ -13,19 +13,29 @@ from planning_examples import instance, planned, platform, workflow
 from planning_strategies import platforms, workflows
 from weft.errors import Infeasible
 from weft.instance import compile_instance
-from weft.schedule.bounds.ancestors import heads_after_ancestors
-from weft.schedule.bounds.combination import Load, in_turns
-from weft.schedule.bounds.fronts import front_of
+from weft.schedule.bounds.area import (
+    SupplyLoad,
+    bound_by_turns,
+    find_crossing,
+    find_cuts,
+    heads_after_ancestors,
+    heads_after_stages,
+    longest_refuted,
+)
 from weft.schedule.bounds.lower_bounds import lower_bounds
-from weft.schedule.bounds.machine_paths import machine_paths
-from weft.schedule.bounds.moving import moving_of
-from weft.schedule.bounds.paths import Edges, backwards, forwards, heads, tails
-from weft.schedule.bounds.refutation import crossing, longest_refuted
-from weft.schedule.bounds.stages import cuts, heads_after_stages
-from weft.schedule.bounds.supplies import supplies_of
-from weft.schedule.bounds.ways import shortest_s_of, ways_of, widest_of
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
-from weft.workflow.unfolding.unfold import unfold
+from weft.schedule.bounds.modes import collect_modes, shortest_seconds, widest_nodes
+from weft.schedule.bounds.paths import (
+    PathEdges,
+    backward_edges,
+    bound_transfers,
+    follow_machine_paths,
+    forward_edges,
+    heads,
+    tails,
+)
+from weft.schedule.bounds.supplies import build_front, list_supplies
+from weft.workflow.task_graph import COMPUTE, TRANSFER
+from weft.workflow.unfold import unfold
 
 SOME = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -38,11 +48,11 @@ def compiled(flow, where):
 
 
 def loads_of(made):
-    ways = ways_of(made)
-    widest = widest_of(ways, len(made))
+    ways = collect_modes(made)
+    widest = widest_nodes(ways, len(made))
     return [
-        Load(supply=supply, front=front_of(made, ways, supply), widest=widest, reach=supply.reach())
-        for supply in supplies_of(made, ways)
+        SupplyLoad(supply=supply, front=build_front(made, ways, supply), widest=widest, reach=supply.reach())
+        for supply in list_supplies(made, ways)
     ]
 
 
@@ -52,12 +62,12 @@ def test_weights_are_worth_one_platform_and_areas_are_the_least_of_all_modes(flo
     made = compiled(flow, where)
     if made is None:
         return
-    ways = ways_of(made)
-    for supply in supplies_of(made, ways):
+    ways = collect_modes(made)
+    for supply in list_supplies(made, ways):
         assert (supply.weight * supply.capacity).sum() == pytest.approx(1.0)
         assert not supply.weight[made.unlimited].any()
         if supply.resource is None and not supply.rounding:
-            front = front_of(made, ways, supply)
+            front = build_front(made, ways, supply)
             for task in np.flatnonzero(made.graph.kind == COMPUTE).tolist():
                 modes = made.modes(task)
                 areas = supply.weight[modes.machine] * modes.nodes * modes.seconds
@@ -149,7 +159,7 @@ def walk(made):
 @SOME
 def test_paths_over_machines_are_those_of_a_plain_walk(flow, where):
     made = compiled(flow, where)
-    found = None if made is None else machine_paths(made, ways_of(made))
+    found = None if made is None else follow_machine_paths(made, collect_modes(made))
     if found is None:
         return
     heads_s, finish = walk(made)
@@ -161,7 +171,7 @@ def test_paths_over_machines_are_those_of_a_plain_walk(flow, where):
 def test_paths_over_machines_are_left_out_where_one_machine_is_best_for_all():
     tasks = {"a": {"work": 4, "outputs": {"x": "5MB"}}, "b": {"work": 5, "inputs": ["x"]}}
     made = instance(tasks, platform({}, {"speed": 2.0}))
-    assert machine_paths(made, ways_of(made)) is None
+    assert follow_machine_paths(made, collect_modes(made)) is None
 
 
 @given(workflows(), platforms())
@@ -170,7 +180,7 @@ def test_data_take_at_least_what_the_quickest_pair_of_machines_allows(flow, wher
     made = compiled(flow, where)
     if made is None:
         return
-    graph, found = made.graph, moving_of(made)
+    graph, found = made.graph, bound_transfers(made)
     hosts = made.network.host
     machines = range(len(made.machines))
     for task in range(len(made)):
@@ -199,7 +209,7 @@ def test_the_least_seconds_of_data_are_reached_where_nothing_is_shared():
         "read": {"work": 1, "machine": "B", "inputs": ["x"], "requirements": 'name == "m1"'},
     }
     made = instance(tasks, platform({}, {}, {}))
-    found, move = moving_of(made), made.graph.index("move")
+    found, move = bound_transfers(made), made.graph.index("move")
     assert found.transfer_s[move] == pytest.approx(9)
     assert found.edge_s[int(made.graph.predecessor_pointer[move])] == pytest.approx(9)
     assert not found.apart_s[int(made.graph.predecessor_pointer[move])]
@@ -211,13 +221,17 @@ def test_heads_and_tails_hold_for_every_schedule(flow, where):
     made = compiled(flow, where)
     if made is None:
         return
-    schedule, graph, ways = planned(made), made.graph, ways_of(made)
-    moving = moving_of(made)
-    shortest = shortest_s_of(ways, len(made)) + moving.transfer_s
+    schedule, graph, ways = planned(made), made.graph, collect_modes(made)
+    moving = bound_transfers(made)
+    shortest = shortest_seconds(ways, len(made)) + moving.transfer_s
     early = heads(graph, shortest, made.earliest_start_s, moving.edge_s)
     late = tails(graph, shortest, moving.edge_s)
     slack = 1e-9 * max(1.0, schedule.makespan_s)
-    loads, ahead, back = loads_of(made), forwards(graph, moving.edge_s), backwards(graph, moving.edge_s)
+    loads, ahead, back = (
+        loads_of(made),
+        forward_edges(graph, moving.edge_s),
+        backward_edges(graph, moving.edge_s),
+    )
     for raising in (heads_after_ancestors, heads_after_stages):
         raised = raising(ahead, shortest, early, loads, whole=False)
         assert (raised >= early - slack).all()
@@ -232,7 +246,7 @@ def random_edges(rng, tasks, chance):
     before = [[other for other in range(task) if rng.random() < chance] for task in range(tasks)]
     pointer = np.cumsum([0] + [len(some) for some in before])
     flat = np.array([other for some in before for other in some], dtype=np.int64)
-    return before, Edges(pointer=pointer, before=flat, moving_s=np.zeros(len(flat)))
+    return before, PathEdges(pointer=pointer, before=flat, moving_s=np.zeros(len(flat)))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -248,13 +262,13 @@ def test_cuts_are_where_everything_before_precedes_everything_after(seed):
         for cut in range(1, tasks)
         if all(set(range(cut)) <= ancestors[task] for task in range(cut, tasks))
     ]
-    assert cuts(edges).tolist() == expected
+    assert find_cuts(edges).tolist() == expected
 
 
 def test_backwards_edges_are_the_forwards_ones_turned_round():
     flow = workflow({"a": {"work": 1}, "b": {"work": 1, "after": "a"}, "c": {"work": 1, "after": ["a", "b"]}})
     graph = unfold(flow)
-    edges = backwards(graph, np.arange(float(graph.edge_count)))
+    edges = backward_edges(graph, np.arange(float(graph.edge_count)))
     assert edges.pointer.tolist() == [0, 0, 1, 3]
     assert edges.before.tolist() == [0, 1, 0]
     forward = {(0, 1): 0.0, (0, 2): 1.0, (1, 2): 2.0}
@@ -279,13 +293,13 @@ def test_turns_are_counted_as_by_hand(seed):
         ),
         default=0.0,
     )
-    assert in_turns(loads_of(made)[0], np.arange(len(seconds))) == pytest.approx(by_hand)
+    assert bound_by_turns(loads_of(made)[0], np.arange(len(seconds))) == pytest.approx(by_hand)
 
 
 def test_a_falling_function_meets_its_argument():
-    assert crossing(1.0, lambda time: 10.0 if time < 4 else 6.0) == pytest.approx(6.0)
-    assert crossing(1.0, lambda time: 10.0 if time < 7 else 2.0) == pytest.approx(7.0)
-    assert crossing(5.0, lambda _: 3.0) == 5.0
+    assert find_crossing(1.0, lambda time: 10.0 if time < 4 else 6.0) == pytest.approx(6.0)
+    assert find_crossing(1.0, lambda time: 10.0 if time < 7 else 2.0) == pytest.approx(7.0)
+    assert find_crossing(5.0, lambda _: 3.0) == 5.0
 
 
 @pytest.mark.parametrize("limit", [101.3, 100.001, 250.0, 3456.7])

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from planning_examples import instance, planned, platform, workflow
-from weft.instance import Busy, compile_instance
-from weft.platform.link import Link
-from weft.platform.share import Share
+from weft.instance import BusyInterval, compile_instance
+from weft.platform.platform import Link, Share
 from weft.schedule.bounds import lower_bounds
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 ONLY = 'name == "m{}"'
 
@@ -99,7 +98,7 @@ class TestCriticalPath:
 
     @pytest.mark.parametrize("limit", [10**6, 0], ids=["paths over machines", "too large for them"])
     def test_transfers_take_at_least_their_quickest_link(self, limit, monkeypatch):
-        monkeypatch.setattr("weft.schedule.bounds.machine_paths._CELLS", limit)
+        monkeypatch.setattr("weft.schedule.bounds.paths._CELLS", limit)
         tasks = {
             "a": {"work": 1, "machine": "A", "requirements": ONLY.format(0), "outputs": ["x"]},
             "move": {"kind": "transfer", "from_": "A", "to": "B", "file": "x", "size": "3MB", "after": "a"},
@@ -319,13 +318,13 @@ class TestTogether:
 class TestWindows:
     def test_what_others_hold_is_not_free(self):
         tasks = {"a": {"sweep": {"k": "1..3"}, "work": 4}}
-        busy = (Busy(machine=0, start_s=0.0, finish_s=5.0, nodes=1),)
+        busy = (BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=1),)
         found = closed(tasks, "identical:1", busy=busy)
         assert found.windows_s == 17
         assert found.argument == "time windows"
 
     def test_more_than_a_machine_has_cannot_be_held(self):
-        busy = tuple(Busy(machine=0, start_s=0.0, finish_s=5.0, nodes=2) for _ in range(3))
+        busy = tuple(BusyInterval(machine=0, start_s=0.0, finish_s=5.0, nodes=2) for _ in range(3))
         assert bounds_of({"a": {"work": 4}, "b": {"work": 4}}, "cluster:2", busy=busy).best_s == 9
 
     def test_work_that_cannot_leave_a_window_must_fit(self):
@@ -361,7 +360,7 @@ class TestRounding:
             (
                 {"a": {"work": 3}},
                 "identical:1",
-                {"busy": (Busy(machine=0, start_s=0, finish_s=1.5, nodes=1),)},
+                {"busy": (BusyInterval(machine=0, start_s=0, finish_s=1.5, nodes=1),)},
             ),
             (
                 {"a": {"work": 3, "outputs": {"x": "1.5MB"}}, "b": {"work": 1, "inputs": ["x"]}},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from planning_examples import instance, platform
 from schedule.exhaustive import shortest_makespan
 from weft.errors import Infeasible
-from weft.instance import Busy
+from weft.instance import BusyInterval
 from weft.schedule.bounds import lower_bounds
 
 SECONDS = st.sampled_from([0, 1, 2, 3, 5, 2.5])
@@ -70,7 +70,7 @@ def instances(draw):
         }
         tasks["anchor"] = {"work": 1, "machine": "A"}
         tasks["reader"] = {"work": 1, "machine": "B", "after": "move"}
-    busy = draw(st.sampled_from([(), (), (Busy(machine=0, start_s=0.0, finish_s=3.0, nodes=1),)]))
+    busy = draw(st.sampled_from([(), (), (BusyInterval(machine=0, start_s=0.0, finish_s=3.0, nodes=1),)]))
     earliest = np.array(
         draw(st.lists(st.sampled_from([0.0, 0.0, 2.0]), min_size=len(tasks), max_size=len(tasks)))
     )

@@ -16,14 +16,14 @@ from published.test_heft_2002 import SECONDS as HEFT_SECONDS
 from published.test_peft_2014 import COMMUNICATION as PEFT_DATA
 from published.test_peft_2014 import SECONDS as PEFT_SECONDS
 from weft.formats.files import load_platform, load_workflow
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.stg import Stg
 from weft.instance import compile_instance
-from weft.predictors.predictor import Estimate, Reads
-from weft.predictors.tabulate import tabulate
+from weft.predictors.predictor import Estimate, PredictorInputs
+from weft.predictors.tabulation import tabulate
 from weft.schedule.bounds import lower_bounds
-from weft.workflow.unfolding.task_graph import COMPUTE
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task_graph import COMPUTE
+from weft.workflow.unfold import unfold
 
 
 def rows(path):
@@ -41,7 +41,7 @@ def test_stg_bounds_lie_between_the_trivial_one_and_the_optimum(bench_data):
     with zipfile.ZipFile(bench_data / "stg" / "stg50.zip") as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(".stg"))
         for name in names[60:180:5]:
-            graph = unfold(Stg().read(Source(name=Path(name).name, data=archive.read(name))))
+            graph = unfold(Stg().read(SourceFile(name=Path(name).name, data=archive.read(name))))
             for processors_used in (2, 4, 8, 16):
                 key = (f"50/{Path(name).name}", processors_used)
                 row = reference[key]
@@ -117,7 +117,7 @@ def test_unlike_machines_with_transfers(bench_data, name, simple, reached, makes
 class Measured:
     """Knows seconds by task, machine and count."""
 
-    name, final, reads = "measured", True, Reads(kind=True, machine=True)
+    name, final, reads = "measured", True, PredictorInputs(kind=True, machine=True)
 
     def __init__(self, seconds):
         self.seconds = seconds

@@ -13,8 +13,8 @@ from planning_strategies import platforms, workflows
 from weft.errors import Infeasible
 from weft.instance import compile_instance
 from weft.schedule import costs
-from weft.schedule.costs import cheapest_cost, cost_of, relative_prices
-from weft.workflow.unfolding.unfold import unfold
+from weft.schedule.costs import cheapest_cost, relative_prices, schedule_cost
+from weft.workflow.unfold import unfold
 
 PRICED = platform(
     {"price_per_node_hour": 3600.0},
@@ -101,7 +101,7 @@ def test_it_is_the_least_over_all_bindings_and_below_every_plan(flow, where):
         assume(False)
     least = cheapest_cost(made)
     assert least == pytest.approx(enumerated(made), rel=1e-9)
-    assert least <= cost_of(schedule, made) * (1 + 1e-9)
+    assert least <= schedule_cost(schedule, made) * (1 + 1e-9)
 
 
 def test_many_variables_are_added_up_in_parts(monkeypatch):

@@ -6,8 +6,7 @@ import pytest
 
 from planning_examples import instance, platform
 from weft.errors import Infeasible
-from weft.schedule.limits import refuse_impossible, refuse_missed
-from weft.schedule.objective import objective_named
+from weft.schedule.objective import make_objective, refuse_impossible_limits, refuse_missed_limits
 
 PRICED = platform({"price_per_node_hour": 3600.0}, {"speed": 2.0, "price_per_node_hour": 9000.0})
 
@@ -20,19 +19,19 @@ def made():
 
 def refusal(check, limits, *arguments, **numbers):
     with pytest.raises(Infeasible) as caught:
-        check(objective_named("makespan", **limits), *arguments, **numbers)
+        check(make_objective("makespan", **limits), *arguments, **numbers)
     return str(caught.value)
 
 
 def test_a_bound_above_the_deadline_is_a_proof(made):
-    text = refusal(refuse_impossible, {"deadline_s": 40.0}, made, 50.0)
+    text = refusal(refuse_impossible_limits, {"deadline_s": 40.0}, made, 50.0)
     assert text == (
         "no plan can meet the deadline of 40 s: every one takes at least 50 s (lower bound), 10 s too long"
     )
 
 
 def test_a_cost_below_the_cheapest_is_a_proof(made):
-    text = refusal(refuse_impossible, {"max_cost": 99.0}, made, 50.0)
+    text = refusal(refuse_impossible_limits, {"max_cost": 99.0}, made, 50.0)
     assert text == (
         "no plan can keep to a cost of 99: every one costs at least 100 (cheapest machines and node counts), "
         "1 too much"
@@ -40,7 +39,7 @@ def test_a_cost_below_the_cheapest_is_a_proof(made):
 
 
 def test_both_are_told_at_once(made):
-    text = refusal(refuse_impossible, {"max_cost": 99.0, "deadline_s": 40.0}, made, 50.0)
+    text = refusal(refuse_impossible_limits, {"max_cost": 99.0, "deadline_s": 40.0}, made, 50.0)
     assert text.count("no plan can") == 2
 
 
@@ -48,31 +47,31 @@ def test_both_are_told_at_once(made):
     "limits", [{}, {"deadline_s": 50.0}, {"max_cost": 100.0}, {"deadline_s": 50 * (1 - 1e-12)}]
 )
 def test_limits_that_the_bounds_equal_are_not_impossible(made, limits):
-    assert refuse_impossible(objective_named("makespan", **limits), made, 50.0) is None
+    assert refuse_impossible_limits(make_objective("makespan", **limits), made, 50.0) is None
 
 
 NUMBERS = {"makespan_s": 80.0, "cost": 120.0, "bound_s": 50.0}
 
 
 def test_a_plan_that_is_late_proves_nothing():
-    text = refusal(refuse_missed, {"deadline_s": 60.0}, "heft", **NUMBERS)
+    text = refusal(refuse_missed_limits, {"deadline_s": 60.0}, "heft", **NUMBERS)
     assert "the plan of heft takes 80 s, 20 s longer than the deadline of 60 s (lower bound 50 s)" in text
     assert "no proof" in text
     assert "try another planner" in text
 
 
 def test_a_plan_that_is_dear_proves_nothing():
-    text = refusal(refuse_missed, {"max_cost": 110.0}, "heft", **NUMBERS)
+    text = refusal(refuse_missed_limits, {"max_cost": 110.0}, "heft", **NUMBERS)
     assert "the plan of heft costs 120, 10 more than the maximal cost of 110" in text
     assert "no proof" in text
 
 
 def test_a_plan_that_is_late_and_dear_is_told_both():
-    text = refusal(refuse_missed, {"max_cost": 110.0, "deadline_s": 60.0}, "heft", **NUMBERS)
+    text = refusal(refuse_missed_limits, {"max_cost": 110.0, "deadline_s": 60.0}, "heft", **NUMBERS)
     assert "20 s longer" in text
     assert " and costs 120" in text
 
 
 @pytest.mark.parametrize("limits", [{}, {"deadline_s": 80.0, "max_cost": 120.0}])
 def test_a_plan_within_its_limits_is_kept(limits):
-    assert refuse_missed(objective_named("makespan", **limits), "heft", **NUMBERS) is None
+    assert refuse_missed_limits(make_objective("makespan", **limits), "heft", **NUMBERS) is None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from planning_examples import instance, planned, platform
-from weft.schedule.metrics import critical_path, measure
+from weft.schedule.metrics import critical_path, measure_schedule
 
 TWO_SPEEDS = platform({"price_per_node_hour": 3.6}, {"speed": 2.0, "nodes": 3, "price_per_node_hour": 7.2})
 
 
 def metrics_of(tasks, where, **options):
     made = instance(tasks, where)
-    return measure(planned(made), made, **options)
+    return measure_schedule(planned(made), made, **options)
 
 
 def test_cost_is_the_price_of_the_node_seconds_taken():
@@ -63,7 +63,7 @@ def test_the_critical_path_follows_the_data_that_arrive_last():
     names = [made.graph.names[task] for task in critical_path(schedule, made)]
     assert names[-1] == "join"
     assert len(names) == 2
-    found = measure(schedule, made)
+    found = measure_schedule(schedule, made)
     assert found.communication_s > 0
 
 
@@ -72,10 +72,10 @@ def test_waiting_for_a_busy_machine_counts_only_when_machines_are_not_followed()
     made = instance(tasks, "identical:1")
     schedule = planned(made)
     assert [made.graph.names[task] for task in critical_path(schedule, made)] == ["first"]
-    assert measure(schedule, made).synchronisation_s == 4
+    assert measure_schedule(schedule, made).synchronisation_s == 4
     through = critical_path(schedule, made, through_machines=True)
     assert [made.graph.names[task] for task in through] == ["second", "first"]
-    assert measure(schedule, made, through_machines=True).synchronisation_s == 0
+    assert measure_schedule(schedule, made, through_machines=True).synchronisation_s == 0
 
 
 def test_tasks_of_no_length_do_not_lead_in_circles():

@@ -8,8 +8,8 @@ import pytest
 
 from planning_examples import instance, planned, platform
 from weft.errors import InvalidInput
-from weft.schedule.metrics import measure
-from weft.schedule.objective import OBJECTIVES, objective_named
+from weft.schedule.metrics import measure_schedule
+from weft.schedule.objective import OBJECTIVES, make_objective
 
 S1 = {
     "makespan": "makespan_s",
@@ -46,13 +46,13 @@ def moldable():
 
 
 def value(name, example, alpha=None):
-    return objective_named(name, alpha).value(*example)
+    return make_objective(name, alpha).value(*example)
 
 
 def test_s1_objectives_are_the_metrics_of_the_same_name():
     made = instance(MIXED, UNLIKE)
     schedule = planned(made)
-    found = measure(schedule, made)
+    found = measure_schedule(schedule, made)
     assert len({getattr(found, key) for key in S1.values()}) == 8, "the example tells them apart"
     for name, key in S1.items():
         assert OBJECTIVES[name].value(schedule, made) == getattr(found, key), name
@@ -109,7 +109,7 @@ def test_the_weighed_objectives_of_a_schedule_by_hand(moldable, alpha):
 
 
 def test_another_alpha_can_be_tried_without_another_objective(moldable):
-    assert objective_named("on-demand", 0.2).value(*moldable, 0.9) == value("on-demand", moldable, 0.9)
+    assert make_objective("on-demand", 0.2).value(*moldable, 0.9) == value("on-demand", moldable, 0.9)
     assert value("on-demand", moldable) == value("on-demand", moldable, 0.5)
 
 
@@ -153,7 +153,7 @@ def test_only_those_that_the_makespan_decides_say_so():
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))
 def test_every_objective_says_what_it_is_and_where_it_is_from(name):
-    found = objective_named(name, deadline_s=5.0, max_cost=2.0)
+    found = make_objective(name, deadline_s=5.0, max_cost=2.0)
     assert (found.name, found.deadline_s, found.max_cost) == (name, 5.0, 2.0)
     assert len(found.title) > 10
     assert "section" in found.source
@@ -176,5 +176,5 @@ def test_every_objective_says_what_it_is_and_where_it_is_from(name):
 )
 def test_bad_values_are_refused(arguments, limits, message):
     with pytest.raises(InvalidInput) as caught:
-        objective_named(*arguments, **limits)
+        make_objective(*arguments, **limits)
     assert message in str(caught.value)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from planning_examples import instance, lines, planned, platform
-from weft.schedule.metrics import measure
+from weft.schedule.metrics import measure_schedule
 from weft.schedule.schedule import Schedule
 from weft.schedule.verification import Violation, verify
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL
+from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
 
 UNLIKE = platform(
     {"speed": 2.0}, {"arch": "x86_64"}, {"nodes": 4, "memory": 4e9, "resources": {"licence": 1}}
@@ -247,7 +247,7 @@ def test_a_file_written_elsewhere_comes_to_the_source_first():
     assert rules(schedule, made) == set()
     assert lines(schedule)["move"][2:] == (3, 6)
     assert "precedence" in rules(moved(schedule, made.graph.index("move"), -1.0), made)
-    found = measure(schedule, made)
+    found = measure_schedule(schedule, made)
     assert (found.communication_s, found.synchronisation_s) == (5, 0)
 
 

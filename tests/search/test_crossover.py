@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.randomness import generator
-from weft.search.operators.crossover import CROSSOVERS, crossed
+from weft.search.operators import CROSSOVERS, cross_pairs
 
 
 def parents(pairs, genes):
@@ -25,7 +25,7 @@ def parents(pairs, genes):
 @given(pairs=st.integers(1, 9), genes=st.integers(1, 9), rate=st.floats(0, 1), seed=st.integers(0, 2**32))
 def test_two_children_have_the_genes_of_their_parents_between_them(kind, pairs, genes, rate, seed):
     given_ = parents(pairs, genes)
-    children = crossed(given_, kind, rate, generator(seed, "crossover"))
+    children = cross_pairs(given_, kind, rate, generator(seed, "crossover"))
     for number in range(0, 2 * pairs, 2):
         before, after = given_[number : number + 2], children[number : number + 2]
         assert np.sort(before, axis=0).tolist() == np.sort(after, axis=0).tolist()
@@ -33,7 +33,7 @@ def test_two_children_have_the_genes_of_their_parents_between_them(kind, pairs, 
 
 def exchanged(kind, rate, genes=6, pairs=3000):
     """Give per pair which genes the first child has from the second parent."""
-    children = crossed(parents(pairs, genes), kind, rate, generator(1, "crossover"))
+    children = cross_pairs(parents(pairs, genes), kind, rate, generator(1, "crossover"))
     return children[0::2] % 2 == 1
 
 
@@ -61,5 +61,5 @@ def test_the_rate_says_how_many_pairs_exchange_anything(kind):
 def test_the_parents_stay_as_they_are(kind):
     given_ = parents(4, 5)
     kept = given_.copy()
-    crossed(given_, kind, 1.0, generator(2, "crossover"))
+    cross_pairs(given_, kind, 1.0, generator(2, "crossover"))
     assert (given_ == kept).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.search.operators.elitism import elite, keep_best
+from weft.search.operators import keep_best, select_elite
 
 POINTS = np.arange(8, dtype=np.uint32).reshape(4, 2)
 
@@ -23,4 +23,4 @@ def test_a_generation_that_is_as_good_is_left_alone():
 
 
 def test_elites_are_the_best_and_ties_go_to_the_first():
-    assert elite(POINTS, np.array([2.0, 7.0, 2.0, 9.0]), 3).tolist() == [[6, 7], [2, 3], [0, 1]]
+    assert select_elite(POINTS, np.array([2.0, 7.0, 2.0, 9.0]), 3).tolist() == [[6, 7], [2, 3], [0, 1]]

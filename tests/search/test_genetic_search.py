@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 from search_problems import PLANE, Asked, wave
 from weft.errors import InvalidInput
 from weft.randomness import generator
-from weft.search.genetic import PRESETS, Genetic, Settings
-from weft.search.operators.selection import SELECTIONS
-from weft.search.space import space_of
+from weft.search.genetic import PRESETS, GeneticAlgorithm, GeneticSettings
+from weft.search.operators import SELECTIONS
+from weft.search.space import make_space
 
 S1, S2 = PRESETS["s1-tuned"], PRESETS["s2-recommended"]
 
 
 def run(chosen, evaluate=wave, space=PLANE, seed=1, **options):
-    return Genetic(settings=chosen).optimise(space, evaluate, rng=generator(seed, "genetic"), **options)
+    return GeneticAlgorithm(settings=chosen).optimise(
+        space, evaluate, rng=generator(seed, "genetic"), **options
+    )
 
 
 def test_the_presets_are_those_of_the_papers():
@@ -36,7 +38,7 @@ def test_the_presets_are_those_of_the_papers():
 @settings(max_examples=5)
 @given(seed=st.integers(0, 2**32))
 def test_elitism_never_worsens_the_best(selection, elitism, seed):
-    chosen = Settings(population=12, generations=15, selection=selection, mutation_rate=0.3, **elitism)
+    chosen = GeneticSettings(population=12, generations=15, selection=selection, mutation_rate=0.3, **elitism)
     asked = Asked(wave)
     found = run(chosen, asked, seed=seed)
     best = [float(wave(points).max()) for points in asked.points]
@@ -46,7 +48,7 @@ def test_elitism_never_worsens_the_best(selection, elitism, seed):
 
 
 def test_without_elitism_the_best_gets_lost():
-    chosen = Settings(population=6, generations=60, mutation_rate=0.5, elite_share=0.0)
+    chosen = GeneticSettings(population=6, generations=60, mutation_rate=0.5, elite_share=0.0)
     asked = Asked(wave)
     run(chosen, asked)
     best = np.array([float(wave(points).max()) for points in asked.points])
@@ -73,7 +75,7 @@ def test_the_first_best_is_that_of_the_first_generation():
 
 def test_const_makes_differences_of_large_metrics_small_and_scaling_large_again():
     """Without scaling a metric far above 0 gives hardly any pressure (S1 section 12: Const 10 times)."""
-    space = space_of([50] * 20)
+    space = make_space([50] * 20)
 
     def metric(points):
         return -(1000.0 + points.sum(axis=1))
@@ -88,7 +90,7 @@ def test_const_makes_differences_of_large_metrics_small_and_scaling_large_again(
 
 def test_values_above_0_are_fitness_as_they_are():
     """Remainder sampling of positive values gives the best its share: 3 of 4 copies here."""
-    space = space_of([2])
+    space = make_space([2])
     chosen = replace(S1, population=4, generations=2, mutation_rate=0.0, scaling=1.0, elitist=False)
     asked = Asked(lambda points: np.where(points[:, 0] == 1, 3.0, 1 / 3))
     run(chosen, asked, space, starts=[[1], [0], [0], [0]])
@@ -96,7 +98,7 @@ def test_values_above_0_are_fitness_as_they_are():
 
 
 def test_children_come_from_parents_where_nothing_mutates():
-    space = space_of([100] * 5)
+    space = make_space([100] * 5)
     asked = Asked(lambda points: points.sum(axis=1).astype(float))
     run(replace(S2, population=10, generations=8, mutation_rate=0.0), asked, space)
     for before, after in zip(asked.points, asked.points[1:], strict=False):
@@ -119,4 +121,4 @@ def test_children_come_from_parents_where_nothing_mutates():
 )
 def test_wrong_settings_are_refused(wrong, message):
     with pytest.raises(InvalidInput, match=message):
-        Settings(**wrong)
+        GeneticSettings(**wrong)

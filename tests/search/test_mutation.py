@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.randomness import generator
-from weft.search.operators.mutation import hits, mutate
-from weft.search.space import space_of
+from weft.search.operators import draw_hits, mutate
+from weft.search.space import make_space
 
 
 @given(st.integers(1, 300), st.floats(0, 1), st.integers(0, 2**32))
 def test_hits_are_different_and_ascending(number, rate, seed):
-    found = hits(number, rate, generator(seed, "mutation"))
+    found = draw_hits(number, rate, generator(seed, "mutation"))
     assert (np.diff(found) > 0).all()
     assert ((found >= 0) & (found < number)).all()
 
@@ -22,7 +22,7 @@ def test_hits_are_different_and_ascending(number, rate, seed):
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5])
 def test_every_place_is_hit_with_the_rate_independently(rate):
     rng, rounds = generator(4, "mutation"), 20_000
-    found = [hits(5, rate, rng) for _ in range(rounds)]
+    found = [draw_hits(5, rate, rng) for _ in range(rounds)]
     per_place = np.bincount(np.concatenate(found), minlength=5) / rounds
     assert per_place == pytest.approx([rate] * 5, abs=4 * (rate / rounds) ** 0.5)
     # The number of hits has the variance of a binomial distribution.
@@ -31,20 +31,20 @@ def test_every_place_is_hit_with_the_rate_independently(rate):
 
 
 def test_a_rate_of_0_hits_nothing_and_of_1_everything():
-    assert len(hits(100, 0.0, generator(1))) == 0
-    assert hits(4, 1.0, generator(1)).tolist() == [0, 1, 2, 3]
+    assert len(draw_hits(100, 0.0, generator(1))) == 0
+    assert draw_hits(4, 1.0, generator(1)).tolist() == [0, 1, 2, 3]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.floats(0, 1), st.integers(0, 2**32))
 def test_mutated_genes_are_legal(sizes, rate, seed):
-    space, rng = space_of(sizes), generator(seed, "mutation")
+    space, rng = make_space(sizes), generator(seed, "mutation")
     points = space.draw(rng, 10)
     mutate(points, space, rate, rng)
     assert (points < space.sizes).all()
 
 
 def test_values_are_drawn_evenly():
-    space = space_of([3])
+    space = make_space([3])
     points = np.zeros((9000, 1), dtype=np.uint32)
     mutate(points, space, 1.0, generator(6, "mutation"))
     assert np.bincount(points[:, 0]) == pytest.approx([3000] * 3, rel=0.06)

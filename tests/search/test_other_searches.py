@@ -11,16 +11,14 @@ from search_problems import PLANE, VALUES, Asked, wave
 from weft.errors import InvalidInput
 from weft.randomness import generator
 from weft.search import annealing, local_search
-from weft.search.annealing import Annealing
-from weft.search.exhaustive import Exhaustive
-from weft.search.genetic import Genetic, Settings
-from weft.search.gradient import Gradient
+from weft.search.annealing import SimulatedAnnealing
+from weft.search.descent import Gradient, Simplex
+from weft.search.exhaustive import ExhaustiveSearch
+from weft.search.genetic import GeneticAlgorithm, GeneticSettings
 from weft.search.islands import Islands
 from weft.search.local_search import LocalSearch
-from weft.search.neighbours import all_changes, changed
-from weft.search.optimiser import Steps
-from weft.search.simplex import Simplex
-from weft.search.space import numeric_space, space_of
+from weft.search.optimiser import StepLimit
+from weft.search.space import change_one_gene, list_changes, make_numeric_space, make_space
 
 TOP = sum(float(numbers.max()) for numbers in VALUES)
 
@@ -30,23 +28,23 @@ def rng(seed=1):
 
 
 def test_exhaustive_search_sees_every_point_once_and_in_order():
-    asked, space = Asked(lambda points: -points.sum(axis=1).astype(float)), space_of([3, 2, 400])
-    found = Exhaustive().optimise(space, asked, rng=rng())
+    asked, space = Asked(lambda points: -points.sum(axis=1).astype(float)), make_space([3, 2, 400])
+    found = ExhaustiveSearch().optimise(space, asked, rng=rng())
     expected = list(itertools.product(range(3), range(2), range(400)))
     assert [tuple(row) for row in np.concatenate(asked.points).tolist()] == expected
     assert (found.visited, found.value, found.best.tolist(), found.cut) == (2400, 0.0, [0, 0, 0], False)
 
 
 def test_exhaustive_search_finds_the_top_and_refuses_what_never_ends():
-    assert Exhaustive().optimise(PLANE, wave, rng=rng()).value == TOP
-    assert "too many" in Exhaustive().refuses(space_of([314] * 56))
+    assert ExhaustiveSearch().optimise(PLANE, wave, rng=rng()).value == TOP
+    assert "too many" in ExhaustiveSearch().refuses(make_space([314] * 56))
 
 
 @pytest.mark.parametrize("scale", [True, False])
 def test_a_change_is_one_gene_that_gets_another_value(scale):
-    space = numeric_space([range(5), [1], range(2)]) if scale else space_of([5, 1, 2])
+    space = make_numeric_space([range(5), [1], range(2)]) if scale else make_space([5, 1, 2])
     points = space.draw(rng(), 4000)
-    others = changed(points, space, rng())
+    others = change_one_gene(points, space, rng())
     assert (others < space.sizes).all()
     assert ((points != others).sum(axis=1) == 1).all()
     assert 0.4 < (points != others)[:, 0].mean() < 0.6
@@ -57,16 +55,16 @@ def test_a_change_is_one_gene_that_gets_another_value(scale):
 
 
 def test_all_changes_are_all_points_that_differ_in_one_gene():
-    space, point = space_of([3, 1, 2]), np.array([1, 0, 0], dtype=np.uint32)
-    gene, value = all_changes(point, space)
+    space, point = make_space([3, 1, 2]), np.array([1, 0, 0], dtype=np.uint32)
+    gene, value = list_changes(point, space)
     assert list(zip(gene.tolist(), value.tolist(), strict=True)) == [(0, 0), (0, 2), (2, 1)]
 
 
 @pytest.mark.parametrize("improvement", ["first", "best"])
 def test_local_search_ends_on_a_top_of_its_neighbourhood(improvement):
-    chosen = local_search.Settings(improvement=improvement, restarts=0)
+    chosen = local_search.LocalSearchSettings(improvement=improvement, restarts=0)
     found = LocalSearch(settings=chosen).optimise(PLANE, wave, rng=rng())
-    gene, value = all_changes(found.best, PLANE)
+    gene, value = list_changes(found.best, PLANE)
     around = np.repeat(found.best[None], len(gene), axis=0)
     around[np.arange(len(gene)), gene] = value
     assert (wave(around) <= found.value).all()
@@ -78,11 +76,11 @@ def test_local_search_leaves_a_small_top_by_being_shaken():
         total = points.sum(axis=1, dtype=float)
         return np.where(total <= 6, -total, total - 12.0)
 
-    space, start = space_of([4] * 6), [[0] * 6]
-    alone = LocalSearch(settings=local_search.Settings(restarts=0)).optimise(
+    space, start = make_space([4] * 6), [[0] * 6]
+    alone = LocalSearch(settings=local_search.LocalSearchSettings(restarts=0)).optimise(
         space, two_tops, rng=rng(), starts=start
     )
-    again = LocalSearch(settings=local_search.Settings(restarts=60, shaken=0.9)).optimise(
+    again = LocalSearch(settings=local_search.LocalSearchSettings(restarts=60, shaken=0.9)).optimise(
         space, two_tops, rng=rng(), starts=start
     )
     assert alone.value == 0.0
@@ -101,7 +99,9 @@ def test_annealing_accepts_losses_while_it_is_hot_and_none_when_cold():
 
 
 def test_annealing_uses_the_steps_it_is_given():
-    found = Annealing(settings=annealing.Settings(steps=1000, walkers=10)).optimise(PLANE, wave, rng=rng())
+    found = SimulatedAnnealing(settings=annealing.AnnealingSettings(steps=1000, walkers=10)).optimise(
+        PLANE, wave, rng=rng()
+    )
     assert 900 <= found.visited <= 1000
     assert not found.cut
     assert found.value == pytest.approx(TOP, abs=0.5)
@@ -119,7 +119,7 @@ def test_islands_depend_on_seed_and_number_alone():
 
 def test_islands_go_on_from_where_they_were_with_the_best_of_all():
     asked = Asked(wave)
-    inner = Genetic(settings=Settings(population=10, generations=100))
+    inner = GeneticAlgorithm(settings=GeneticSettings(population=10, generations=100))
     islands = Islands(search=inner, islands=2, steps_per_round=20, rounds=2)
     islands.optimise(PLANE, asked, rng=rng())
     # Two generations per island and round; the third and fourth pair begin with the best of the first four.
@@ -133,21 +133,21 @@ def test_islands_go_on_from_where_they_were_with_the_best_of_all():
 
 
 def test_islands_do_not_exceed_a_small_limit_by_much():
-    inner = Genetic(settings=Settings(population=10))
-    found = Islands(search=inner, islands=3).optimise(PLANE, wave, rng=rng(), limit=Steps(most=60))
+    inner = GeneticAlgorithm(settings=GeneticSettings(population=10))
+    found = Islands(search=inner, islands=3).optimise(PLANE, wave, rng=rng(), limit=StepLimit(most=60))
     assert 60 <= found.visited <= 120
 
 
 @pytest.mark.parametrize("method", [Simplex(), Gradient()])
 def test_numeric_methods_refuse_names_and_find_a_top_by_few_points(method):
-    assert "no numbers" in method.refuses(space_of([3, 3]))
+    assert "no numbers" in method.refuses(make_space([3, 3]))
     axis = np.linspace(-1, 1, 201)
 
     def hill(points):
         x = axis[points]
         return -((x[:, 0] - 0.3) ** 2) - 2 * (x[:, 1] + 0.5) ** 2
 
-    found = method.optimise(numeric_space([axis, axis]), hill, rng=rng(), limit=Steps(most=2000))
+    found = method.optimise(make_numeric_space([axis, axis]), hill, rng=rng(), limit=StepLimit(most=2000))
     assert found.value == pytest.approx(0.0, abs=2e-3)
     assert found.visited < 201 * 201 / 20
 
@@ -158,10 +158,10 @@ def test_numeric_methods_refuse_names_and_find_a_top_by_few_points(method):
         lambda: Islands(islands=0),
         lambda: Simplex(restarts=-1),
         lambda: Gradient(restarts=-1),
-        lambda: annealing.Settings(walkers=0),
-        lambda: annealing.Settings(hot=float("nan")),
-        lambda: local_search.Settings(together=0),
-        lambda: local_search.Settings(shaken=2.0),
+        lambda: annealing.AnnealingSettings(walkers=0),
+        lambda: annealing.AnnealingSettings(hot=float("nan")),
+        lambda: local_search.LocalSearchSettings(together=0),
+        lambda: local_search.LocalSearchSettings(shaken=2.0),
     ],
 )
 def test_wrong_settings_of_searches_are_refused(make):

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.randomness import generator
-from weft.search.operators.selection import SELECTIONS, rank, remainder, roulette, steady_state, tournament
+from weft.search.operators import (
+    SELECTIONS,
+    select_by_rank,
+    select_by_remainder,
+    select_by_roulette,
+    select_by_tournament,
+    select_steady_state,
+)
 
 FITNESS = st.lists(st.floats(0, 100) | st.integers(0, 3).map(float), min_size=2, max_size=40)
 MANY = 30_000
@@ -19,7 +26,7 @@ MANY = 30_000
 @given(FITNESS, st.integers(0, 2**32))
 def test_copies_sum_to_the_population_and_whole_parts_are_sure(fitness, seed):
     number = len(fitness)
-    chosen = remainder(np.array(fitness), number, generator(seed, "selection"))
+    chosen = select_by_remainder(np.array(fitness), number, generator(seed, "selection"))
     copies = np.bincount(chosen, minlength=number)
     assert copies.sum() == number
     exact = [Fraction(one) for one in fitness]
@@ -30,7 +37,7 @@ def test_copies_sum_to_the_population_and_whole_parts_are_sure(fitness, seed):
 def test_the_rest_is_drawn_by_the_fractions():
     fitness = np.array([2.5, 1.5, 0.75, 0.25])  # their mean is 1.25: 2, 1.2, 0.6 and 0.2 copies
     rng = generator(5, "selection")
-    copies = sum(np.bincount(remainder(fitness, 4, rng), minlength=4) for _ in range(4000)) / 4000
+    copies = sum(np.bincount(select_by_remainder(fitness, 4, rng), minlength=4) for _ in range(4000)) / 4000
     assert copies == pytest.approx([2.0, 1.2, 0.6, 0.2], abs=0.03)
 
 
@@ -45,7 +52,7 @@ def test_as_many_parents_as_asked_for_come_from_the_population(name, fitness, nu
 
 def test_the_best_are_selected_and_ties_go_to_the_first():
     fitness = np.array([1.0, 5.0, 3.0, 5.0, 3.0])
-    assert steady_state(fitness, 3, generator(0)).tolist() == [1, 3, 2]
+    assert select_steady_state(fitness, 3, generator(0)).tolist() == [1, 3, 2]
 
 
 def shares(select, fitness):
@@ -54,18 +61,18 @@ def shares(select, fitness):
 
 
 def test_roulette_goes_by_fitness():
-    assert shares(roulette, [1.0, 0.0, 3.0]) == pytest.approx([0.25, 0.0, 0.75], abs=0.01)
+    assert shares(select_by_roulette, [1.0, 0.0, 3.0]) == pytest.approx([0.25, 0.0, 0.75], abs=0.01)
 
 
 def test_rank_goes_by_place_whatever_the_distance():
-    assert shares(rank, [1.0, 1e9, 2.0]) == pytest.approx([1 / 6, 3 / 6, 2 / 6], abs=0.01)
+    assert shares(select_by_rank, [1.0, 1e9, 2.0]) == pytest.approx([1 / 6, 3 / 6, 2 / 6], abs=0.01)
 
 
 def test_a_tournament_is_won_by_the_best_of_three():
     # The worst of three wins only if it is drawn three times.
-    assert shares(tournament, [1.0, 2.0, 3.0]) == pytest.approx([1 / 27, 7 / 27, 19 / 27], abs=0.01)
+    assert shares(select_by_tournament, [1.0, 2.0, 3.0]) == pytest.approx([1 / 27, 7 / 27, 19 / 27], abs=0.01)
 
 
-@pytest.mark.parametrize("select", [remainder, roulette])
+@pytest.mark.parametrize("select", [select_by_remainder, select_by_roulette])
 def test_where_nobody_is_fit_all_are_equal(select):
     assert shares(select, [0.0, 0.0]) == pytest.approx([0.5, 0.5], abs=0.02)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.search.operators.scaling import fitness_of, scaled
+from weft.search.operators import compute_fitness, scale_fitness
 
 FITNESS = st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=2, max_size=30)
 FACTORS = st.sampled_from([1.2, 1.5, 2.0, 3.0])
@@ -28,7 +28,7 @@ def twin(fitness, factor):
 @pytest.mark.parametrize("factor", [1.5, 2.0])
 def test_the_best_becomes_so_many_times_the_average_which_is_kept(factor):
     fitness = np.array([8.0, 9.0, 10.0, 12.0])
-    found = scaled(fitness, factor)
+    found = scale_fitness(fitness, factor)
     assert twin(fitness.tolist(), factor)[1] == "best"
     assert found.mean() == pytest.approx(fitness.mean(), rel=1e-14)
     assert found.max() == pytest.approx(factor * fitness.mean(), rel=1e-14)
@@ -36,7 +36,7 @@ def test_the_best_becomes_so_many_times_the_average_which_is_kept(factor):
 
 def test_where_the_worst_would_become_negative_it_becomes_0():
     fitness = np.array([0.5, 9.0, 10.0, 10.5])
-    found = scaled(fitness, 2.0)
+    found = scale_fitness(fitness, 2.0)
     assert twin(fitness.tolist(), 2.0)[1] == "worst"
     assert found.min() == 0.0
     assert found.mean() == pytest.approx(fitness.mean(), rel=1e-14)
@@ -44,7 +44,7 @@ def test_where_the_worst_would_become_negative_it_becomes_0():
 
 @given(FITNESS, FACTORS)
 def test_it_is_what_the_formulas_say(fitness, factor):
-    found = scaled(np.array(fitness), factor)
+    found = scale_fitness(np.array(fitness), factor)
     assert (found >= 0).all()
     if max(fitness) - min(fitness) > 1e-6 * max(fitness):
         assert found.mean() == pytest.approx(np.mean(fitness), rel=1e-6)
@@ -53,13 +53,13 @@ def test_it_is_what_the_formulas_say(fitness, factor):
 
 @given(FITNESS)
 def test_a_factor_of_1_means_no_scaling(fitness):
-    assert scaled(np.array(fitness), 1.0).tolist() == fitness
+    assert scale_fitness(np.array(fitness), 1.0).tolist() == fitness
 
 
 @pytest.mark.parametrize("fitness", [[3.0, 3.0, 3.0], [0.0, 0.0], [21846.019861666507] * 3])
 def test_equal_fitness_stays_as_it_is(fitness):
-    assert scaled(np.array(fitness), 2.0).tolist() == fitness
+    assert scale_fitness(np.array(fitness), 2.0).tolist() == fitness
 
 
 def test_const_less_the_metric_is_never_negative():
-    assert fitness_of(np.array([-3.0, -12.0, -np.inf]), 10.0).tolist() == [7.0, 0.0, 0.0]
+    assert compute_fitness(np.array([-3.0, -12.0, -np.inf]), 10.0).tolist() == [7.0, 0.0, 0.0]

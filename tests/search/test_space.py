@@ -10,15 +10,15 @@ from hypothesis.extra import numpy as arrays
 
 from weft.errors import InvalidInput
 from weft.randomness import generator
-from weft.search.coordinates import Coordinates
-from weft.search.space import numeric_space, space_of
+from weft.search.descent import Coordinates
+from weft.search.space import make_numeric_space, make_space
 
 SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=12)
 
 
 @given(SIZES, st.data())
 def test_repair_keeps_genes_legal_and_changes_nothing_that_is(sizes, data):
-    space = space_of(sizes)
+    space = make_space(sizes)
     rows = data.draw(arrays.arrays(np.int64, (3, len(sizes)), elements=st.integers(-(2**40), 2**40)))
     repaired = space.repair(rows)
     assert repaired.dtype == np.uint32
@@ -29,29 +29,29 @@ def test_repair_keeps_genes_legal_and_changes_nothing_that_is(sizes, data):
 
 
 def test_repair_takes_the_nearest_whole_number():
-    assert space_of([5, 5, 5]).repair([1.6, -0.4, 9.9]).tolist() == [2, 0, 4]
+    assert make_space([5, 5, 5]).repair([1.6, -0.4, 9.9]).tolist() == [2, 0, 4]
 
 
 @given(SIZES, st.integers(0, 2**32))
 def test_drawn_genes_are_legal(sizes, seed):
-    space = space_of(sizes)
+    space = make_space(sizes)
     drawn = space.draw(generator(seed, "space"), 20)
     assert drawn.shape == (20, len(sizes))
     assert (drawn < space.sizes).all()
 
 
 def test_every_value_is_drawn_about_equally_often():
-    drawn = space_of([4, 3]).draw(generator(1, "space"), 12_000)
+    drawn = make_space([4, 3]).draw(generator(1, "space"), 12_000)
     assert np.bincount(drawn[:, 0]) == pytest.approx([3000] * 4, rel=0.06)
     assert np.bincount(drawn[:, 1]) == pytest.approx([4000] * 3, rel=0.06)
 
 
 def test_points_are_counted_without_overflow():
-    assert space_of([314] * 56).points == 314**56
+    assert make_space([314] * 56).points == 314**56
 
 
 def test_starts_come_first_and_others_fill_up():
-    space = space_of([10, 10])
+    space = make_space([10, 10])
     points = space.first_points(generator(2, "space"), 4, [[1, 2], [3, 99]])
     assert points[:2].tolist() == [[1, 2], [3, 9]]
     assert points.shape == (4, 2)
@@ -61,16 +61,16 @@ def test_starts_come_first_and_others_fill_up():
 @pytest.mark.parametrize("sizes", [[], [3, 0]])
 def test_a_space_without_points_is_refused(sizes):
     with pytest.raises(InvalidInput, match="at least one value"):
-        space_of(sizes)
+        make_space(sizes)
 
 
 def test_points_of_another_width_are_refused():
     with pytest.raises(InvalidInput, match="2 genes"):
-        space_of([3, 3]).repair([1, 2, 3])
+        make_space([3, 3]).repair([1, 2, 3])
 
 
 def test_coordinates_find_the_nearest_point_by_value_not_by_position():
-    space = numeric_space([[1.0, 2.0, 100.0], [7.0], [0.0, 0.5]])
+    space = make_numeric_space([[1.0, 2.0, 100.0], [7.0], [0.0, 0.5]])
     axes = Coordinates(space)
     assert len(axes) == 2, "a gene with one value has no axis"
     assert axes.nearest(np.array([0.3, 0.9])).tolist() == [1, 0, 1]

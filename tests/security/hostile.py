@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weft.api.executions.ran import Ran
-from weft.api.executions.running import resume, run
-from weft.engine.messages.commands import Assign
-from weft.engine.messages.events import Ended, StagedIn
+from weft.api.run import RunResult, resume, run
+from weft.engine.messages import Assign, Ended, StagedIn
 from weft.repository.database import open_database
 from weft.repository.journal import Journal
 from weft.repository.journal_store import JournalStore
@@ -41,7 +39,7 @@ class Place:
         for name in ("canary", "folder/canary", "folder/out", "folder/err"):
             (self.outside / name).write_text("sings\n")
         self._before = self._look()
-        self.ran: Ran | None = None
+        self.ran: RunResult | None = None
 
     def _look(self) -> dict[str, tuple[str, int, int]]:
         found = {}
@@ -61,7 +59,7 @@ class Place:
         """Every file outside is as it was, and there is none more."""
         assert self._look() == self._before
 
-    def run(self, tasks: dict[str, Any], **more: Any) -> Ran:
+    def run(self, tasks: dict[str, Any], **more: Any) -> RunResult:
         """Run tasks to their end, those that do not depend on failed ones too."""
         (self.project / "flow.yaml").write_text(
             json.dumps({"weft": 1, "name": "hostile", "tasks": tasks, **more})
@@ -70,7 +68,7 @@ class Place:
         self.ran = run(self.project / "flow.yaml", on=self._machines(), project=self.project, **options)
         return self.ran
 
-    def resume(self) -> Ran:
+    def resume(self) -> RunResult:
         self.ran = resume(project=self.project)
         return self.ran
 
@@ -89,7 +87,7 @@ class Place:
             engine.apply(entry.event, entry.now, entry.commands)
             for command in entry.commands:
                 if type(command) is Assign:
-                    task_of[command.attempt] = engine.state.runs[command.run].known.names[command.task]
+                    task_of[command.attempt] = engine.state.runs[command.run].compiled.names[command.task]
             event = entry.event
             if type(event) is StagedIn and event.problem:
                 found[task_of[event.attempt]] = End("staging", event.problem, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from security.hostile import Place
-from weft.engine.messages.events import StagedOut
+from weft.engine.messages import StagedOut
 from weft.errors import InvalidInput
 
 _NASTY = [

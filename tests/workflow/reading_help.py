@@ -5,16 +5,16 @@ from __future__ import annotations
 import textwrap
 
 from weft.errors import InvalidInput
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.native import WeftYaml
 from weft.formats.yaml_document import parse_document
-from weft.workflow.checks import checked_graph, problems_of
-from weft.workflow.reading.workflow_reader import read_workflow
+from weft.workflow.checks import check_and_unfold, find_problems
+from weft.workflow.reader import read_workflow
 
 
 def read(text):
     """Read a workflow that has no reading problems; ``weft: 1`` is added."""
-    return WeftYaml().read(Source(name="flow.yaml", data=("weft: 1\n" + textwrap.dedent(text)).encode()))
+    return WeftYaml().read(SourceFile(name="flow.yaml", data=("weft: 1\n" + textwrap.dedent(text)).encode()))
 
 
 def read_task(text):
@@ -25,14 +25,14 @@ def read_task(text):
 
 def graph_of(text):
     """Read, check and unfold."""
-    return checked_graph(read(text))
+    return check_and_unfold(read(text))
 
 
 def problems_in(text):
     """List all problems of a text; ``weft: 1`` is added, so lines count from 2."""
     document = parse_document("weft: 1\n" + textwrap.dedent(text), "flow.yaml")
     workflow, reader = read_workflow(document)
-    return problems_of(workflow, reader.problems)
+    return find_problems(workflow, reader.problems)
 
 
 def whats(text):

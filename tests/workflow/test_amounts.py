@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planning_examples import workflow
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 from workflow.reading_help import graph_of, problems_in, whats
 
 COUNTS = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True)

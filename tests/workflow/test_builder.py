@@ -10,7 +10,7 @@ import pytest
 
 from weft.errors import InvalidInput
 from weft.workflow.builder import Builder, TaskHandle
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 from workflow.reading_help import edges, read
 
 

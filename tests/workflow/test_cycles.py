@@ -8,13 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies import digraphs
-from weft.workflow.unfolding.cycles import (
-    back_edges,
-    find_cycle,
-    reachable,
-    reversed_edges,
-    topological_order,
-)
+from weft.workflow.cycles import back_edges, find_cycle, reachable, reversed_edges, topological_order
 
 NODES = ("N1", "N2", "N3", "FT4", "JS5", "N6")
 EDGES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.expressions import parse
-from weft.workflow.unfolding import edges as edges_module
+from weft.workflow import edges as edges_module
 from workflow.reading_help import edges, graph_of, sources, whats
 
 

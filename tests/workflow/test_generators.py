@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 import weft
 from weft.formats.files import load_workflow
 from weft.randomness import generator
-from weft.reports.shape import shape_of
-from weft.workflow.checks import checked_graph
+from weft.reports.shape import measure_shape
+from weft.workflow.checks import check_and_unfold
 from weft.workflow.generators import GENERATORS
-from weft.workflow.generators.barrier import Barrier
-from weft.workflow.generators.layered import Layered
-from weft.workflow.generators.moldable_stage import processing_seconds, simulation_seconds
-from weft.workflow.generators.montage import Montage, images_and_overlaps, overlapping
-from weft.workflow.generators.settings import configured, settings_of
+from weft.workflow.generators.generator import configure_generator, list_parameters
+from weft.workflow.generators.layered import LayeredGraph
+from weft.workflow.generators.moldable import Barrier, processing_seconds, simulation_seconds
+from weft.workflow.generators.montage import Montage, count_images_and_overlaps, find_overlaps
 
 
 def graph_of(kind, seed=0, **parameters):
-    return checked_graph(weft.generate(kind, seed=seed, **parameters).workflow)
+    return check_and_unfold(weft.generate(kind, seed=seed, **parameters).workflow)
 
 
 def predecessors(graph):
@@ -37,7 +36,7 @@ def predecessors(graph):
 
 def seconds_of(workflow):
     """Give the table of each task of a workflow of moldable stages, in the order of the tasks."""
-    graph = checked_graph(workflow)
+    graph = check_and_unfold(workflow)
     return [
         (law := graph.description(task).speedup) and {
             nodes: seconds * graph.work[task] / law.seconds[1] for nodes, seconds in law.seconds.items()
@@ -77,7 +76,7 @@ class TestMoldable:
         known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())
         expected = known["workflows"][name]
         made = weft.generate(kind, tasks=tasks, perturbed=False)
-        assert predecessors(checked_graph(made.workflow)) == expected["preds"]
+        assert predecessors(check_and_unfold(made.workflow)) == expected["preds"]
         tables = [
             dict(enumerate(known["ST"], start=1)) if kind == "S" else processing_seconds(files)
             for kind, files in zip(expected["kinds"], expected["inputs"], strict=True)
@@ -172,7 +171,7 @@ class TestLayered:
         assert (sizes.min() / 1e10, sizes.max() / 1e10) == pytest.approx((0.1, 1.9), abs=0.01)
 
     def test_the_default_number_of_layers_is_the_square_root(self):
-        assert shape_of(graph_of("layered", tasks=400)).depth == 20
+        assert measure_shape(graph_of("layered", tasks=400)).depth == 20
 
     def test_machines_are_as_unlike_as_asked_for(self):
         speeds = [machine.speed for machine in weft.generate("layered", machines=5).platform.machines]
@@ -230,7 +229,7 @@ PROGRAMS = {
 class TestMontage:
     @pytest.mark.parametrize("tasks", [25, 100])
     def test_it_resembles_the_published_workflow(self, bench_data, tasks):
-        known = checked_graph(load_workflow(bench_data / "dax" / f"Montage_{tasks}.xml"))
+        known = check_and_unfold(load_workflow(bench_data / "dax" / f"Montage_{tasks}.xml"))
         graph = graph_of("montage", tasks=tasks)
         seconds = {"known": {}, "made": {}}
         for name, found in (("known", known), ("made", graph)):
@@ -249,12 +248,12 @@ class TestMontage:
         assert total["made"] == pytest.approx(total["known"], rel=0.05)
 
     def test_1000_tasks_are_as_many_images_as_in_the_published_one(self):
-        assert images_and_overlaps(1000) == (166, 662)
+        assert count_images_and_overlaps(1000) == (166, 662)
 
     @pytest.mark.parametrize("tasks", [*range(17, 120), 500, 9999])
     def test_any_number_of_tasks_gives_a_connected_sky(self, tasks):
-        images, overlaps = images_and_overlaps(tasks)
-        pairs = overlapping(images, overlaps)
+        images, overlaps = count_images_and_overlaps(tasks)
+        pairs = find_overlaps(images, overlaps)
         assert 6 + 2 * images + len(pairs) == tasks
         assert len(set(pairs)) == overlaps
         assert all(1 <= first < second <= images for first, second in pairs)
@@ -273,7 +272,7 @@ class TestMontage:
     def test_the_nearest_images_overlap(self, images):
         columns = math.ceil(math.sqrt(images))
         overlaps = 2 * images
-        pairs = set(overlapping(images, overlaps))
+        pairs = set(find_overlaps(images, overlaps))
 
         def distance(pair):
             (a, b), (c, d) = (divmod(image - 1, columns) for image in pair)
@@ -285,15 +284,15 @@ class TestMontage:
 
     def test_its_levels_and_edges(self):
         graph = graph_of("montage", tasks=60)
-        images, overlaps = images_and_overlaps(60)
+        images, overlaps = count_images_and_overlaps(60)
         assert {graph.description(task).program for task in range(len(graph))} == PROGRAMS
-        assert shape_of(graph).depth == 9
+        assert measure_shape(graph).depth == 9
         # Two per difference, one per fit, the model, two per correction, the table, images twice, the rest.
         assert graph.edge_count == 2 * overlaps + overlaps + 1 + 2 * images + 2 * images + 1 + 2
 
     def test_factors_multiply_work_and_data(self):
         plain, large = (
-            shape_of(graph_of("montage", tasks=60, work_factor=factor, data_factor=factor))
+            measure_shape(graph_of("montage", tasks=60, work_factor=factor, data_factor=factor))
             for factor in (1, 10)
         )
         assert large.work_s == pytest.approx(10 * plain.work_s, rel=1e-4)
@@ -307,17 +306,17 @@ class TestMontage:
 class TestSettings:
     def test_texts_have_units(self):
         given = {"work_s": "1h30m", "bandwidth_Bps": "12.5MB/s", "tasks": "1e3", "density": "0.25"}
-        expected = Layered(work_s=5400.0, bandwidth_Bps=12.5e6, tasks=1000, density=0.25)
-        assert configured(Layered, given) == expected
+        expected = LayeredGraph(work_s=5400.0, bandwidth_Bps=12.5e6, tasks=1000, density=0.25)
+        assert configure_generator(LayeredGraph, given) == expected
 
     def test_names_may_have_hyphens(self):
-        assert configured(Layered, {"work-spread": 0.1}).work_spread == 0.1
+        assert configure_generator(LayeredGraph, {"work-spread": 0.1}).work_spread == 0.1
 
     @pytest.mark.parametrize(
         ("given", "found"), [("true", True), ("false", False), (True, True), (False, False)]
     )
     def test_flags(self, given, found):
-        assert configured(Barrier, {"perturbed": given}).perturbed is found
+        assert configure_generator(Barrier, {"perturbed": given}).perturbed is found
 
     @pytest.mark.parametrize(
         ("kind", "given", "message"),
@@ -346,7 +345,7 @@ class TestSettings:
         assert message in str(refused.value)
 
     def test_settings_are_plain_data(self):
-        (first, *_) = settings_of(Barrier)
+        (first, *_) = list_parameters(Barrier)
         assert first.as_record() == {
             "name": "tasks",
             "default": 16,
@@ -356,13 +355,13 @@ class TestSettings:
 
 @pytest.mark.parametrize("kind", ["fork-join", "layered", "montage"])
 def test_large_numbers_are_refused_before_they_overflow(kind):
-    numbers = [setting.name for setting in settings_of(GENERATORS.load(kind)) if setting.type is float]
+    numbers = [setting.name for setting in list_parameters(GENERATORS.load(kind)) if setting.type is float]
     shares = {name for name in numbers if name.endswith("spread") or name == "density"}
     for name in numbers:
         with pytest.raises(weft.InvalidInput, match=f"{name} of {kind} is 1e\\+300; must be from"):
             weft.generate(kind, **{name: 1e300})
     made = weft.generate(kind, **dict.fromkeys(set(numbers) - shares, 1e15))
-    graph = checked_graph(made.workflow)
+    graph = check_and_unfold(made.workflow)
     assert np.isfinite(graph.work).all()
     assert np.isfinite(graph.edge_bytes).all()
 
@@ -379,6 +378,6 @@ class TestGenerate:
             weft.generate("montage", seed=-1)
 
     def test_parameters_are_those_of_the_kind(self):
-        assert len(checked_graph(weft.generate("montage", tasks=100, seed=3).workflow)) == 100
+        assert len(check_and_unfold(weft.generate("montage", tasks=100, seed=3).workflow)) == 100
         direct = Montage(tasks=100).generate(generator(3, "generate", "montage"))
         assert weft.generate("montage", tasks=100, seed=3) == direct

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline, interpolate_log_log
+from weft.workflow.task import Amdahl, CommunicationOverhead, MeasuredSeconds, Roofline, interpolate_log_log
 from workflow.reading_help import graph_of, whats
 
 
@@ -20,23 +20,23 @@ from workflow.reading_help import graph_of, whats
         (Amdahl(serial=0.5), 2, 4 / 3),
         (Roofline(limit=16), 8, 8.0),
         (Roofline(limit=16), 64, 16.0),
-        (Communication(overhead=0.0), 4, 4.0),
-        (Communication(overhead=0.05), 4, 2.5),
-        (Measured(seconds={1: 2100.0, 2: 1050.0, 8: 300.0}), 8, 7.0),
-        (Measured(seconds={2: 10.0, 4: 5.0}), 2, 1.0),
+        (CommunicationOverhead(overhead=0.0), 4, 4.0),
+        (CommunicationOverhead(overhead=0.05), 4, 2.5),
+        (MeasuredSeconds(seconds={1: 2100.0, 2: 1050.0, 8: 300.0}), 8, 7.0),
+        (MeasuredSeconds(seconds={2: 10.0, 4: 5.0}), 2, 1.0),
     ],
 )
 def test_values(law, nodes, speedup):
     assert law.speedup(nodes) == pytest.approx(speedup)
 
 
-@pytest.mark.parametrize("law", [Amdahl(serial=0.3), Roofline(limit=5), Communication(overhead=0.2)])
+@pytest.mark.parametrize("law", [Amdahl(serial=0.3), Roofline(limit=5), CommunicationOverhead(overhead=0.2)])
 def test_one_node_is_the_measure(law):
     assert law.speedup(1) == pytest.approx(1.0)
 
 
 def test_between_measured_counts_the_logarithms_are_interpolated_and_outside_nothing_is_known():
-    law = Measured(seconds={8: 25.0, 2: 100.0})
+    law = MeasuredSeconds(seconds={8: 25.0, 2: 100.0})
     assert law.speedup(4) == pytest.approx(2.0)
     assert math.isnan(law.speedup(1))
     assert math.isnan(law.speedup(16))
@@ -64,15 +64,15 @@ def test_interpolated_values_lie_between_their_neighbours(table, x):
         Amdahl(serial=1.1),
         Amdahl(serial=math.nan),
         Roofline(limit=0),
-        Communication(overhead=-1.0),
-        Communication(overhead=math.inf),
-        Measured(seconds={}),
-        Measured(seconds={0: 1.0}),
-        Measured(seconds={1: 0.0}),
+        CommunicationOverhead(overhead=-1.0),
+        CommunicationOverhead(overhead=math.inf),
+        MeasuredSeconds(seconds={}),
+        MeasuredSeconds(seconds={0: 1.0}),
+        MeasuredSeconds(seconds={1: 0.0}),
     ],
 )
 def test_laws_that_cannot_be(law):
-    assert len(list(law.faults())) == 1
+    assert len(list(law.find_problems())) == 1
 
 
 def test_counts_are_listed_once_ascending_whatever_way_they_are_written():

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.workflow.outcomes import outcome_codes
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.task import Task
+from weft.workflow.workflow import Workflow, outcome_codes
 from workflow.reading_help import read
 
 

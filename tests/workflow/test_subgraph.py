@@ -7,9 +7,8 @@ import pytest
 
 from planning_examples import workflow
 from weft.randomness import generator
-from weft.workflow.unfolding.subgraph import Link, Row, subgraph
-from weft.workflow.unfolding.task_graph import VIRTUAL
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.task_graph import VIRTUAL, SubgraphEdge, SubgraphTask, build_subgraph
+from weft.workflow.unfold import unfold
 
 TASKS = {
     "a": {"seconds": {"m0": 3, "m1": 4}, "outputs": {"x": 10}, "machine": "left"},
@@ -36,10 +35,12 @@ def edges(graph):
 
 def test_a_part_keeps_the_columns_of_its_tasks(graph):
     rows = [
-        Row(task=graph.index("c"), name="c#2", variable=1),
-        Row(task=graph.index("b"), name="b", variable=0),
+        SubgraphTask(task=graph.index("c"), name="c#2", variable=1),
+        SubgraphTask(task=graph.index("b"), name="b", variable=0),
     ]
-    part, order = subgraph(graph, rows, [Link(tail=1, head=0, size_bytes=7.0, files=2.0)], ["free", "left#2"])
+    part, order = build_subgraph(
+        graph, rows, [SubgraphEdge(tail=1, head=0, size_bytes=7.0, files=2.0)], ["free", "left#2"]
+    )
     assert part.names == ("b", "c#2")
     assert order == [1, 0]
     assert part.work.tolist() == [2.0, 5.0]
@@ -51,23 +52,23 @@ def test_a_part_keeps_the_columns_of_its_tasks(graph):
 
 
 def test_seconds_given_by_machine_go_along(graph):
-    part, _ = subgraph(graph, [Row(task=graph.index("a"), name="a", variable=0)], [], ["left"])
+    part, _ = build_subgraph(graph, [SubgraphTask(task=graph.index("a"), name="a", variable=0)], [], ["left"])
     assert part.explicit_seconds.tolist() == [3.0, 4.0]
     assert part.explicit_pointer.tolist() == [0, 2]
 
 
 def test_a_row_that_stands_for_data_takes_nothing(graph):
-    rows = [Row(task=graph.index("b"), name="data of b", variable=0, stands=True)]
-    part, _ = subgraph(graph, rows, [], ["where"])
+    rows = [SubgraphTask(task=graph.index("b"), name="data of b", variable=0, finished=True)]
+    part, _ = build_subgraph(graph, rows, [], ["where"])
     assert part.kind.tolist() == [VIRTUAL]
     assert part.work.tolist() == [0.0]
     assert part.demand.tolist() == [[0.0]]
 
 
 def test_a_cycle_is_refused(graph):
-    rows = [Row(task=task, name=str(task), variable=0) for task in (0, 1)]
+    rows = [SubgraphTask(task=task, name=str(task), variable=0) for task in (0, 1)]
     with pytest.raises(ValueError, match="cycle"):
-        subgraph(graph, rows, [Link(tail=0, head=1), Link(tail=1, head=0)], ["v"])
+        build_subgraph(graph, rows, [SubgraphEdge(tail=0, head=1), SubgraphEdge(tail=1, head=0)], ["v"])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -76,7 +77,7 @@ def test_random_parts_have_their_edges_both_ways(seed):
     count = int(rng.integers(1, 12))
     whole = unfold(workflow({f"t{number}": {"work": number + 1} for number in range(count)}))
     names = [f"r{number}" for number in range(count)]
-    rows = [Row(task=int(rng.integers(count)), name=name, variable=0) for name in names]
+    rows = [SubgraphTask(task=int(rng.integers(count)), name=name, variable=0) for name in names]
     # Edges lead along a random order of the rows, so there is no cycle.
     place = rng.permutation(count).tolist()
     wanted = {
@@ -85,8 +86,8 @@ def test_random_parts_have_their_edges_both_ways(seed):
         for b in range(count)
         if place[a] < place[b] and rng.random() < 0.4
     }
-    links = [Link(tail=a, head=b, size_bytes=size) for (a, b), size in wanted.items()]
-    part, order = subgraph(whole, rows, links, ["v"])
+    links = [SubgraphEdge(tail=a, head=b, size_bytes=size) for (a, b), size in wanted.items()]
+    part, order = build_subgraph(whole, rows, links, ["v"])
     assert {pair: data[0] for pair, data in edges(part).items()} == {
         (names[a], names[b]): size for (a, b), size in wanted.items()
     }

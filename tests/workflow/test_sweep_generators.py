@@ -12,22 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.errors import InvalidInput
-from weft.formats.format import Source
-from weft.formats.native import WeftYaml, platform_from, platform_text
+from weft.formats.format import SourceFile
+from weft.formats.native import WeftYaml, read_platform_file, write_platform
 from weft.randomness import generator
 from weft.workflow.checks import check
-from weft.workflow.generators.sample_graphs import (
+from weft.workflow.generators.sweep_graphs import (
+    RandomSweeps,
     SampleGraph,
     SampleName,
-    combined,
+    SweepLayers,
+    build_layered_sweeps,
+    combined_trees,
     dense_in_tree,
     dense_out_tree,
+    draw_layers,
     in_tree,
     out_tree,
     pipelines,
 )
-from weft.workflow.generators.sweep_layers import RandomSweeps, SweepLayers, draw_layers, layered_sweeps
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 
 LAYERS = SweepLayers(
     lengths=((1.5, 2.0, 3.0), (4.0, 5.0)),
@@ -37,7 +40,7 @@ LAYERS = SweepLayers(
 
 
 def test_layers_become_sweeps_and_machines_that_serve_them():
-    made = layered_sweeps(LAYERS, "small")
+    made = build_layered_sweeps(LAYERS, "small")
     check(made.workflow)
     graph = unfold(made.workflow)
     assert graph.names == ("layer1[1]", "layer1[2]", "layer1[3]", "layer2[1]", "layer2[2]")
@@ -54,9 +57,9 @@ def test_layers_become_sweeps_and_machines_that_serve_them():
 def test_what_is_written_reads_back_the_same(kind):
     made = kind.generate(generator(1, "test"))
     text = WeftYaml().write(made.workflow)
-    assert WeftYaml().read(Source(name="x.yaml", data=text.encode())) == made.workflow
-    written = platform_text(made.platform)
-    assert platform_from(Source(name="p.yaml", data=written.encode())) == made.platform
+    assert WeftYaml().read(SourceFile(name="x.yaml", data=text.encode())) == made.workflow
+    written = write_platform(made.platform)
+    assert read_platform_file(SourceFile(name="p.yaml", data=written.encode())) == made.platform
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,7 @@ def test_a_dense_in_tree_that_leaves_a_rest_is_refused():
 
 
 def test_the_combination_opens_and_closes_and_its_copies_do_not_touch():
-    one, two = combined(1, 1), combined(1, 2)
+    one, two = combined_trees(1, 1), combined_trees(1, 2)
     assert one == (
         ((),),
         ((0,), (0,)),
@@ -227,7 +230,7 @@ def test_the_combination_opens_and_closes_and_its_copies_do_not_touch():
     assert two[2] == one[2] + tuple((of[0] + 2,) for of in one[2])
     assert two[3] == (*one[3], (6, 7, 8), (9, 10, 11))
     assert two[4] == ((0, 1), (2, 3))
-    assert [len(layer) for layer in combined(3, 15)] == [15, *([30, 90, 30, 15] * 3)]
+    assert [len(layer) for layer in combined_trees(3, 15)] == [15, *([30, 90, 30, 15] * 3)]
 
 
 SIZES = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.expressions import parse
-from weft.workflow.records.sweep import MAX_POINTS, Range, Sweep, growing, growth_file, points_of
+from weft.workflow.quantity import MAX_POINTS, Range, Sweep, growth_file, is_growing, list_points
 from workflow.reading_help import edges, graph_of, whats
 
 
@@ -111,10 +111,10 @@ class TestGrowth:
         }
 
     def test_only_lines_of_a_file_grow(self):
-        assert growing(parse("lines(split.parts)"))
+        assert is_growing(parse("lines(split.parts)"))
         assert growth_file(parse("lines('x')")) == "x"
-        assert not growing(parse("len(lines(x))"))
-        assert not growing((1, 2))
+        assert not is_growing(parse("len(lines(x))"))
+        assert not is_growing((1, 2))
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,5 @@ def test_a_failed_sweep_gives_one_problem_and_no_others():
 def test_row_major_order_equals_numpys():
     sweep = Sweep(variables=(("i", (1, 2)), ("j", (3, 4, 5)), ("k", (6, 7))))
     grid = np.stack(np.meshgrid([1, 2], [3, 4, 5], [6, 7], indexing="ij"), axis=-1).reshape(-1, 3)
-    assert [list(point) for point in points_of(sweep, {})] == grid.tolist()
+    assert [list(point) for point in list_points(sweep, {})] == grid.tolist()
     assert MAX_POINTS == 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.workflow.templates import Field, fields, fill, is_late, shown
+from weft.workflow.templates import TemplateField, fill_template, format_value, is_late, list_fields
 from workflow.reading_help import graph_of, whats
 
 VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
@@ -35,18 +35,20 @@ VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
     ],
 )
 def test_what_is_replaced_and_what_stays(text, filled):
-    assert fill(text, VALUES) == filled
+    assert fill_template(text, VALUES) == filled
 
 
 def test_replacements_are_quoted_for_the_shell_unless_raw():
-    assert fill("./a {name} {name:raw} {k} {inputs}", VALUES, quote=True) == "./a 'a b' a b 3 'x y' z"
+    assert (
+        fill_template("./a {name} {name:raw} {k} {inputs}", VALUES, quote=True) == "./a 'a b' a b 3 'x y' z"
+    )
 
 
 def test_an_earlier_turn_leaves_what_the_last_one_needs():
     text = "{{k}} {k} {machine.arch} ${x} {{machine.arch}}"
-    first = fill(text, {"k": 1}, last=False)
+    first = fill_template(text, {"k": 1}, last=False)
     assert first == "{{k}} 1 {machine.arch} ${x} {{machine.arch}}"
-    assert fill(first, {"k": 2, "machine.arch": "x86"}) == "{k} 1 x86 ${x} {machine.arch}"
+    assert fill_template(first, {"k": 2, "machine.arch": "x86"}) == "{k} 1 x86 ${x} {machine.arch}"
 
 
 @settings(max_examples=100)
@@ -56,13 +58,13 @@ def test_an_earlier_turn_leaves_what_the_last_one_needs():
 )
 def test_two_turns_give_what_one_gives(text, values):
     first = {key: value for key, value in values.items() if key == "a" and "{" not in value}
-    assert fill(fill(text, first, last=False), values) == fill(text, values)
+    assert fill_template(fill_template(text, first, last=False), values) == fill_template(text, values)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=20))
 def test_the_shell_sees_exactly_the_value(value):
-    line = fill("printf %s {v}", {"v": value}, quote=True)
+    line = fill_template("printf %s {v}", {"v": value}, quote=True)
     assert (
         subprocess.run(["/bin/sh", "-eu", "-c", line], capture_output=True, check=True).stdout.decode()
         == value
@@ -71,8 +73,11 @@ def test_the_shell_sees_exactly_the_value(value):
 
 
 def test_fields_are_listed():
-    assert fields("a {k} ${x} {{y}} {m.n:raw}") == [Field("k", False), Field("m.n", True)]
-    assert fields("nothing") == []
+    assert list_fields("a {k} ${x} {{y}} {m.n:raw}") == [
+        TemplateField("k", False),
+        TemplateField("m.n", True),
+    ]
+    assert list_fields("nothing") == []
 
 
 def test_late_names():
@@ -95,7 +100,7 @@ def test_late_names():
     ("value", "text"), [(3, "3"), (0.1 + 0.2, "0.3"), (2.0, "2"), (False, "false"), ("x", "x")]
 )
 def test_values_in_names(value, text):
-    assert shown(value) == text
+    assert format_value(value) == text
 
 
 def test_commands_may_use_every_late_name_and_results_of_tasks():

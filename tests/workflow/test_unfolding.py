@@ -13,16 +13,13 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 
 from strategies import workflows
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.native import WeftYaml
-from weft.workflow.checks import checked_graph, problems_of
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.moldable import Measured
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.checks import check_and_unfold, find_problems
+from weft.workflow.task import Dependency, Input, MeasuredSeconds, Output, Task
+from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import Workflow
 from workflow.reading_help import edges, graph_of, read
 
 EXAMPLE = """\
@@ -106,7 +103,7 @@ def test_predecessors_and_successors_tell_the_same_story():
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_every_graph_is_in_topological_order_with_columns_of_one_length(workflow):
-    assume(not problems_of(workflow))
+    assume(not find_problems(workflow))
     graph = unfold(workflow)
     for task in range(len(graph)):
         assert (graph.predecessors(task) < task).all()
@@ -133,7 +130,7 @@ def test_program_order_is_kept_where_it_can_be():
 
 def test_checking_and_unfolding_alone_give_the_same_graph():
     workflow = read(EXAMPLE)
-    one, two = checked_graph(workflow), unfold(workflow)
+    one, two = check_and_unfold(workflow), unfold(workflow)
     assert (one.names, edges(one)) == (two.names, edges(two))
     assert one.work.tolist() == two.work.tolist()
 
@@ -147,7 +144,7 @@ def test_graphs_cross_process_borders():
 
 SCRIPT = """
 from weft.workflow.builder import Builder
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
 flow = Builder("w")
 for name in "qwertyuiop":
     flow.task(name, outputs=[name + ".x"], machine="m" + name, resources={name: 1, "licence": 2}, seconds={name: 1})
@@ -185,14 +182,14 @@ def test_ten_thousand_tasks_of_another_system():
         for number in range(10_000)
     )
     workflow = Workflow(name="large", tasks=tasks)
-    assert problems_of(workflow) == []
+    assert find_problems(workflow) == []
     graph = unfold(workflow)
     assert (len(graph), graph.edge_count) == (10_000, 9_999 + 9_998 + 9_997)
     assert graph.edge_bytes.sum() == 8 * 9_997
 
 
 def test_a_measured_law_gives_the_work_of_a_record_that_states_none():
-    law = Measured(seconds={1: 10.0, 2: 6.0})
+    law = MeasuredSeconds(seconds={1: 10.0, 2: 6.0})
     flow = Workflow(
         name="w",
         tasks=(
@@ -207,7 +204,7 @@ def test_a_measured_law_gives_the_work_of_a_record_that_states_none():
 
 def test_a_workflow_read_from_a_file_crosses_process_borders():
     text = "weft: 1\ntasks: {a: {work: 3, sweep: {k: 1..2}}}\n"
-    flow = WeftYaml().read(Source(name="f.yaml", data=text.encode()))
+    flow = WeftYaml().read(SourceFile(name="f.yaml", data=text.encode()))
     copy = pickle.loads(pickle.dumps(flow))
     assert copy == flow
     assert copy.document.place(("tasks", "a", "work")).line == 2

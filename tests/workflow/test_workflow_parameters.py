@@ -6,8 +6,8 @@ import pytest
 
 from weft.errors import InvalidInput
 from weft.expressions import parse
-from weft.workflow.unfolding.parameters import evaluate_params, with_params
-from weft.workflow.unfolding.unfold import unfold
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import evaluate_params, set_params
 from workflow.reading_help import problems_in, read, whats
 
 
@@ -61,22 +61,22 @@ class TestOtherValues:
 
     def test_formulas_follow(self):
         workflow = read("params: {n: 2, w: '=10*n'}\ntasks: {t: {sweep: {k: 1..n}, work: w}}")
-        changed = with_params(workflow, {"n": 3})
+        changed = set_params(workflow, {"n": 3})
         assert unfold(changed).work.tolist() == [30, 30, 30]
         assert unfold(workflow).work.tolist() == [20, 20]
 
     def test_a_formula_may_be_given(self):
         workflow = read("params: {n: 2, m: 5}\ntasks: {t: {work: n}}")
-        assert unfold(with_params(workflow, {"n": parse("m + 1")})).work.tolist() == [6]
+        assert unfold(set_params(workflow, {"n": parse("m + 1")})).work.tolist() == [6]
 
     def test_a_checked_workflow_does_not_pass_on_its_graph(self):
         workflow = read("params: {n: 2}\ntasks: {t: {sweep: {k: 1..n}}}")
-        assert (len(unfold(workflow)), len(unfold(with_params(workflow, {"n": 5})))) == (2, 5)
+        assert (len(unfold(workflow)), len(unfold(set_params(workflow, {"n": 5})))) == (2, 5)
 
     def test_unknown_names_are_refused_with_the_nearest(self):
         workflow = read("params: {atoms: 2}\ntasks: {t: }")
         with pytest.raises(InvalidInput, match="has no parameter 'atom'; did you mean 'atoms'") as raised:
-            with_params(workflow, {"atom": 3, "zzz": 1})
+            set_params(workflow, {"atom": 3, "zzz": 1})
         assert len(raised.value.problems) == 2
 
 

@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strategies import workflows
-from weft.formats.format import Source
+from weft.formats.format import SourceFile
 from weft.formats.native import WeftYaml
-from weft.workflow.checks import check, problems_of
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.checks import check, find_problems
+from weft.workflow.task import Task
+from weft.workflow.workflow import Workflow
 from workflow.reading_help import InvalidInput, problems_in, whats
 
 MISTAKES = """\
@@ -61,7 +61,7 @@ EXPECTED = [
 
 def test_a_file_with_many_mistakes_reports_them_all_in_reading_order():
     with pytest.raises(InvalidInput) as raised:
-        WeftYaml().read(Source(name="flow.yaml", data=MISTAKES.encode()))
+        WeftYaml().read(SourceFile(name="flow.yaml", data=MISTAKES.encode()))
     found = [(problem.place.line, problem.place.column, problem.what) for problem in raised.value.problems]
     assert len(found) == len(EXPECTED), found
     for (line, column, what), (wanted_line, wanted_column, part) in zip(found, EXPECTED, strict=True):
@@ -188,7 +188,7 @@ def test_formulas_that_fail_only_with_values_are_reported_and_nothing_is_raised(
 
 def test_duplicate_and_missing_tasks_of_records():
     twice = Workflow(name="w", tasks=(Task(name="a"), Task(name="a")))
-    assert "two tasks are called 'a'" in [problem.what for problem in problems_of(twice)]
+    assert "two tasks are called 'a'" in [problem.what for problem in find_problems(twice)]
     with pytest.raises(InvalidInput, match="has no tasks"):
         check(Workflow(name="w", tasks=()))
 
@@ -225,20 +225,20 @@ class TestWriters:
 
 
 def test_checking_twice_and_unfolding_first_give_the_same_problems():
-    from weft.workflow.unfolding.unfold import unfold
+    from weft.workflow.unfold import unfold
     from workflow.reading_help import read
 
     workflow = read("tasks: {a: {outputs: [x]}, b: {outputs: [x]}}")
     assert len(unfold(workflow)) == 2
-    assert len(problems_of(workflow)) == len(problems_of(workflow)) == 1
+    assert len(find_problems(workflow)) == len(find_problems(workflow)) == 1
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
 def test_any_workflow_gives_problems_or_a_graph_never_another_error(workflow):
-    from weft.workflow.unfolding.unfold import unfold
+    from weft.workflow.unfold import unfold
 
-    found = problems_of(workflow)
+    found = find_problems(workflow)
     assert all(problem.what for problem in found)
     if not found:
         assert len(unfold(workflow)) >= len(workflow.tasks)
@@ -265,11 +265,11 @@ VALUES = st.recursive(
 @given(st.data())
 def test_any_tree_of_values_under_any_key_is_read_or_refused(data):
     from weft.documents import Document, from_python
-    from weft.workflow.reading import keys
-    from weft.workflow.reading.workflow_reader import read_workflow
+    from weft.workflow import keys
+    from weft.workflow.reader import read_workflow
 
     chosen = data.draw(st.lists(st.sampled_from(sorted(keys.TASK_KEYS)), max_size=4, unique=True))
     task = {key: data.draw(VALUES) for key in chosen}
     root = {"weft": 1, "tasks": {"a": task, "b": data.draw(VALUES)}, "loops": data.draw(VALUES)}
     workflow, reader = read_workflow(Document(root=from_python(root)))
-    assert isinstance(problems_of(workflow, reader.problems), list)
+    assert isinstance(find_problems(workflow, reader.problems), list)

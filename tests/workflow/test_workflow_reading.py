@@ -5,15 +5,29 @@ from __future__ import annotations
 import pytest
 
 from weft.expressions import parse
-from weft.workflow.reading import keys
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import ALL, Dependency, IndexRange
-from weft.workflow.records.job import Environment, Job
-from weft.workflow.records.loop import Loop
-from weft.workflow.records.moldable import Amdahl, Communication, Measured, Roofline
-from weft.workflow.records.recovery import NO_RECOVERY, Checkpoint, Contract, Recovery
-from weft.workflow.records.sweep import Range, Sweep
-from weft.workflow.records.task import Kind, Task, Transfer
+from weft.workflow import keys
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import (
+    ALL,
+    NO_RECOVERY,
+    Amdahl,
+    Checkpoint,
+    CommunicationOverhead,
+    ContractTerms,
+    Dependency,
+    Environment,
+    IndexRange,
+    Input,
+    JobSpec,
+    MeasuredSeconds,
+    Output,
+    Recovery,
+    Roofline,
+    Task,
+    TaskKind,
+    Transfer,
+)
+from weft.workflow.workflow import Loop
 from workflow.reading_help import InvalidInput, read, read_task, whats
 
 
@@ -40,9 +54,9 @@ KEYS = {
     "attributes: {origin: dax, depth: [1, {a: b}]}": {
         "attributes": {"origin": "dax", "depth": [1, {"a": "b"}]}
     },
-    "kind: virtual": {"kind": Kind.VIRTUAL},
+    "kind: virtual": {"kind": TaskKind.VIRTUAL},
     "{kind: transfer, from: A, to: B, file: f, size: 1kB}": {
-        "kind": Kind.TRANSFER,
+        "kind": TaskKind.TRANSFER,
         "transfer": Transfer(source="A", target="B", file="f", size=1000),
     },
     "work: 10": {"work": 10},
@@ -60,16 +74,19 @@ KEYS = {
     },
     "{nodes: [1, 2], speedup: {amdahl: 0.05}}": {"nodes": (1, 2), "speedup": Amdahl(serial=0.05)},
     "{nodes: [1, 2], speedup: {roofline: 16}}": {"nodes": (1, 2), "speedup": Roofline(limit=16)},
-    "{nodes: 2, speedup: {communication: 0.01}}": {"nodes": (2,), "speedup": Communication(overhead=0.01)},
+    "{nodes: 2, speedup: {communication: 0.01}}": {
+        "nodes": (2,),
+        "speedup": CommunicationOverhead(overhead=0.01),
+    },
     "speedup: {seconds: {2: 10m, 1: 2100}}": {
         "nodes": (1, 2),
         "work": 2100,
-        "speedup": Measured(seconds={1: 2100.0, 2: 600.0}),
+        "speedup": MeasuredSeconds(seconds={1: 2100.0, 2: 600.0}),
     },
     "{work: 5, nodes: 2, speedup: {seconds: {1: 2, 2: 1}}}": {
         "nodes": (2,),
         "work": 5,
-        "speedup": Measured(seconds={1: 2.0, 2: 1.0}),
+        "speedup": MeasuredSeconds(seconds={1: 2.0, 2: 1.0}),
     },
     "machine: kpoint-{k}": {"machine": "kpoint-{k}"},
     "service: dock": {"service": "dock"},
@@ -136,29 +153,31 @@ KEYS = {
     },
     "{sweep: {k: [1], l: 7}, zip: true}": {"sweep": Sweep(variables=(("k", (1,)), ("l", (7,))), paired=True)},
     "sweep: {k: [1], zip: true}": {"sweep": Sweep(variables=(("k", (1,)),), paired=True)},
-    "command: ./a {inputs}": {"job": Job(command="./a {inputs}")},
-    "command: [./a, 5, x y]": {"job": Job(command=("./a", "5", "x y"))},
-    "{command: a, arguments: [b, 3]}": {"job": Job(command="a", arguments=("b", "3"))},
-    "call: module:name": {"job": Job(call="module:name")},
-    "env: {OMP: 4, A: b}": {"job": Job(env={"OMP": "4", "A": "b"})},
-    "{stdin: i, stdout: o, stderr: e}": {"job": Job(stdin="i", stdout="o", stderr="e")},
-    "environment: {container: image}": {"job": Job(environment=Environment(container="image"))},
-    "environment: {conda: env.yaml}": {"job": Job(environment=Environment(conda="env.yaml"))},
-    "environment: {modules: [gcc, mpi]}": {"job": Job(environment=Environment(modules=("gcc", "mpi")))},
+    "command: ./a {inputs}": {"job": JobSpec(command="./a {inputs}")},
+    "command: [./a, 5, x y]": {"job": JobSpec(command=("./a", "5", "x y"))},
+    "{command: a, arguments: [b, 3]}": {"job": JobSpec(command="a", arguments=("b", "3"))},
+    "call: module:name": {"job": JobSpec(call="module:name")},
+    "env: {OMP: 4, A: b}": {"job": JobSpec(env={"OMP": "4", "A": "b"})},
+    "{stdin: i, stdout: o, stderr: e}": {"job": JobSpec(stdin="i", stdout="o", stderr="e")},
+    "environment: {container: image}": {"job": JobSpec(environment=Environment(container="image"))},
+    "environment: {conda: env.yaml}": {"job": JobSpec(environment=Environment(conda="env.yaml"))},
+    "environment: {modules: [gcc, mpi]}": {"job": JobSpec(environment=Environment(modules=("gcc", "mpi")))},
     "{prolog: p, wrapper: w, epilog: e, selector: s, evaluator: v}": {
-        "job": Job(prolog="p", wrapper="w", epilog="e", selector="s", evaluator="v")
+        "job": JobSpec(prolog="p", wrapper="w", epilog="e", selector="s", evaluator="v")
     },
-    "version: 3": {"job": Job(version="3")},
+    "version: 3": {"job": JobSpec(version="3")},
     "time_limit: 1-00:00:00": {"recovery": Recovery(time_limit=86400)},
     "checkpoint: {files: [r], every: 60s, nodes: any}": {
         "recovery": Recovery(checkpoint=Checkpoint(files=("r",), every=60, nodes="any"))
     },
     "checkpoint: [r, s]": {"recovery": Recovery(checkpoint=Checkpoint(files=("r", "s")))},
     "progress: p.{k}": {"recovery": Recovery(progress="p.{k}")},
-    "contract: 0.25": {"recovery": Recovery(contract=Contract(factor=0.25))},
-    "contract: none": {"recovery": Recovery(contract=Contract(factor=None))},
-    "contract: {factor: 0.5, grace: 10s}": {"recovery": Recovery(contract=Contract(factor=0.5, grace_s=10))},
-    "contract: {grace: 1m}": {"recovery": Recovery(contract=Contract(factor=0.5, grace_s=60))},
+    "contract: 0.25": {"recovery": Recovery(contract=ContractTerms(factor=0.25))},
+    "contract: none": {"recovery": Recovery(contract=ContractTerms(factor=None))},
+    "contract: {factor: 0.5, grace: 10s}": {
+        "recovery": Recovery(contract=ContractTerms(factor=0.5, grace_s=10))
+    },
+    "contract: {grace: 1m}": {"recovery": Recovery(contract=ContractTerms(factor=0.5, grace_s=60))},
     "retries: 2": {"recovery": Recovery(retries=2)},
     "retries: {oom: 3, timeout: 1}": {"recovery": Recovery(retries_by_cause={"oom": 3, "timeout": 1})},
     "on_failure: reschedule": {"recovery": Recovery(on_failure="reschedule")},
@@ -199,8 +218,8 @@ class TestDefaults:
 
     def test_they_hold_and_are_overridden_key_by_key(self):
         a, b = read("defaults: {retries: 1, contract: 0.5}\ntasks: {a: , b: {retries: {oom: 2}}}").tasks
-        assert a.recovery == Recovery(retries=1, contract=Contract(factor=0.5))
-        assert b.recovery == Recovery(retries_by_cause={"oom": 2}, contract=Contract(factor=0.5))
+        assert a.recovery == Recovery(retries=1, contract=ContractTerms(factor=0.5))
+        assert b.recovery == Recovery(retries_by_cause={"oom": 2}, contract=ContractTerms(factor=0.5))
 
     def test_the_own_way_of_saying_how_long_wins(self):
         a, b = read("defaults: {work: 10}\ntasks: {a: {seconds: 5}, b: }").tasks
@@ -213,7 +232,7 @@ class TestDefaults:
 
     def test_a_kind_may_be_the_default(self):
         a, b = read("defaults: {kind: virtual}\ntasks: {a: , b: {kind: compute, work: 1}}").tasks
-        assert (a.kind, b.kind) == (Kind.VIRTUAL, Kind.COMPUTE)
+        assert (a.kind, b.kind) == (TaskKind.VIRTUAL, TaskKind.COMPUTE)
 
     def test_a_wrong_default_is_reported_once(self):
         assert whats("defaults: {retries: -1}\ntasks: {a: , b: , c: }") == ["-1 is not allowed"]
@@ -281,11 +300,11 @@ def test_what_is_wrong_is_named(text):
 
 @pytest.mark.parametrize("version", ["2", "true", "one", "1.5", "null"])
 def test_only_version_1_is_read(version):
-    from weft.formats.format import Source
+    from weft.formats.format import SourceFile
     from weft.formats.native import WeftYaml
 
     with pytest.raises(InvalidInput, match="of the format"):
-        WeftYaml().read(Source(name="x", data=f"weft: {version}\ntasks: {{t: }}".encode()))
+        WeftYaml().read(SourceFile(name="x", data=f"weft: {version}\ntasks: {{t: }}".encode()))
 
 
 def test_an_empty_list_of_nodes_is_reported_beside_other_problems():

@@ -8,14 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from strategies import platforms, workflows
 from weft.documents import Document, from_python
 from weft.expressions import parse
-from weft.formats.format import Source
-from weft.formats.native import WeftYaml, platform_from, platform_text
+from weft.formats.format import SourceFile
+from weft.formats.native import WeftYaml, read_platform_file, write_platform
 from weft.formats.yaml_document import parse_document
-from weft.workflow.reading.workflow_reader import read_workflow
-from weft.workflow.records.moldable import Measured
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.writing import workflow_document
+from weft.workflow.reader import read_workflow
+from weft.workflow.task import MeasuredSeconds, Task
+from weft.workflow.workflow import Workflow
+from weft.workflow.writer import workflow_document
 from workflow.reading_help import read
 from workflow.test_workflow_reading import KEYS
 
@@ -43,7 +42,7 @@ def test_plain_data_come_back_equal_without_yaml(workflow):
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(platforms())
 def test_any_platform_comes_back_equal(platform):
-    assert platform_from(Source(name="p.yaml", data=platform_text(platform).encode())) == platform
+    assert read_platform_file(SourceFile(name="p.yaml", data=write_platform(platform).encode())) == platform
 
 
 @pytest.mark.parametrize("text", KEYS)
@@ -72,6 +71,6 @@ def test_a_formula_that_looks_like_a_number_stays_a_formula():
 
 
 def test_measured_counts_that_are_not_all_allowed_are_written():
-    task = Task(name="t", work=8.0, nodes=(1,), speedup=Measured(seconds={1: 8.0, 4: 3.0}))
+    task = Task(name="t", work=8.0, nodes=(1,), speedup=MeasuredSeconds(seconds={1: 8.0, 4: 3.0}))
     assert workflow_document(Workflow(name="w", tasks=(task,)))["tasks"]["t"]["nodes"] == [1]
     assert again(Workflow(name="w", tasks=(task,))).tasks == (task,)

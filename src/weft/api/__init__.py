@@ -9,12 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weft.api.functions.call import gather
-    from weft.api.functions.task_function import task
+    from weft.api.functions.call import gather, task
 
 __all__ = ["gather", "task"]
 
-_HOMES = {"gather": "weft.api.functions.call", "task": "weft.api.functions.task_function"}
+_HOMES = {"gather": "weft.api.functions.call", "task": "weft.api.functions.call"}
 
 
 def __getattr__(name: str) -> Any:

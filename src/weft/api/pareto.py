@@ -1,39 +1,293 @@
-"""The front of time against cost, or against idle nodes: the call behind ``weft pareto``."""
+"""A front: plans of which none is better than another both in time and in what is paid for it.
+
+The front of time against cost, or against idle nodes: the call behind ``weft pareto``.
+
+Fronts that were shown, kept in ``.weft/fronts`` of the project, so that a plan can be chosen from them.
+
+A file holds what a decoder makes the schedules of: order, machines and modes. Its name is a digest of
+workflow, parameters and platform, so that a front of anything else is never taken for it.
+
+Choose a plan of a front: the call behind ``weft plan --choose``.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from weft.api.fronts import Front
-from weft.api.workers import pool_of
-from weft.errors import InvalidInput, Problem
+import numpy as np
+
+from weft.api.plan import PlannedWorkflow, measure_plan, open_pool
+from weft.errors import InvalidInput, Problem, WeftError
 from weft.formats.files import load_platform, read_workflow_file
 from weft.instance.compilation import compile_instance
 from weft.instance.instance import Instance
-from weft.planners.bounding import bounds_of
-from weft.planners.pareto.alpha_runs import run_alphas, supports_alphas
-from weft.planners.pareto.fronts import thinned
-from weft.planners.pareto.ladder import Climb, FrontProgress, Ladder
-from weft.planners.pareto.trades import Against, Trade, trade_named
-from weft.planners.planner import Budget
+from weft.planners.decoding import Genome
+from weft.planners.evaluation import compute_bounds
+from weft.planners.pareto_front import (
+    Against,
+    FrontEntry,
+    Tradeoff,
+    Unit,
+    decode_genome,
+    hypervolume_share,
+    make_tradeoff,
+    thin_front,
+)
+from weft.planners.pareto_search import (
+    FrontProgress,
+    FrontResult,
+    FrontSearch,
+    FrontTrial,
+    check_alpha_support,
+    run_alphas,
+)
+from weft.planners.planner import Budget, Plan
+from weft.platform.file_format import platform_document
 from weft.platform.platform import Platform
-from weft.predictors.chain import Chain, default_chain
+from weft.predictors.chain import PredictorChain, default_chain
 from weft.predictors.predictor import Predictor
 from weft.randomness import generator
-from weft.runtime.plan_clock import budget_of, patiently
-from weft.schedule.costs import cost_of
-from weft.schedule.limits import refuse_impossible, refuse_missed
-from weft.schedule.objective import Objective, objective_named
+from weft.reports.pareto import FrontPoint, FrontView, NodeRange, TriedPlan
+from weft.runtime.budget import exclude_compilation, make_budget
+from weft.schedule.costs import schedule_cost
+from weft.schedule.metrics import measure_schedule
+from weft.schedule.objective import Objective, make_objective, refuse_impossible_limits, refuse_missed_limits
+from weft.schedule.schedule import Schedule
+from weft.schedule.verification import verify
 from weft.search.pool import Pool
-from weft.workflow.checks import checked_graph
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.parameters import with_params
+from weft.units import format_count
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.task_graph import COMPUTE
+from weft.workflow.workflow import Workflow, set_params
+from weft.workflow.writer import workflow_document
 
-__all__ = ["DEFAULT_FRONT_TIME_S", "DEFAULT_POINTS", "Preset", "pareto"]
+__all__ = [
+    "DEFAULT_FRONT_TIME_S",
+    "DEFAULT_POINTS",
+    "FRONTS",
+    "Front",
+    "Preset",
+    "choose",
+    "front_path",
+    "load_front",
+    "pareto",
+    "save_front",
+]
+
+
+_ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
+"""The objectives whose alpha led to a point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Front:
+    """Plans from the fastest to the one that takes least, every one of them verified."""
+
+    instance: Instance
+    against: Against
+    unit: Unit
+    """What stands against time: price, node-seconds, or share (of idle node-time)."""
+    limits: Objective
+    """Deadline and maximal cost that every plan keeps."""
+    entries: tuple[FrontEntry, ...]
+    trials: tuple[FrontTrial, ...]
+    preset: str | None
+    seed: int
+    steps: int
+    bound_s: float
+    """The best lower bound of the makespan that was proven on the way; 0: none."""
+    cut: bool
+    """Whether the clock or somebody ended the search, so that another may give other points."""
+    planning_s: float
+    plan_time_s: float | None
+    plan_steps: int | None
+    workers: int
+    remarks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def points(self) -> tuple[FrontPoint, ...]:
+        """Give the numbers behind each plan, and the node counts."""
+        moldable = _moldable_tasks(self.instance)
+        return tuple(
+            self._point(number, entry, moldable) for number, entry in enumerate(self.entries, start=1)
+        )
+
+    def _point(self, number: int, entry: FrontEntry, moldable: set[int]) -> FrontPoint:
+        metrics = measure_schedule(entry.schedule, self.instance)
+        return FrontPoint(
+            number=number,
+            makespan_s=entry.makespan_s,
+            cost=metrics.cost,
+            node_seconds=metrics.node_seconds,
+            idle_share=metrics.idle_share,
+            alpha=entry.alpha,
+            by=entry.by,
+            nodes=_node_ranges(entry.schedule, self.instance, moldable),
+            machines=_tasks_by_machine(entry.schedule, self.instance),
+        )
+
+    def choose(self, number: int) -> PlannedWorkflow:
+        """Take the plan of a point, counted from 1, the fastest, on."""
+        if not 1 <= number <= len(self.entries):
+            what = f"point {number} of the front"
+            count = len(self.entries)
+            rule = f"it has {format_count(count, 'point')}: from 1, the fastest, to {count}"
+            raise InvalidInput(Problem(what=what, rule=rule, advice="`weft pareto` shows them"))
+        entry = self.entries[number - 1]
+        told = f"point {number} of {len(self.entries)} of the front of time against {self.view.noun}"
+        plan = Plan(
+            schedule=entry.schedule,
+            steps=self.steps,
+            bound_s=self.bound_s,
+            cut=self.cut,
+            by=entry.by,
+            notes=(told,),
+        )
+        return measure_plan(
+            self.instance,
+            self._objective(entry),
+            plan,
+            planner="pareto",
+            planning_s=self.planning_s,
+            seed=self.seed,
+            plan_time_s=self.plan_time_s,
+            plan_steps=self.plan_steps,
+            workers=self.workers,
+        )
+
+    def _objective(self, entry: FrontEntry) -> Objective:
+        """Give the objective under which a plan was found, with the limits of all."""
+        if entry.alpha is None or entry.alpha == 1.0:
+            return self.limits
+        found = make_objective(_ALPHA_OBJECTIVES[self.against], entry.alpha)
+        return replace(found, deadline_s=self.limits.deadline_s, max_cost=self.limits.max_cost)
+
+    @property
+    def lower_bound_s(self) -> float:
+        """Give a time below which no plan is."""
+        return max(self.bound_s, compute_bounds(self.instance).best_s)
+
+    @property
+    def notes(self) -> list[str]:
+        """Say what a reader should know."""
+        found = []
+        if self.unit == "node-seconds":
+            found.append("no machine has a price: cost is counted in node-seconds")
+        if self.limits.max_cost is not None and not self.instance.price_per_node_s.any():
+            found.append("no machine has a price: the maximal cost limits nothing")
+        if self.instance.graph.loops:
+            found.append("the plans are of one iteration, and so are deadline and maximal cost")
+        return [*found, *self.remarks]
+
+    @property
+    def view(self) -> FrontView:
+        """Collect what the reports need."""
+        return FrontView(
+            workflow=self.instance.graph.workflow.name,
+            platform=self.instance.platform.name,
+            against=self.against,
+            unit=self.unit,
+            priced=bool(self.instance.price_per_node_s.any()),
+            tasks=len(self.instance),
+            points=self.points,
+            tried=tuple(TriedPlan(**asdict(trial)) for trial in self.trials),
+            lower_bound_s=self.lower_bound_s,
+            by_alpha=self.preset is not None,
+        )
+
+    def verify(self) -> None:
+        """Check every schedule independently. Raises WeftError: an impossible one is a fault of ours."""
+        for number, entry in enumerate(self.entries, start=1):
+            violations = verify(entry.schedule, self.instance.graph, self.instance.platform)
+            if violations:
+                more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
+                raise WeftError(
+                    f"point {number} of the front, found by {entry.by}, is an impossible schedule, which is "
+                    f"a fault of the planner: {violations[0]}{more}"
+                )
+
+    def as_record(self) -> dict[str, Any]:
+        """Give everything as plain data: the object ``weft pareto --json`` prints."""
+        return {
+            "workflow": self.instance.graph.workflow.name,
+            "platform": self.instance.platform.name,
+            "against": self.against,
+            "unit": self.unit,
+            "preset": self.preset,
+            "seed": self.seed,
+            "deadline_s": self.limits.deadline_s,
+            "max_cost": self.limits.max_cost,
+            "tasks": len(self.instance),
+            "edges": self.instance.graph.edge_count,
+            "lower_bound_s": self.lower_bound_s,
+            "filled": hypervolume_share(self.entries),
+            "planning_s": self.planning_s,
+            "steps": self.steps,
+            "cut": self.cut,
+            "plan_time_s": self.plan_time_s,
+            "plan_steps": self.plan_steps,
+            "workers": self.workers,
+            "notes": self.notes,
+            "points": [
+                point.as_record() | {"schedule": [asdict(line) for line in entry.schedule]}
+                for point, entry in zip(self.points, self.entries, strict=True)
+            ],
+            "tried": [asdict(trial) for trial in self.trials],
+        }
+
+    def _repr_html_(self) -> str:
+        """Show the chart in a notebook."""
+        import html
+
+        from weft.reports.pareto import front_html
+
+        return f'<iframe srcdoc="{html.escape(front_html(self.view))}" width="100%" height="640"></iframe>'
+
+
+def _moldable_tasks(instance: Instance) -> set[int]:
+    """Give the tasks that have several node counts on some machine."""
+    found: set[int] = set()
+    for group in instance.groups:
+        if len(np.unique(group.machine)) < len(group.machine):
+            found.update(group.tasks.tolist())
+    return found
+
+
+def _node_ranges(schedule: Schedule, instance: Instance, moldable: set[int]) -> tuple[NodeRange, ...]:
+    """Give the node counts by kind of task, in the order in which the kinds first occur."""
+    graph = instance.graph
+    by_kind: dict[str, list[int]] = {}
+    for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
+        by_kind.setdefault(graph.description(task).program, []).append(task)
+    return tuple(
+        NodeRange(
+            kind=kind,
+            tasks=len(tasks),
+            least=int(schedule.nodes[tasks].min()),
+            most=int(schedule.nodes[tasks].max()),
+            chosen=not moldable.isdisjoint(tasks),
+        )
+        for kind, tasks in by_kind.items()
+    )
+
+
+def _tasks_by_machine(schedule: Schedule, instance: Instance) -> tuple[tuple[str, int], ...]:
+    compute = instance.graph.kind == COMPUTE
+    number = np.bincount(schedule.machine[compute], minlength=len(schedule.machines)).tolist()
+    return tuple((name, tasks) for name, tasks in zip(schedule.machines, number, strict=True) if tasks)
+
 
 DEFAULT_FRONT_TIME_S = 10.0
 """What the search for a front gets if nothing is said: as much as some plans."""
@@ -76,28 +330,28 @@ def pareto(
         plan_time_s = DEFAULT_FRONT_TIME_S
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
-    goal = objective_named("makespan", deadline_s=deadline_s, max_cost=max_cost)
-    graph = checked_graph(with_params(loaded, params or {}))
-    chain = None if predictor is None else Chain((predictor, *default_chain().predictors))
+    goal = make_objective("makespan", deadline_s=deadline_s, max_cost=max_cost)
+    graph = check_and_unfold(set_params(loaded, params or {}))
+    chain = None if predictor is None else PredictorChain((predictor, *default_chain().predictors))
     instance = compile_instance(graph, platform, predictor=chain)
-    refuse_impossible(goal, instance, bounds_of(instance).best_s)
-    trade = trade_named(against, instance, max_cost=max_cost)
+    refuse_impossible_limits(goal, instance, compute_bounds(instance).best_s)
+    trade = make_tradeoff(against, instance, max_cost=max_cost)
     search = _search(instance, trade, goal, preset, points)
     # The clock starts where the search does, as for a plan.
-    budget = budget_of(plan_time_s=plan_time_s, plan_steps=plan_steps)
+    budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
     started = time.perf_counter()
-    with pool_of(workers=workers, cluster=cluster, pool=pool) as opened, patiently(budget):
+    with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
         rng = generator(seed, "pareto", against, preset or "ladder")
         climb = search(budget=budget, rng=rng, pool=opened, tell=progress)
         side_by_side = opened.workers
     planning_s = time.perf_counter() - started
-    _refuse_nothing(climb, goal, instance)
+    _require_a_point(climb, goal, instance)
     front = Front(
         instance=instance,
         against=against,
         unit=trade.unit,
         limits=goal,
-        entries=thinned(climb.entries, points),
+        entries=thin_front(climb.entries, points),
         trials=climb.trials,
         preset=preset,
         seed=seed,
@@ -128,12 +382,12 @@ def _check(against: str, points: int, preset: str | None, seed: int) -> None:
 
 
 def _search(
-    instance: Instance, trade: Trade, goal: Objective, preset: str | None, points: int
-) -> Callable[..., Climb]:
+    instance: Instance, trade: Tradeoff, goal: Objective, preset: str | None, points: int
+) -> Callable[..., FrontResult]:
     """Choose how the front is searched for."""
     if preset is None:
         return partial(_climb, instance, trade, goal, points)
-    refusal = supports_alphas(instance, trade, goal)
+    refusal = check_alpha_support(instance, trade, goal)
     if refusal is not None:
         what = f"preset {preset!r} cannot plan this: {refusal.reason}"
         raise InvalidInput(Problem(what=what, advice="leave the preset out"))
@@ -141,19 +395,161 @@ def _search(
 
 
 def _climb(
-    instance: Instance, trade: Trade, goal: Objective, points: int, *, budget: Budget, **more: Any
-) -> Climb:
-    return Ladder(instance, trade, goal, rungs=points, budget=budget, **more).climb()
+    instance: Instance, trade: Tradeoff, goal: Objective, points: int, *, budget: Budget, **more: Any
+) -> FrontResult:
+    return FrontSearch(instance, trade, goal, rungs=points, budget=budget, **more).climb()
 
 
-def _refuse_nothing(climb: Climb, goal: Objective, instance: Instance) -> None:
+def _require_a_point(climb: FrontResult, goal: Objective, instance: Instance) -> None:
     """Raise Infeasible where no schedule keeps the limits, and say by how much the nearest misses them."""
     if not climb.entries:
-        bound_s = max(climb.bound_s, bounds_of(instance).best_s)
-        refuse_missed(
+        bound_s = max(climb.bound_s, compute_bounds(instance).best_s)
+        refuse_missed_limits(
             goal,
             "the search for a front",
             makespan_s=climb.nearest.makespan_s,
-            cost=cost_of(climb.nearest, instance),
+            cost=schedule_cost(climb.nearest, instance),
             bound_s=bound_s,
         )
+
+
+FRONTS = Path(".weft") / "fronts"
+"""Below the project's directory."""
+_VERSION = 1
+_SPENT = (
+    "preset", "seed", "steps", "bound_s", "cut", "planning_s", "plan_time_s", "plan_steps", "workers",
+)  # fmt: skip
+"""What is written down as it is."""
+_CLOSE = 1e-9
+"""Share by which a schedule that was rebuilt may differ from the one that was shown, by rounding."""
+
+
+def front_path(workflow: Workflow, platform: Platform, folder: Path = FRONTS) -> Path:
+    """Say where the front of a workflow, its parameters included, on a platform is kept."""
+    documents = [workflow_document(workflow), platform_document(platform)]
+    text = json.dumps(documents, sort_keys=True, default=str)
+    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+
+def save_front(front: Front, folder: Path = FRONTS) -> Path:
+    """Write a front down, in place of the one before."""
+    path = front_path(front.instance.graph.workflow, front.instance.platform, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(_front_record(front)), encoding="utf-8")
+    beside.replace(path)
+    return path
+
+
+def _front_record(front: Front) -> dict[str, Any]:
+    return {
+        "weft-front": _VERSION,
+        "against": front.against,
+        "deadline_s": front.limits.deadline_s,
+        "max_cost": front.limits.max_cost,
+        **{key: getattr(front, key) for key in _SPENT},
+        "remarks": list(front.remarks),
+        "trials": [[trial.makespan_s, trial.amount, trial.alpha] for trial in front.trials],
+        "points": [
+            {
+                "makespan_s": entry.makespan_s,
+                "amount": entry.amount,
+                "alpha": entry.alpha,
+                "by": entry.by,
+                "decoder": entry.decoder,
+                "order": entry.genome.order.tolist(),
+                "machines": entry.genome.bound.tolist(),
+                "modes": entry.genome.modes.tolist(),
+            }
+            for entry in front.entries
+        ],
+    }
+
+
+def load_front(
+    workflow: Workflow | str | Path,
+    *,
+    on: Platform | str | Path = "local",
+    params: Mapping[str, Any] | None = None,
+    folder: Path = FRONTS,
+) -> Front | None:
+    """Rebuild the front that was shown last; None: there is none, or it is not what weft would say now."""
+    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
+    platform = on if isinstance(on, Platform) else load_platform(on)
+    given = set_params(loaded, params or {})
+    try:
+        known = json.loads(front_path(given, platform, folder).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    instance = compile_instance(check_and_unfold(given), platform)
+    try:
+        front = _read_front(known, instance)
+    except (WeftError, LookupError, TypeError, ValueError):
+        return None  # of another version, or damaged: it is made anew
+    front.verify()
+    return front
+
+
+def _read_front(known: dict[str, Any], instance: Instance) -> Front:
+    if known["weft-front"] != _VERSION:
+        raise ValueError("a front of another version")
+    goal = make_objective("makespan", deadline_s=known["deadline_s"], max_cost=known["max_cost"])
+    trade = make_tradeoff(known["against"], instance, max_cost=goal.max_cost)
+    return Front(
+        instance=instance,
+        against=trade.against,
+        unit=trade.unit,
+        limits=goal,
+        entries=tuple(_read_entry(point, instance) for point in known["points"]),
+        trials=tuple(
+            FrontTrial(makespan_s=makespan_s, amount=amount, alpha=alpha)
+            for makespan_s, amount, alpha in known["trials"]
+        ),
+        remarks=tuple(known["remarks"]),
+        **{key: known[key] for key in _SPENT},
+    )
+
+
+def _read_entry(point: dict[str, Any], instance: Instance) -> FrontEntry:
+    columns = (np.asarray(point[key], dtype=np.uint32) for key in ("order", "machines", "modes"))
+    genome = Genome(*columns)
+    schedule = decode_genome(instance, genome, point["decoder"])
+    if not math.isclose(schedule.makespan_s, point["makespan_s"], rel_tol=_CLOSE):
+        raise ValueError("the schedule takes another time than it took when the front was shown")
+    return FrontEntry(
+        makespan_s=schedule.makespan_s,
+        amount=point["amount"],
+        schedule=schedule,
+        genome=genome,
+        decoder=point["decoder"],
+        alpha=point["alpha"],
+        by=point["by"],
+    )
+
+
+def choose(
+    workflow: Workflow | str | Path,
+    number: int,
+    *,
+    on: Platform | str | Path = "local",
+    params: Mapping[str, Any] | None = None,
+    deadline_s: float | None = None,
+    max_cost: float | None = None,
+    folder: Path = FRONTS,
+    **search: Any,
+) -> PlannedWorkflow:
+    """Give the plan of a point of the front that was shown last for a workflow, parameters and platform.
+
+    Where none was, it is searched for (``search``: as ``pareto`` takes it) and kept. Raises Infeasible where
+    the plan exceeds deadline or cost.
+    """
+    front = load_front(workflow, on=on, params=params, folder=folder)
+    if front is None:
+        front = pareto(workflow, on=on, params=params, deadline_s=deadline_s, max_cost=max_cost, **search)
+        # The plan was asked for; where nothing can be written, the front is searched for again next time.
+        with suppress(OSError):
+            save_front(front, folder)
+    elif (deadline_s, max_cost) != (None, None):
+        goal = make_objective("makespan", deadline_s=deadline_s, max_cost=max_cost)
+        front = replace(front, limits=goal)
+    return front.choose(number)

@@ -1,14 +1,14 @@
-"""The real worlds: the shelf, by kind. The contract is in ``backends/backend.py``."""
+"""The real worlds: the registry, by kind. The contract is in ``backends/backend.py``."""
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["BACKENDS"]
 
-BACKENDS = Shelf(
+BACKENDS = Registry(
     "weft.backends",
     "backend",
     {
-        "local": "weft.backends.local.world:LocalWorld",
+        "local": "weft.backends.local.backend:LocalBackend",
     },
 )
 """To add a backend: one file, one line here."""

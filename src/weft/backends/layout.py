@@ -18,7 +18,7 @@ from pathlib import Path
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 
-__all__ = ["Layout", "plain_name", "refuse_links"]
+__all__ = ["ProjectLayout", "path_component", "refuse_links"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST = 80
@@ -27,7 +27,7 @@ _ENTERED_WITH_CARE = ("attempts", "checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ProjectLayout:
     """The places of one project."""
 
     project: Path
@@ -54,7 +54,7 @@ class Layout:
 
     def runner(self, execution: int, machine: Machine) -> Path:
         """Give the directory in which a machine's runner keeps its socket, beat and exit files."""
-        return self.home / "runners" / str(execution) / plain_name(machine.name)
+        return self.home / "runners" / str(execution) / path_component(machine.name)
 
     def checkpoints(self, execution: int, run: int, task: int) -> Path:
         """Give the directory in which a task's last restart files are kept on our side."""
@@ -64,8 +64,8 @@ class Layout:
         """Give a machine's own directory: the one its ``backend`` names, or one in the project."""
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
-            return _resolved(self.project / stated)
-        return self.home / "sandbox" / plain_name(machine.name)
+            return _resolve_sandbox(self.project / stated)
+        return self.home / "sandbox" / path_component(machine.name)
 
     def workdir(self, execution: int, machine: Machine, attempt: int) -> Path:
         """Give the directory in which an attempt works, and where its outputs stay."""
@@ -77,35 +77,35 @@ class Layout:
 
 
 @cache
-def _resolved(sandbox: Path) -> Path:
+def _resolve_sandbox(sandbox: Path) -> Path:
     """Follow the user's links to a sandbox, once: those that a task puts there later are not followed."""
     return sandbox.resolve()
 
 
 def refuse_links(project: Path) -> None:
     """Refuse a project whose ``.weft``, or a file or directory of it, is a link; or is no directory."""
-    home = Layout(project).home
+    home = ProjectLayout(project).home
     if home.is_symlink():
-        raise _refused(home, "`--project DIR` names another directory to keep it in")
+        raise _link_problem(home, "`--project DIR` names another directory to keep it in")
     if home.exists() and not home.is_dir():
         rule = "it must be a directory: weft keeps its own state there"
         advice = "rename or remove it, or name another directory by `--project DIR`"
         raise InvalidInput(Problem(what=f"'{home}' is no directory", rule=rule, advice=advice))
-    for part in _parts(str(home)):
+    for part in _list_entries(str(home)):
         deep = part.is_dir(follow_symlinks=False) and part.name not in _ENTERED_WITH_CARE
-        for each in (part, *(_parts(part.path) if deep else ())):
+        for each in (part, *(_list_entries(part.path) if deep else ())):
             if each.is_symlink():
                 sandbox = "`sandbox: DIR` of a machine names another directory for its tasks"
-                raise _refused(Path(each.path), sandbox if part.name == "sandbox" else "")
+                raise _link_problem(Path(each.path), sandbox if part.name == "sandbox" else "")
 
 
-def _parts(directory: str) -> list[os.DirEntry[str]]:
+def _list_entries(directory: str) -> list[os.DirEntry[str]]:
     with suppress(FileNotFoundError), os.scandir(directory) as found:
         return sorted(found, key=lambda part: part.name)
     return []  # nothing was run here yet, or somebody cleans up
 
 
-def _refused(link: Path, elsewhere: str) -> InvalidInput:
+def _link_problem(link: Path, elsewhere: str) -> InvalidInput:
     rule = "weft keeps its own state there and follows no link to it"
     advice = "; ".join(("remove the link", *([elsewhere] if elsewhere else [])))
     return InvalidInput(
@@ -113,7 +113,7 @@ def _refused(link: Path, elsewhere: str) -> InvalidInput:
     )
 
 
-def plain_name(name: str) -> str:
+def path_component(name: str) -> str:
     """Give a name that is one safe part of a path, and another for every other name."""
     plain = _UNSAFE.sub("_", name)
     if plain == name and len(name) <= _LONGEST and name.strip("."):

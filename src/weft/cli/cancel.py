@@ -9,8 +9,8 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.observing.following import Place
-    from weft.repository.runs import Run
+    from weft.api.project import OpenProject
+    from weft.repository.runs import RunRecord
 
 __all__ = ["command"]
 
@@ -25,25 +25,25 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     A run whose engine was interrupted or has died is given up: what still runs of it is ended. To let single
     tasks wait there is `weft hold`. Exit code 1: the run is over, or its engine does not answer.
     """
-    from weft.api.observing.following import Place
-    from weft.cli.asking import request
+    from weft.api.project import OpenProject
+    from weft.cli.control import send_requests
 
-    with Place.at(project) as place:
+    with OpenProject.at(project) as place:
         found = place.runs.run(run)
         if place.resumable(found):
             _give_up(place, found, as_json=as_json)
         else:
-            request(place, "cancel", found, as_json=as_json, done="is cancelled")
+            send_requests(place, "cancel", found, as_json=as_json, done="is cancelled")
 
 
-def _give_up(place: Place, found: Run, *, as_json: bool) -> None:
+def _give_up(place: OpenProject, found: RunRecord, *, as_json: bool) -> None:
     """Cancel a run without an engine."""
-    from weft.api.executions.giving_up import give_up
-    from weft.cli.driving import Driver
+    from weft.api.run import cancel_unfinished
+    from weft.cli.driver import RunDriver
 
-    driver = Driver(quiet=True)
+    driver = RunDriver(quiet=True)
     with driver.signals:
-        ended = give_up(place, found, interrupted=driver.signals)
+        ended = cancel_unfinished(place, found, interrupted=driver.signals)
     if as_json:
         answer = {"task": None, "granted": ended.state == "cancelled", "heard": False, "text": ended.state}
         options.print_json({"run": found.number, "asked": "cancel", "answers": [answer]})

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
-from weft.units import counted
+from weft.units import format_count
 
 if TYPE_CHECKING:
-    from weft.formats.format import Source
+    from weft.formats.format import SourceFile
     from weft.platform.platform import Platform
-    from weft.workflow.unfolding.task_graph import TaskGraph
+    from weft.workflow.task_graph import TaskGraph
 
 __all__ = ["command"]
 
@@ -37,10 +37,10 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
     0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on, some task
     can run on no machine.
     """
-    from weft.errors import Infeasible, InvalidInput, Place, Problem
+    from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
 
-    machines = None if platform is None else _reachable(load_platform(platform))
+    machines = None if platform is None else _check_machines(load_platform(platform))
     records, problems, impossible = [], list[Problem](), list[Problem]()
     for name in files:
         try:
@@ -48,7 +48,7 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
         except InvalidInput as error:
             problems += error.problems
         except Infeasible as error:
-            impossible.append(Problem(what=str(error), place=Place(file=name)))
+            impossible.append(Problem(what=str(error), place=SourceLocation(file=name)))
     if problems:
         raise InvalidInput(problems + impossible)
     if impossible:
@@ -62,32 +62,33 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
             click.echo(f"note: {note}")
 
 
-def _reachable(platform: Platform) -> Platform:
+def _check_machines(platform: Platform) -> Platform:
     """Give a platform; what `weft run` refuses of machines of this computer is refused here too."""
-    from weft.backends.local.stated import refuse_misstated
+    from weft.backends.local.backend import check_machines
 
-    refuse_misstated(each for each in platform.machines if each.backend.get("kind") == "local")
+    check_machines(each for each in platform.machines if each.backend.get("kind") == "local")
     return platform
 
 
 def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
-    from weft.formats.files import detect, open_source
-    from weft.formats.native import WeftYaml, describes_platform, platform_from
-    from weft.workflow.checks import checked_graph
+    from weft.formats.files import detect_format, open_source
+    from weft.formats.native import WeftYaml, describes_platform, read_platform_file
+    from weft.workflow.checks import check_and_unfold
 
     source = open_source(name)
     if source.data.strip() and describes_platform(source):
-        found = _reachable(platform_from(source))
+        found = _check_machines(read_platform_file(source))
         nodes = sum(machine.nodes for machine in found.machines)
         summary = f"a platform of {len(found.machines)} machines, {nodes} nodes; no problems"
         return {"file": name, "kind": "platform", "summary": summary}
     if (scenario := _check_scenario(source, machines)) is not None:
         return scenario
-    reader = detect(source)
-    graph = checked_graph(reader.read(source))
-    notes = _foreseen(graph, name) if reader.name == WeftYaml.name else []
+    reader = detect_format(source)
+    graph = check_and_unfold(reader.read(source))
+    notes = _check_names(graph, name) if reader.name == WeftYaml.name else []
     summary = (
-        f"{counted(len(graph), 'task')}, {counted(graph.edge_count, 'edge')} ({reader.name}); no problems"
+        f"{format_count(len(graph), 'task')}, {format_count(graph.edge_count, 'edge')} "
+        f"({reader.name}); no problems"
     )
     if machines is not None:
         from weft.instance.compilation import compile_instance
@@ -105,37 +106,37 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
     }
 
 
-def _foreseen(graph: TaskGraph, name: str) -> list[str]:
+def _check_names(graph: TaskGraph, name: str) -> list[str]:
     """Refuse what cannot be run, and list what may be missing then; recorded workflows are not run here."""
     from pathlib import Path
 
-    from weft.api.executions.foreseeing import absent_inputs, refuse_astray_names
+    from weft.api.request import check_file_names, find_missing_inputs
     from weft.formats.files import STDIN
 
-    refuse_astray_names(graph.workflow)
+    check_file_names(graph.workflow)
     folder = Path() if name == STDIN else Path(name).parent
-    return [str(problem) for problem in absent_inputs(graph, folder)]
+    return [str(problem) for problem in find_missing_inputs(graph, folder)]
 
 
-def _check_scenario(source: Source, machines: Platform | None) -> dict[str, object] | None:
+def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:
     """Check a scenario together with the workflows it names; None: the file is none."""
+    from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
+    from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
     from weft.formats.native import WeftYaml
     from weft.formats.yaml_document import parse_document
-    from weft.simulation.reading.checks import check_scenario, workflow_keys
-    from weft.simulation.reading.files import load_arriving
-    from weft.simulation.reading.scenario_reader import describes_scenario, read_scenario
 
     # Parsed only if need be: workflows may be large.
     if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):
         return None
     document = parse_document(source.text(), source.name)
-    if not describes_scenario(document):
+    if not is_scenario(document):
         return None
     scenario = read_scenario(document)
-    workflows = load_arriving(scenario)
+    workflows = load_arrival_workflows(scenario)
     arrivals = sum(1 for entry in scenario.arrivals for _ in workflow_keys(entry))
     check_scenario(scenario, machines, workflows or None)
     summary = (
-        f"a scenario of {counted(arrivals, 'arrival')} of {counted(len(workflows), 'workflow')}; no problems"
+        f"a scenario of {format_count(arrivals, 'arrival')} of "
+        f"{format_count(len(workflows), 'workflow')}; no problems"
     )
     return {"file": source.name, "kind": "scenario", "summary": summary}

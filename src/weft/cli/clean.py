@@ -7,8 +7,8 @@ from dataclasses import asdict
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
-from weft.units import counted, format_bytes
+from weft.cli.terminal import stage
+from weft.units import format_bytes, format_count
 
 __all__ = ["command"]
 
@@ -39,11 +39,11 @@ def command(
     executed together are removed together. Exit code 4: an engine is at work.
     """
     with stage("cleaning"):
-        from weft.api.executions.cleaning import clean
-        from weft.api.observing.following import Place
-        from weft.cli.driving import command_line
+        from weft.api.cleanup import clean
+        from weft.api.project import OpenProject
+        from weft.cli.driver import command_line
 
-        with Place.at(project) as place:
+        with OpenProject.at(project) as place:
             found = clean(
                 place,
                 runs,
@@ -61,11 +61,11 @@ def command(
             click.echo(folder)
     named = ", ".join(map(str, found.runs))
     of = (
-        f" of {counted(len(found.runs), 'run')} ({named})"
+        f" of {format_count(len(found.runs), 'run')} ({named})"
         if 0 < len(found.runs) <= 10
-        else f" of {counted(len(found.runs), 'run')}"
+        else f" of {format_count(len(found.runs), 'run')}"
     )
-    click.echo(f"{would} {counted(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
+    click.echo(f"{would} {format_count(found.files, 'file')}{of}, {format_bytes(found.freed_bytes)}")
     if found.kept:
         click.echo(
             f"kept run {', '.join(map(str, found.kept))}: not finished; `weft resume` or `weft cancel`"

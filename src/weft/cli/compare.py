@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 
 if TYPE_CHECKING:
-    from weft.reports.comparison import Comparison
+    from weft.reports.comparison import PlannerComparison
 
 __all__ = ["command"]
 
@@ -54,7 +54,7 @@ def command(
     _check_streams(workflows, platform, as_json=as_json, csv_file=csv_file, html_file=html_file)
     plan_time_s = options.given_seconds("--plan-time", plan_time)
     with stage("loading"):
-        from weft.api.comparing import compare
+        from weft.api.compare import compare
     compared = compare(
         workflows,
         on=platform,
@@ -85,23 +85,23 @@ def _check_streams(
         raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
 
 
-def _write(compared: Comparison, csv_file: str | None, html_file: str | None) -> None:
+def _write(compared: PlannerComparison, csv_file: str | None, html_file: str | None) -> None:
     from weft.formats.files import save_text
 
     if csv_file is not None:
-        from weft.reports.comparison_csv import comparison_csv
+        from weft.reports.comparison import comparison_csv
 
         save_text(comparison_csv(compared), csv_file)
     if html_file is not None:
-        from weft.reports.comparison_html import comparison_html
+        from weft.reports.comparison import comparison_html
 
         save_text(comparison_html(compared), html_file)
 
 
-def _show(compared: Comparison, written: list[str]) -> None:
-    from weft.reports.comparison_tables import refusal_lines, result_table, standing_table, title_of
+def _show(compared: PlannerComparison, written: list[str]) -> None:
+    from weft.reports.comparison import comparison_title, refusal_lines, result_table, standing_table
 
-    click.echo(title_of(compared))
+    click.echo(comparison_title(compared))
     click.echo()
     for table in (result_table(compared), standing_table(compared)):
         for line in table.lines():

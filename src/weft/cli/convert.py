@@ -31,11 +31,11 @@ def command(
 
     The format of IN is found by its content, that of OUT by its ending; `weft formats` lists them.
     """
-    from weft.formats.files import load_workflow, save_text, writer_for
-    from weft.workflow.unfolding.parameters import with_params
+    from weft.formats.files import find_writer, load_workflow, save_text
+    from weft.workflow.workflow import set_params
 
-    writer = writer_for(target, to_name)
-    workflow = with_params(
+    writer = find_writer(target, to_name)
+    workflow = set_params(
         load_workflow(source, format_name=format_name), options.given_params(params, params_file)
     )
     save_text(writer.write(workflow), target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 
 __all__ = ["command"]
 
@@ -37,10 +37,10 @@ def command(
     task = words[-1]
     at_s = options.given_seconds("--at", at)
     with stage("loading"):
-        from weft.api.executions.project import existing_project
-        from weft.api.runs.explaining import explain_task, explanation_lines
+        from weft.api.journal import explain_task, explanation_lines
+        from weft.api.project import require_project
 
-        journal = words[0] if len(words) == 2 else str(existing_project(project).project)
+        journal = words[0] if len(words) == 2 else str(require_project(project).project)
     with stage(f"reading {journal}"):
         found = explain_task(journal, task, run=run, at_s=at_s)
     if as_json:
@@ -49,13 +49,13 @@ def command(
     for line in explanation_lines(found):
         click.echo(line)
     if len(words) == 1 and at_s is None:
-        _say_if_nobody_works(project, found.run)
+        _note_if_interrupted(project, found.run)
 
 
-def _say_if_nobody_works(project: str | None, run: int) -> None:
+def _note_if_interrupted(project: str | None, run: int) -> None:
     """Say of a run that does not go on that what was decided last waits for an engine."""
-    from weft.api.observing.following import Place
+    from weft.api.project import OpenProject
 
-    with Place.at(project) as place:
+    with OpenProject.at(project) as place:
         if place.resumable(place.runs.run(run)):
             click.echo("no engine is at work; `weft resume` goes on")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 
 if TYPE_CHECKING:
-    from weft.workflow.generators.generator import Generated
+    from weft.workflow.generators.generator import GeneratedWorkflow
 
 __all__ = ["command"]
 
@@ -51,10 +51,10 @@ def command(
     _check_streams(out, platform_out, as_json=as_json)
     given = _given(settings)
     with stage(f"generating {kind}"):
-        from weft.api.generating import generate
-        from weft.formats.files import save_text, writer_for
+        from weft.api.generate import generate
+        from weft.formats.files import find_writer, save_text
 
-        writer = writer_for(out, "weft" if out == "-" and to_name is None else to_name)
+        writer = find_writer(out, "weft" if out == "-" and to_name is None else to_name)
         made = generate(kind, seed=seed, **given)
         text = writer.write(made.workflow)
         platform = None if platform_out is None else _platform_text(kind, made)
@@ -73,7 +73,7 @@ def command(
             }
         )
     elif "-" not in (out, platform_out):
-        _tell(made, out, platform_out)
+        _print_written(made, out, platform_out)
 
 
 def _check_streams(out: str, platform_out: str | None, *, as_json: bool) -> None:
@@ -101,17 +101,17 @@ def _given(settings: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _platform_text(kind: str, made: Generated) -> str:
+def _platform_text(kind: str, made: GeneratedWorkflow) -> str:
     from weft.errors import InvalidInput, Problem
-    from weft.formats.native import platform_text
+    from weft.formats.native import write_platform
 
     if made.platform is None:
         advice = "leave --platform-out away, or ask for machines"
         raise InvalidInput(Problem(what=f"this {kind} comes without a platform", advice=advice))
-    return platform_text(made.platform)
+    return write_platform(made.platform)
 
 
-def _tell(made: Generated, out: str, platform_out: str | None) -> None:
+def _print_written(made: GeneratedWorkflow, out: str, platform_out: str | None) -> None:
     click.echo(f"wrote {out} ({made.workflow.name})")
     if platform_out is not None:
         click.echo(f"wrote {platform_out} (its platform)")
@@ -122,7 +122,7 @@ def _tell(made: Generated, out: str, platform_out: str | None) -> None:
 def _list(kind: str | None, *, as_json: bool) -> None:
     """List all kinds, or one of them, with their parameters."""
     from weft.workflow.generators import GENERATORS
-    from weft.workflow.generators.settings import settings_of
+    from weft.workflow.generators.generator import list_parameters
 
     kinds = {name: GENERATORS.load(name) for name in ([kind] if kind is not None else GENERATORS)}
     if as_json:
@@ -131,7 +131,7 @@ def _list(kind: str | None, *, as_json: bool) -> None:
                 {
                     "name": name,
                     "title": entry.title,
-                    "parameters": [s.as_record() for s in settings_of(entry)],
+                    "parameters": [s.as_record() for s in list_parameters(entry)],
                 }
                 for name, entry in kinds.items()
             ]
@@ -139,7 +139,7 @@ def _list(kind: str | None, *, as_json: bool) -> None:
         return
     for name, entry in kinds.items():
         click.echo(f"{name}: {entry.title}")
-        settings = settings_of(entry)
+        settings = list_parameters(entry)
         width = max(len(setting.text) for setting in settings)
         for setting in settings:
             click.echo(f"  {setting.text:<{width}}  {setting.meaning}")

@@ -20,11 +20,11 @@ def command(tasks: tuple[str, ...], run: int | None, project: str | None, as_jso
     TASK is a name such as lapw0 or 'lapw1[3]'; the name of a sweep means all its tasks. What runs already
     goes on. Exit code 1: there is no such task, or no engine is at work.
     """
-    from weft.api.observing.following import Place
-    from weft.cli.asking import request
+    from weft.api.project import OpenProject
+    from weft.cli.control import send_requests
 
-    with Place.at(project) as place:
+    with OpenProject.at(project) as place:
         found = place.runs.run(run)
-        request(
+        send_requests(
             place, "hold", found, tasks=tasks, as_json=as_json, done="is held; `weft release` lets it go on"
         )

@@ -11,10 +11,10 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.observing.following import Followed, Place
-    from weft.api.observing.task_logs import Log
-    from weft.engine.history.happenings import Tried
-    from weft.repository.runs import Run
+    from weft.api.project import JournalFollower, OpenProject
+    from weft.api.report import TaskLog
+    from weft.engine.history import AttemptRecord
+    from weft.repository.runs import RunRecord
 
 __all__ = ["command"]
 
@@ -50,21 +50,26 @@ def command(
     TASK is a name such as lapw0 or 'lapw1[3]'; of a task in a loop, 'conv#2' is its second iteration. Where
     the output is empty and the error is not, a note says so.
     """
-    from weft.api.observing.following import Place, look_at
-    from weft.api.observing.task_logs import Log, attempt_of
+    from weft.api.project import OpenProject, follow_run
+    from weft.api.report import TaskLog, find_attempt
 
-    with Place.at(project) as place:
-        found, followed = look_at(place, run)
-        tried = attempt_of(followed, found, task, attempt)
+    with OpenProject.at(project) as place:
+        found, followed = follow_run(place, run)
+        tried = find_attempt(followed, found, task, attempt)
         records = place.layout.records(found.execution, tried.number)
         if as_json:
             if follow:
                 raise click.UsageError("--json prints one object: leave out --follow.")
             options.print_json(
-                _record(followed, found, tried, Log(records / "out"), Log(records / "err"), str(records))
+                _record(
+                    followed, found, tried, TaskLog(records / "out"), TaskLog(records / "err"), str(records)
+                )
             )
             return
-        log, other = Log(records / ("err" if stderr else "out")), Log(records / ("out" if stderr else "err"))
+        log, other = (
+            TaskLog(records / ("err" if stderr else "out")),
+            TaskLog(records / ("out" if stderr else "err")),
+        )
         _print(log)
         while follow and _goes_on(place, found, followed, tried):
             time.sleep(_PAUSE_S)
@@ -74,7 +79,7 @@ def command(
         _say_why(tried, other, stderr=stderr)
 
 
-def _goes_on(place: Place, found: Run, followed: Followed, tried: Tried) -> bool:
+def _goes_on(place: OpenProject, found: RunRecord, followed: JournalFollower, tried: AttemptRecord) -> bool:
     followed.catch_up()
     return (
         tried.ended_s is None
@@ -83,13 +88,13 @@ def _goes_on(place: Place, found: Run, followed: Followed, tried: Tried) -> bool
     )
 
 
-def _print(log: Log) -> None:
+def _print(log: TaskLog) -> None:
     stream = sys.stdout.buffer
     sys.stdout.flush()
     for data in log.more():
         if sys.stdout.isatty():
             # A program's colours and cursor moves are its own: the terminal must not obey them.
-            from weft.reports.labels import printable
+            from weft.reports.text import printable
 
             text = data.decode("utf-8", errors="replace")
             click.echo("".join(sign if sign in "\n\t" else printable(sign) for sign in text), nl=False)
@@ -98,7 +103,7 @@ def _print(log: Log) -> None:
     stream.flush()
 
 
-def _say_why(tried: Tried, other: Log, *, stderr: bool) -> None:
+def _say_why(tried: AttemptRecord, other: TaskLog, *, stderr: bool) -> None:
     """Say why nothing was printed."""
     name, option = (
         ("standard output", "leave out --stderr") if stderr else ("standard error", "--stderr shows it")
@@ -115,10 +120,12 @@ def _say_why(tried: Tried, other: Log, *, stderr: bool) -> None:
         click.echo("nothing was written", err=True)
 
 
-def _record(followed: Followed, run: Run, tried: Tried, out: Log, err: Log, records: str) -> dict[str, Any]:
+def _record(
+    followed: JournalFollower, run: RunRecord, tried: AttemptRecord, out: TaskLog, err: TaskLog, records: str
+) -> dict[str, Any]:
     names = tuple(machine.name for machine in followed.state.machines)
 
-    def text(log: Log) -> str:
+    def text(log: TaskLog) -> str:
         found = b""
         for data in log.more():
             found += data

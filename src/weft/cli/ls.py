@@ -11,7 +11,7 @@ from weft.cli import options
 from weft.units import format_seconds
 
 if TYPE_CHECKING:
-    from weft.repository.runs import Run
+    from weft.repository.runs import RunRecord
 
 __all__ = ["command"]
 
@@ -25,9 +25,9 @@ def command(project: str | None, as_json: bool) -> None:
     `promised` is the time that half of such runs take by the first plan, P90 what nine of ten keep to. A run
     that is called interrupted can be resumed.
     """
-    from weft.api.observing.following import Place
+    from weft.api.project import OpenProject
 
-    with Place.at(project) as place:
+    with OpenProject.at(project) as place:
         runs = place.runs.all()
         states = [place.state_of(run) for run in runs]
     if as_json:
@@ -35,8 +35,8 @@ def command(project: str | None, as_json: bool) -> None:
             [run.as_record() | {"state": state} for run, state in zip(runs, states, strict=True)]
         )
         return
-    from weft.reports.comparison_tables import Table
-    from weft.reports.labels import printable
+    from weft.reports.comparison import TextTable
+    from weft.reports.text import printable
 
     rows = []
     for run, state in zip(runs, states, strict=True):
@@ -54,11 +54,11 @@ def command(project: str | None, as_json: bool) -> None:
             )
         )
     heading = ("run", "workflow", "owner", "state", "started", "tasks", "promised", "P90", "took")
-    for line in Table(heading=heading, rows=tuple(rows), texts=5).lines():
+    for line in TextTable(heading=heading, rows=tuple(rows), texts=5).lines():
         click.echo(line)
 
 
-def _promised(run: Run) -> tuple[str, str]:
+def _promised(run: RunRecord) -> tuple[str, str]:
     """Give P50 and P90 of what was promised."""
     promise = run.promise
     if promise is None:

@@ -54,7 +54,7 @@ _COMPLETING = "_WEFT_COMPLETE"
 """Set by the shell when it asks for completions."""
 
 
-class _LazyGroup(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that ``--help`` stays light."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -82,7 +82,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(
-    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="weft %(version)s")
 def weft() -> None:
@@ -119,11 +119,11 @@ def _run(given: list[str]) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        with _perhaps_unheard():
+        with _ignore_broken_pipe():
             error.show()
         return 2
     except WeftError as error:
-        with _perhaps_unheard():
+        with _ignore_broken_pipe():
             _report(error, as_json="--json" in given)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -142,7 +142,7 @@ def _run(given: list[str]) -> int:
 
 
 @contextmanager
-def _perhaps_unheard() -> Iterator[None]:
+def _ignore_broken_pipe() -> Iterator[None]:
     """Write messages that somebody may not read to the end."""
     try:
         yield

@@ -20,10 +20,10 @@ def command(task: str, machine: str | None, run: int | None, project: str | None
 
     Exit code 1: it does not run, it cannot run there, or no engine is at work.
     """
-    from weft.api.observing.following import Place
-    from weft.cli.asking import request
+    from weft.api.project import OpenProject
+    from weft.cli.control import send_requests
 
     where = f"moves to {machine}" if machine else "leaves its machine"
-    with Place.at(project) as place:
+    with OpenProject.at(project) as place:
         found = place.runs.run(run)
-        request(place, "migrate", found, tasks=(task,), machine=machine, as_json=as_json, done=where)
+        send_requests(place, "migrate", found, tasks=(task,), machine=machine, as_json=as_json, done=where)

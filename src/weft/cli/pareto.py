@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.progress import Line, stage
-from weft.units import counted
+from weft.cli.terminal import ProgressLine, stage
+from weft.units import format_count
 
 if TYPE_CHECKING:
-    from weft.api.fronts import Front
-    from weft.api.pareto import Preset
-    from weft.planners.pareto.ladder import FrontProgress
-    from weft.planners.pareto.trades import Against
+    from weft.api.pareto import Front, Preset
+    from weft.planners.pareto_front import Against
+    from weft.planners.pareto_search import FrontProgress
 
-__all__ = ["command", "teller"]
+__all__ = ["command", "front_progress"]
 
 
 @click.command("pareto")
@@ -97,8 +96,7 @@ def command(
     deadline_s = options.given_seconds("--deadline", deadline)
     plan_time_s = options.given_seconds("--plan-time", plan_time)
     with stage("loading"):
-        from weft.api.front_files import keep_front
-        from weft.api.pareto import pareto
+        from weft.api.pareto import pareto, save_front
         from weft.formats.files import load_platform, read_workflow_file
 
         machines = load_platform(platform)
@@ -109,10 +107,10 @@ def command(
             loaded, on=machines, against=against, points=points, preset=preset, deadline_s=deadline_s,
             max_cost=max_cost, seed=seed, params=options.given_params(params, params_file),
             plan_time_s=plan_time_s, plan_steps=plan_steps, workers=workers, cluster=cluster,
-            progress=teller(line),
+            progress=front_progress(line),
         )  # fmt: skip
     try:
-        keep_front(front)
+        save_front(front)
     except OSError as error:
         click.echo(f"note: the front cannot be kept for --choose: {error.strerror or error}", err=True)
     _write(front, out, html)
@@ -122,13 +120,13 @@ def command(
         _show(front, [name for name in (out, html) if name])
 
 
-def teller(line: Line) -> Callable[[FrontProgress], None] | None:
+def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None:
     """Give what shows on the progress line how far the front is; None: nobody sees it."""
     if line.news is None:
         return None
 
     def tell(progress: FrontProgress) -> None:
-        told = f"{progress.done} of {progress.of} weights, {counted(progress.points, 'point')}"
+        told = f"{progress.done} of {progress.of} weights, {format_count(progress.points, 'point')}"
         line.say(f"{told}, {progress.filled:.0%} filled" if progress.filled else told)
 
     return tell
@@ -150,23 +148,23 @@ def _write(front: Front, out: str | None, html: str | None) -> None:
     from weft.formats.files import save_text
 
     if out is not None and Path(out).suffix == ".csv":
-        from weft.reports.pareto_table import front_csv
+        from weft.reports.pareto import front_csv
 
         save_text(front_csv(front.view), out)
     elif out is not None:
         save_text(options.json_text(front.as_record()) + "\n", out)
     if html is not None:
-        from weft.reports.pareto_html import front_html
+        from weft.reports.pareto import front_html
 
         save_text(front_html(front.view), html)
 
 
 def _show(front: Front, written: list[str]) -> None:
     from weft.cli.terminal import width
-    from weft.reports.pareto_table import front_lines
+    from weft.reports.pareto import front_lines
 
     view = front.view
-    found = f"{counted(len(front), 'point')} in {front.planning_s:.3g} s"
+    found = f"{format_count(len(front), 'point')} in {front.planning_s:.3g} s"
     click.echo(f"{view.title}; {found}")
     click.echo()
     utf8 = "utf" in (sys.stdout.encoding or "").lower()

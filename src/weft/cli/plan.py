@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
-from weft.units import counted
+from weft.cli.terminal import stage
+from weft.units import format_count
 
 if TYPE_CHECKING:
-    from weft.api.planning import PlannedWorkflow
-    from weft.workflow.records.workflow import Workflow
+    from weft.api.plan import PlannedWorkflow
+    from weft.workflow.workflow import Workflow
 
 __all__ = ["command", "show"]
 
@@ -105,7 +105,7 @@ def command(
     deadline_s = options.given_seconds("--deadline", deadline)
     plan_time_s = options.given_seconds("--plan-time", plan_time)
     with stage("loading"):
-        from weft.api.planning import plan
+        from weft.api.plan import plan
         from weft.formats.files import load_platform, read_workflow_file
 
         machines = load_platform(platform)
@@ -122,27 +122,27 @@ def command(
                 loaded, planner=planner, objective=objective, alpha=alpha, **how, progress=line.news
             )
     else:
-        planned = _chosen(loaded, choose, how)
+        planned = _choose_plan(loaded, choose, how)
     if out is not None:
         _write(planned, out)
     if html is not None:
-        from weft.api.viewing import html_of
+        from weft.api.plan import render_plan
         from weft.formats.files import save_text
 
-        save_text(html_of(planned), html)
+        save_text(render_plan(planned), html)
     if as_json:
         options.print_json(planned.as_record())
     elif "-" not in (out, html):
         show(planned, chart=chart, written=[name for name in (out, html) if name])
 
 
-def _chosen(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedWorkflow:
-    from weft.cli.pareto import teller
+def _choose_plan(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedWorkflow:
+    from weft.cli.pareto import front_progress
 
     with stage(f"the front of {loaded.name}") as line:
-        from weft.api.choosing import choose
+        from weft.api.pareto import choose
 
-        return choose(loaded, number, **how, progress=teller(line))
+        return choose(loaded, number, **how, progress=front_progress(line))
 
 
 def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
@@ -161,7 +161,7 @@ def _write(planned: PlannedWorkflow, out: str) -> None:
     from weft.formats.files import save_text
 
     if Path(out).suffix == ".csv":
-        from weft.reports.schedule_csv import schedule_csv
+        from weft.api.plan import schedule_csv
 
         save_text(schedule_csv(planned.schedule), out)
     else:
@@ -170,15 +170,16 @@ def _write(planned: PlannedWorkflow, out: str) -> None:
 
 def show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
     """Print a plan: its numbers, its chart, its notes."""
-    from weft.api.viewing import facts_of, view_of
+    from weft.api.plan import plan_facts, plan_view
 
     graph = planned.graph
     click.echo(
-        f"{planned.workflow.name}: {counted(len(graph), 'task')}, {counted(graph.edge_count, 'edge')} "
+        f"{planned.workflow.name}: {format_count(len(graph), 'task')}, "
+        f"{format_count(graph.edge_count, 'edge')} "
         f"on {planned.instance.platform.name}; {planned.planner} took {planned.planning_s:.3g} s"
     )
-    label_width = max(len(label) for label, _ in facts_of(planned))
-    for label, text in facts_of(planned):
+    label_width = max(len(label) for label, _ in plan_facts(planned))
+    for label, text in plan_facts(planned):
         click.echo(f"  {label:<{label_width}}  {text}")
     if chart:
         from weft.cli.terminal import colored, width
@@ -188,7 +189,7 @@ def show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
         gantt = REPORTS.load("gantt-text")()
         utf8 = "utf" in (sys.stdout.encoding or "").lower()
         chart_text = gantt.render(
-            view_of(planned), width=width(), color=colored(), ascii=not utf8, heading=False
+            plan_view(planned), width=width(), color=colored(), ascii=not utf8, heading=False
         )
         click.echo(chart_text, color=colored())
     for note in planned.notes:

@@ -1,11 +1,11 @@
-"""``weft planners``: what stands on the shelf, and the options of one planner."""
+"""``weft planners``: what stands on the registry, and the options of one planner."""
 
 from __future__ import annotations
 
 import click
 
 from weft.cli import options
-from weft.cli.listing import show_shelf
+from weft.cli.registries import show_registry
 
 __all__ = ["command"]
 
@@ -20,4 +20,4 @@ def command(name: str | None, as_json: bool) -> None:
     """
     from weft.planners import PLANNERS
 
-    show_shelf(PLANNERS, name, as_json=as_json)
+    show_registry(PLANNERS, name, as_json=as_json)

@@ -1,11 +1,11 @@
-"""``weft policies``: what stands on the shelf, and the options of one policy."""
+"""``weft policies``: what stands on the registry, and the options of one policy."""
 
 from __future__ import annotations
 
 import click
 
 from weft.cli import options
-from weft.cli.listing import show_shelf
+from weft.cli.registries import show_registry
 
 __all__ = ["command"]
 
@@ -20,4 +20,4 @@ def command(name: str | None, as_json: bool) -> None:
     """
     from weft.policies import POLICIES
 
-    show_shelf(POLICIES, name, as_json=as_json)
+    show_registry(POLICIES, name, as_json=as_json)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 from weft.units import format_seconds
 
 if TYPE_CHECKING:
-    from weft.engine.replaying import Replayed
+    from weft.engine.replay import ReplayResult
 
 __all__ = ["command"]
 
@@ -42,7 +42,7 @@ def command(journal: str, policy: str | None, run: int | None, as_json: bool) ->
     happened so.
     """
     with stage("loading"):
-        from weft.api.runs.replaying import replay_journal
+        from weft.api.journal import replay_journal
     with stage(f"replaying {journal}"):
         found = replay_journal(journal, policy=policy, run=run)
     if as_json:
@@ -53,8 +53,8 @@ def command(journal: str, policy: str | None, run: int | None, as_json: bool) ->
         raise click.exceptions.Exit(1)
 
 
-def _show(replayed: Replayed, policy: str) -> None:
-    from weft.engine.journal import encoded
+def _show(replayed: ReplayResult, policy: str) -> None:
+    from weft.engine.journal import encode_message
 
     if replayed.same:
         many = "1 entry" if replayed.entries == 1 else f"{replayed.entries} entries"
@@ -68,7 +68,7 @@ def _show(replayed: Replayed, policy: str) -> None:
     for difference in replayed.differences[:_SHOWN]:
         for sign, command in (("-", difference.expected), ("+", difference.got)):
             if command is not None:
-                name, fields = encoded(command)
+                name, fields = encode_message(command)
                 listed = ", ".join(f"{key}={value!r}" for key, value in fields.items())
                 click.echo(f"  {sign} {difference.position}: {name}({listed})")
     if len(replayed.differences) > _SHOWN:

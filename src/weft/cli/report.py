@@ -7,7 +7,7 @@ import sys
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 
 __all__ = ["command"]
 
@@ -40,14 +40,14 @@ def command(
     if len(sharing) > 1:
         raise click.UsageError(f"{' and '.join(sharing)} cannot share the standard output.")
     with stage("reading the journal"):
-        from weft.api.observing.following import Place
-        from weft.api.observing.reporting import tell
+        from weft.api.project import OpenProject
+        from weft.api.report import read_report
         from weft.formats.files import save_text
-        from weft.reports.execution_text import execution_lines
+        from weft.reports.execution_page import execution_lines
 
-        with Place.at(project) as place:
+        with OpenProject.at(project) as place:
             found = place.runs.run(run)
-            told = tell(place, found.execution, found)
+            told = read_report(place, found.execution, found)
     texts = {
         "--html": told.html,
         "--trace": told.trace,

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.progress import Line, stage
-from weft.cli.terminal import width
+from weft.cli.terminal import ProgressLine, stage, width
 
 if TYPE_CHECKING:
-    from weft.studies.ledger import Ledger
-    from weft.studies.repetition import Advance, Reproduced
-    from weft.studies.reproduction import Reproduction, Row
+    from weft.papers.repetition import ReproductionProgress, ReproductionResult, ResultLedger
+    from weft.papers.reproduction import Reproduction, ResultRow
 
 __all__ = ["command"]
 
@@ -62,16 +60,16 @@ def command(
         return
     with stage(f"{name}: loading") as line:
         from weft.backends.layout import refuse_links
-        from weft.studies import REPRODUCTIONS
-        from weft.studies.ledger import Ledger, ledger_path
+        from weft.papers import REPRODUCTIONS
+        from weft.papers.repetition import ResultLedger, ledger_path
 
         reproduction: Reproduction = REPRODUCTIONS.load(name)()
         refuse_links(_FOLDER.parent.parent)
-        ledger = Ledger(ledger_path(_FOLDER, reproduction, seed))
+        ledger = ResultLedger(ledger_path(_FOLDER, reproduction, seed))
         if fresh:
             ledger.forget()
         line.text = name
-        made = _made(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
+        made = _run_reproduction(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
     if made.taken_over:
         told = f"note: {made.taken_over} of {made.runs} runs were made before"
         click.echo(f"{told} ({ledger.path}); --fresh makes them again", err=True)
@@ -83,7 +81,7 @@ def command(
 
 
 def _list(*, as_json: bool) -> None:
-    from weft.studies import REPRODUCTIONS
+    from weft.papers import REPRODUCTIONS
 
     titles = {name: REPRODUCTIONS.load(name).title for name in REPRODUCTIONS}
     if as_json:
@@ -94,20 +92,20 @@ def _list(*, as_json: bool) -> None:
         click.echo(f"{name:<{width}}  {title}")
 
 
-def _made(
+def _run_reproduction(
     reproduction: Reproduction,
-    ledger: Ledger,
-    line: Line,
+    ledger: ResultLedger,
+    line: ProgressLine,
     *,
     full: bool,
     runs: int | None,
     seed: int,
     workers: int,
-) -> Reproduced:
-    from weft.pools.pool import pool_named
-    from weft.studies.repetition import reproduce
+) -> ReproductionResult:
+    from weft.papers.repetition import reproduce
+    from weft.pools.pool import make_pool
 
-    with pool_named("serial" if workers == 1 else f"processes:{workers}") as pool:
+    with make_pool("serial" if workers == 1 else f"processes:{workers}") as pool:
         try:
             return reproduce(
                 reproduction,
@@ -116,22 +114,22 @@ def _made(
                 runs=runs,
                 seed=seed,
                 pool=pool,
-                tell=None if line.news is None else _Clock(line).tell,
+                tell=None if line.news is None else _RemainingTime(line).tell,
             )
         except KeyboardInterrupt:
             click.echo(f"the runs made so far are kept ({ledger.path}); the same command goes on", err=True)
             raise
 
 
-class _Clock:
+class _RemainingTime:
     """Says how long it will still take, from how long it took."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: ProgressLine) -> None:
         self._line = line
         self._begun_s = time.monotonic()
         self._told_s = 0.0
 
-    def tell(self, advance: Advance) -> None:
+    def tell(self, advance: ReproductionProgress) -> None:
         now_s = time.monotonic()
         if now_s - self._told_s < _PAUSE_S:
             return
@@ -145,14 +143,14 @@ class _Clock:
         self._line.say(told)
 
 
-def _show(reproduction: Reproduction, made: Reproduced, *, full: bool, seed: int) -> None:
-    from weft.reports.comparison_tables import Table
+def _show(reproduction: Reproduction, made: ReproductionResult, *, full: bool, seed: int) -> None:
+    from weft.reports.comparison import TextTable
 
     click.echo(reproduction.title)
     click.echo(f"{'complete' if full else 'quick'}: {made.runs:,} runs, seed {seed}")
     heading = ("figure", "paper", "prototype", "ours", "runs", "tolerance", "")
     # One table for all, so that columns stand below each other; headings are put in between.
-    lines = Table(heading=heading, rows=tuple(map(_cells, made.rows)), texts=1).lines()
+    lines = TextTable(heading=heading, rows=tuple(map(_cells, made.rows)), texts=1).lines()
     click.echo()
     click.echo(lines[0])
     table = None
@@ -164,8 +162,8 @@ def _show(reproduction: Reproduction, made: Reproduced, *, full: bool, seed: int
     _draw(made)
 
 
-def _draw(made: Reproduced) -> None:
-    from weft.reports.study_charts import chart_lines
+def _draw(made: ReproductionResult) -> None:
+    from weft.reports.paper_charts import chart_lines
 
     utf8 = "utf" in (sys.stdout.encoding or "").lower()
     for chart in made.charts:
@@ -174,14 +172,16 @@ def _draw(made: Reproduced) -> None:
             click.echo(line)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ResultRow) -> tuple[str, ...]:
     verdict = {None: "", True: f"ok {row.accepts}", False: f"OUTSIDE {row.accepts}"}[row.within]
     tolerance = "" if row.band is None else row.band.text(row.unit)
     known = (row.paper or "-", row.prototype or "-")
     return (f"  {row.figure}", *known, row.text, f"{row.runs:,}", tolerance, verdict)
 
 
-def _record(reproduction: Reproduction, made: Reproduced, *, full: bool, seed: int) -> dict[str, object]:
+def _record(
+    reproduction: Reproduction, made: ReproductionResult, *, full: bool, seed: int
+) -> dict[str, object]:
     return {
         "name": reproduction.name,
         "title": reproduction.title,
@@ -195,7 +195,7 @@ def _record(reproduction: Reproduction, made: Reproduced, *, full: bool, seed: i
     }
 
 
-def _judge(made: Reproduced, runs: int | None) -> None:
+def _judge(made: ReproductionResult, runs: int | None) -> None:
     """Name the figures outside their tolerances, and end with 1 if there are any."""
     for row in made.outside:
         assert row.band is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 
 __all__ = ["command"]
 
@@ -26,13 +26,13 @@ def command(
     run was begun still holds; to change something, call `weft run` again. Exit codes are those of `weft run`.
     """
     with stage("loading"):
-        from weft.api.executions.running import resume
-        from weft.api.observing.following import Place
-        from weft.cli.driving import drive
-    with Place.at(project) as place:
+        from weft.api.project import OpenProject
+        from weft.api.run import resume
+        from weft.cli.driver import drive_run
+    with OpenProject.at(project) as place:
         execution = None if run is None else place.runs.run(run).execution
     printed = "-" in (report, trace)
-    drive(
+    drive_run(
         resume, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, execution=execution,
         project=project,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from weft.cli import options
-from weft.cli.progress import stage
+from weft.cli.terminal import stage
 
 __all__ = ["command"]
 
@@ -116,10 +116,10 @@ def command(
         _dry(workflows, as_json=as_json, **how)
         return
     with stage("loading"):
-        from weft.api.executions.running import run
-        from weft.cli.driving import drive
+        from weft.api.run import run
+        from weft.cli.driver import drive_run
     printed = "-" in (report, trace)
-    drive(
+    drive_run(
         run, as_json=as_json, quiet=quiet or printed, report=report, trace=trace, workflows=workflows,
         policy=policy, preset=preset, arrivals=arrivals, keep_going=keep_going, retries=retries, fresh=fresh,
         **how,
@@ -130,10 +130,10 @@ def _dry(workflows: tuple[str, ...], *, as_json: bool, **how: object) -> None:
     if not workflows:
         raise click.UsageError("--dry-run plans each WORKFLOW; name one.")
     with stage("planning"):
-        from weft.api.executions.dry import plans_of
+        from weft.api.run import plan_dry_run
         from weft.cli.plan import show
 
-        plans = plans_of(workflows, **how)  # type: ignore[arg-type]  # the options of this command
+        plans = plan_dry_run(workflows, **how)  # type: ignore[arg-type]  # the options of this command
     if as_json:
         options.print_json([planned.as_record() for planned in plans])
         return

@@ -25,15 +25,15 @@ def command(
 ) -> None:
     """Show tasks, edges, width, depth, work and the critical path of WORKFLOW."""
     from weft.formats.files import read_workflow_file
-    from weft.reports.shape import picture_of, shape_lines, shape_of
-    from weft.workflow.checks import checked_graph
-    from weft.workflow.unfolding.parameters import with_params
+    from weft.reports.shape import draw_levels, measure_shape, shape_lines
+    from weft.workflow.checks import check_and_unfold
+    from weft.workflow.workflow import set_params
 
-    loaded = with_params(
+    loaded = set_params(
         read_workflow_file(workflow, format_name=format_name), options.given_params(params, params_file)
     )
-    graph = checked_graph(loaded)
-    shape = shape_of(graph)
+    graph = check_and_unfold(loaded)
+    shape = measure_shape(graph)
     if as_json:
         options.print_json(shape.as_record())
         return
@@ -41,4 +41,4 @@ def command(
         click.echo(line)
     if picture:
         click.echo()
-        click.echo(picture_of(graph))
+        click.echo(draw_levels(graph))

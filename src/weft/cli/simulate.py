@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.progress import Line, stage
-from weft.units import counted, format_seconds
+from weft.cli.terminal import ProgressLine, stage
+from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
-    from weft.api.runs.recorder import Tell
-    from weft.api.runs.simulated import SimulatedRuns
+    from weft.api.simulation import SimulatedRuns, SimulationProgress
 
 __all__ = ["command"]
 
@@ -103,7 +102,7 @@ def command(
     if journal is not None and (repeat > 1 or journal == "-"):
         raise click.UsageError("--journal needs a file, and holds one run: leave out --repeat.")
     with stage("loading"):
-        from weft.api.simulating import simulate
+        from weft.api.simulation import simulate
     with stage("simulating") as line:
         simulated = simulate(
             workflows,
@@ -141,7 +140,7 @@ def _check_streams(
         raise click.UsageError(f"{' and '.join(printing)} cannot share the standard output.")
 
 
-def _teller(line: Line) -> Tell | None:
+def _teller(line: ProgressLine) -> SimulationProgress | None:
     """Give what tells of progress; None where nobody can see it."""
     if line.news is None:
         return None
@@ -151,7 +150,9 @@ def _teller(line: Line) -> Tell | None:
         nonlocal told_s
         if time.monotonic() - told_s >= _PAUSE_S:
             told_s = time.monotonic()
-            line.say(f"{format_seconds(now_s)}, {entries:,} events, {counted(active, 'active workflow')}")
+            line.say(
+                f"{format_seconds(now_s)}, {entries:,} events, {format_count(active, 'active workflow')}"
+            )
 
     return tell
 
@@ -160,30 +161,30 @@ def _write(simulated: SimulatedRuns, html: str | None, csv_file: str | None) -> 
     from weft.formats.files import save_text
 
     if html is not None:
-        from weft.api.runs.viewing import html_of
+        from weft.api.simulation import render_simulation
 
-        save_text(html_of(simulated), html)
+        save_text(render_simulation(simulated), html)
     if csv_file is not None:
-        from weft.reports.attempts_csv import attempts_csv
+        from weft.reports.simulation import attempts_csv
 
         run = simulated.first
         save_text(attempts_csv(run.history, run.machine_names), csv_file)
 
 
 def _show(simulated: SimulatedRuns, *, chart: bool, written: list[str]) -> None:
-    from weft.api.runs.viewing import facts_of, notes_of, spread_facts_of, title_of
+    from weft.api.simulation import simulation_facts, simulation_notes, simulation_title, spread_facts
 
-    click.echo(f"{title_of(simulated)}; scenario {simulated.scenario}, preset {simulated.preset}")
+    click.echo(f"{simulation_title(simulated)}; scenario {simulated.scenario}, preset {simulated.preset}")
     if len(simulated.runs) > 1:
         seeds = f"seeds {simulated.first.seed} to {simulated.runs[-1].seed}"
-        click.echo(f"{counted(len(simulated.runs), 'simulation')}, {seeds}:")
-        _facts(spread_facts_of(simulated))
+        click.echo(f"{format_count(len(simulated.runs), 'simulation')}, {seeds}:")
+        _facts(spread_facts(simulated))
         click.echo(f"the first of them, seed {simulated.first.seed}:")
-    _facts(facts_of(simulated.first))
+    _facts(simulation_facts(simulated.first))
     _tables(simulated)
     if chart:
         _chart(simulated)
-    for note in notes_of(simulated.first):
+    for note in simulation_notes(simulated.first):
         click.echo(f"note: {note}")
     for name in written:
         click.echo(f"wrote {name}")
@@ -196,13 +197,7 @@ def _facts(facts: list[tuple[str, str]]) -> None:
 
 
 def _tables(simulated: SimulatedRuns) -> None:
-    from weft.reports.simulation_tables import (
-        failure_table,
-        migration_table,
-        run_table,
-        slowdown_table,
-        use_table,
-    )
+    from weft.reports.simulation import failure_table, migration_table, run_table, slowdown_table, use_table
 
     run = simulated.first
     history = run.history
@@ -224,15 +219,19 @@ def _tables(simulated: SimulatedRuns) -> None:
 
 
 def _chart(simulated: SimulatedRuns) -> None:
-    from weft.api.runs.viewing import view_of
+    from weft.api.simulation import simulation_view
     from weft.cli.terminal import colored, width
     from weft.reports import REPORTS
-    from weft.reports.simulation import chart_of
+    from weft.reports.simulation import simulation_chart
 
     utf8 = "utf" in (sys.stdout.encoding or "").lower()
     gantt = REPORTS.load("gantt-text")()
     drawn = gantt.render(
-        chart_of(view_of(simulated)), width=width(), color=colored(), ascii=not utf8, heading=False
+        simulation_chart(simulation_view(simulated)),
+        width=width(),
+        color=colored(),
+        ascii=not utf8,
+        heading=False,
     )
     click.echo()
     click.echo(drawn, color=colored())

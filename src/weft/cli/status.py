@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.cli import options
-from weft.units import counted, format_seconds
+from weft.units import format_count, format_seconds
 
 if TYPE_CHECKING:
-    from weft.api.observing.following import Followed, Place
-    from weft.api.observing.tally import Going
-    from weft.cli.run_view import RunView
-    from weft.repository.runs import Run
+    from weft.api.progress import RunningAttempt
+    from weft.api.project import JournalFollower, OpenProject
+    from weft.cli.run_display import RunDisplay
+    from weft.repository.runs import RunRecord
 
 __all__ = ["command"]
 
@@ -34,16 +34,16 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
     nine of ten before the second number. It rests on what remains of the plan and on how long tasks have
     taken so far.
     """
-    from weft.api.observing.following import Place, look_at
-    from weft.cli.run_view import RunView
-    from weft.reports.execution_logs import Logs
+    from weft.api.project import OpenProject, follow_run
+    from weft.cli.run_display import RunDisplay
+    from weft.reports.execution_history import AttemptLogs
 
-    with Place.at(project) as place:
-        found, followed = look_at(place, run)
-        view = RunView(
+    with OpenProject.at(project) as place:
+        found, followed = follow_run(place, run)
+        view = RunDisplay(
             tally=followed.tally,
             state=followed.state,
-            logs=Logs(layout=place.layout, execution=found.execution),
+            logs=AttemptLogs(layout=place.layout, execution=found.execution),
             run=found.position,
             began_s=found.started_at_s - followed.header.started_at_s,
             promises={} if found.promise is None else {found.position: found.promise},
@@ -55,16 +55,15 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
             _show(place, found, followed, view)
 
 
-def _now_s(place: Place, found: Run, followed: Followed) -> float:
+def _now_s(place: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
     """Give the time on the engine's clock; of a run that does not go on, that of its end."""
     if place.state_of(found) == "running":
         return max(followed.now_s, time.time() - followed.header.started_at_s)
     return followed.now_s
 
 
-def _show(place: Place, found: Run, followed: Followed, view: RunView) -> None:
-    from weft.reports.labels import printable
-    from weft.reports.promise_text import promise_text
+def _show(place: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay) -> None:
+    from weft.reports.text import printable, promise_text
 
     state, now_s = place.state_of(found), _now_s(place, found, followed)
     reason = f" ({found.reason})" if found.reason else ""
@@ -81,21 +80,23 @@ def _show(place: Place, found: Run, followed: Followed, view: RunView) -> None:
     going = _going(view)
     for each in going[:_SHOWN]:
         since = format_seconds(max(0.0, round(now_s - each.since_s, 1)))
-        nodes = f", {counted(each.nodes, 'node')}" if each.nodes > 1 else ""
+        nodes = f", {format_count(each.nodes, 'node')}" if each.nodes > 1 else ""
         click.echo(printable(f"  {each.task} on {each.machine}{nodes} for {since}"))
     if len(going) > _SHOWN:
-        click.echo(f"  … {counted(len(going) - _SHOWN, 'more running task')}")
+        click.echo(f"  … {format_count(len(going) - _SHOWN, 'more running task')}")
     if state == "running":
         click.echo(f"time left {view.left(now_s)}")
     for line in view.failure_lines():
         click.echo(printable(line))
 
 
-def _going(view: RunView) -> list[Going]:
+def _going(view: RunDisplay) -> list[RunningAttempt]:
     return view.tally.going(view.state, lambda run: run.index == view.run) if view.goes_on else []
 
 
-def _record(place: Place, found: Run, followed: Followed, view: RunView) -> dict[str, Any]:
+def _record(
+    place: OpenProject, found: RunRecord, followed: JournalFollower, view: RunDisplay
+) -> dict[str, Any]:
     now_s = _now_s(place, found, followed)
     left = view.left(now_s)
     engine = place.engine

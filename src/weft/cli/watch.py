@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.cli import options
-from weft.cli.live import Live
+from weft.cli.terminal import LiveDisplay
 
 if TYPE_CHECKING:
-    from weft.api.observing.following import Followed, Place
-    from weft.cli.run_view import RunView
-    from weft.repository.runs import Run
+    from weft.api.project import JournalFollower, OpenProject
+    from weft.cli.run_display import RunDisplay
+    from weft.repository.runs import RunRecord
 
 __all__ = ["command"]
 
@@ -32,18 +32,18 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
 
     Exit code 0: it completed; 1: it did not, or no engine drives it any more.
     """
-    from weft.api.observing.following import Followed, Place
-    from weft.cli.run_view import RunView
+    from weft.api.project import JournalFollower, OpenProject
+    from weft.cli.run_display import RunDisplay
     from weft.cli.terminal import colored_errors
-    from weft.reports.execution_logs import Logs
+    from weft.reports.execution_history import AttemptLogs
 
-    with Place.at(project) as place:
+    with OpenProject.at(project) as place:
         found = place.runs.run(run)
-        followed = Followed(place, found.execution)
-        view = RunView(
+        followed = JournalFollower(place, found.execution)
+        view = RunDisplay(
             tally=followed.tally,
             state=followed.state,
-            logs=Logs(layout=place.layout, execution=found.execution),
+            logs=AttemptLogs(layout=place.layout, execution=found.execution),
             run=found.position,
             color=colored_errors(),
             began_s=found.started_at_s - followed.header.started_at_s,
@@ -52,17 +52,17 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
         _end(place, place.runs.run(found.number), view, quiet=as_json)
 
 
-def _goes_on(place: Place, view: RunView, found: Run) -> bool:
+def _goes_on(place: OpenProject, view: RunDisplay, found: RunRecord) -> bool:
     now = place.runs.run(found.number)
     view.promises = {} if now.promise is None else {now.position: now.promise}
     return place.state_of(now) == "running"
 
 
-def _show(followed: Followed, found: Run, view: RunView) -> None:
+def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
     def now_s() -> float:
         return max(followed.now_s, time.time() - followed.header.started_at_s)
 
-    live = Live(lambda columns, rows: view.block(now_s(), columns, rows), lambda: view.line(now_s()))
+    live = LiveDisplay(lambda columns, rows: view.block(now_s(), columns, rows), lambda: view.line(now_s()))
     try:
         while True:
             goes_on = _goes_on(followed.place, view, found)
@@ -75,7 +75,7 @@ def _show(followed: Followed, found: Run, view: RunView) -> None:
         live.clear()
 
 
-def _tell(followed: Followed, found: Run, view: RunView) -> None:
+def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
     """Print happenings as lines of JSON."""
     from weft.reports.events_jsonl import EventLines
 
@@ -98,11 +98,11 @@ def _tell(followed: Followed, found: Run, view: RunView) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _end(place: Place, found: Run, view: RunView, *, quiet: bool) -> None:
+def _end(place: OpenProject, found: RunRecord, view: RunDisplay, *, quiet: bool) -> None:
     state = place.state_of(found)
     view.goes_on = False
     if not quiet:
-        from weft.reports.labels import printable
+        from weft.reports.text import printable
 
         for line in (*view.kind_lines(), *view.failure_lines()):
             click.echo(printable(line))

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.engine.absorbing import absorb
-from weft.engine.deciding import laddering, leaving
-from weft.engine.deciding.dispatching import dispatch
-from weft.engine.deciding.lifecycle import react, tidy
-from weft.engine.deciding.starting import start_what_can
-from weft.engine.desk import Desk
-from weft.engine.enacting import enact
-from weft.engine.messages.commands import Command, SetTimer
-from weft.engine.messages.events import Asked, Event, Submitted
-from weft.engine.selection import pipeline
-from weft.engine.settings import Settings
-from weft.engine.state.known import Library
-from weft.engine.state.state import State
+from weft.engine.context import DecisionContext
+from weft.engine.messages import Asked, Command, Event, SetTimer, Submitted
+from weft.engine.reactions import machines, relocation
+from weft.engine.reactions.dispatch import dispatch, start_prepared_attempts
+from weft.engine.reactions.lifecycle import finish_runs, react
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.state.state import EngineState
+from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, Problem, WeftError
 from weft.instance.instance import Instance
@@ -38,10 +34,10 @@ class Engine:
 
     def __init__(
         self,
-        library: Library,
+        library: WorkflowLibrary,
         instance: Instance,
         policy: Policy,
-        settings: Settings | None = None,
+        settings: EngineSettings | None = None,
         *,
         policy_named: Callable[[str], Policy] | None = None,
     ) -> None:
@@ -49,16 +45,16 @@ class Engine:
 
         ``policy_named`` finds the policies that jobs bring for themselves (``selector``).
         """
-        self.settings = settings or Settings()
+        self.settings = settings or EngineSettings()
         self.policy = policy
-        self.state = State(
+        self.state = EngineState(
             library,
             instance,
             policy.order,
             planned=policy.needs_plan,
             settings=self.settings,
         )
-        self._desk = Desk(self.state, policy, self.settings, _selectors(library, policy_named))
+        self._context = DecisionContext(self.state, policy, self.settings, _selectors(library, policy_named))
         self._view = EngineView(self.state)
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -66,13 +62,13 @@ class Engine:
         if now < self.state.now:
             raise WeftError(f"an event at {now} s after one at {self.state.now} s: time cannot go back")
         absorb(self.state, event, now)
-        desk = self._desk
-        react(desk, event)
+        context = self._context
+        react(context, event)
         if type(event) in _MAY_BEGIN:
             self._begin_timers()
         self._settle_down()
         self.state.to_serve.clear()  # a queue that nobody waited in was not served
-        return desk.taken()
+        return context.taken()
 
     def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:
         """Take in an entry of a journal, without deciding."""
@@ -88,32 +84,32 @@ class Engine:
 
     def _settle_down(self) -> None:
         """Start, place and tidy up until nothing more follows."""
-        state, desk = self.state, self._desk
+        state, context = self.state, self._context
         while True:
             if state.to_tidy:
-                tidy(desk)
+                finish_runs(context)
             # Under a plan who is to start next must have been sent to its machine: first the policy is asked.
             if (state.arrived or state.touched) and not (state.planned and state.dirty):
-                start_what_can(desk)
+                start_prepared_attempts(context)
             if not state.dirty:
                 return
-            dispatch(desk, self._view)
+            dispatch(context, self._view)
             if not state.unsettled:
                 return
 
     def _begin_timers(self) -> None:
         """Set the timers that run as long as anything does."""
-        state, settings, desk = self.state, self.settings, self._desk
+        state, settings, context = self.state, self.settings, self._context
         if not state.active:
             return
-        if settings.better_every_s is not None and leaving.BETTER not in state.timers:
-            desk.emit(SetTimer(timer=leaving.BETTER, at_s=state.now + settings.better_every_s))
-        if settings.ladder_every_s is not None and laddering.LADDER not in state.timers:
-            desk.emit(SetTimer(timer=laddering.LADDER, at_s=state.now + settings.ladder_every_s))
-        pipeline.refresh(desk)
+        if settings.better_every_s is not None and relocation.BETTER_TIMER not in state.timers:
+            context.emit(SetTimer(timer=relocation.BETTER_TIMER, at_s=state.now + settings.better_every_s))
+        if settings.ladder_every_s is not None and machines.LADDER_TIMER not in state.timers:
+            context.emit(SetTimer(timer=machines.LADDER_TIMER, at_s=state.now + settings.ladder_every_s))
+        machines.refresh_inquiries(context)
 
 
-def _selectors(library: Library, policy_named: Callable[[str], Policy] | None) -> dict[str, Policy]:
+def _selectors(library: WorkflowLibrary, policy_named: Callable[[str], Policy] | None) -> dict[str, Policy]:
     """Find the policies that jobs bring for themselves."""
     found: dict[str, Policy] = {}
     for name in library.selectors:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from weft.errors import InvalidInput, Problem, nearest
 
-__all__ = ["DEFAULT_RETRIES", "PRESETS", "Replanning", "Settings", "settings_named"]
+__all__ = ["DEFAULT_RETRIES", "PRESETS", "EngineSettings", "ReplanRule", "find_settings"]
 
 DEFAULT_RETRIES: Mapping[str, int] = {
     "error": 0,
@@ -27,7 +27,7 @@ the program's fault is forgiven more often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replanning:
+class ReplanRule:
     """When what remains of a run is planned again (unified section 5, step 7)."""
 
     planner: str = "heft"
@@ -42,7 +42,7 @@ class Replanning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class EngineSettings:
     """What the engine does about slowness, failure and change."""
 
     begins_at_once: bool = False
@@ -99,7 +99,7 @@ class Settings:
     """Whether outputs that no task reads are brought to where the workflow lies."""
     strict_plan: bool = False
     """Whether a plan's order is kept even where a machine stands idle."""
-    replanning: Replanning | None = None
+    replanning: ReplanRule | None = None
 
     def retries_of(self, cause: str) -> int:
         """Give how often a failure of this cause is forgiven where a task says nothing."""
@@ -108,10 +108,10 @@ class Settings:
         return DEFAULT_RETRIES.get(cause, 0) if self.retries is None else self.retries
 
 
-PRESETS: Mapping[str, Settings] = {
-    "default": Settings(),
-    "patient": Settings(migrate="never"),
-    "s1": Settings(
+PRESETS: Mapping[str, EngineSettings] = {
+    "default": EngineSettings(),
+    "patient": EngineSettings(migrate="never"),
+    "s1": EngineSettings(
         contract=0.5,
         # S1 section 9 waits only where nothing is done yet; that grace is part of the ratio itself.
         grace_s=0.0,
@@ -119,9 +119,9 @@ PRESETS: Mapping[str, Settings] = {
         migrate="always",
         checkpoints=False,
         bound_ancestors="always",
-        replanning=Replanning(planner="genetic", violators=0.0, every_s=0.0),
+        replanning=ReplanRule(planner="genetic", violators=0.0, every_s=0.0),
     ),
-    "s3": Settings(
+    "s3": EngineSettings(
         contract=1.0,
         poll_every_s=10.0,
         migrate="always",
@@ -139,7 +139,7 @@ PRESETS: Mapping[str, Settings] = {
 }
 
 
-def settings_named(name: str) -> Settings:
+def find_settings(name: str) -> EngineSettings:
     """Give a preset by its name."""
     if name not in PRESETS:
         close = nearest(name, PRESETS)

@@ -6,33 +6,35 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from weft.engine.indexes.turn import PlannedTurn
-from weft.engine.outside import outside_s
-from weft.engine.restarts import spared
-from weft.engine.selection.places import allows, places, suits
-from weft.engine.selection.requirements import accepts, rank_of
-from weft.engine.state.attempt import Attempt, Stage
-from weft.engine.state.chosen import ChosenTasks
-from weft.engine.state.known import Known
+from weft.engine.selection import (
+    accepts_machine,
+    external_staging_s,
+    list_candidate_machines,
+    may_use,
+    rank_machine,
+    spared_share,
+    suits_task,
+)
+from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.machines import MachineState
-from weft.engine.state.plans import RunPlan
-from weft.engine.state.ready import ReadyTasks
-from weft.engine.state.run import Run
-from weft.engine.state.state import State
-from weft.engine.state.states import TaskState
+from weft.engine.state.plan import RunPlan
+from weft.engine.state.ready import PlanCursor, ReadyTasks, SelectedTasks
+from weft.engine.state.run import RunState
+from weft.engine.state.state import EngineState
+from weft.engine.states import Attempt, Stage, TaskState
 from weft.instance.instance import Instance
 from weft.policies.policy import MachineView, Mode, RunView
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER
+from weft.workflow.task_graph import COMPUTE, TRANSFER
 
-__all__ = ["EngineView", "SeenMachine", "SeenRun"]
+__all__ = ["EngineMachineView", "EngineRunView", "EngineView"]
 
 
-class SeenMachine:
+class EngineMachineView:
     """One machine, as policies see it."""
 
     __slots__ = ("_machine", "_state", "index")
 
-    def __init__(self, machine: MachineState, state: State) -> None:
+    def __init__(self, machine: MachineState, state: EngineState) -> None:
         self.index = machine.index
         self._machine = machine
         self._state = state
@@ -77,13 +79,19 @@ class SeenMachine:
         return self._machine.free_at_s(nodes, self._state.attempts, self._state.now)
 
 
-class _Queueing(Mode):
+class _QueuedMode(Mode):
     """A way to run a task that may have to wait: when it ends is worked out when somebody asks for it."""
 
     __slots__ = ("_machine", "_state")
 
     def __init__(
-        self, state: State, machine: MachineState, count: int, nodes: int, seconds: float, ready_s: float
+        self,
+        state: EngineState,
+        machine: MachineState,
+        count: int,
+        nodes: int,
+        seconds: float,
+        ready_s: float,
     ) -> None:
         self.machine, self.count, self.nodes = machine.index, count, nodes
         self.seconds, self.ready_s = seconds, ready_s
@@ -98,12 +106,12 @@ class _Queueing(Mode):
         return self.finish_s
 
 
-class SeenRun:
+class EngineRunView:
     """One run, as policies see it."""
 
     __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
 
-    def __init__(self, run: Run, state: State, selector: str = "") -> None:
+    def __init__(self, run: RunState, state: EngineState, selector: str = "") -> None:
         self._run = run
         self._selector = selector
         self._state = state
@@ -112,38 +120,40 @@ class SeenRun:
         self.owner = run.owner
         self.instance: Instance = run.instance
 
-    def shows(self, run: Run) -> bool:
+    def shows(self, run: RunState) -> bool:
         """Say whether this is what is seen of a run (a run that grew is another one)."""
         return self._run is run
 
     @property
-    def ready(self) -> ReadyTasks | ChosenTasks:
+    def ready(self) -> ReadyTasks | SelectedTasks:
         """Give the ready tasks, without those that bring a selector of their own, or only these."""
         run = self._run
-        return ChosenTasks(run.ready, self._belongs) if run.known.selectors or self._selector else run.ready
+        return (
+            SelectedTasks(run.ready, self._belongs) if run.compiled.selectors or self._selector else run.ready
+        )
 
     def _belongs(self, task: int) -> bool:
-        return self._run.known.selector(task) == self._selector
+        return self._run.compiled.selector(task) == self._selector
 
     @property
     def transfers(self) -> bool:
         """Say whether some task moves a file."""
-        return self._run.known.transfers
+        return self._run.compiled.transfers
 
     @property
     def alone_s(self) -> float:
         """Give the estimated makespan alone on the empty platform."""
-        return self._run.known.alone_s
+        return self._run.compiled.alone_s
 
     @property
     def ranks(self) -> Sequence[float]:
         """Give the upward rank of every task."""
-        return self._run.known.ranks
+        return self._run.compiled.ranks
 
     @property
     def mean_seconds(self) -> Sequence[float]:
         """Give the mean seconds of every task."""
-        return self._run.known.mean_seconds
+        return self._run.compiled.mean_seconds
 
     @property
     def remaining_s(self) -> float:
@@ -169,19 +179,19 @@ class SeenRun:
         """List the first tasks by upward rank that have not ended."""
         return self._run.left.first(most)
 
-    def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlannedTurn | None:
+    def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlanCursor | None:
         """Begin to go through the tasks that may go by planned start, or by rank."""
         run, plan, state = self._run, self._run.plan, self._state
         if plan is None or not (run.early if early else run.ready):
             return None
         by_plan = run.early.by_plan if early else partial(run.ready.by_plan, by_rank=by_rank)
-        tasks = by_plan(plan, run.known, partial(suits, state, run), selector=self._selector)
+        tasks = by_plan(plan, run.compiled, partial(suits_task, state, run), selector=self._selector)
         tasks.refresh(state.changes, state.machines.is_usable)
-        return PlannedTurn(tasks, strict=strict)
+        return PlanCursor(tasks, strict=strict)
 
     def bound(self, task: int) -> int | None:
         """Give the machine its abstract machine is bound to."""
-        return self._run.binding.get(self._run.known.variable[task])
+        return self._run.binding.get(self._run.compiled.variable[task])
 
     def where(self, task: int) -> int | None:
         """Give the machine where a task's data are or will be."""
@@ -195,12 +205,14 @@ class SeenRun:
 class EngineView:
     """The state, as policies see it."""
 
-    def __init__(self, state: State, selector: str = "") -> None:
+    def __init__(self, state: EngineState, selector: str = "") -> None:
         """Show everything; of ready tasks only those that name this selector (""; those that name none)."""
         self._state = state
         self._selector = selector
-        self.machines: Sequence[MachineView] = [SeenMachine(machine, state) for machine in state.machines]
-        self._seen: dict[int, SeenRun] = {}
+        self.machines: Sequence[MachineView] = [
+            EngineMachineView(machine, state) for machine in state.machines
+        ]
+        self._seen: dict[int, EngineRunView] = {}
         self._runs: list[RunView] = []
         self._roster = -1
 
@@ -232,12 +244,12 @@ class EngineView:
         """Say whether some machine that may be used has a free node."""
         return self._state.machines.any_free
 
-    def run(self, index: int) -> SeenRun:
+    def run(self, index: int) -> EngineRunView:
         """Give an active run by its number."""
         seen = self._seen.get(index)
         run = self._state.runs[index]
         if seen is None or not seen.shows(run):
-            seen = self._seen[index] = SeenRun(run, self._state, self._selector)
+            seen = self._seen[index] = EngineRunView(run, self._state, self._selector)
         return seen
 
     def attempts(self) -> Iterator[Attempt]:
@@ -252,18 +264,18 @@ class EngineView:
     def modes(self, run: RunView, task: int, *, free: bool = True, but: int | None = None) -> list[Mode]:
         """List the ways to run a task, by machine, then count; ``but``: who leaves this machine."""
         inner = self._state.runs[run.index]
-        known = inner.known
+        known = inner.compiled
         found: list[Mode] = []
         if free and known.plain and not inner.is_special(task):
             self._add_plain_modes(found, known, task)
             return found
         if free and not self._state.machines.any_free and known.kind[task] == COMPUTE:
             return found
-        for machine in places(self._state, inner, task, free=free, but=but):
+        for machine in list_candidate_machines(self._state, inner, task, free=free, but=but):
             self._add_modes(found, inner, task, machine, free)
         return found
 
-    def _add_plain_modes(self, found: list[Mode], known: Known, task: int) -> None:
+    def _add_plain_modes(self, found: list[Mode], known: CompiledWorkflow, task: int) -> None:
         """List the modes of a task without data and demands on the first free machines of each class."""
         machines, now = self._state.machines, self._state.now
         options = known.options(task)
@@ -280,17 +292,17 @@ class EngineView:
         """Give one way to run a task; None: impossible, down, not wanted any more, or with ``free`` busy."""
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
-        possible = allows(inner, task, machine) and state.machines.is_usable(machine)
-        if possible and accepts(state, inner, task, machine):
+        possible = may_use(inner, task, machine) and state.machines.is_usable(machine)
+        if possible and accepts_machine(state, inner, task, machine):
             self._add_modes(found, inner, task, machine, free)
         return next((mode for mode in found if mode.count == count), None)
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
         """Evaluate the task's own ranking expression for a machine."""
-        return rank_of(self._state, self._state.runs[run.index], task, machine)
+        return rank_machine(self._state, self._state.runs[run.index], task, machine)
 
-    def _add_modes(self, found: list[Mode], run: Run, task: int, index: int, free: bool) -> None:
-        state, known = self._state, run.known
+    def _add_modes(self, found: list[Mode], run: RunState, task: int, index: int, free: bool) -> None:
+        state, known = self._state, run.compiled
         machine, ready_s = state.machines[index], None
         if known.kind[task] != COMPUTE:
             ready_s = state.now + self.staging_s(run, task, index)
@@ -304,20 +316,20 @@ class EngineView:
                 continue
             if ready_s is None:
                 ready_s = state.now + self.staging_s(run, task, index)
-            left = 1.0 - spared(state, run, task, count) if run.checkpoint else 1.0
+            left = 1.0 - spared_share(state, run, task, count) if run.checkpoint else 1.0
             seconds = known.seconds(task, index, count) * left / machine.speed_factor
             if free:
                 found.append(Mode(index, count, nodes, seconds, ready_s, ready_s + seconds))
             else:
-                found.append(_Queueing(state, machine, count, nodes, seconds, ready_s))
+                found.append(_QueuedMode(state, machine, count, nodes, seconds, ready_s))
 
-    def staging_s(self, run: Run, task: int, machine: int) -> float:
+    def staging_s(self, run: RunState, task: int, machine: int) -> float:
         """Estimate how long a task's data take to a machine, if they are sent for now."""
-        known = run.known
+        known = run.compiled
         if known.kind[task] == TRANSFER:
             source = run.source_of(task)
             return 0.0 if source is None else run.instance.transfer_s(task, source, machine)
-        longest = outside_s(self._state, run, task, machine) if known.stages else 0.0
+        longest = external_staging_s(self._state, run, task, machine) if known.stages else 0.0
         if not known.moves_data:
             return longest
         for predecessor, edge in zip(known.before(task), known.edges_before(task), strict=True):

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.expressions.evaluation import evaluate, evaluate_boolean, evaluate_number
-from weft.expressions.expression import Expression, parse, rename, unknown_names
-from weft.expressions.failure import ExpressionError
-from weft.expressions.inference import infer
-from weft.expressions.kinds import Kind, Value
+from weft.expressions.evaluation import evaluate, evaluate_boolean, evaluate_number, infer_kind
+from weft.expressions.expression import Expression, find_unknown_names, parse, rename
+from weft.expressions.values import ExpressionError, Value, ValueKind
 
 if TYPE_CHECKING:
     from weft.expressions.columns import evaluate_columns
@@ -19,16 +17,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Expression",
     "ExpressionError",
-    "Kind",
     "Value",
+    "ValueKind",
     "evaluate",
     "evaluate_boolean",
     "evaluate_columns",
     "evaluate_number",
-    "infer",
+    "find_unknown_names",
+    "infer_kind",
     "parse",
     "rename",
-    "unknown_names",
 ]
 
 

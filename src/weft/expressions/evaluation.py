@@ -1,4 +1,9 @@
-"""The value of an expression in one context: a walk over the tree, with Python's short circuits."""
+"""The value of an expression in one context: a walk over the tree, with Python's short circuits.
+
+The kind of an expression before any value is known: finds wrong types when a file is read, not in a run.
+
+A name whose kind nobody has told is UNKNOWN, and nothing unknown is ever complained about.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +12,31 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from weft.expressions.expression import Expression
-from weft.expressions.failure import Refusal
-from weft.expressions.functions import FUNCTIONS, MAX_ENTRIES
-from weft.expressions.kinds import Kind, Value, describe, kind_of
-from weft.expressions.names import look_up
-from weft.expressions.nodes import (
+from weft.expressions.operations import (
+    FUNCTIONS,
+    MAX_ENTRIES,
+    apply_arithmetic,
+    apply_sign,
+    compare,
+    take_entry,
+    to_condition,
+)
+from weft.expressions.tree import (
     Binary,
-    Call,
-    Comparison,
+    Compare,
     Conditional,
+    ExpressionNode,
+    FunctionCall,
     Index,
     ListOf,
     Literal,
     Logical,
     Name,
-    Node,
     Unary,
 )
-from weft.expressions.operators import arithmetic, compare, index, sign, truth
+from weft.expressions.values import Refusal, Value, ValueKind, describe, kind_of, look_up
 
-__all__ = ["Allowance", "evaluate", "evaluate_boolean", "evaluate_number"]
+__all__ = ["Allowance", "evaluate", "evaluate_boolean", "evaluate_number", "infer_kind"]
 
 
 def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
@@ -41,9 +51,9 @@ def evaluate_number(expression: Expression, context: Mapping[str, Any]) -> float
     """Give the value of an expression that must be a number; an unknown one is NaN."""
     value = evaluate(expression, context)
     kind = kind_of(value)
-    if kind is Kind.UNKNOWN:
+    if kind is ValueKind.UNKNOWN:
         return math.nan
-    if kind is Kind.NUMBER:
+    if kind is ValueKind.NUMBER:
         return cast("float", value)
     raise Refusal(f"the result is {describe(value)}", rule="a number is needed").error(expression.source)
 
@@ -52,7 +62,7 @@ def evaluate_boolean(expression: Expression, context: Mapping[str, Any]) -> bool
     """Give the value of an expression that must be true or false; an unknown one is false."""
     value = evaluate(expression, context)
     try:
-        return truth(value)
+        return to_condition(value)
     except Refusal as refusal:
         raise refusal.at(expression.tree.column).error(expression.source) from None
 
@@ -77,22 +87,22 @@ class _Evaluation:
         self._context = context
         self._allowance = Allowance()
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: ExpressionNode) -> Value:
         """Evaluate one node; a refusal from inside learns the column on its way out."""
         try:
             return self._apply(node)
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _apply(self, node: Node) -> Value:
+    def _apply(self, node: ExpressionNode) -> Value:
         match node:
             case Literal(value=value):
                 return value
             case Name(name=name, optional=optional):
                 return look_up(name, self._context, optional=optional)
             case Binary(operator=operator, left=left, right=right):
-                return arithmetic(operator, self.value(left), self.value(right))
-            case Comparison():
+                return apply_arithmetic(operator, self.value(left), self.value(right))
+            case Compare():
                 return self._comparison(node)
             case Logical(operator=operator, operands=operands):
                 settled = operator == "or"
@@ -100,24 +110,24 @@ class _Evaluation:
             case Unary(operator="not", operand=operand):
                 return not self._truth(operand)
             case Unary(operator=operator, operand=operand):
-                return sign(operator, self.value(operand))
+                return apply_sign(operator, self.value(operand))
             case Conditional(condition=condition, then=then, otherwise=otherwise):
                 return self.value(then if self._truth(condition) else otherwise)
             case Index(target=target, key=key):
-                return index(self.value(target), self.value(key))
+                return take_entry(self.value(target), self.value(key))
             case ListOf(items=items):
                 return [self.value(item) for item in items]
-            case Call():
+            case FunctionCall():
                 return self._call(node)
 
-    def _truth(self, node: Node) -> bool:
+    def _truth(self, node: ExpressionNode) -> bool:
         value = self.value(node)
         try:
-            return truth(value)
+            return to_condition(value)
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _comparison(self, node: Comparison) -> bool:
+    def _comparison(self, node: Compare) -> bool:
         left = self.value(node.operands[0])
         for operator, operand, column in zip(node.operators, node.operands[1:], node.columns, strict=True):
             right = self.value(operand)
@@ -129,7 +139,7 @@ class _Evaluation:
             left = right
         return True
 
-    def _call(self, node: Call) -> Value:
+    def _call(self, node: FunctionCall) -> Value:
         function = FUNCTIONS[node.function]
         if function.deferred:
             return function()
@@ -140,3 +150,126 @@ class _Evaluation:
             if refusal.argument is not None:
                 refusal.at(node.arguments[refusal.argument].column)
             raise
+
+
+_NUMERIC = {ValueKind.NUMBER, ValueKind.UNKNOWN}
+_TEXTUAL = {ValueKind.STRING, ValueKind.UNKNOWN}
+_ORDERINGS = ("<", "<=", ">", ">=")
+
+
+def infer_kind(expression: Expression, types: Mapping[str, ValueKind]) -> ValueKind:
+    """Tell the kind an expression will have, or raise an ExpressionError where kinds cannot go together."""
+    try:
+        return _Inference(types).kind(expression.tree)
+    except Refusal as refusal:
+        raise refusal.error(expression.source) from None
+
+
+class _Inference:
+    def __init__(self, types: Mapping[str, ValueKind]) -> None:
+        self._types = types
+
+    def kind(self, node: ExpressionNode) -> ValueKind:
+        """Infer one node; a refusal from inside learns the column on its way out."""
+        try:
+            return self._infer(node)
+        except Refusal as refusal:
+            raise refusal.at(node.column) from None
+
+    def _infer(self, node: ExpressionNode) -> ValueKind:
+        match node:
+            case Literal(value=value):
+                return kind_of(value)
+            case Name(name=name):
+                return self._types.get(name, ValueKind.UNKNOWN)
+            case ListOf(items=items):
+                for item in items:
+                    self.kind(item)
+                return ValueKind.LIST
+            case Unary(operator="not", operand=operand):
+                return self._condition(operand)
+            case Unary(operator=operator, operand=operand):
+                return _signed(operator, self.kind(operand))
+            case Binary(operator=operator, left=left, right=right):
+                return _calculated(operator, self.kind(left), self.kind(right))
+            case Compare():
+                return self._comparison(node)
+            case Logical(operands=operands):
+                for operand in operands:
+                    self._condition(operand)
+                return ValueKind.BOOLEAN
+            case Conditional(condition=condition, then=then, otherwise=otherwise):
+                self._condition(condition)
+                first, second = self.kind(then), self.kind(otherwise)
+                return first if first is second else ValueKind.UNKNOWN
+            case Index(target=target, key=key):
+                return _entry(self.kind(target), self.kind(key))
+            case FunctionCall():
+                return self._call(node)
+
+    def _condition(self, node: ExpressionNode) -> ValueKind:
+        kind = self.kind(node)
+        if kind not in (ValueKind.BOOLEAN, ValueKind.UNKNOWN):
+            rule, advice = "conditions are true or false", "compare it, for example `x != 0`"
+            raise Refusal(f"a {kind.value} used as a condition", rule=rule, advice=advice).at(node.column)
+        return ValueKind.BOOLEAN
+
+    def _comparison(self, node: Compare) -> ValueKind:
+        kinds = [self.kind(operand) for operand in node.operands]
+        for place, (operator, column) in enumerate(zip(node.operators, node.columns, strict=True)):
+            try:
+                _compared(operator, kinds[place], kinds[place + 1])
+            except Refusal as refusal:
+                raise refusal.at(column) from None
+        return ValueKind.BOOLEAN
+
+    def _call(self, node: FunctionCall) -> ValueKind:
+        function = FUNCTIONS[node.function]
+        for position, argument in enumerate(node.arguments):
+            kind = self.kind(argument)
+            try:
+                function.check_kind(position, kind, f"a {kind.value}")
+            except Refusal as refusal:
+                raise refusal.at(argument.column) from None
+        return function.gives
+
+
+def _signed(operator: str, kind: ValueKind) -> ValueKind:
+    if kind not in _NUMERIC:
+        raise Refusal(f"`{operator}` before a {kind.value}", rule="a sign takes a number")
+    return ValueKind.NUMBER
+
+
+def _calculated(operator: str, left: ValueKind, right: ValueKind) -> ValueKind:
+    if operator == "+" and left in _TEXTUAL and right in _TEXTUAL:
+        return ValueKind.STRING if ValueKind.STRING in (left, right) else ValueKind.UNKNOWN
+    if left in _NUMERIC and right in _NUMERIC:
+        return (
+            ValueKind.UNKNOWN if operator == "+" and left is right is ValueKind.UNKNOWN else ValueKind.NUMBER
+        )
+    rule = "arithmetic takes two numbers" + (" or, with +, two strings" if operator == "+" else "")
+    advice = "check the names and types of the operands"
+    raise Refusal(f"`{operator}` between a {left.value} and a {right.value}", rule=rule, advice=advice)
+
+
+def _compared(operator: str, left: ValueKind, right: ValueKind) -> None:
+    if operator in _ORDERINGS:
+        fits = {left, right} <= _NUMERIC or {left, right} <= _TEXTUAL
+        rule = "only two numbers or two strings have an order"
+    elif operator in ("in", "not in"):
+        fits = right in (ValueKind.LIST, ValueKind.MAPPING, ValueKind.UNKNOWN) or (
+            right is ValueKind.STRING and left in _TEXTUAL
+        )
+        rule = "`in` looks for a value in a list, a string in a string, or a key in a mapping"
+    else:
+        return
+    if not fits:
+        raise Refusal(f"`{operator}` between a {left.value} and a {right.value}", rule=rule)
+
+
+def _entry(target: ValueKind, key: ValueKind) -> ValueKind:
+    if target not in (ValueKind.LIST, ValueKind.MAPPING, ValueKind.UNKNOWN):
+        raise Refusal(f"a {target.value} has no entries", rule="only lists and mappings can be indexed")
+    if target is ValueKind.LIST and key not in _NUMERIC:
+        raise Refusal(f"a {key.value} used as a position", rule="positions are whole numbers")
+    return ValueKind.UNKNOWN

@@ -8,26 +8,24 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from weft.errors import InvalidInput, Problem, shorten
-from weft.expressions.failure import ExpressionError
-from weft.expressions.names import BUILT_IN, unknown_name
-from weft.expressions.nodes import (
+from weft.expressions.parser import MAX_LENGTH, parse_tree
+from weft.expressions.tree import (
     Binary,
-    Call,
-    Comparison,
+    Compare,
     Conditional,
+    ExpressionNode,
+    FunctionCall,
     Index,
     ListOf,
     Logical,
     Name,
-    Node,
     Unary,
+    format_tree,
     walk,
 )
-from weft.expressions.parsing import to_tree
-from weft.expressions.printing import to_text
-from weft.expressions.tokens import MAX_LENGTH
+from weft.expressions.values import BUILT_IN, ExpressionError, unknown_name
 
-__all__ = ["Expression", "parse", "rename", "unknown_names"]
+__all__ = ["Expression", "find_unknown_names", "parse", "rename"]
 
 _CACHED_LENGTH = 1_000
 
@@ -38,7 +36,7 @@ class Expression:
 
     text: str
     """The canonical text: parsing it gives an equal expression."""
-    tree: Node = field(compare=False, repr=False)
+    tree: ExpressionNode = field(compare=False, repr=False)
     names: tuple[str, ...] = field(compare=False, repr=False)
     """Free dotted names in order of first appearance, units such as ``GB`` among them."""
     source: str = field(compare=False, repr=False)
@@ -54,8 +52,8 @@ def parse(text: str) -> Expression:
 
 
 def _parse(text: str) -> Expression:
-    tree = to_tree(text)
-    canonical = to_text(tree)
+    tree = parse_tree(text)
+    canonical = format_tree(tree)
     if len(canonical) > MAX_LENGTH:
         rule = f"an expression has at most {MAX_LENGTH} characters when written out with blanks"
         raise ExpressionError(f"{len(canonical)} characters", text, 1, rule, "name parts of it")
@@ -66,7 +64,7 @@ def _parse(text: str) -> Expression:
 _parse_cached = functools.lru_cache(maxsize=4096)(_parse)
 
 
-def unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
+def find_unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
     """List the names that are neither known (as a whole or by a dotted prefix) nor units nor optional."""
     columns: dict[str, int] = {}
     for node in walk(expression.tree):
@@ -96,18 +94,18 @@ def rename(expression: Expression, mapping: Mapping[str, str]) -> Expression:
                     advice="choose another name",
                 )
             )
-    return parse(to_text(_renamed(expression.tree, mapping)))
+    return parse(format_tree(_renamed(expression.tree, mapping)))
 
 
-def _renamed(node: Node, mapping: Mapping[str, str]) -> Node:
+def _renamed(node: ExpressionNode, mapping: Mapping[str, str]) -> ExpressionNode:
     match node:
         case Name(name=name):
             return replace(node, name=mapping.get(name, name))
         case ListOf(items=parts):
             return replace(node, items=_each(parts, mapping))
-        case Call(arguments=parts):
+        case FunctionCall(arguments=parts):
             return replace(node, arguments=_each(parts, mapping))
-        case Comparison(operands=parts) | Logical(operands=parts):
+        case Compare(operands=parts) | Logical(operands=parts):
             return replace(node, operands=_each(parts, mapping))
         case Unary(operand=operand):
             return replace(node, operand=_renamed(operand, mapping))
@@ -122,5 +120,5 @@ def _renamed(node: Node, mapping: Mapping[str, str]) -> Node:
             return node
 
 
-def _each(nodes: tuple[Node, ...], mapping: Mapping[str, str]) -> tuple[Node, ...]:
+def _each(nodes: tuple[ExpressionNode, ...], mapping: Mapping[str, str]) -> tuple[ExpressionNode, ...]:
     return tuple(_renamed(node, mapping) for node in nodes)

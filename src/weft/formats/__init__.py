@@ -1,12 +1,12 @@
-"""Files of others and our own: the shelf of formats. The contract is in ``format.py``; read it first."""
+"""Files of others and our own: the registry of formats. The contract is in ``format.py``; read it first."""
 
 from __future__ import annotations
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["FORMATS"]
 
-FORMATS = Shelf(
+FORMATS = Registry(
     "weft.formats",
     "format",
     {

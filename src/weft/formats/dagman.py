@@ -16,18 +16,13 @@ from pathlib import Path
 
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem, nearest, shorten
-from weft.formats.complaints import Complaints
 from weft.formats.files import open_source
-from weft.formats.format import Source, damaged
-from weft.formats.gridway_job import JobTemplate
+from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.graph import check_acyclic, escape_braces
+from weft.formats.gridway import JobTemplate
 from weft.formats.gridway_template import parse_template
-from weft.formats.ordering import refuse_cycle
-from weft.formats.trace import literal
-from weft.workflow.records.data import Input
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.job import Job
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.task import Dependency, Input, JobSpec, Task, TaskKind
+from weft.workflow.workflow import Workflow
 
 __all__ = ["Dagman"]
 
@@ -60,16 +55,16 @@ class Dagman:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether a file is plain text with a line ``JOB NAME FILE``."""
         head = source.head
         return not head.lstrip().startswith(("<", "{")) and _JOB.search(head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read the graph and the templates it names. Raises InvalidInput."""
         if not source.data.strip():
-            raise damaged(source, "the file is empty")
-        graph = _Graph(source)
+            raise file_error(source, "the file is empty")
+        graph = _DagmanReader(source)
         graph.parse()
         graph.complaints.finish()
         tasks = graph.tasks()
@@ -83,7 +78,7 @@ class Dagman:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Node:
+class _DagmanNode:
     """One job of the graph."""
 
     name: str
@@ -96,13 +91,13 @@ class _Node:
     script: tuple[str, ...] = ()
 
 
-class _Graph:
+class _DagmanReader:
     """Takes in a file statement by statement."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         self.source = source
-        self.complaints = Complaints(source)
-        self.nodes: list[_Node] = []
+        self.complaints = ProblemCollector(source)
+        self.nodes: list[_DagmanNode] = []
         self._index_of: dict[str, int] = {}
         self._statements: list[tuple[int, str, list[str]]] = []
 
@@ -132,7 +127,7 @@ class _Graph:
     def tasks(self) -> list[Task]:
         """Make the tasks, with their templates read."""
         names = [node.name for node in self.nodes]
-        refuse_cycle(self.source, names, [node.parents for node in self.nodes])
+        check_acyclic(self.source, names, [node.parents for node in self.nodes])
         tasks = [self._task(node) for node in self.nodes]
         found = [task for task in tasks if task is not None]
         self._check_names(found)
@@ -152,7 +147,7 @@ class _Graph:
         if self._index_of.setdefault(name.upper(), index) != index:
             self.complaints.add(f"job {shorten(name, 40)} again", rule="names of jobs are unique", line=line)
             return
-        self.nodes.append(_Node(name=name, file=file, line=line, idle=bool(marks)))
+        self.nodes.append(_DagmanNode(name=name, file=file, line=line, idle=bool(marks)))
 
     def _refuse(self, keyword: str, line: int, known: Sequence[str]) -> None:
         if keyword in _REFUSED:
@@ -190,7 +185,7 @@ class _Graph:
         elif (node := self._find(words[0], line)) is not None:
             node.retries = int(words[1])
 
-    def _find(self, name: str, line: int) -> _Node | None:
+    def _find(self, name: str, line: int) -> _DagmanNode | None:
         index = self._index_of.get(name.upper())
         if index is not None:
             return self.nodes[index]
@@ -199,20 +194,20 @@ class _Graph:
         self.complaints.add(f"no job {shorten(name, 40)!r}", advice=advice, line=line)
         return None
 
-    def _task(self, node: _Node) -> Task | None:
-        task = Task(name=node.name, kind=Kind.VIRTUAL) if node.idle else self._templated(node)
+    def _task(self, node: _DagmanNode) -> Task | None:
+        task = Task(name=node.name, kind=TaskKind.VIRTUAL) if node.idle else self._templated(node)
         if task is None:
             return None
         after = tuple(Dependency(task=self.nodes[index].name) for index in dict.fromkeys(node.parents))
         if node.retries is not None and not node.idle:
             task = replace(task, recovery=replace(task.recovery, retries=node.retries))
-        return replace(_with_prolog(task, node) if node.script and not node.idle else task, after=after)
+        return replace(_add_prolog(task, node) if node.script and not node.idle else task, after=after)
 
-    def _templated(self, node: _Node) -> Task | None:
+    def _templated(self, node: _DagmanNode) -> Task | None:
         """Read the template of a job; its problems are told with its own file and lines."""
         try:
             source = open_source(Path(self.source.name).parent / node.file)
-            complaints = Complaints(source)
+            complaints = ProblemCollector(source)
             template = JobTemplate(parse_template(source.text(), complaints), complaints)
             task = template.task(node.name, as_parameter=False)
             complaints.finish()
@@ -240,13 +235,13 @@ class _Graph:
                     self.complaints.add(what, rule=rule, advice=advice, line=line)
 
 
-def _with_prolog(task: Task, node: _Node) -> Task:
+def _add_prolog(task: Task, node: _DagmanNode) -> Task:
     """Put the script before the job, and stage it where the job runs."""
-    program, *arguments = (literal(word) for word in node.script)
+    program, *arguments = (escape_braces(word) for word in node.script)
     staged = not program.startswith("/")
     called = f"./{program}" if staged and "/" not in program else program
     own = task.job.prolog if task.job is not None else None
     prolog = " ".join([called, *arguments]) + (f" && {own}" if own else "")
     known = {given.file for given in task.inputs}
     more = (Input(file=program),) if staged and program not in known else ()
-    return replace(task, job=replace(task.job or Job(), prolog=prolog), inputs=(*task.inputs, *more))
+    return replace(task, job=replace(task.job or JobSpec(), prolog=prolog), inputs=(*task.inputs, *more))

@@ -15,12 +15,11 @@ from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
 from weft.errors import InvalidInput, Problem, nearest, shorten
-from weft.formats.complaints import Complaints
-from weft.formats.format import Source
-from weft.formats.trace import Trace, literal
-from weft.formats.xml_source import parse_xml
-from weft.workflow.records.job import Job
-from weft.workflow.records.workflow import Workflow
+from weft.formats.format import ProblemCollector, SourceFile
+from weft.formats.graph import RecordedWorkflow, escape_braces
+from weft.formats.xml_document import parse_xml
+from weft.workflow.task import JobSpec
+from weft.workflow.workflow import Workflow
 
 __all__ = ["Dax"]
 
@@ -39,14 +38,14 @@ class Dax:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether a file is XML whose first element is ``adag``."""
         head = source.head
         return head.lstrip().startswith("<") and _ROOT.search(head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a workflow. Raises InvalidInput."""
-        jobs = _Jobs(Complaints(source))
+        jobs = _DaxHandler(ProblemCollector(source))
         parse_xml(source, jobs)
         jobs.finish()
         return jobs.trace.workflow(source, name=jobs.title)
@@ -57,13 +56,13 @@ class Dax:
         raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
-class _Jobs(ContentHandler):
+class _DaxHandler(ContentHandler):
     """Fills a trace from the elements as they pass by."""
 
-    def __init__(self, complaints: Complaints) -> None:
+    def __init__(self, complaints: ProblemCollector) -> None:
         super().__init__()
         self.complaints = complaints
-        self.trace = Trace()
+        self.trace = RecordedWorkflow()
         self._locator: Locator | None = None
         self.title: str | None = None
         self._depth = 0
@@ -205,7 +204,9 @@ class _Jobs(ContentHandler):
             return
         program = trace.attributes[-1].get("program")
         if isinstance(program, str):
-            trace.jobs[-1] = Job(command=tuple([literal(word) for word in [program, *_words(text)]]))
+            trace.jobs[-1] = JobSpec(
+                command=tuple([escape_braces(word) for word in [program, *_split_arguments(text)]])
+            )
 
     def _required(self, element: str, attrs: Mapping[str, str], key: str) -> str:
         value = attrs.get(key)
@@ -226,7 +227,7 @@ class _Jobs(ContentHandler):
         return None
 
 
-def _words(arguments: str) -> list[str]:
+def _split_arguments(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
     except ValueError:  # an apostrophe in a text is no quote

@@ -1,4 +1,29 @@
-"""DIET's workflow files, the XML of S5 (section 4, "Form"): read only.
+"""Ports of DIET: how large what passes through them is, as far as its type tells.
+
+The ``dag`` files of DIET: nodes with a service, values, ports and precedence.
+
+``<in source="n1#out"/>`` reads a port of another node, an entry of a container (``n1#out[0]``), or a whole
+put together from several (``(n1#out;n2#out)``); ``<out sink="n2#in"/>`` says the same from the other end. The
+data of a port are a file named like it, ``n1#out``. An ``arg`` is a value that is known before; those that
+name files are inputs, and all are kept as attributes.
+
+The processors of a functional workflow of DIET: their services and ports.
+
+How a processor of a functional workflow goes over the data at its ports: its iteration strategy.
+
+What arrives at a port is numbered by some axes. ``dot`` pairs ports by position, ``cross`` takes every
+combination; they nest. Without a strategy the ports are paired, as DIET does. The result says over which axes
+the processor runs, and which of them each port follows.
+
+The functional workflows of DIET (the language Gwendia): processors over streams, unfolded into sweeps.
+
+How many items a source has stands in another file; here it is a parameter, ``NAME_items`` (1 unless
+``-p NAME_items=N`` says otherwise). A processor runs once for every item that its iteration strategy gives: a
+sweep over ``i``, ``j``, ... A port that is deeper than what arrives gathers all items of the innermost axis;
+one that is less deep takes a container apart, if ``card`` says how many entries it has. Loops, conditions and
+containers of unknown size depend on values that only the run knows: they are refused by name and line.
+
+DIET's workflow files, the XML of S5 (section 4, "Form"): read only.
 
 A ``dag`` lists nodes: each is a task of the service that its ``path`` names, ports make data edges, ``prec``
 is pure precedence (``diet_dag``). A ``workflow`` describes processors over streams of data, and is unfolded
@@ -9,17 +34,674 @@ services take: that is a matter of the platform.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from weft.errors import InvalidInput, Problem, shorten
-from weft.formats.collection import collection_paused
-from weft.formats.complaints import Complaints
-from weft.formats.diet_dag import read_dag
-from weft.formats.diet_workflow import read_functional
-from weft.formats.format import Source, damaged
-from weft.formats.xml_elements import read_elements
-from weft.workflow.records.workflow import Workflow
+from weft.documents import Document
+from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.expressions import Expression, parse
+from weft.formats.format import ProblemCollector, SourceFile, file_error, pause_garbage_collection
+from weft.formats.graph import RecordedWorkflow, check_acyclic, escape_braces
+from weft.formats.xml_document import XmlElement, read_xml_tree
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output, Task
+from weft.workflow.workflow import Workflow
 
-__all__ = ["Diet"]
+__all__ = [
+    "Axes",
+    "Diet",
+    "DietProcessor",
+    "IterationAxes",
+    "iterate",
+    "port_bytes",
+    "read_dag",
+    "read_functional",
+    "read_processors",
+]
+
+
+_COUNT = re.compile(r"[0-9]{1,9}")
+_BYTES: Mapping[str, float] = {
+    "DIET_CHAR": 1,
+    "DIET_SHORT": 2,
+    "DIET_INT": 4,
+    "DIET_LONGINT": 8,
+    "DIET_FLOAT": 4,
+    "DIET_DOUBLE": 8,
+    "DIET_SCOMPLEX": 8,
+    "DIET_DCOMPLEX": 16,
+}
+_COUNTS = {"DIET_VECTOR": ("size",), "DIET_MATRIX": ("nb_rows", "nb_cols")}
+"""What says how many values a type holds."""
+
+
+def port_bytes(attributes: Mapping[str, str]) -> float | None:
+    """Give the bytes of one value of a port; None: strings, files and containers may have any size."""
+    kind = attributes.get("type", "")
+    if attributes.get("depth", "0") != "0":
+        return None
+    if kind not in _COUNTS:
+        return _BYTES.get(kind)
+    total = _BYTES.get(attributes.get("base_type", ""))
+    for key in _COUNTS[kind]:
+        count = attributes.get(key, "")
+        if total is None or not _COUNT.fullmatch(count):
+            return None
+        total *= int(count)
+    return total
+
+
+_PARTS = ("arg", "in", "inOut", "out", "prec")
+_REFERENCE = re.compile(r"([^\s();\[\]#]+)#([^\s();\[\]#]+)(?:\[[0-9]+\])*")
+_OTHER = re.compile(r"\s+|[();]")
+_FILE_VALUE = "file->"
+_MAX_DIET_HINTS = 3
+"""Complaints that get a "did you mean": the search looks at thousands of names."""
+
+
+def read_dag(root: XmlElement, complaints: ProblemCollector) -> Workflow:
+    """Make a workflow of a ``dag`` element. Raises InvalidInput."""
+    dag = _DagReader(complaints)
+    for element in root.children:
+        if element.name == "node":
+            dag.add(element)
+        else:
+            dag.unknown(element, ("node",), "a dag holds elements node")
+    if not root.children:
+        complaints.add("no nodes", rule="a workflow has at least one node", line=root.line)
+    dag.connect()
+    complaints.finish()
+    made = dag.trace.workflow(complaints.source, name=root.attributes.get("name"))
+    tasks = zip(made.tasks, dag.services, strict=True)
+    return replace(made, tasks=tuple([replace(task, service=service) for task, service in tasks]))
+
+
+class _DagReader:
+    """Takes in nodes, then ties them together when all are known."""
+
+    def __init__(self, complaints: ProblemCollector) -> None:
+        self.complaints = complaints
+        self.trace = RecordedWorkflow()
+        self.services: list[str | None] = []
+        self._index_of: dict[str, int] = {}
+        self._reads: list[list[str]] = []
+        self._outputs: set[str] = set()
+        self._waiting: list[tuple[int, XmlElement]] = []
+        """Elements that name other nodes, with the node they stand in."""
+
+    def add(self, node: XmlElement) -> None:
+        """Take in one node."""
+        trace, index = self.trace, len(self.trace.names)
+        ident, path = self._required(node, "id"), self._required(node, "path")
+        if self._index_of.setdefault(ident, index) != index:
+            what = f"node {shorten(ident, 40)!r} again"
+            self.complaints.add(what, rule="ids of nodes are unique", line=node.line)
+        arguments: dict[str, object] = {}
+        reads: list[str] = []
+        writes: list[str] = []
+        for part in node.children:
+            if part.name not in _PARTS:
+                self.unknown(part, _PARTS, f"a node holds elements {', '.join(_PARTS)}")
+            elif part.name == "prec":
+                self._waiting.append((index, part))
+            else:
+                self._port(part, f"{ident}#{self._required(part, 'name')}", arguments, reads, writes)
+                self._waiting.append((index, part))
+        kept = {key: value for key, value in node.attributes.items() if key not in ("id", "path")}
+        trace.names.append(ident)
+        trace.parents.append([])
+        trace.reads.append(reads)
+        self._reads.append(reads)
+        trace.writes.append(writes)
+        trace.work.append(None)
+        trace.jobs.append(None)
+        trace.attributes.append(kept | {"program": path} | ({"arguments": arguments} if arguments else {}))
+        self.services.append(path or None)
+
+    def unknown(self, element: XmlElement, known: tuple[str, ...], rule: str) -> None:
+        """Complain about an element that has no meaning where it stands."""
+        close = nearest(element.name, known)
+        advice = f"did you mean {close}?" if close else ""
+        what = f"element {shorten(element.name, 40)}"
+        self.complaints.add(what, rule=rule, advice=advice, line=element.line)
+
+    def connect(self) -> None:
+        """Tie nodes by the ports and ids that they name."""
+        for index, part in self._waiting:
+            if part.name == "prec":
+                before = self._find(part, self._required(part, "id"))
+                self.trace.parents[index] += [] if before is None else [before]
+            elif part.name != "arg":
+                self._connect_port(index, part)
+
+    def _port(self, part: XmlElement, file: str, arguments: dict[str, object], reads: list[str],
+              writes: list[str]) -> None:  # fmt: skip
+        """Note what a port says by itself: a value, or data that the node makes."""
+        attributes = part.attributes
+        if part.name == "arg":
+            value = attributes.get("value", "")
+            arguments[attributes.get("name", "")] = {
+                key: text for key, text in attributes.items() if key != "name"
+            }
+            named = value.removeprefix(_FILE_VALUE)
+            stored = named != value or attributes.get("type") == "DIET_FILE"
+            if stored and named and not named.startswith("/") and "://" not in named:
+                reads.append(named)
+        elif part.name in ("out", "inOut"):
+            writes.append(file)
+            self._outputs.add(file)
+            size = port_bytes(attributes)
+            if size is not None:
+                self.trace.sizes[file] = size
+
+    def _connect_port(self, index: int, part: XmlElement) -> None:
+        reads, source = part.name in ("in", "inOut"), part.attributes.get("source")
+        if reads and not source:
+            what = f"{part.name} {shorten(part.attributes.get('name', ''), 40)!r} without source"
+            advice = 'name the port it reads: source="NODE#PORT"; a value that is known is an arg'
+            self.complaints.add(what, rule="a port reads another one", advice=advice, line=part.line)
+        for node, port in self._references(part, source or "") if reads else ():
+            found = self._find(part, node)
+            if found is None:
+                continue
+            file = f"{node}#{port}"
+            if file not in self._outputs:
+                what, rule = f"no port {shorten(file, 60)}", "a source names an out or inOut of a node"
+                self.complaints.add(what, rule=rule, line=part.line)
+            self._edge(found, index, file)
+        for node, _ in self._references(part, part.attributes.get("sink", "")):
+            found = self._find(part, node)
+            if found is not None and part.name != "in":
+                self._edge(index, found, f"{self.trace.names[index]}#{part.attributes.get('name', '')}")
+
+    def _edge(self, source: int, target: int, file: str) -> None:
+        self.trace.parents[target].append(source)
+        self._reads[target].append(file)
+
+    def _references(self, part: XmlElement, text: str) -> Iterator[tuple[str, str]]:
+        """Give the (node, port) pairs that a source or sink names; a malformed one is complained about."""
+        position, depth, wants_entry = 0, 0, True
+        while position < len(text):
+            match = _REFERENCE.match(text, position) or _OTHER.match(text, position)
+            mark = "" if match is None else match[0]
+            if match is not None and match.lastindex == 2 and wants_entry:
+                yield match[1], match[2]
+                wants_entry = False
+            elif mark == "(" and wants_entry:
+                depth += 1
+            elif mark == ")" and depth > 0 and not wants_entry:
+                depth -= 1
+            elif mark == ";" and depth > 0 and not wants_entry:
+                wants_entry = True
+            elif not mark.isspace():
+                break
+            position += len(mark)
+        if text and (position < len(text) or depth > 0 or wants_entry):
+            rule = "a port is NODE#PORT, an entry NODE#PORT[0], a container (NODE#PORT;NODE#PORT)"
+            self.complaints.add(f"{shorten(repr(text), 60)}", rule=rule, line=part.line)
+
+    def _find(self, part: XmlElement, ident: str) -> int | None:
+        index = self._index_of.get(ident)
+        if index is None and ident:
+            close = (
+                nearest(ident, self._index_of) if len(self.complaints.problems) < _MAX_DIET_HINTS else None
+            )
+            advice = f"did you mean {close!r}?" if close else "name the id of a node in this file"
+            self.complaints.add(f"no node {shorten(ident, 40)!r}", advice=advice, line=part.line)
+        return index
+
+    def _required(self, element: XmlElement, key: str) -> str:
+        value = element.attributes.get(key, "").strip()
+        if not value:
+            what, rule = f"{element.name} without {key}", f"every {element.name} has the attribute {key}"
+            self.complaints.add(what, rule=rule, line=element.line)
+        return value
+
+
+_SECTIONS = ("include", "interface", "processors", "links")
+_REFUSED = {
+    "include": "other files are not read in",
+    "loop": "how often it runs depends on values that only the run knows",
+    "condition": "which branch is taken depends on values that only the run knows",
+    "merge": "two streams in one have no common numbering",
+    "filter": "what passes depends on values that only the run knows",
+    "subWorkflow": "workflows inside workflows are not read",
+    "beanshell": "a script of the workflow agent is no service",
+    "gasw": "a descriptor of another system is no service",
+}
+"""Elements of the language that cannot be unfolded, and why."""
+_ADVICE = {"loop": "write the loop in weft's own format, with until or max_iterations"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DietProcessor:
+    """One processor: what it calls, what it reads and writes, how it goes over its data."""
+
+    name: str
+    element: XmlElement
+    service: str | None
+    reads: Mapping[str, XmlElement]
+    writes: Mapping[str, XmlElement]
+    strategy: XmlElement | None
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+    def ports(self, part: str) -> Mapping[str, XmlElement]:
+        """Give the ports of one side: ``reads`` or ``writes``."""
+        return self.reads if part == "reads" else self.writes
+
+    def depth(self, port: XmlElement, complaints: ProblemCollector) -> int:
+        """Give the nesting of a port's data; 0: single values."""
+        text = port.attributes.get("depth", "0")
+        if len(text) < 3 and text.isdecimal():
+            return int(text)
+        what = f"depth={shorten(text, 40)!r} of {self.name}"
+        complaints.add(what, rule="must be a whole number, at least 0", line=port.line)
+        return 0
+
+
+def read_processors(root: XmlElement, complaints: ProblemCollector) -> dict[str, DietProcessor]:
+    """Read what a workflow lists; what cannot be unfolded is complained about."""
+    found: dict[str, DietProcessor] = {}
+    for section in root.children:
+        if section.name not in _SECTIONS or section.name in _REFUSED:
+            _add_unknown_element(section, complaints, _SECTIONS)
+    for element in _find_processors(root):
+        if element.name != "processor":
+            _add_unknown_element(element, complaints, ("processor",))
+            continue
+        processor = _read_processor(element, complaints)
+        if processor.name in found:
+            what = f"processor {shorten(processor.name, 40)!r} again"
+            complaints.add(what, rule="names of processors are unique", line=element.line)
+        found[processor.name] = processor
+    if not found:
+        complaints.add("no processors", rule="a workflow has at least one processor", line=root.line)
+    return found
+
+
+def _find_processors(root: XmlElement) -> Iterator[XmlElement]:
+    return (child for element in root.children if element.name == "processors" for child in element.children)
+
+
+def _read_processor(element: XmlElement, complaints: ProblemCollector) -> DietProcessor:
+    reads: dict[str, XmlElement] = {}
+    writes: dict[str, XmlElement] = {}
+    strategy: XmlElement | None = None
+    call: XmlElement | None = None
+    known = ("param", "in", "inOut", "out", "iterationstrategy", "diet")
+    for part in element.children:
+        if part.name in ("param", "in", "inOut"):
+            reads[_read_name(part, complaints)] = part
+        if part.name in ("out", "inOut"):
+            writes[_read_name(part, complaints)] = part
+        if part.name == "iterationstrategy":
+            strategy = part
+        elif part.name == "diet":
+            call = part
+        elif part.name not in known:
+            _add_unknown_element(part, complaints, known)
+    attributes: dict[str, object] = {}
+    if call is None:
+        what = f"processor {shorten(element.attributes.get('name', ''), 40)!r} without a service"
+        complaints.add(what, rule='a processor holds <diet path="SERVICE"/>', line=element.line)
+    else:
+        attributes = {key: value for key, value in call.attributes.items() if key != "path"}
+        attributes["program"] = _read_name(call, complaints, "path")
+    return DietProcessor(
+        name=_read_name(element, complaints),
+        element=element,
+        service=None if call is None else call.attributes.get("path"),
+        reads=reads,
+        writes=writes,
+        strategy=strategy,
+        attributes=attributes,
+    )
+
+
+def _read_name(element: XmlElement, complaints: ProblemCollector, key: str = "name") -> str:
+    value = element.attributes.get(key, "")
+    if not value:
+        what, rule = f"{element.name} without {key}", f"every {element.name} has the attribute {key}"
+        complaints.add(what, rule=rule, line=element.line)
+    return value
+
+
+def _add_unknown_element(element: XmlElement, complaints: ProblemCollector, known: tuple[str, ...]) -> None:
+    name = element.attributes.get("name") or element.attributes.get("file")
+    what = f"element {shorten(element.name, 40)}" + (f" {shorten(name, 40)!r}" if name else "")
+    if element.name in _REFUSED:
+        advice = _ADVICE.get(element.name, "")
+        complaints.add(what, rule=_REFUSED[element.name], advice=advice, line=element.line)
+        return
+    close = nearest(element.name, known)
+    advice = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
+    complaints.add(what, rule="it has no meaning here", advice=advice, line=element.line)
+
+
+Axes = tuple[str, ...]
+"""How many values there are along each axis, as expressions."""
+
+_DEEPEST = 20
+_UNREAD = ("flatcross", "match")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationAxes:
+    """The axes of a processor, and for each port the positions of its own axes among them."""
+
+    axes: Axes
+    places: Mapping[str, tuple[int, ...]]
+
+
+def iterate(
+    strategy: XmlElement | None, ports: Mapping[str, Axes], owner: XmlElement, complaints: ProblemCollector
+) -> IterationAxes:
+    """Combine the axes of all ports. What cannot be combined is complained about."""
+    single = {name: _single_axes(name, axes) for name, axes in ports.items()}
+    if strategy is None:
+        return _pair_axes(list(single.values()), owner, complaints)
+    reader = _StrategyReader(single, complaints)
+    made = [reader.combine(element, 0) for element in strategy.children]
+    if len(made) != 1:
+        rule = "an iterationstrategy holds one element dot or cross"
+        complaints.add(f"{len(made)} elements in iterationstrategy", rule=rule, line=strategy.line)
+        return _pair_axes([], owner, complaints)
+    return reader.with_constants(made[0], strategy)
+
+
+def _single_axes(name: str, axes: Axes) -> IterationAxes:
+    return IterationAxes(axes=axes, places={name: tuple(range(len(axes)))})
+
+
+def _pair_axes(
+    parts: Sequence[IterationAxes], element: XmlElement, complaints: ProblemCollector
+) -> IterationAxes:
+    """Pair by position; what has no axes is the same for all."""
+    axes: Axes = ()
+    for part in parts:
+        if not axes:
+            axes = part.axes
+        elif part.axes and len(part.axes) != len(axes):
+            what = f"ports paired over {len(axes)} and {len(part.axes)} levels in {_show_element(element)}"
+            rule = "only data of the same nesting are paired"
+            complaints.add(what, rule=rule, advice="use cross", line=element.line)
+        elif part.axes:
+            axes = tuple(_shorter(one, other) for one, other in zip(axes, part.axes, strict=True))
+    return IterationAxes(
+        axes=axes, places={port: place for part in parts for port, place in part.places.items()}
+    )
+
+
+def _shorter(one: str, other: str) -> str:
+    return one if one == other else f"min({one}, {other})"
+
+
+def _cross_axes(parts: Sequence[IterationAxes]) -> IterationAxes:
+    axes: Axes = ()
+    places: dict[str, tuple[int, ...]] = {}
+    for part in parts:
+        for port, place in part.places.items():
+            places[port] = tuple(len(axes) + position for position in place)
+        axes += part.axes
+    return IterationAxes(axes=axes, places=places)
+
+
+def _show_element(element: XmlElement) -> str:
+    name = element.attributes.get("name")
+    return f"{element.name} {shorten(name, 40)!r}" if name else element.name
+
+
+class _StrategyReader:
+    """Reads the elements of one strategy; every port is named once."""
+
+    def __init__(self, ports: Mapping[str, IterationAxes], complaints: ProblemCollector) -> None:
+        self.ports = ports
+        self.complaints = complaints
+        self.named: set[str] = set()
+
+    def combine(self, element: XmlElement, depth: int) -> IterationAxes:
+        """Combine what stands in an element."""
+        if element.name == "port":
+            return self._port(element)
+        if element.name not in ("dot", "cross") or depth > _DEEPEST:
+            rule = (
+                "it cannot be unfolded" if element.name in _UNREAD else "strategies are made of dot and cross"
+            )
+            self.complaints.add(f"element {shorten(element.name, 40)}", rule=rule, line=element.line)
+            return IterationAxes(axes=(), places={})
+        parts = [self.combine(child, depth + 1) for child in element.children]
+        return _cross_axes(parts) if element.name == "cross" else _pair_axes(parts, element, self.complaints)
+
+    def with_constants(self, made: IterationAxes, strategy: XmlElement) -> IterationAxes:
+        """Add the ports that the strategy does not name: allowed where their value is always the same."""
+        places = dict(made.places)
+        for name, port in self.ports.items():
+            if name not in self.named and port.axes:
+                what = f"port {shorten(name, 40)!r} is not in the iterationstrategy"
+                self.complaints.add(what, rule="a strategy names every port", line=strategy.line)
+            places.setdefault(name, ())
+        return IterationAxes(axes=made.axes, places=places)
+
+    def _port(self, element: XmlElement) -> IterationAxes:
+        name = element.attributes.get("name", "")
+        if name not in self.ports or name in self.named:
+            close = nearest(name, self.ports)
+            advice = f"did you mean {close!r}?" if close and close != name else ""
+            what = f"port {shorten(name, 40)!r} in the iterationstrategy"
+            rule = "a strategy names every port that reads, once"
+            self.complaints.add(what, rule=rule, advice=advice, line=element.line)
+            return IterationAxes(axes=(), places={})
+        self.named.add(name)
+        return self.ports[name]
+
+
+_VARIABLES = "ijklmnpqrs"
+_UNNAMEABLE = re.compile(r"\W")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PortFeed:
+    """What arrives at a port: from which processor, and how it is numbered."""
+
+    axes: Axes
+    producer: str | None = None
+    """None: a source or a constant."""
+    port: str = ""
+    gathered: int = 0
+    """Axes of the producer that end up in one container."""
+    split: bool = False
+    """The last axis counts the entries of a container."""
+
+
+def read_functional(root: XmlElement, complaints: ProblemCollector) -> Workflow:
+    """Make a workflow of a ``workflow`` element. Raises InvalidInput."""
+    source = complaints.source
+    processors = read_processors(root, complaints)
+    complaints.finish()
+    unfolding = _FunctionalReader(root, processors, complaints)
+    complaints.finish()
+    tasks = unfolding.tasks()
+    complaints.finish()
+    sources = ", ".join(unfolding.items)
+    return Workflow(
+        name=root.attributes.get("name") or source.stem,
+        tasks=tuple(tasks),
+        params=dict.fromkeys(unfolding.items.values(), 1),
+        description=f"functional workflow over {sources}; -p NAME_items=N says how many" if sources else None,
+        document=Document(file=source.name),
+    )
+
+
+class _FunctionalReader:
+    """The processors, the links between their ports, and the axes that follow from them."""
+
+    def __init__(
+        self, root: XmlElement, processors: Mapping[str, DietProcessor], complaints: ProblemCollector
+    ) -> None:
+        self.complaints = complaints
+        self.processors = processors
+        self.items: dict[str, str] = {}
+        """Of every source: the parameter that counts its items."""
+        self._constants: set[str] = set()
+        self._sinks: set[str] = set()
+        self._links: dict[tuple[str, str], tuple[str, str]] = {}
+        """Of every port that reads: the processor and port, or the source, that it reads."""
+        self._read_interface(root)
+        for element in _below(root, "links"):
+            self._read_link(element)
+
+    def _read_interface(self, root: XmlElement) -> None:
+        for element in _below(root, "interface"):
+            name = element.attributes.get("name", "")
+            if element.name == "source" and name:
+                self.items[name] = f"{_UNNAMEABLE.sub('_', name)}_items"
+            elif element.name == "constant" and name:
+                self._constants.add(name)
+            elif element.name == "sink" and name:
+                self._sinks.add(name)
+            else:
+                rule = "an interface holds elements source, sink and constant with names"
+                what = f"element {shorten(element.name, 40)} in interface"
+                self.complaints.add(what, rule=rule, line=element.line)
+
+    def _read_link(self, element: XmlElement) -> None:
+        start, end = element.attributes.get("from", ""), element.attributes.get("to", "")
+        if element.name != "link" or not start or not end:
+            what = f"element {shorten(element.name, 40)} in links"
+            self.complaints.add(what, rule='a link is <link from="..." to="..."/>', line=element.line)
+            return
+        known = [*self.items, *self._constants, *self._sinks]
+        for end_point, part in ((start, "writes"), (end, "reads")):
+            name, _, port = end_point.partition(":")
+            processor = self.processors.get(name)
+            if port in (processor.ports(part) if processor is not None else ()) or (
+                not port and name in known
+            ):
+                continue
+            ports = (f"{one.name}:{name}" for one in self.processors.values() for name in one.ports(part))
+            close = nearest(end_point, [*known, *ports])
+            advice = f"did you mean {close!r}?" if close else ""
+            what = f"no port {shorten(end_point, 60)!r} that {part}"
+            rule = "a link goes from a source or NAME:PORT to NAME:PORT or a sink"
+            self.complaints.add(what, rule=rule, advice=advice, line=element.line)
+        reader, _, port = end.partition(":")
+        name, _, written = start.partition(":")
+        if port and self._links.setdefault((reader, port), (name, written)) != (name, written):
+            what, rule = f"a second link to {shorten(end, 60)!r}", "a port reads from one place"
+            self.complaints.add(what, rule=rule, line=element.line)
+
+    def tasks(self) -> list[Task]:
+        """Make the tasks: a processor's axes follow from those before it."""
+        names = list(self.processors)
+        position = {name: index for index, name in enumerate(names)}
+        parents: list[list[int]] = [[] for _ in names]
+        for (reader, _), (start, _) in self._links.items():
+            if start in position:
+                parents[position[reader]].append(position[start])
+        made: dict[str, Task] = {}
+        axes: dict[str, Axes] = {}
+        for index in check_acyclic(self.complaints.source, names, parents):
+            processor = self.processors[names[index]]
+            feeds = {port: self._feed(processor, port, axes) for port in processor.reads}
+            iteration = iterate(
+                processor.strategy,
+                {port: feed.axes for port, feed in feeds.items()},
+                processor.element,
+                self.complaints,
+            )
+            if len(iteration.axes) > len(_VARIABLES):
+                what = f"{processor.name} runs over {len(iteration.axes)} levels"
+                self.complaints.add(what, rule=f"at most {len(_VARIABLES)}", line=processor.element.line)
+            self.complaints.finish()
+            axes[processor.name] = iteration.axes
+            made[processor.name] = self._task(processor, feeds, iteration, axes)
+        return [made[name] for name in names]
+
+    def _feed(self, processor: DietProcessor, port: str, axes: Mapping[str, Axes]) -> _PortFeed:
+        """Find what arrives at a port, and how its nesting differs from what the port takes."""
+        element = processor.reads[port]
+        start, written = self._links.get((processor.name, port), ("", ""))
+        if start in self.items:
+            return _PortFeed(axes=(self.items[start],))
+        if start not in self.processors:
+            if start not in self._constants:
+                what = f"port {shorten(processor.name, 40)}:{shorten(port, 40)} without a link"
+                self.complaints.add(what, rule="every port that reads is linked", line=element.line)
+            return _PortFeed(axes=())
+        output = self.processors[start].writes[written]
+        deeper = processor.depth(element, self.complaints) - processor.depth(output, self.complaints)
+        above = axes[start]
+        if deeper == 0:
+            return _PortFeed(axes=above, producer=start, port=written)
+        if 0 < deeper <= len(above):
+            return _PortFeed(axes=above[:-deeper], producer=start, port=written, gathered=deeper)
+        if deeper == -1 and output.attributes.get("card", "").isdecimal():
+            count = output.attributes["card"]
+            return _PortFeed(axes=(*above, count), producer=start, port=written, split=True)
+        self._refuse_nesting(processor, port, output, deeper)
+        return _PortFeed(axes=(), producer=start, port=written)
+
+    def _refuse_nesting(self, processor: DietProcessor, port: str, output: XmlElement, deeper: int) -> None:
+        name = shorten(output.attributes.get("name", ""), 40)
+        if deeper < 0:
+            what = f"{output.name} {name!r} gives a container whose size only the run knows"
+            rule = f"{shorten(processor.name, 40)}:{shorten(port, 40)} takes its entries one by one"
+            advice = 'say how many entries it has: card="2" (one level at most)'
+        else:
+            what = f"{shorten(processor.name, 40)}:{shorten(port, 40)} gathers {deeper} levels of {name!r}"
+            rule, advice = "there are not so many", "lower the depth of the port"
+        self.complaints.add(what, rule=rule, advice=advice, line=output.line)
+
+    def _task(
+        self,
+        processor: DietProcessor,
+        feeds: Mapping[str, _PortFeed],
+        iteration: IterationAxes,
+        axes: Mapping[str, Axes],
+    ) -> Task:
+        own = _VARIABLES[: len(iteration.axes)]
+        followed = {port: [own[place] for place in iteration.places[port]] for port in feeds}
+        after: dict[Dependency, None] = {}
+        inputs: dict[str, Input] = {}
+        for port, feed in feeds.items():
+            if feed.producer is not None:
+                count = len(axes[feed.producer])
+                kept = followed[port][: count - feed.gathered]
+                after[_dependency(feed, kept, count)] = None
+                if not feed.gathered:
+                    file = _file(feed.producer, feed.port, kept)
+                    inputs[file] = Input(file=file)
+        return Task(
+            name=processor.name,
+            sweep=Sweep(variables=tuple(map(_values, own, iteration.axes))) if own else None,
+            after=tuple(after),
+            inputs=tuple(inputs.values()),
+            outputs=tuple(
+                Output(file=_file(processor.name, port, own), size=port_bytes(element.attributes))
+                for port, element in processor.writes.items()
+            ),
+            service=processor.service,
+            attributes=processor.attributes,
+        )
+
+
+def _below(root: XmlElement, name: str) -> Iterator[XmlElement]:
+    return (child for element in root.children if element.name == name for child in element.children)
+
+
+def _values(variable: str, count: str) -> tuple[str, Range]:
+    return variable, Range(low=parse("0"), high=parse(f"{count} - 1"))
+
+
+def _dependency(feed: _PortFeed, kept: list[str], count: int) -> Dependency:
+    assert feed.producer is not None
+    index: tuple[Expression | IndexRange | str, ...] = tuple(map(parse, kept)) + (ALL,) * feed.gathered
+    return Dependency(task=feed.producer, index=index if count else None)
+
+
+def _file(processor: str, port: str, variables: str | list[str]) -> str:
+    return escape_braces(f"{processor}#{port}") + "".join(f".{{{variable}}}" for variable in variables)
+
 
 _ROOT = re.compile(
     r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*<(?:dag|workflow|data)[\s>/]", re.DOTALL
@@ -35,18 +717,18 @@ class Diet:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether a file is XML whose first element is ``dag``, ``workflow`` or ``data``."""
         return _ROOT.match(source.head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a workflow. Raises InvalidInput."""
-        with collection_paused():
+        with pause_garbage_collection():
             return self._read(source)
 
-    def _read(self, source: Source) -> Workflow:
-        root = read_elements(source)
-        complaints = Complaints(source)
+    def _read(self, source: SourceFile) -> Workflow:
+        root = read_xml_tree(source)
+        complaints = ProblemCollector(source)
         if root.name == "dag":
             return read_dag(root, complaints)
         if root.name == "workflow":
@@ -57,7 +739,7 @@ class Diet:
         else:
             what = f"the first element is {shorten(root.name, 40)!r}"
             rule, advice = "a file of DIET holds one dag or one workflow", ""
-        raise damaged(source, what, rule=rule, advice=advice, line=root.line)
+        raise file_error(source, what, rule=rule, advice=advice, line=root.line)
 
     def write(self, workflow: Workflow) -> str:
         """Refuse: nobody asks for new ones."""

@@ -1,4 +1,11 @@
-"""The dialect of DOT in which small task graphs with communication delays are published.
+"""The part of the DOT language that task graphs need: tokens, statements, attributes, and how ids are
+written.
+
+``digraph NAME {...}`` with nodes, edge chains, attribute lists and defaults. Ports, subgraphs, undirected
+edges and HTML labels say nothing about tasks and are refused by name. No recursion: there is nothing to
+nest.
+
+The dialect of DOT in which small task graphs with communication delays are published.
 
 ``a [Weight=3];`` is a task of 3 seconds on a machine of speed 1; ``a -> b [Weight=2];`` a transfer that
 takes 2 seconds between any two different machines. An edge with a weight becomes a file ``a->b`` of the
@@ -7,23 +14,233 @@ source, read by the target; one without is a plain dependency. Written back, bot
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
 
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem, nearest, shorten
-from weft.formats.complaints import Complaints
-from weft.formats.dot_syntax import DotGraph, parse_dot, quoted
-from weft.formats.format import Source
-from weft.formats.ordering import refuse_cycle
-from weft.formats.trace import literal
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.graph import check_acyclic, escape_braces
+from weft.workflow.task import Dependency, Input, Output, Task
+from weft.workflow.workflow import Workflow
 
-__all__ = ["Dot"]
+__all__ = ["Dot", "DotEdge", "DotGraph", "DotNode", "parse_dot", "quote_id"]
+
+
+_TOKEN = re.compile(
+    r"""(?P<blank>[\s\ufeff]+)
+    |(?P<comment>//[^\n]*|/\*.*?\*/|(?:(?<=\n)|\A)\#[^\n]*)
+    |(?P<arrow>->)|(?P<line>--)
+    |(?P<number>-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?))
+    |(?P<word>[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ffff]*)
+    |(?P<text>"(?:[^"\\]|\\.)*")
+    |(?P<mark>[{}\[\]=;,:+<])""",
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = re.compile(
+    r"[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ffff]*|-?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)"
+)
+_KEYWORDS = frozenset({"digraph", "edge", "graph", "node", "strict", "subgraph"})
+_REFUSED = {
+    ":": "ports (name:port) are not read",
+    "<": "HTML texts are not read",
+    "{": "subgraphs are not read",
+    "line": "undirected edges (--) are not read: tasks need a direction (->)",
+    "subgraph": "subgraphs are not read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _DotToken:
+    kind: str
+    """``id``, ``keyword``, ``arrow``, ``line``, ``end``, or the mark itself."""
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotNode:
+    """A node and the attributes it has in the end."""
+
+    name: str
+    line: int
+    attributes: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotEdge:
+    """An edge and its attributes."""
+
+    source: str
+    target: str
+    line: int
+    attributes: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DotGraph:
+    """A directed graph; nodes in the order of their first mention."""
+
+    name: str | None
+    strict: bool
+    """Of equal edges the last one counts."""
+    nodes: Mapping[str, DotNode]
+    edges: tuple[DotEdge, ...]
+
+
+def parse_dot(source: SourceFile) -> DotGraph:
+    """Parse a file. Raises InvalidInput with line and column."""
+    return _DotParser(source).parse()
+
+
+def quote_id(name: str) -> str:
+    """Write an id, in quotes where it needs them."""
+    if _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
+        return name
+    return '"' + name.replace('"', '\\"') + '"'
+
+
+class _DotParser:
+    """Reads statement after statement; one token ahead is enough."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.text = source.text()
+        self.position = 0
+        self.line, self.line_start, self.counted = 1, 0, 0
+        self.nodes: dict[str, DotNode] = {}
+        self.edges: list[DotEdge] = []
+        self.defaults: dict[str, dict[str, str]] = {"node": {}, "edge": {}, "graph": {}}
+        self.token = self._scan()
+
+    def parse(self) -> DotGraph:
+        """Read the whole file."""
+        strict = self._accept("keyword", "strict")
+        if not self._accept("keyword", "digraph"):
+            self._fail("a task graph is written digraph NAME { ... }")
+        name = self._id() if self.token.kind == "id" else None
+        if not self._accept("{"):
+            self._fail("{ is expected")
+        while not self._accept("}"):
+            self._statement()
+            self._accept(";")
+        if self.token.kind != "end":
+            self._fail("a file holds one graph")
+        return DotGraph(name=name, strict=strict, nodes=self.nodes, edges=tuple(self.edges))
+
+    def _statement(self) -> None:
+        if self.token.kind == "keyword" and self.token.text in self.defaults:
+            kind = self.token.text
+            self._advance()
+            if self.token.kind != "[":
+                self._fail("[ is expected")
+            self.defaults[kind] |= self._attributes()
+            return
+        line = self._place(self.token.start)[0]
+        names = [self._id()]
+        if self._accept("="):
+            self._id()  # an attribute of the graph says nothing about tasks
+            return
+        while self._accept("arrow"):
+            names.append(self._id())
+        nodes = [self._node(name, line) for name in names]
+        attributes = self._attributes()
+        if len(nodes) == 1:
+            nodes[0].attributes.update(attributes)
+        for source, target in itertools.pairwise(names):
+            own = {**self.defaults["edge"], **attributes}
+            self.edges.append(DotEdge(source=source, target=target, line=line, attributes=own))
+
+    def _node(self, name: str, line: int) -> DotNode:
+        node = self.nodes.get(name)
+        if node is None:
+            node = DotNode(name=name, line=line, attributes=dict(self.defaults["node"]))
+            self.nodes[name] = node
+        return node
+
+    def _attributes(self) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        while self._accept("["):
+            while not self._accept("]"):
+                key = self._id()
+                found[key] = self._id() if self._accept("=") else "true"
+                if not self._accept(","):
+                    self._accept(";")
+        return found
+
+    def _id(self) -> str:
+        if self.token.kind != "id":
+            self._fail("a name is expected")
+        text = self.token.text
+        self._advance()
+        while self.token.kind == "+":
+            self._advance()
+            if self.token.kind != "id":
+                self._fail("a text is expected after +")
+            text += self.token.text
+            self._advance()
+        return text
+
+    def _accept(self, kind: str, text: str | None = None) -> bool:
+        """Step over a token if it is the one that is asked for."""
+        if self.token.kind != kind or (text is not None and self.token.text != text):
+            return False
+        self._advance()
+        return True
+
+    def _advance(self) -> None:
+        self.token = self._scan()
+
+    def _scan(self) -> _DotToken:
+        """Give the next token."""
+        while self.position < len(self.text):
+            start = self.position
+            match = _TOKEN.match(self.text, start)
+            if match is None:
+                self._fail_at(start, self._unreadable(start))
+            self.position = match.end()
+            kind, text = match.lastgroup or "", match[0]
+            if kind in ("blank", "comment"):
+                continue
+            if kind == "text":
+                # A backslash before a line break continues the line; \" is a quote; others stay.
+                return _DotToken("id", text[1:-1].replace("\\\n", "").replace('\\"', '"'), start)
+            if kind == "word" and text.lower() in _KEYWORDS:
+                return _DotToken("keyword", text.lower(), start)
+            if kind in ("word", "number"):
+                return _DotToken("id", text, start)
+            return _DotToken(kind if kind in ("arrow", "line") else text, text, start)
+        return _DotToken("end", "the end of the file", len(self.text))
+
+    def _unreadable(self, start: int) -> str:
+        if self.text[start] == '"':
+            return "a text has no closing quote"
+        if self.text.startswith("/*", start):
+            return "a comment has no end */"
+        return "this character has no meaning here"
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """Give line and column; positions are asked for in ascending order, so the text is counted once."""
+        if position > self.counted:
+            self.line += self.text.count("\n", self.counted, position)
+            self.line_start = self.text.rfind("\n", 0, position) + 1
+            self.counted = position
+        return self.line, position - self.line_start + 1
+
+    def _fail(self, rule: str) -> NoReturn:
+        token = self.token
+        rule = _REFUSED.get(token.text if token.kind == "keyword" else token.kind, rule)
+        self._fail_at(token.start, rule)
+
+    def _fail_at(self, start: int, rule: str) -> NoReturn:
+        line, column = self._place(start)
+        found = self.text[start : start + 20].split("\n")[0] or "the end of the file"
+        raise file_error(self.source, f"{shorten(found)!r}", line=line, column=column, rule=rule)
+
 
 _GRAPH = re.compile(
     r"(?>\s+|//[^\n]*\n|/\*.*?\*/|^\#[^\n]*\n)*+(?:strict\s+)?digraph\b",
@@ -41,14 +258,14 @@ class Dot:
     reads = True
     writes = True
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether the file starts with ``digraph``."""
         return _GRAPH.match(source.head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a task graph. Raises InvalidInput."""
         parsed = parse_dot(source)
-        complaints = Complaints(source)
+        complaints = ProblemCollector(source)
         tasks = _tasks(source, parsed, complaints)
         complaints.finish()
         name = parsed.name or source.stem
@@ -56,28 +273,28 @@ class Dot:
 
     def write(self, workflow: Workflow) -> str:
         """Write the unfolded workflow. Raises InvalidInput for what the dialect cannot say."""
-        from weft.formats.plain_graph import plain_graph
+        from weft.formats.graph import export_graph
 
-        plain = plain_graph(workflow, "this dialect of DOT")
-        names = [quoted(_checked(name)) for name in plain.graph.names]
-        lines = [f"digraph {quoted(_checked(workflow.name))} {{"]
+        plain = export_graph(workflow, "this dialect of DOT")
+        names = [quote_id(_check_name(name)) for name in plain.graph.names]
+        lines = [f"digraph {quote_id(_check_name(workflow.name))} {{"]
         for index, seconds in enumerate(plain.seconds):
             if math.isnan(seconds):
                 what = f"task {plain.graph.names[index]} has no known time"
                 raise InvalidInput(
                     Problem(what=what, rule="every node needs a Weight", advice="give it work")
                 )
-            lines.append(f"    {names[index]} [Weight={_weight(seconds)}];")
+            lines.append(f"    {names[index]} [Weight={_format_weight(seconds)}];")
         for index, edges in enumerate(plain.edges):
             for edge in edges:
                 if edge.size > 0:
                     _refuse_bytes(plain.graph.names[edge.source], plain.graph.names[index], edge.size)
-                weight = f" [Weight={_weight(edge.seconds)}]"
+                weight = f" [Weight={_format_weight(edge.seconds)}]"
                 lines.append(f"    {names[edge.source]} -> {names[index]}{weight};")
         return "\n".join([*lines, "}", ""])
 
 
-def _tasks(source: Source, graph: DotGraph, complaints: Complaints) -> tuple[Task, ...]:
+def _tasks(source: SourceFile, graph: DotGraph, complaints: ProblemCollector) -> tuple[Task, ...]:
     index_of = {name: index for index, name in enumerate(graph.nodes)}
     weights = _edge_weights(graph, complaints)
     work = [_read_weight(node.attributes, f"node {shorten(name)!r}", node.line, complaints, required=True)
@@ -90,7 +307,7 @@ def _tasks(source: Source, graph: DotGraph, complaints: Complaints) -> tuple[Tas
     parents: list[list[int]] = [[] for _ in index_of]
     for start, end in weights:
         parents[index_of[end]].append(index_of[start])
-    refuse_cycle(source, list(index_of), parents)
+    check_acyclic(source, list(index_of), parents)
     after: dict[str, list[Dependency]] = {name: [] for name in index_of}
     inputs: dict[str, list[Input]] = {name: [] for name in index_of}
     outputs: dict[str, list[Output]] = {name: [] for name in index_of}
@@ -103,8 +320,8 @@ def _tasks(source: Source, graph: DotGraph, complaints: Complaints) -> tuple[Tas
         while file in taken:  # a node may itself be called x->y
             file += "'"
         taken.add(file)
-        outputs[start].append(Output(file=literal(file), seconds=seconds))
-        inputs[end].append(Input(file=literal(file)))
+        outputs[start].append(Output(file=escape_braces(file), seconds=seconds))
+        inputs[end].append(Input(file=escape_braces(file)))
     return tuple(
         Task(
             name=name, after=tuple(after[name]), inputs=tuple(inputs[name]),
@@ -114,7 +331,7 @@ def _tasks(source: Source, graph: DotGraph, complaints: Complaints) -> tuple[Tas
     )  # fmt: skip
 
 
-def _edge_weights(graph: DotGraph, complaints: Complaints) -> dict[tuple[str, str], float]:
+def _edge_weights(graph: DotGraph, complaints: ProblemCollector) -> dict[tuple[str, str], float]:
     weights: dict[tuple[str, str], float] = {}
     lines: dict[tuple[str, str], int] = {}
     for edge in graph.edges:
@@ -129,7 +346,12 @@ def _edge_weights(graph: DotGraph, complaints: Complaints) -> dict[tuple[str, st
 
 
 def _read_weight(
-    attributes: Mapping[str, str], label: str, line: int, complaints: Complaints, *, required: bool = False
+    attributes: Mapping[str, str],
+    label: str,
+    line: int,
+    complaints: ProblemCollector,
+    *,
+    required: bool = False,
 ) -> float | None:
     text = attributes.get("Weight")
     if text is None:
@@ -145,12 +367,12 @@ def _read_weight(
     return None
 
 
-def _weight(seconds: float) -> str:
+def _format_weight(seconds: float) -> str:
     text = str(int(seconds)) if seconds == int(seconds) and abs(seconds) < 1e15 else repr(seconds)
     return f'"{text}"' if "e" in text else text
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     """Refuse the names DOT cannot write: with a backslash at the end, or before a quote or line break."""
     if name.endswith("\\") or '\\"' in name or "\\\n" in name:
         raise InvalidInput(

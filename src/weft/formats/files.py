@@ -5,33 +5,33 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from weft.errors import InvalidInput, Place, Problem, nearest, shorten
+from weft.errors import InvalidInput, Problem, SourceLocation, nearest, shorten
 from weft.formats import FORMATS
-from weft.formats.format import Format, PlatformReader, Source
+from weft.formats.format import Format, PlatformReader, SourceFile
 from weft.platform.platform import Platform
 from weft.workflow.checks import check
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.workflow import Workflow
 
 __all__ = [
     "STDIN",
-    "detect",
+    "detect_format",
+    "find_writer",
     "load_platform",
     "load_workflow",
     "open_source",
     "read_workflow_file",
     "save_text",
     "save_workflow",
-    "writer_for",
 ]
 
 STDIN = "-"
 """The file name that means the standard input."""
 
 
-def open_source(name: str | Path) -> Source:
+def open_source(name: str | Path) -> SourceFile:
     """Read a file's bytes; what stands in the way is an InvalidInput."""
     if str(name) == STDIN:
-        return Source(name="<stdin>", data=sys.stdin.buffer.read())
+        return SourceFile(name="<stdin>", data=sys.stdin.buffer.read())
     path, shown = Path(name), shorten(repr(str(name)), 200)
     try:
         if not str(name):
@@ -41,7 +41,7 @@ def open_source(name: str | Path) -> Source:
         if path.is_char_device() or path.is_block_device():
             raise InvalidInput(Problem(what=f"{shown} is a device", advice="name a file"))
         # A name that is not UTF-8 must not break the messages and files it is written to.
-        return Source(name=str(name).encode(errors="replace").decode(), data=path.read_bytes())
+        return SourceFile(name=str(name).encode(errors="replace").decode(), data=path.read_bytes())
     except FileNotFoundError:
         advice = _sibling_advice(path)
         raise InvalidInput(Problem(what=f"no file {shown}", advice=advice)) from None
@@ -60,13 +60,13 @@ def _sibling_advice(path: Path) -> str:
     return f"did you mean {path.with_name(siblings[close])}?" if close else "check the path"
 
 
-def detect(source: Source) -> Format:
+def detect_format(source: SourceFile) -> Format:
     """Find the format of a file by its content."""
     if not source.data.strip():
-        place = Place(file=source.name)
+        place = SourceLocation(file=source.name)
         raise InvalidInput(Problem(what="the file is empty", advice="write a workflow into it", place=place))
     readers: list[Format] = []
-    for name in FORMATS.own_first():  # loaded one by one: the later ones are not needed for most files
+    for name in FORMATS.builtin_first():  # loaded one by one: the later ones are not needed for most files
         reader: Format = FORMATS.load(name)()
         if reader.reads and reader.recognises(source):
             return reader
@@ -77,7 +77,7 @@ def detect(source: Source) -> Format:
             return reader  # its own reading error says best what is wrong
     known = "; ".join(f"{reader.name}: {reader.title}" for reader in readers)
     what = "the content is of no known format"
-    raise InvalidInput(Problem(what=what, rule=f"known are {known}", place=Place(file=source.name)))
+    raise InvalidInput(Problem(what=what, rule=f"known are {known}", place=SourceLocation(file=source.name)))
 
 
 def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workflow:
@@ -90,7 +90,7 @@ def load_workflow(name: str | Path, *, format_name: str | None = None) -> Workfl
 def read_workflow_file(name: str | Path, *, format_name: str | None = None) -> Workflow:
     """Read a workflow file without checking what it says; ``checked_graph`` does that while unfolding."""
     source = open_source(name)
-    reader: Format = detect(source) if format_name is None else FORMATS.load(format_name)()
+    reader: Format = detect_format(source) if format_name is None else FORMATS.load(format_name)()
     if not reader.reads:
         raise InvalidInput(Problem(what=f"format {reader.name!r} can be written, not read"))
     return reader.read(source)
@@ -101,28 +101,28 @@ def load_platform(text: str | Path) -> Platform:
 
     Besides our own files those of other formats will do that describe machines beside their tasks.
     """
-    from weft.formats.native import platform_from
-    from weft.platform.short_forms import short_form
+    from weft.formats.native import read_platform_file
+    from weft.platform.short_forms import parse_short_form
 
     if not Path(text).is_file():
-        found = short_form(str(text))
+        found = parse_short_form(str(text))
         if found is not None:
             return found
         _refuse_short_form(str(text))
     source = open_source(text)
     if not source.data.strip():
-        raise InvalidInput(Problem(what="the file is empty", place=Place(file=source.name)))
-    foreign = _platform_reader(source)
-    return platform_from(source) if foreign is None else foreign.read_platform(source)
+        raise InvalidInput(Problem(what="the file is empty", place=SourceLocation(file=source.name)))
+    foreign = _find_platform_reader(source)
+    return read_platform_file(source) if foreign is None else foreign.read_platform(source)
 
 
-def _platform_reader(source: Source) -> PlatformReader | None:
+def _find_platform_reader(source: SourceFile) -> PlatformReader | None:
     """Find the other format that a file with machines is of; None: it should be one of ours."""
     from weft.formats.native import WeftYaml
 
     if WeftYaml().recognises(source):
         return None
-    readers = (FORMATS.load(name)() for name in FORMATS.own_first())
+    readers = (FORMATS.load(name)() for name in FORMATS.builtin_first())
     found = (reader for reader in readers if isinstance(reader, PlatformReader))
     return next((reader for reader in found if reader.recognises(source)), None)
 
@@ -138,7 +138,7 @@ def _refuse_short_form(text: str) -> None:
         raise InvalidInput(Problem(what=f"no platform {shorten(repr(text))}", advice=advice))
 
 
-def writer_for(name: str | Path, format_name: str | None = None) -> Format:
+def find_writer(name: str | Path, format_name: str | None = None) -> Format:
     """Find the format to write, by its name or by the file's ending."""
     if format_name is not None:
         chosen: Format = FORMATS.load(format_name)()
@@ -158,7 +158,7 @@ def writer_for(name: str | Path, format_name: str | None = None) -> Format:
 
 def save_workflow(workflow: Workflow, name: str | Path, *, format_name: str | None = None) -> None:
     """Write a workflow in the format of the file's ending, or the one named."""
-    text = writer_for(name, format_name).write(workflow)
+    text = find_writer(name, format_name).write(workflow)
     save_text(text, name)
 
 

@@ -1,4 +1,24 @@
-"""GridWay job templates (S3 section 6): read only.
+"""GridWay's variables in a job template: ``${GW_ARCH}`` and its kin become names that weft fills in.
+
+They are resolved at run time, for the chosen machine and the job (S3 section 6). ``$NAME`` is ``${NAME}``,
+and every name may carry ``GW_`` in front. A variable of the template's own ENVIRONMENT has its value. What
+nobody knows is left to the shell in arguments, and an error in file names.
+
+The files of a GridWay job: what is staged in and out, under which names (S3 section 6).
+
+An input is ``NAME`` or ``LOCAL REMOTE``, an output ``NAME`` or ``REMOTE LOCAL``, and LOCAL may be a URL;
+entries are parted by commas. A file with an absolute path is on the machine already and not moved. An output
+has one name in a workflow, the LOCAL one: the command moves REMOTE there at its end. The flags ``[shared]``,
+``[compressed]`` and ``[size=12.2MB]`` behind an input are weft's way to write what S3 says of inputs.
+
+From the keywords of a GridWay job template to a task (S3 section 6).
+
+Each keyword has its place in our records; those that only tune GridWay's own daemon (RESCHEDULING_INTERVAL,
+SUSPENSION_TIMEOUT, CPULOAD_THRESHOLD, PROFILE_THRESHOLD, CHECKPOINT_URL, DEADLINE) are kept as attributes.
+What would change the meaning of the job and cannot be said here is refused by name. GridWay's defaults are
+those of an installation, not of a template: only the checkpoint interval (300 s) is taken over.
+
+GridWay job templates (S3 section 6): read only.
 
 A template is a workflow of one task. One that speaks of ``${TASK_ID}`` or ``${TOTAL_TASKS}``, or has the key
 TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is the parameter
@@ -8,17 +28,480 @@ TOTAL_TASKS, is an array job: a sweep ``task_id: 0..total_tasks-1``. Its size is
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem
-from weft.formats.complaints import Complaints
-from weft.formats.format import Source, damaged
-from weft.formats.gridway_job import JobTemplate
-from weft.formats.gridway_template import parse_template
-from weft.formats.gridway_variables import COUNT
-from weft.workflow.records.workflow import Workflow
+from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.expressions import parse
+from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.graph import escape_braces
+from weft.formats.gridway_template import TemplateEntry, parse_template, translate_rank, translate_requirement
+from weft.units import parse_bytes
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import NO_RECOVERY, Checkpoint, Input, JobSpec, Output, Recovery, Task
+from weft.workflow.workflow import Workflow
 
-__all__ = ["GridWay"]
+__all__ = [
+    "COUNT",
+    "INDEX",
+    "GridWay",
+    "JobFiles",
+    "JobTemplate",
+    "TemplateVariables",
+    "is_url",
+    "split_list",
+    "uses_array_variables",
+]
+
+
+INDEX = "task_id"
+"""The sweep variable of an array job: 0 for its first task."""
+
+COUNT = "total_tasks"
+"""The parameter that says how many tasks an array job has."""
+
+_VARIABLE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_ARRAY_NAMES = ("TASK_ID", "TOTAL_TASKS")
+_BULK_NAMES = ("PARAM", "MAX_PARAM")
+_RESTART = "RESTARTED"
+
+
+def _plain(match: re.Match[str]) -> str:
+    return (match[1] if match[1] is not None else match[2]).removeprefix("GW_")
+
+
+def uses_array_variables(entries: Mapping[str, TemplateEntry]) -> bool:
+    """Say whether a template is meant for an array job: by its key, or by the variables it uses."""
+    return "TOTAL_TASKS" in entries or any(
+        _plain(match) in _ARRAY_NAMES
+        for entry in entries.values()
+        for match in _VARIABLE.finditer(entry.value)
+    )
+
+
+class TemplateVariables:
+    """What the variables of one template mean."""
+
+    def __init__(self, complaints: ProblemCollector, *, name: str, swept: bool, count: str) -> None:
+        """``count``: how many tasks the array has, as text for a name; without a sweep the index is 0."""
+        index = f"{{{INDEX}}}" if swept else "0"
+        self.complaints = complaints
+        self.swept = swept
+        self.environment: dict[str, str] = {}
+        """Variables of the template's own, their values translated already."""
+        self._known = {
+            "ARCH": "{machine.arch}",
+            "HOSTNAME": "{machine.name}",
+            "TASK_ID": index,
+            "TOTAL_TASKS": count,
+            "ARRAY_ID": escape_braces(name),
+            # A number that the daemon gives; the name of the task makes files unique just as well.
+            "JOB_ID": f"{escape_braces(name)}.{index}" if swept else escape_braces(name),
+        }
+
+    def unique(self, name: str) -> str:
+        """Give a file a name of its own in every task of an array."""
+        return name if not self.swept or f"{{{INDEX}}}" in name else f"{name}.{{{INDEX}}}"
+
+    def in_name(self, entry: TemplateEntry, text: str) -> str:
+        """Translate the name of a file; a variable that nobody knows is complained about."""
+        return self._translated(entry, text, in_line=False)
+
+    def in_command(self, entry: TemplateEntry, text: str) -> str:
+        """Translate a part of a command line; what nobody knows is for the shell."""
+        return self._translated(entry, text, in_line=True)
+
+    def _translated(self, entry: TemplateEntry, text: str, *, in_line: bool) -> str:
+        parts: list[str] = []
+        end = 0
+        for match in _VARIABLE.finditer(text):
+            parts += [_double_braces(text[end : match.start()]), self._value(entry, match, in_line=in_line)]
+            end = match.end()
+        return "".join([*parts, _double_braces(text[end:])])
+
+    def _value(self, entry: TemplateEntry, match: re.Match[str], *, in_line: bool) -> str:
+        name = _plain(match)
+        own = self.environment.get(match[1] if match[1] is not None else match[2])
+        if own is not None:
+            return own
+        if name in self._known:
+            return self._known[name]
+        if name in _BULK_NAMES:
+            rule = "it belongs to an option of the bulk submission, which a template does not hold"
+            self.complaints.add(
+                f"${{{name}}} in {entry.key}", rule=rule, advice="use ${TASK_ID}", line=entry.line
+            )
+        elif name == _RESTART and in_line:
+            return "${WEFT_RESTART:-0}"
+        elif not in_line:
+            known = [*self._known, *self.environment]
+            close = nearest(name, known)
+            advice = f"did you mean ${{{close}}}?" if close else f"known: {', '.join(known)}"
+            what = f"no variable ${{{name}}} for the name of a file in {entry.key}"
+            self.complaints.add(what, advice=advice, line=entry.line)
+        return match[0]
+
+
+def _double_braces(text: str) -> str:
+    """Double the braces of a text in which no variable stands."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+_PART = re.compile(r'(?:"[^"]*"|[^,"]|")+')
+_FLAGS = re.compile(r"\s*\[([^\]]*)\]\s*")
+_SAFE = re.compile(r"[\w@%+=:,./{}-]+", re.ASCII)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def split_list(text: str) -> list[str]:
+    """Split a value at the commas that stand in no quotes."""
+    return [part for match in _PART.finditer(text) if (part := match[0].strip())]
+
+
+def is_url(name: str) -> bool:
+    """Say whether a file is named by its URL."""
+    return _URL.match(name) is not None
+
+
+def _is_elsewhere(name: str) -> bool:
+    return is_url(name) or name.startswith("/")
+
+
+def _word(name: str) -> str:
+    """Write a name as one word of a command line."""
+    return name if _SAFE.fullmatch(name) else shlex.quote(name)
+
+
+@dataclass(slots=True, kw_only=True)
+class JobFiles:
+    """Gathers the inputs and outputs of one job, each name once."""
+
+    variables: TemplateVariables
+    complaints: ProblemCollector
+    inputs: dict[str, Input] = field(default_factory=dict)
+    outputs: dict[str, Output] = field(default_factory=dict)
+    moves: list[str] = field(default_factory=list)
+    """Commands that give outputs their names, when the program has ended well."""
+    on_machine: list[str] = field(default_factory=list)
+    """Listed files with absolute paths: they are not moved."""
+
+    def add_inputs(self, entry: TemplateEntry) -> None:
+        """Take in INPUT_FILES."""
+        for part in split_list(entry.value):
+            flags = _FLAGS.search(part)
+            words = (part if flags is None else part[: flags.start()]).split()
+            if pair := self._pair(entry, words):
+                name = self._add_input(entry, *pair)
+                if name is None:
+                    self._keep(pair[0])
+                elif flags is not None:
+                    self._flag(entry, name, flags[1])
+
+    def add_outputs(self, entry: TemplateEntry) -> None:
+        """Take in OUTPUT_FILES."""
+        for part in split_list(entry.value):
+            if pair := self._pair(entry, part.split()):
+                self._add_output(entry, *pair)
+
+    def read(self, entry: TemplateEntry) -> str:
+        """Take in the one file that a keyword names for reading, and name it in the job's folder."""
+        path = self.variables.in_name(entry, entry.value)
+        return self._add_input(entry, path, None) or path
+
+    def write(self, entry: TemplateEntry) -> str:
+        """Take in the file of a stream, which GridWay always brings back; name it in the job's folder."""
+        name = self.variables.in_name(entry, entry.value)
+        if name == "/dev/null":
+            return name
+        if not _is_elsewhere(name):
+            self.outputs.setdefault(name, Output(file=name))
+            return name
+        inside = self.variables.unique(self._base(entry, name))
+        self.outputs.setdefault(inside, Output(file=inside, target=name))
+        return inside
+
+    def program(self, entry: TemplateEntry) -> str:
+        """Take in a program, which is staged unless its path is absolute; give the word that calls it."""
+        path = self.variables.in_name(entry, entry.value)
+        name = self._add_input(entry, path, None) or path
+        return _word(name if "/" in name else f"./{name}")
+
+    def _pair(self, entry: TemplateEntry, words: list[str]) -> tuple[str, str | None] | None:
+        names = [self.variables.in_name(entry, word.strip('"')) for word in words]
+        if len(names) in (1, 2) and all(names):
+            return names[0], names[1] if len(names) == 2 else None
+        what = f"{shorten(repr(' '.join(words)), 60)} in {entry.key}"
+        rule = "an entry is one name or two: where it comes from and where it goes"
+        self.complaints.add(what, rule=rule, advice="part entries by commas", line=entry.line)
+        return None
+
+    def _add_input(self, entry: TemplateEntry, local: str, remote: str | None) -> str | None:
+        """Note an input; give its name in the job's folder, None if it is on the machine already."""
+        if local.startswith("/"):
+            if remote is not None:
+                self._renamed(entry, local, remote, f"write file://{local} {remote}")
+            return None
+        name = remote or (self._base(entry, local) if is_url(local) else local)
+        self.inputs.setdefault(name, Input(file=name, source=None if name == local else local))
+        return name
+
+    def _add_output(self, entry: TemplateEntry, remote: str, local: str | None) -> None:
+        if remote.startswith("/"):
+            self._keep(remote)
+            if local is not None:
+                self._renamed(entry, remote, local, "name a file of the job's own folder")
+        elif is_url(remote):
+            what, rule = (
+                f"the URL {shorten(remote, 60)} in {entry.key}",
+                "the first name is the job's own file",
+            )
+            self.complaints.add(what, rule=rule, advice="write NAME URL", line=entry.line)
+        else:
+            target = local if local is not None and _is_elsewhere(local) else None
+            # Without the index in its name, the tasks of an array would all write the same file.
+            name = remote if local is None else self.variables.unique(remote) if target else local
+            self.outputs.setdefault(name, Output(file=name, target=target))
+            if name != remote:
+                self.moves.append(f"mv {_word(remote)} {_word(name)}")
+
+    def _keep(self, path: str) -> None:
+        if path not in self.on_machine:
+            self.on_machine.append(path)
+
+    def _renamed(self, entry: TemplateEntry, path: str, other: str, advice: str) -> None:
+        what = f"{shorten(path, 60)} is renamed to {shorten(other, 60)} in {entry.key}"
+        rule = "a file with an absolute path is not moved"
+        self.complaints.add(what, rule=rule, advice=advice, line=entry.line)
+
+    def _base(self, entry: TemplateEntry, name: str) -> str:
+        """Take the last part of a path or URL."""
+        try:
+            base = (urlsplit(name).path if is_url(name) else name).rpartition("/")[2]
+        except ValueError:
+            base = ""
+        if not base:
+            what = f"{shorten(name, 60)} in {entry.key} names no file"
+            self.complaints.add(what, advice="end it with the name of a file", line=entry.line)
+        return base or name
+
+    def _flag(self, entry: TemplateEntry, name: str, flags: str) -> None:
+        given = self.inputs[name]
+        for flag in flags.replace(",", " ").split():
+            key, _, value = flag.partition("=")
+            if flag in ("shared", "compressed"):
+                given = replace(given, **{flag: True})  # type: ignore[arg-type]
+            elif key == "size":
+                given = replace(given, size=self._size(entry, value))
+            else:
+                what = f"flag {shorten(repr(flag), 40)} in {entry.key}"
+                self.complaints.add(what, rule="flags are shared, compressed, size=BYTES", line=entry.line)
+        self.inputs[name] = given
+
+    def _size(self, entry: TemplateEntry, text: str) -> float | None:
+        size = parse_bytes(text)
+        if size is None:
+            what = f"size={shorten(text, 40)} in {entry.key}"
+            self.complaints.add(
+                what, rule="a size is a number of bytes, or has a unit: 12.2MB", line=entry.line
+            )
+        return size
+
+
+_KEPT_NUMBERS = ("RESCHEDULING_INTERVAL", "RESCHEDULING_THRESHOLD", "SUSPENSION_TIMEOUT", "CPULOAD_THRESHOLD",
+                 "PROFILE_THRESHOLD")  # fmt: skip
+_KEPT_TEXTS = ("CHECKPOINT_URL", "DEADLINE")
+_CHECKPOINT_S = 300.0
+_OWN_WRAPPER = "libexec/gw_wrapper.sh"
+"""GridWay's own wrapper: what it does every task of ours has anyway."""
+_ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)(?:\s*=\s*|\s+)(?:"([^"]*)"|([^"]*?))\s*')
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_YES_NO = {"yes": "reschedule", "no": "stop"}
+
+
+class JobTemplate:
+    """One template: its entries, and how they become a task."""
+
+    def __init__(self, entries: Mapping[str, TemplateEntry], complaints: ProblemCollector) -> None:
+        self.entries = entries
+        self.complaints = complaints
+        total = entries.get("TOTAL_TASKS")
+        self.total_tasks = 1 if total is None else self._count(total, least=1)
+        """How many tasks the array has; 1 unless the template says."""
+
+    @property
+    def is_array(self) -> bool:
+        """Say whether it is meant for an array job."""
+        return uses_array_variables(self.entries)
+
+    def task(self, name: str, *, as_parameter: bool) -> Task | None:
+        """Make the task; None if it has no program. ``as_parameter``: the size of an array may be changed."""
+        executable = self.entries.get("EXECUTABLE")
+        self._refuse()
+        if executable is None:
+            self.complaints.add("no EXECUTABLE", rule="a job template names the program it runs")
+            return None
+        swept = self.is_array and (as_parameter or "TOTAL_TASKS" in self.entries)
+        count = f"{{{COUNT}}}" if as_parameter else str(self.total_tasks)
+        variables = TemplateVariables(self.complaints, name=name, swept=swept, count=count)
+        files = JobFiles(variables=variables, complaints=self.complaints)
+        job = self._job(executable, variables, files)
+        requirements, rank = self.entries.get("REQUIREMENTS"), self.entries.get("RANK")
+        return Task(
+            name=name,
+            sweep=self._sweep(as_parameter) if swept else None,
+            inputs=tuple(files.inputs.values()),
+            outputs=tuple(files.outputs.values()),
+            nodes=(self._nodes(),),
+            requirements=None
+            if requirements is None
+            else translate_requirement(requirements, self.complaints),
+            rank=None if rank is None else translate_rank(rank, self.complaints),
+            job=job,
+            recovery=self._recovery(variables),
+            attributes=self._attributes(files),
+        )
+
+    def _sweep(self, as_parameter: bool) -> Sweep:
+        last = parse(f"{COUNT} - 1" if as_parameter else str(self.total_tasks - 1))
+        return Sweep(variables=((INDEX, Range(low=parse("0"), high=last)),))
+
+    def _refuse(self) -> None:
+        """Complain about what cannot be kept."""
+        if entry := self.entries.get("JOB_DEPENDENCIES"):
+            rule = "numbers of jobs that run already mean nothing in another system"
+            advice = "list the templates in a DAGMan file: JOB A a.jt, PARENT A CHILD B"
+            self.complaints.add(f"{entry.key} = {shorten(entry.value, 40)}", rule=rule, advice=advice,
+                                line=entry.line)  # fmt: skip
+
+    def _job(self, executable: TemplateEntry, variables: TemplateVariables, files: JobFiles) -> JobSpec:
+        given, filled = self._environment(variables)
+        # Double quotes: the shell of the machine fills in its own variables, as GridWay's wrapper does.
+        words = [f'{name}="{value}"' for name, value in filled.items()]
+        words = ["env", *words] if words else []
+        words.append(files.program(executable))
+        if arguments := self.entries.get("ARGUMENTS"):
+            words.append(variables.in_command(arguments, arguments.value))
+        self._stage(files)
+        return JobSpec(
+            command=" && ".join([" ".join(words), *files.moves]),
+            env=given,
+            stdin=None if (entry := self.entries.get("STDIN_FILE")) is None else files.read(entry),
+            stdout=None if (entry := self.entries.get("STDOUT_FILE")) is None else files.write(entry),
+            stderr=None if (entry := self.entries.get("STDERR_FILE")) is None else files.write(entry),
+            prolog=self._module("PRE_WRAPPER", variables, files),
+            wrapper=self._module("WRAPPER", variables, files),
+            evaluator=self._module("MONITOR", variables, files),
+        )
+
+    def _stage(self, files: JobFiles) -> None:
+        if entry := self.entries.get("INPUT_FILES"):
+            files.add_inputs(entry)
+        if entry := self.entries.get("OUTPUT_FILES"):
+            files.add_outputs(entry)
+
+    def _environment(self, variables: TemplateVariables) -> tuple[dict[str, str], dict[str, str]]:
+        """Read the environment: variables with fixed values, and those that are filled in at run time.
+
+        Names in braces are replaced in commands, not in environments: the latter go before the program.
+        """
+        fixed: dict[str, str] = {}
+        filled: dict[str, str] = {}
+        entry = self.entries.get("ENVIRONMENT")
+        for part in split_list(entry.value) if entry is not None else ():
+            assert entry is not None
+            match = _ASSIGNMENT.fullmatch(part)
+            if match is None:
+                what, rule = f"{shorten(repr(part), 60)} in ENVIRONMENT", "a variable is set by NAME=value"
+                self.complaints.add(what, rule=rule, line=entry.line)
+                continue
+            value = match[2] if match[2] is not None else match[3]
+            translated = variables.in_command(entry, value)
+            variables.environment[match[1]] = translated
+            (filled if "$" in value else fixed)[match[1]] = translated if "$" in value else value
+        return fixed, filled
+
+    def _module(self, key: str, variables: TemplateVariables, files: JobFiles) -> str | None:
+        entry = self.entries.get(key)
+        if entry is None or entry.value == _OWN_WRAPPER:
+            return None
+        words = [files.program(entry)]
+        if arguments := self.entries.get(f"{key}_ARGUMENTS"):
+            words.append(variables.in_command(arguments, arguments.value))
+        return " ".join(words)
+
+    def _nodes(self) -> int:
+        kind, count = self.entries.get("TYPE"), self.entries.get("NP")
+        named = "single" if kind is None else kind.value.lower()
+        if kind is not None and named not in ("single", "mpi"):
+            close = nearest(named, ("single", "mpi"))
+            advice = f"did you mean {close}?" if close else ""
+            what = f"TYPE = {shorten(kind.value, 40)}"
+            self.complaints.add(what, rule="a job is single or mpi", advice=advice, line=kind.line)
+        return 1 if count is None or named != "mpi" else self._count(count, least=1)
+
+    def _recovery(self, variables: TemplateVariables) -> Recovery:
+        retries, after = self.entries.get("NUMBER_OF_RETRIES"), self.entries.get("RESCHEDULE_ON_FAILURE")
+        profile = self.entries.get("PERFORMANCE_PROFILE")
+        found = Recovery(
+            checkpoint=self._checkpoint(variables),
+            progress=None if profile is None else variables.in_name(profile, profile.value),
+            retries=None if retries is None else self._count(retries, least=0),
+            on_failure=None if after is None else _YES_NO.get(after.value.lower()),
+        )
+        if after is not None and found.on_failure is None:
+            what = f"RESCHEDULE_ON_FAILURE = {shorten(after.value, 40)}"
+            self.complaints.add(what, rule="must be yes or no", line=after.line)
+        return NO_RECOVERY if found == NO_RECOVERY else found
+
+    def _checkpoint(self, variables: TemplateVariables) -> Checkpoint | None:
+        files, interval = self.entries.get("RESTART_FILES"), self.entries.get("CHECKPOINT_INTERVAL")
+        every_s = _CHECKPOINT_S if interval is None else self._number(interval)
+        if files is None:
+            return None
+        names = split_list(files.value)
+        for name in names:
+            if is_url(name):
+                what, rule = (
+                    f"the URL {shorten(name, 60)} in RESTART_FILES",
+                    "restart files are the job's own",
+                )
+                advice = "name the file, and the place to keep it under CHECKPOINT_URL"
+                self.complaints.add(what, rule=rule, advice=advice, line=files.line)
+        # An interval of 0 means that nothing is saved on the way: only what is left behind can be used.
+        return Checkpoint(
+            files=tuple(variables.in_name(files, name) for name in names), every=every_s or None
+        )
+
+    def _attributes(self, files: JobFiles) -> dict[str, object]:
+        kept: dict[str, object] = {}
+        for key in _KEPT_NUMBERS:
+            if entry := self.entries.get(key):
+                kept[key] = self._number(entry)
+        for key in _KEPT_TEXTS:
+            if entry := self.entries.get(key):
+                kept[key] = entry.value
+        if files.on_machine:
+            kept["files_on_machine"] = list(files.on_machine)
+        return kept
+
+    def _count(self, entry: TemplateEntry, *, least: int) -> int:
+        if _COUNT.fullmatch(entry.value) and int(entry.value) >= least:
+            return int(entry.value)
+        what = f"{entry.key} = {shorten(entry.value, 40)}"
+        self.complaints.add(what, rule=f"must be a whole number, at least {least}", line=entry.line)
+        return least
+
+    def _number(self, entry: TemplateEntry) -> float:
+        if _NUMBER.fullmatch(entry.value):
+            return float(entry.value) if "." in entry.value else int(entry.value)
+        what = f"{entry.key} = {shorten(entry.value, 40)}"
+        self.complaints.add(what, rule="must be a number, at least 0", line=entry.line)
+        return 0
+
 
 _PROGRAM = re.compile(r"^[ \t]*EXECUTABLE[ \t]*=", re.MULTILINE)
 
@@ -32,16 +515,16 @@ class GridWay:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether a file is plain text with a line ``EXECUTABLE = ...``."""
         head = source.head
         return not head.lstrip().startswith(("<", "{")) and _PROGRAM.search(head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a workflow of one task. Raises InvalidInput."""
         if not source.data.strip():
-            raise damaged(source, "the file is empty")
-        complaints = Complaints(source)
+            raise file_error(source, "the file is empty")
+        complaints = ProblemCollector(source)
         template = JobTemplate(parse_template(source.text(), complaints), complaints)
         name = entry.value if (entry := template.entries.get("NAME")) else source.stem
         task = template.task(name, as_parameter=True)

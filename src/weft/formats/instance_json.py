@@ -13,20 +13,20 @@ import re
 from typing import Any
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Path, Problem
-from weft.formats.collection import collection_paused
-from weft.formats.complaints import Complaints
-from weft.formats.format import Source, damaged
-from weft.formats.json_values import describe, load_json
-from weft.formats.ordering import refuse_cycle
-from weft.platform.link import Link
+from weft.errors import DocumentPath, InvalidInput, Problem
+from weft.formats.format import (
+    ProblemCollector,
+    SourceFile,
+    describe_value,
+    file_error,
+    load_json,
+    pause_garbage_collection,
+)
+from weft.formats.graph import check_acyclic
 from weft.platform.machine import MOST, Machine
-from weft.platform.platform import NamedPair, Platform
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.moldable import Measured
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.platform.platform import Link, NamedPair, Platform
+from weft.workflow.task import Dependency, Input, MeasuredSeconds, Output, Task
+from weft.workflow.workflow import Workflow
 
 __all__ = ["InstanceJson"]
 
@@ -45,27 +45,29 @@ class InstanceJson:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether a file is a JSON object that names its kind, or lists costs or times of tasks."""
         head = source.head
         if not head.lstrip().startswith("{") or _OTHERS.search(head):
             return False
         return _MARK.search(head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read the tasks. Raises InvalidInput."""
-        with collection_paused():
-            facts = _facts(source)
-            make = _unlike_tasks if "cost" in facts else _moldable_tasks
-            tasks = make(facts, Complaints(source))
+        with pause_garbage_collection():
+            facts = _load_instance(source)
+            make = _heterogeneous_tasks if "cost" in facts else _moldable_tasks
+            tasks = make(facts, ProblemCollector(source))
             return Workflow(name=source.stem, tasks=tasks, document=Document(file=source.name))
 
-    def read_platform(self, source: Source) -> Platform:
+    def read_platform(self, source: SourceFile) -> Platform:
         """Read the machines. Raises InvalidInput."""
-        facts = _facts(source)
-        complaints = Complaints(source)
-        machines = _unlike_machines(facts, complaints) if "cost" in facts else _cluster(facts, complaints)
-        links = _links(facts, len(machines), complaints) if "cost" in facts else ()
+        facts = _load_instance(source)
+        complaints = ProblemCollector(source)
+        machines = (
+            _heterogeneous_machines(facts, complaints) if "cost" in facts else _cluster(facts, complaints)
+        )
+        links = _read_links(facts, len(machines), complaints) if "cost" in facts else ()
         complaints.finish()
         return Platform(name=source.stem, machines=machines, links=links, document=Document(file=source.name))
 
@@ -75,18 +77,18 @@ class InstanceJson:
         raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
-def _facts(source: Source) -> dict[str, Any]:
+def _load_instance(source: SourceFile) -> dict[str, Any]:
     facts = load_json(source)
     if type(facts) is not dict or not ("cost" in facts or "t" in facts):
         rule = "an object with cost, speed, edges and bw, or with t, P and edges"
-        raise damaged(source, describe(facts), rule=rule)
+        raise file_error(source, describe_value(facts), rule=rule)
     return facts
 
 
-def _unlike_tasks(facts: dict[str, Any], complaints: Complaints) -> tuple[Task, ...]:
-    cost = _numbers(facts["cost"], ("cost",), complaints)
+def _heterogeneous_tasks(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Task, ...]:
+    cost = _read_numbers(facts["cost"], ("cost",), complaints)
     complaints.finish()
-    edges = _edges(facts, len(cost), 3, complaints)
+    edges = _read_edges(facts, len(cost), 3, complaints)
     inputs: list[list[Input]] = [[] for _ in cost]
     outputs: list[list[Output]] = [[] for _ in cost]
     for source, target, size in edges:
@@ -101,13 +103,13 @@ def _unlike_tasks(facts: dict[str, Any], complaints: Complaints) -> tuple[Task, 
     )
 
 
-def _moldable_tasks(facts: dict[str, Any], complaints: Complaints) -> tuple[Task, ...]:
+def _moldable_tasks(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Task, ...]:
     times = facts["t"] if type(facts["t"]) is list else []
     if not times:
-        complaints.add(describe(facts["t"]), rule="must be a list of lists, at least one", path=("t",))
-    tables = [_numbers(row, ("t", index), complaints, above_0=True) for index, row in enumerate(times)]
+        complaints.add(describe_value(facts["t"]), rule="must be a list of lists, at least one", path=("t",))
+    tables = [_read_numbers(row, ("t", index), complaints, above_0=True) for index, row in enumerate(times)]
     complaints.finish()
-    edges = _edges(facts, len(tables), 2, complaints)
+    edges = _read_edges(facts, len(tables), 2, complaints)
     after: list[list[Dependency]] = [[] for _ in tables]
     for source, target, _ in edges:
         after[target].append(Dependency(task=f"t{source}"))
@@ -116,52 +118,54 @@ def _moldable_tasks(facts: dict[str, Any], complaints: Complaints) -> tuple[Task
             name=f"t{index}",
             work=table[0],
             nodes=tuple(range(1, len(table) + 1)),
-            speedup=Measured(seconds=dict(enumerate(table, start=1))) if len(table) > 1 else None,
+            speedup=MeasuredSeconds(seconds=dict(enumerate(table, start=1))) if len(table) > 1 else None,
             after=tuple(after[index]),
         )
         for index, table in enumerate(tables)
     )
 
 
-def _unlike_machines(facts: dict[str, Any], complaints: Complaints) -> tuple[Machine, ...]:
-    speeds = _numbers(facts.get("speed"), ("speed",), complaints, above_0=True)
+def _heterogeneous_machines(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Machine, ...]:
+    speeds = _read_numbers(facts.get("speed"), ("speed",), complaints, above_0=True)
     return tuple(Machine(name=f"m{index}", speed=speed) for index, speed in enumerate(speeds))
 
 
-def _cluster(facts: dict[str, Any], complaints: Complaints) -> tuple[Machine, ...]:
+def _cluster(facts: dict[str, Any], complaints: ProblemCollector) -> tuple[Machine, ...]:
     nodes = facts.get("P")
     if type(nodes) is not int or not 1 <= nodes <= MOST:
-        complaints.add(describe(nodes), rule="must be a number of nodes, at least 1", path=("P",))
+        complaints.add(describe_value(nodes), rule="must be a number of nodes, at least 1", path=("P",))
         return ()
     return (Machine(name="m0", nodes=nodes),)
 
 
-def _links(facts: dict[str, Any], machines: int, complaints: Complaints) -> tuple[NamedPair, ...]:
+def _read_links(facts: dict[str, Any], machines: int, complaints: ProblemCollector) -> tuple[NamedPair, ...]:
     """Read the bandwidth of every pair of different machines; it is the same in both directions."""
     rates: Any = facts.get("bw")
     square = type(rates) is list and len(rates) == machines
     if not square or not all(type(row) is list and len(row) == machines for row in rates):
         rule = f"must be {machines} lists of {machines} numbers, as many as there are machines"
-        complaints.add(describe(rates), rule=rule, path=("bw",))
+        complaints.add(describe_value(rates), rule=rule, path=("bw",))
         return ()
     found = []
     for a in range(machines):
         for b in range(a):
             rate = rates[a][b]
             if type(rate) not in (int, float) or not 1 / _MOST < rate < _MOST:
-                complaints.add(describe(rate), rule="must be a number above 0", path=("bw", a, b))
+                complaints.add(describe_value(rate), rule="must be a number above 0", path=("bw", a, b))
             elif rates[b][a] != rate:
-                what = f"{describe(rates[b][a])}, but {rate} in the other direction"
+                what = f"{describe_value(rates[b][a])}, but {rate} in the other direction"
                 complaints.add(what, rule="links are the same in both directions", path=("bw", b, a))
             else:
                 found.append((f"m{a}", f"m{b}", Link(bandwidth_Bps=float(rate))))
     return tuple(found)
 
 
-def _numbers(values: Any, path: Path, complaints: Complaints, *, above_0: bool = False) -> list[float]:
+def _read_numbers(
+    values: Any, path: DocumentPath, complaints: ProblemCollector, *, above_0: bool = False
+) -> list[float]:
     """Read a list of numbers; what is none becomes 1, so that the others keep their positions."""
     if type(values) is not list or not values:
-        complaints.add(describe(values), rule="must be a list of numbers, at least one", path=path)
+        complaints.add(describe_value(values), rule="must be a list of numbers, at least one", path=path)
         return [1.0]
     least = 1 / _MOST if above_0 else 0
     found = []
@@ -169,16 +173,16 @@ def _numbers(values: Any, path: Path, complaints: Complaints, *, above_0: bool =
         sound = type(value) in (int, float) and least <= value < _MOST
         if not sound:
             rule = "must be a number above 0" if above_0 else "must be a number, at least 0"
-            complaints.add(describe(value), rule=rule, path=(*path, index))
+            complaints.add(describe_value(value), rule=rule, path=(*path, index))
         found.append(float(value) if sound else 1.0)
     return found
 
 
-def _edges(facts: dict[str, Any], tasks: int, width: int, complaints: Complaints) -> list[_Edge]:
+def _read_edges(facts: dict[str, Any], tasks: int, width: int, complaints: ProblemCollector) -> list[_Edge]:
     """Read the edges: two tasks and, with a width of 3, a size."""
     given: Any = facts.get("edges")
     if type(given) is not list:
-        complaints.add(describe(given), rule="must be a list of edges", path=("edges",))
+        complaints.add(describe_value(given), rule="must be a list of edges", path=("edges",))
         given = []
     form = "[from, to, size]" if width == 3 else "[from, to]"
     parents: list[list[int]] = [[] for _ in range(tasks)]
@@ -187,7 +191,7 @@ def _edges(facts: dict[str, Any], tasks: int, width: int, complaints: Complaints
     for index, edge in enumerate(given):
         if type(edge) is not list or len(edge) != width or not _is_edge(edge, tasks):
             rule = f"must be {form} with tasks from 0 to {tasks - 1}"
-            complaints.add(describe(edge), rule=rule, path=("edges", index))
+            complaints.add(describe_value(edge), rule=rule, path=("edges", index))
             continue
         source, target = edge[0], edge[1]
         if (source, target) in seen:
@@ -196,7 +200,7 @@ def _edges(facts: dict[str, Any], tasks: int, width: int, complaints: Complaints
         parents[target].append(source)
         edges.append((source, target, float(edge[2]) if width == 3 else 0.0))
     complaints.finish()
-    refuse_cycle(complaints.source, [f"t{index}" for index in range(tasks)], parents)
+    check_acyclic(complaints.source, [f"t{index}" for index in range(tasks)], parents)
     return edges
 
 

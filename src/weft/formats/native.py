@@ -1,4 +1,8 @@
-"""Our own files: workflows and platforms in YAML (or JSON, which is YAML too), version 1.
+"""Plain names: other systems allow task names that our files cannot say; those are replaced when writing.
+
+``lapw1[3]`` becomes ``lapw1_3_``, made unique by a number where that is taken. Dependencies and loops follow.
+
+Our own files: workflows and platforms in YAML (or JSON, which is YAML too), version 1.
 
 What reads and writes YAML is loaded when asked for: files of other formats are recognised without it.
 """
@@ -6,15 +10,57 @@ What reads and writes YAML is loaded when asked for: files of other formats are 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem
-from weft.formats.format import Source
-from weft.formats.plain_names import plainly_named
+from weft.formats.format import SourceFile
 from weft.platform.platform import Platform
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.task import Task
+from weft.workflow.workflow import Workflow
 
-__all__ = ["WeftYaml", "describes_platform", "platform_from", "platform_text"]
+__all__ = [
+    "WeftYaml",
+    "describes_platform",
+    "read_platform_file",
+    "replace_unwritable_names",
+    "write_platform",
+]
+
+
+_UNWRITABLE = re.compile(r"[\[\]{},\n]")
+
+
+def replace_unwritable_names(workflow: Workflow) -> Workflow:
+    """Give every task a name that can be written as a key and read in ``after``."""
+    taken = {task.name for task in workflow.tasks} | {loop.name for loop in workflow.loops}
+    names: dict[str, str] = {}
+    for task in workflow.tasks:
+        if _UNWRITABLE.search(task.name) or not task.name:
+            names[task.name] = _unused_name(_UNWRITABLE.sub("_", task.name) or "task", taken)
+            taken.add(names[task.name])
+    if not names:
+        return workflow
+    loops = tuple(
+        replace(loop, first=names.get(loop.first, loop.first), last=names.get(loop.last, loop.last))
+        for loop in workflow.loops
+    )
+    return replace(workflow, tasks=tuple(_rename_task(task, names) for task in workflow.tasks), loops=loops)
+
+
+def _unused_name(name: str, taken: set[str]) -> str:
+    number = 2
+    found = name
+    while found in taken:
+        found = f"{name}_{number}"
+        number += 1
+    return found
+
+
+def _rename_task(task: Task, names: dict[str, str]) -> Task:
+    after = tuple(replace(d, task=names.get(d.task, d.task)) for d in task.after)
+    return replace(task, name=names.get(task.name, task.name), after=after)
+
 
 _VERSION_KEY = re.compile(r"""(^|[{,])\s*["']?weft["']?\s*:""", re.MULTILINE)
 
@@ -28,15 +74,15 @@ class WeftYaml:
     reads = True
     writes = True
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Look for the version key ``weft:``."""
         return _VERSION_KEY.search(source.head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a workflow; every problem of the file and of what it says is reported at once."""
         from weft.formats.yaml_document import parse_document
-        from weft.workflow.checks import problems_of
-        from weft.workflow.reading.workflow_reader import read_workflow
+        from weft.workflow.checks import find_problems
+        from weft.workflow.reader import read_workflow
 
         document = parse_document(source.text(), source.name)
         if _is_platform(document):
@@ -45,15 +91,15 @@ class WeftYaml:
             raise InvalidInput(Problem(what=what, advice=advice, place=document.place(())))
         workflow, reader = read_workflow(document, default_name=source.stem)
         if reader.problems:
-            raise InvalidInput(problems_of(workflow, reader.problems))
+            raise InvalidInput(find_problems(workflow, reader.problems))
         return workflow
 
     def write(self, workflow: Workflow) -> str:
         """Write a workflow; task names that a key cannot hold are replaced."""
-        from weft.formats.yaml_writing import write_document
-        from weft.workflow.writing import workflow_document
+        from weft.formats.yaml_document import write_document
+        from weft.workflow.writer import workflow_document
 
-        return write_document(workflow_document(plainly_named(workflow)))
+        return write_document(workflow_document(replace_unwritable_names(workflow)))
 
 
 def _is_platform(document: Document) -> bool:
@@ -61,7 +107,7 @@ def _is_platform(document: Document) -> bool:
     return isinstance(root, dict) and "machines" in root and "tasks" not in root
 
 
-def describes_platform(source: Source) -> bool:
+def describes_platform(source: SourceFile) -> bool:
     """Say whether a file is one of ours and describes machines."""
     from weft.formats.yaml_document import parse_document
 
@@ -70,10 +116,10 @@ def describes_platform(source: Source) -> bool:
     return _is_platform(parse_document(source.text(), source.name))
 
 
-def platform_from(source: Source) -> Platform:
+def read_platform_file(source: SourceFile) -> Platform:
     """Read a platform file."""
     from weft.formats.yaml_document import parse_document
-    from weft.platform.reading import read_platform
+    from weft.platform.file_format import read_platform
 
     document = parse_document(source.text(), source.name)
     root = document.root.value if document.root is not None else None
@@ -86,9 +132,9 @@ def platform_from(source: Source) -> Platform:
     return read_platform(document.root, document)
 
 
-def platform_text(platform: Platform) -> str:
+def write_platform(platform: Platform) -> str:
     """Write a platform file."""
-    from weft.formats.yaml_writing import write_document
-    from weft.platform.writing import platform_document
+    from weft.formats.yaml_document import write_document
+    from weft.platform.file_format import platform_document
 
     return write_document(platform_document(platform))

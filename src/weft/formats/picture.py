@@ -1,4 +1,10 @@
-"""Pictures of a workflow as its author described it: one box per description, not per subtask.
+"""Edges between task descriptions: what a reader of the file sees, before sweeps are unfolded.
+
+File names may hold ``{names}``; here each stands for any text, so ``vector.{k}`` meets ``vector.{j}`` and
+``vector.7``. An edge of the picture thus says that subtasks *may* depend on each other. A transfer stands
+between the writer of its file and the readers on the machine it goes to.
+
+Pictures of a workflow as its author described it: one box per description, not per subtask.
 
 A sweep is one box with its number of points, a transfer an ellipse, a virtual task a diamond, and the
 back edge of a loop is dashed and carries its condition. Written for Graphviz and for Mermaid; nothing is
@@ -7,42 +13,161 @@ read back.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weft.errors import InvalidInput, Problem
-from weft.formats.description_edges import description_edges
-from weft.formats.format import Source
-from weft.workflow.records.sweep import growing, points_of
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.unfolding.parameters import evaluate_params
+from weft.formats.format import SourceFile
+from weft.workflow.quantity import is_growing, list_points
+from weft.workflow.task import Task, TaskKind
+from weft.workflow.workflow import Workflow, evaluate_params
 
-__all__ = ["DotPicture", "MermaidPicture", "description_edges"]
+__all__ = ["DotPicture", "MermaidPicture", "find_description_edges"]
 
-_DOT_SHAPES = {Kind.COMPUTE: "box", Kind.TRANSFER: "ellipse", Kind.VIRTUAL: "diamond"}
-_MERMAID_SHAPES = {Kind.COMPUTE: ("[", "]"), Kind.TRANSFER: ("([", "])"), Kind.VIRTUAL: ("{", "}")}
+
+_FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}|\*")
+_ANY = "\0"
+"""Stands for any text in a pattern; no file name holds it."""
+
+
+def find_description_edges(workflow: Workflow) -> dict[tuple[int, int], str]:
+    """Find the edges by ``after`` and by files: positions in ``workflow.tasks``, and a condition as text."""
+    index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
+    index_of = {loop.name: index_of[loop.last] for loop in workflow.loops if loop.last in index_of} | index_of
+    edges: dict[tuple[int, int], str] = {}
+    writers = _WriterIndex(workflow)
+    carriers = {
+        (_file_pattern(task.transfer.file), task.transfer.target): index
+        for index, task in enumerate(workflow.tasks)
+        if task.transfer is not None
+    }
+    for index, task in enumerate(workflow.tasks):
+        for dependency in task.after:
+            source = index_of.get(dependency.task)
+            if source is not None:
+                condition = "" if dependency.condition is None else str(dependency.condition)
+                edges[source, index] = condition or edges.get((source, index), "")
+        for pattern in map(_file_pattern, _read_names(task)):
+            carrier = carriers.get((pattern, task.machine or ""))
+            for writer in writers.find(pattern) if carrier is None else [carrier]:
+                if writer != index:
+                    edges.setdefault((writer, index), "")
+    backward = {(index_of[loop.last], index_of[loop.first]) for loop in workflow.loops
+                if loop.last in index_of and loop.first in index_of}  # fmt: skip
+    return {ends: label for ends, label in edges.items() if ends not in backward}
+
+
+def _read_names(task: Task) -> Iterator[str]:
+    for given in task.inputs:
+        yield given.file
+    if task.transfer is not None:
+        yield task.transfer.file
+
+
+def _file_pattern(name: str) -> str:
+    """Replace every placeholder by the sign for any text, and doubled braces by single ones."""
+    return _FIELD.sub(lambda match: {"{{": "{", "}}": "}"}.get(match[0], _ANY), name)
+
+
+class _WriterIndex:
+    """Finds the descriptions that may write a file, by the fixed beginnings of names."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        named = [
+            (_file_pattern(output.file), index)
+            for index, task in enumerate(workflow.tasks)
+            for output in task.outputs
+        ]
+        self.exact: dict[str, list[int]] = {}
+        self.open: dict[str, list[tuple[str, int]]] = {}
+        for pattern, index in named:
+            self.exact.setdefault(pattern, []).append(index)
+            if _ANY in pattern:
+                self.open.setdefault(_fixed_prefix(pattern), []).append((pattern, index))
+        self.lengths = sorted({len(beginning) for beginning in self.open})
+        self.sorted = sorted((_fixed_prefix(pattern), pattern, index) for pattern, index in named)
+
+    def find(self, pattern: str) -> list[int]:
+        """Give the writers of a name, in the order of the file."""
+        found = set(self.exact.get(pattern, ()))
+        found.update(index for other, index in self._candidates(pattern) if _patterns_overlap(pattern, other))
+        return sorted(found)
+
+    def _candidates(self, pattern: str) -> Iterator[tuple[str, int]]:
+        """List the names whose fixed beginning agrees as far as both go."""
+        beginning = _fixed_prefix(pattern)
+        for length in self.lengths:
+            if length <= len(beginning):
+                yield from self.open.get(beginning[:length], ())
+        if _ANY not in pattern:
+            return
+        for at in range(bisect.bisect_left(self.sorted, (beginning,)), len(self.sorted)):
+            longer, other, index = self.sorted[at]
+            if not longer.startswith(beginning):
+                return
+            yield other, index
+
+
+def _fixed_prefix(pattern: str) -> str:
+    return pattern.partition(_ANY)[0]
+
+
+def _patterns_overlap(one: str, other: str) -> bool:
+    """Say whether some text fits both patterns.
+
+    Walks over one pattern and keeps the positions in the other that the text so far may have reached.
+    """
+    reached = _skip_wildcards({0}, other)
+    for sign in one:
+        if sign == _ANY:
+            reached = set(range(min(reached), len(other) + 1)) if reached else reached
+        else:
+            ahead = {at + 1 for at in reached if at < len(other) and other[at] == sign}
+            ahead |= {at for at in reached if at < len(other) and other[at] == _ANY}
+            reached = _skip_wildcards(ahead, other)
+        if not reached:
+            return False
+    return len(other) in reached
+
+
+def _skip_wildcards(reached: set[int], other: str) -> set[int]:
+    """An open place may stand for no text at all."""
+    grown = set(reached)
+    for at in reached:
+        while at < len(other) and other[at] == _ANY:
+            at += 1
+            grown.add(at)
+    return grown
+
+
+_DOT_SHAPES = {TaskKind.COMPUTE: "box", TaskKind.TRANSFER: "ellipse", TaskKind.VIRTUAL: "diamond"}
+_MERMAID_SHAPES = {
+    TaskKind.COMPUTE: ("[", "]"),
+    TaskKind.TRANSFER: ("([", "])"),
+    TaskKind.VIRTUAL: ("{", "}"),
+}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _NOT_IN_MERMAID = re.compile(r"[^\w \-.,:/×?=+*()\[\]]")
 
 
-class _Picture:
+class _PictureFormat:
     """What is drawn, not read."""
 
     reads = False
     writes = True
 
-    def recognises(self, source: Source) -> bool:  # noqa: ARG002 -- every file is refused alike
+    def recognises(self, source: SourceFile) -> bool:  # noqa: ARG002 -- every file is refused alike
         """Never: a picture is not a workflow."""
         return False
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Refuse: a picture is not a workflow."""
         raise _not_read(source)
 
 
-class DotPicture(_Picture):
+class DotPicture(_PictureFormat):
     """A picture for Graphviz: ``dot -Tsvg``."""
 
     name = "dot-picture"
@@ -52,10 +177,10 @@ class DotPicture(_Picture):
     def write(self, workflow: Workflow) -> str:
         """Draw the descriptions and the edges between them."""
         lines = [f"digraph {_dot_text(workflow.name)} {{", "    node [shape=box];"]
-        for index, (task, label) in enumerate(_labels(workflow)):
-            shape = "" if task.kind is Kind.COMPUTE else f", shape={_DOT_SHAPES[task.kind]}"
+        for index, (task, label) in enumerate(_task_labels(workflow)):
+            shape = "" if task.kind is TaskKind.COMPUTE else f", shape={_DOT_SHAPES[task.kind]}"
             lines.append(f"    n{index} [label={_dot_text(label)}{shape}];")
-        for edge in _edges(workflow):
+        for edge in _picture_edges(workflow):
             label = f"label={_dot_text(edge.label)}" if edge.label else ""
             style = "style=dashed, constraint=false" if edge.back else ""
             attributes = ", ".join(part for part in (label, style) if part)
@@ -64,7 +189,7 @@ class DotPicture(_Picture):
         return "\n".join([*lines, "}", ""])
 
 
-class MermaidPicture(_Picture):
+class MermaidPicture(_PictureFormat):
     """A picture for Mermaid, which Markdown viewers draw."""
 
     name = "mermaid"
@@ -74,10 +199,10 @@ class MermaidPicture(_Picture):
     def write(self, workflow: Workflow) -> str:
         """Draw the descriptions and the edges between them."""
         lines = ["flowchart TD"]
-        for index, (task, label) in enumerate(_labels(workflow)):
+        for index, (task, label) in enumerate(_task_labels(workflow)):
             opening, closing = _MERMAID_SHAPES[task.kind]
             lines.append(f"    n{index}{opening}{_mermaid_text(label)}{closing}")
-        for edge in _edges(workflow):
+        for edge in _picture_edges(workflow):
             arrow = "-.->" if edge.back else "-->"
             label = f"|{_mermaid_text(edge.label)}|" if edge.label else ""
             lines.append(f"    n{edge.source} {arrow}{label} n{edge.target}")
@@ -85,7 +210,7 @@ class MermaidPicture(_Picture):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Arrow:
+class _PictureEdge:
     """An edge of the picture, between positions in ``workflow.tasks``."""
 
     source: int
@@ -94,34 +219,36 @@ class _Arrow:
     back: bool = False
 
 
-def _not_read(source: Source) -> InvalidInput:
+def _not_read(source: SourceFile) -> InvalidInput:
     what = f"{source.name} would be read as a picture"
     return InvalidInput(Problem(what=what, rule="pictures are only written", advice="name another format"))
 
 
-def _labels(workflow: Workflow) -> Iterator[tuple[Task, str]]:
+def _task_labels(workflow: Workflow) -> Iterator[tuple[Task, str]]:
     params, problems = evaluate_params(workflow.params)
     if problems:
         raise InvalidInput(problems)
     for task in workflow.tasks:
         label = task.name
         if task.sweep is not None:
-            unknown = any(growing(values) for _, values in task.sweep.variables)
-            label += " ×?" if unknown else f" ×{len(points_of(task.sweep, params))}"
+            unknown = any(is_growing(values) for _, values in task.sweep.variables)
+            label += " ×?" if unknown else f" ×{len(list_points(task.sweep, params))}"
         yield task, label
 
 
-def _edges(workflow: Workflow) -> Iterator[_Arrow]:
+def _picture_edges(workflow: Workflow) -> Iterator[_PictureEdge]:
     """List the edges between descriptions, then the back edges of the loops."""
-    for (source, target), condition in description_edges(workflow).items():
-        yield _Arrow(source=source, target=target, label=f"if {condition}" if condition else "")
+    for (source, target), condition in find_description_edges(workflow).items():
+        yield _PictureEdge(source=source, target=target, label=f"if {condition}" if condition else "")
     index_of = {task.name: index for index, task in enumerate(workflow.tasks)}
     for loop in workflow.loops:
         if loop.last in index_of and loop.first in index_of:
             label = (
                 f"until {loop.until}" if loop.until is not None else f"at most {loop.max_iterations} times"
             )
-            yield _Arrow(source=index_of[loop.last], target=index_of[loop.first], label=label, back=True)
+            yield _PictureEdge(
+                source=index_of[loop.last], target=index_of[loop.first], label=label, back=True
+            )
 
 
 def _dot_text(text: str) -> str:

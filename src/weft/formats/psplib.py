@@ -1,4 +1,6 @@
-"""PSPLIB, the project scheduling library: single-mode (``.sm``) and multi-mode (``.mm``) projects, read only.
+"""The tables of a PSPLIB file, read and checked: jobs, their modes and successors, and the resources.
+
+PSPLIB, the project scheduling library: single-mode (``.sm``) and multi-mode (``.mm``) projects, read only.
 
 R. Kolisch, A. Sprecher, PSPLIB: a project scheduling problem library, European Journal of Operational
 Research 96(1), 1997. A job is a task and its duration its work; a renewable resource is one of the machine, a
@@ -10,21 +12,174 @@ virtual tasks. Horizon, due date and tardiness cost are not read.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem
-from weft.formats.complaints import Complaints
-from weft.formats.format import Source
-from weft.formats.ordering import refuse_cycle
-from weft.formats.psplib_tables import PRECEDENCE, Job, Project, read_project
+from weft.errors import InvalidInput, Problem, shorten
+from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.graph import check_acyclic
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.workflow.records.amount import Amount
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.moldable import Measured
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.quantity import Amount
+from weft.workflow.task import Dependency, MeasuredSeconds, Task, TaskKind
+from weft.workflow.workflow import Workflow
 
-__all__ = ["Psplib"]
+__all__ = ["PRECEDENCE", "Activity", "ActivityMode", "ActivityNetwork", "Psplib", "read_project"]
+
+
+PRECEDENCE = re.compile(r"^[ \t]*PRECEDENCE RELATIONS[ \t]*:", re.MULTILINE | re.IGNORECASE)
+"""The heading every file has."""
+
+_WHOLE = re.compile(r"[0-9]{1,9}")
+_COLUMN = re.compile(r"([RND])\s*[0-9]+")
+_HEADINGS = {
+    "PRECEDENCERELATIONS": "precedence",
+    "REQUESTS/DURATIONS": "requests",
+    "RESOURCEAVAILABILITIES": "availabilities",
+}
+_Line = tuple[int, list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityMode:
+    """One way to do a job."""
+
+    seconds: int
+    amounts: tuple[int, ...]
+    """Per resource, in the order of the project's ``kinds``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """One activity, its modes in the order of their numbers."""
+
+    number: int
+    line: int
+    modes: tuple[ActivityMode, ...]
+    successors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityNetwork:
+    """A whole file."""
+
+    kinds: str
+    """Per resource: R (renewable) or N (non-renewable), such as ``RRNN``."""
+    totals: tuple[int, ...]
+    jobs: tuple[Activity, ...]
+
+
+def read_project(source: SourceFile) -> ActivityNetwork:
+    """Read the tables. Raises InvalidInput."""
+    sections = _sections(source.text())
+    for heading, name in _HEADINGS.items():
+        if name not in sections:
+            raise file_error(source, f"no section {heading}", advice="the file may be cut off")
+    complaints = ProblemCollector(source)
+    kinds, totals = _availabilities(source, sections["availabilities"])
+    modes = _modes(sections["requests"], len(kinds), complaints)
+    jobs = _jobs(sections["precedence"], modes, complaints)
+    complaints.finish()
+    if not jobs:
+        raise file_error(source, "no jobs", rule="a project has at least one job")
+    return ActivityNetwork(kinds=kinds, totals=totals, jobs=jobs)
+
+
+def _sections(text: str) -> dict[str, list[_Line]]:
+    """Give the lines of the sections that are read, as words."""
+    found: dict[str, list[_Line]] = {}
+    current: list[_Line] | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        words = line.split()
+        heading = "".join(words).upper().rstrip(":")
+        if heading in _HEADINGS:
+            current = found.setdefault(_HEADINGS[heading], [])
+        elif heading.startswith("***"):
+            current = None
+        elif current is not None and words:
+            current.append((number, words))
+    return found
+
+
+def _availabilities(source: SourceFile, lines: list[_Line]) -> tuple[str, tuple[int, ...]]:
+    """Read the kinds of the resources from the line of their names, and the totals from the numbers below."""
+    kinds, words = "", list[str]()
+    first, last = (lines[0][0], lines[-1][0]) if lines else (None, None)
+    for _, given in lines:
+        if _WHOLE.fullmatch(given[0]):
+            words += given
+        else:
+            kinds += "".join(_COLUMN.findall(" ".join(given).upper()))
+    if "D" in kinds:
+        rule = "resources are renewable (R) or non-renewable (N)"
+        raise file_error(source, "a doubly constrained resource (D)", rule=rule, line=first)
+    if len(words) != len(kinds) or not all(map(_WHOLE.fullmatch, words)):
+        what = f"{shorten(' '.join(words))!r} as the totals of {len(kinds)} resources"
+        raise file_error(source, what, rule="one whole number per resource", line=last)
+    return kinds, tuple(map(int, words))
+
+
+def _rows(lines: list[_Line], complaints: ProblemCollector) -> Iterator[tuple[int, list[int]]]:
+    """Give the lines that begin with a digit, as whole numbers; others are headings of columns."""
+    for number, words in lines:
+        if words[0][0].isdigit():
+            bad = next((word for word in words if not _WHOLE.fullmatch(word)), None)
+            if bad is None:
+                yield number, [int(word) for word in words]
+            else:
+                complaints.add(f"{shorten(bad)!r}", rule="must be a whole number, at least 0", line=number)
+
+
+def _modes(lines: list[_Line], resources: int, complaints: ProblemCollector) -> dict[int, list[ActivityMode]]:
+    """Read the modes by job; only the first mode of a job names it."""
+    found: dict[int, list[ActivityMode]] = {}
+    current: list[ActivityMode] | None = None
+    for number, row in _rows(lines, complaints):
+        if len(row) == resources + 3:
+            if row[0] in found:
+                complaints.add(f"job {row[0]} again", rule="the modes of a job stand together", line=number)
+            current = found[row[0]] = []
+            row = row[1:]
+        if len(row) != resources + 2 or current is None:
+            rule = f"a line is: job (in its first line), mode, duration, {resources} amounts"
+            complaints.add(f"{len(row)} numbers", rule=rule, line=number)
+            continue
+        if row[0] != len(current) + 1:
+            complaints.add(f"mode {row[0]}", rule=f"mode {len(current) + 1} comes next", line=number)
+        current.append(ActivityMode(seconds=row[1], amounts=tuple(row[2:])))
+    return found
+
+
+def _jobs(
+    lines: list[_Line], modes: dict[int, list[ActivityMode]], complaints: ProblemCollector
+) -> tuple[Activity, ...]:
+    """Read the jobs with their successors, and find their modes."""
+    jobs: dict[int, Activity] = {}
+    for number, row in _rows(lines, complaints):
+        if len(row) < 3 or len(row) != row[2] + 3:
+            rule = "a line is: job, number of modes, number of successors, successors"
+            complaints.add(f"{len(row)} numbers", rule=rule, line=number)
+            continue
+        name, stated, successors = row[0], row[1], tuple(row[3:])
+        if name in jobs:
+            complaints.add(f"job {name} again", rule="numbers of jobs are unique", line=number)
+        if stated != len(modes.get(name, ())) or not stated:
+            what = f"job {name} has {len(modes.get(name, ()))} modes, but this line says {stated}"
+            complaints.add(what, rule="every job has its modes under REQUESTS/DURATIONS", line=number)
+        jobs[name] = Activity(
+            number=name, line=number, modes=tuple(modes.get(name, ())), successors=successors
+        )
+    for job in jobs.values():
+        for successor in job.successors:
+            if successor not in jobs:
+                what = f"job {job.number} has the successor {successor}"
+                complaints.add(what, rule="no job has this number", line=job.line)
+    for name in modes:
+        if name not in jobs:
+            complaints.add(f"job {name} has modes, but is not under PRECEDENCE RELATIONS")
+    return tuple(jobs.values())
 
 
 class Psplib:
@@ -36,11 +191,11 @@ class Psplib:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Look for the heading of the precedence relations."""
         return PRECEDENCE.search(source.head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a project as a workflow. Raises InvalidInput."""
         project = read_project(source)
         _check_durations(source, project)
@@ -49,7 +204,7 @@ class Psplib:
         for position, job in enumerate(project.jobs):
             for successor in dict.fromkeys(job.successors):
                 parents[index[successor]].append(position)
-        refuse_cycle(source, [str(job.number) for job in project.jobs], parents)
+        check_acyclic(source, [str(job.number) for job in project.jobs], parents)
         edges = [Dependency(task=str(job.number)) for job in project.jobs]
         tasks = [
             _task(job, project, tuple(edges[parent] for parent in above))
@@ -62,7 +217,7 @@ class Psplib:
             document=Document(file=source.name),
         )
 
-    def read_platform(self, source: Source) -> Platform:
+    def read_platform(self, source: SourceFile) -> Platform:
         """Read the machine a project runs on. Raises InvalidInput."""
         project = read_project(source)
         # If all jobs ran at once in their last modes they would take so many nodes.
@@ -77,7 +232,7 @@ class Psplib:
         raise InvalidInput(Problem(what=f"{workflow.name} cannot be written as {self.name}", advice=advice))
 
 
-def _names(project: Project) -> list[str]:
+def _names(project: ActivityNetwork) -> list[str]:
     """Name the resources as the file does, by kind and number: r1, r2, n1."""
     return [
         f"{kind.lower()}{project.kinds[: position + 1].count(kind)}"
@@ -85,13 +240,13 @@ def _names(project: Project) -> list[str]:
     ]
 
 
-def _totals(project: Project, kind: str) -> dict[str, int]:
+def _totals(project: ActivityNetwork, kind: str) -> dict[str, int]:
     columns = zip(_names(project), project.kinds, project.totals, strict=True)
     return {name: total for name, of_kind, total in columns if of_kind == kind}
 
 
-def _check_durations(source: Source, project: Project) -> None:
-    complaints = Complaints(source)
+def _check_durations(source: SourceFile, project: ActivityNetwork) -> None:
+    complaints = ProblemCollector(source)
     for job in project.jobs:
         durations = [mode.seconds for mode in job.modes]
         if len(durations) > 1 and min(durations) == 0:
@@ -100,23 +255,23 @@ def _check_durations(source: Source, project: Project) -> None:
     complaints.finish()
 
 
-def _task(job: Job, project: Project, after: tuple[Dependency, ...]) -> Task:
+def _task(job: Activity, project: ActivityNetwork, after: tuple[Dependency, ...]) -> Task:
     seconds = {count: float(mode.seconds) for count, mode in enumerate(job.modes, start=1)}
     resources, consumes = _amounts(job, project, "R"), _amounts(job, project, "N")
     if seconds == {1: 0.0} and not resources and not consumes:
-        return Task(name=str(job.number), kind=Kind.VIRTUAL, after=after)
+        return Task(name=str(job.number), kind=TaskKind.VIRTUAL, after=after)
     return Task(
         name=str(job.number),
         after=after,
         work=seconds[1],
         nodes=tuple(seconds),
-        speedup=Measured(seconds=seconds) if len(seconds) > 1 else None,
+        speedup=MeasuredSeconds(seconds=seconds) if len(seconds) > 1 else None,
         resources=resources,
         consumes=consumes,
     )
 
 
-def _amounts(job: Job, project: Project, kind: str) -> dict[str, Amount]:
+def _amounts(job: Activity, project: ActivityNetwork, kind: str) -> dict[str, Amount]:
     """Give what a job takes of the resources of one kind, by name; zeros are left out."""
     columns = zip(*(mode.amounts for mode in job.modes), strict=True)
     listed = zip(_names(project), project.kinds, columns, strict=True)

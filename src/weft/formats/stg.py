@@ -14,12 +14,10 @@ from dataclasses import dataclass
 
 from weft.documents import Document
 from weft.errors import InvalidInput, Problem, shorten
-from weft.formats.complaints import Complaints
-from weft.formats.format import Source, damaged
-from weft.formats.ordering import refuse_cycle
-from weft.workflow.records.dependency import Dependency
-from weft.workflow.records.task import Kind, Task
-from weft.workflow.records.workflow import Workflow
+from weft.formats.format import ProblemCollector, SourceFile, file_error
+from weft.formats.graph import check_acyclic
+from weft.workflow.task import Dependency, Task, TaskKind
+from weft.workflow.workflow import Workflow
 
 __all__ = ["Stg"]
 
@@ -32,7 +30,7 @@ _HEAD = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _StgRow:
     """One task line: words as they stand, checked when all ids are known."""
 
     line: int
@@ -50,13 +48,13 @@ class Stg:
     reads = True
     writes = False
 
-    def recognises(self, source: Source) -> bool:
+    def recognises(self, source: SourceFile) -> bool:
         """Say whether the first line is one whole number and the next begins with three numbers."""
         return _HEAD.match(source.head) is not None
 
-    def read(self, source: Source) -> Workflow:
+    def read(self, source: SourceFile) -> Workflow:
         """Read a task graph. Raises InvalidInput."""
-        complaints = Complaints(source)
+        complaints = ProblemCollector(source)
         lines = _lines(source.text())
         count = _read_count(source, next(lines, None))
         rows = [row for number, words in lines if (row := _read_row(number, words, complaints)) is not None]
@@ -64,9 +62,9 @@ class Stg:
         if len(rows) not in (count, count + 2):
             what = f"{len(rows)} task lines, but the first line says {count} tasks"
             rule = f"{count + 2} lines follow ({count} when the two dummies are counted)"
-            raise damaged(source, what, rule=rule, advice="the file may be cut off")
+            raise file_error(source, what, rule=rule, advice="the file may be cut off")
         if not rows:
-            raise damaged(source, "no tasks", rule="a task graph has at least one task")
+            raise file_error(source, "no tasks", rule="a task graph has at least one task")
         return _workflow(source, rows, complaints)
 
     def write(self, workflow: Workflow) -> str:
@@ -83,17 +81,17 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
             yield number, words
 
 
-def _read_count(source: Source, first: tuple[int, list[str]] | None) -> int:
+def _read_count(source: SourceFile, first: tuple[int, list[str]] | None) -> int:
     if first is None:
-        raise damaged(source, "no lines", rule="the first line is the number of tasks")
+        raise file_error(source, "no lines", rule="the first line is the number of tasks")
     number, words = first
     if len(words) != 1 or not _WHOLE.fullmatch(words[0]):
         what = shorten(" ".join(words))
-        raise damaged(source, f"{what!r}", line=number, rule="the first line is the number of tasks")
+        raise file_error(source, f"{what!r}", line=number, rule="the first line is the number of tasks")
     return int(words[0])
 
 
-def _read_row(number: int, words: list[str], complaints: Complaints) -> _Row | None:
+def _read_row(number: int, words: list[str], complaints: ProblemCollector) -> _StgRow | None:
     for position, word in enumerate(words):
         if not (_TIME if position == 1 else _WHOLE).fullmatch(word):
             complaints.add(f"{shorten(word)!r}", rule="must be a whole number, at least 0", line=number)
@@ -107,10 +105,10 @@ def _read_row(number: int, words: list[str], complaints: Complaints) -> _Row | N
         what = f"task {ident} has {len(predecessors)} predecessors, but the line says {said}"
         complaints.add(what, rule="the third number counts the predecessors", line=number)
         return None
-    return _Row(line=number, ident=ident, seconds=float(words[1]), predecessors=predecessors)
+    return _StgRow(line=number, ident=ident, seconds=float(words[1]), predecessors=predecessors)
 
 
-def _workflow(source: Source, rows: list[_Row], complaints: Complaints) -> Workflow:
+def _workflow(source: SourceFile, rows: list[_StgRow], complaints: ProblemCollector) -> Workflow:
     index_of: dict[int, int] = {}
     for index, row in enumerate(rows):
         if index_of.setdefault(row.ident, index) != index:
@@ -128,13 +126,13 @@ def _workflow(source: Source, rows: list[_Row], complaints: Complaints) -> Workf
         parents.append([index_of[ident] for ident in dict.fromkeys(row.predecessors) if ident in index_of])
     complaints.finish()
     names = [str(row.ident) for row in rows]
-    refuse_cycle(source, names, parents)
-    dummies = _dummies(rows, parents)
+    check_acyclic(source, names, parents)
+    dummies = _find_dummies(rows, parents)
     edges = [Dependency(task=name) for name in names]
     tasks = tuple(
         Task(
             name=names[index],
-            kind=Kind.VIRTUAL if index in dummies else Kind.COMPUTE,
+            kind=TaskKind.VIRTUAL if index in dummies else TaskKind.COMPUTE,
             after=tuple([edges[parent] for parent in parents[index]]),
             work=None if index in dummies else row.seconds,
         )
@@ -143,7 +141,7 @@ def _workflow(source: Source, rows: list[_Row], complaints: Complaints) -> Workf
     return Workflow(name=source.stem, tasks=tasks, document=Document(file=source.name))
 
 
-def _dummies(rows: list[_Row], parents: list[list[int]]) -> set[int]:
+def _find_dummies(rows: list[_StgRow], parents: list[list[int]]) -> set[int]:
     """Find entry and exit: of time 0, the first line without predecessors, the last without successors."""
     last = len(rows) - 1
     found = set()

@@ -1,41 +1,624 @@
-"""YAML and JSON text as a tree of nodes that know their line and column."""
+"""What an unquoted YAML scalar means: the core schema of YAML 1.2 (section 10.3.2), and nothing more.
+
+So ``yes``, ``on``, ``1:30`` and ``1..50`` are text, ``010`` is ten, ``1e-6`` is a number.
+Deviations: a number written with more than 300 characters stays text.
+
+A tree of nodes built from PyYAML's events with a stack of our own.
+
+No recursion, nothing but plain values, and limits on depth and size that hold for aliases too: their expanded
+size is computed, never built.
+
+What PyYAML complains about, said again so that a user knows what to change.
+
+YAML and JSON text as a tree of nodes that know their line and column.
+
+Plain values as YAML text that looks written by hand.
+
+Block style for the upper levels, flow style (``inputs: [a, b]``) for small leaves, quotes only where reading
+the text again would give something else. A list or mapping is written in flow style if it fits into the line
+and is not higher than it is deep: the nearer to the root, the more it is spread over lines.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import yaml
 
-from weft.documents import Document
-from weft.errors import InvalidInput
-from weft.formats.yaml_problems import checked_text, reworded
-from weft.formats.yaml_tree import TreeBuilder
+from weft.documents import Document, DocumentNode, Scalar
+from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten
 
-__all__ = ["parse_document"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_KEY_LENGTH",
+    "MAX_NODES",
+    "MAX_NODES_PER_LINE",
+    "Container",
+    "TreeBuilder",
+    "check_text",
+    "explain_yaml_error",
+    "parse_document",
+    "resolve_scalar",
+    "write_document",
+]
+
+
+_LONGEST_NUMBER = 300
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_DECIMAL = re.compile(r"[-+]?[0-9]+")
+_BASED = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NUMBER_STARTS = frozenset("0123456789+-.")
+
+
+def resolve_scalar(text: str) -> Scalar:
+    """Give the value of an unquoted scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMBER_STARTS or len(text) > _LONGEST_NUMBER:
+        return text
+    if _DECIMAL.fullmatch(text):
+        return int(text)
+    if _BASED.fullmatch(text):
+        return int(text, 0)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+MAX_DEPTH = 100
+"""Levels of nesting; readers of a document may therefore recurse."""
+MAX_KEY_LENGTH = 1000
+"""Characters in a key (YAML itself gives up at 1024 for most)."""
+MAX_NODES = 2_000_000
+"""Values in a document, every alias counted as if it were written out."""
+MAX_NODES_PER_LINE = 200_000
+"""Values in one line: nobody writes more by hand, and reading on would only take longer."""
+
+_STANDARD = "tag:yaml.org,2002:"
+_TEXT_TAGS = (None, "!", _STANDARD + "str")
+_SCALAR_TAGS: dict[str, tuple[type, ...]] = {
+    _STANDARD + "null": (type(None),),
+    _STANDARD + "bool": (bool,),
+    _STANDARD + "int": (int,),
+    _STANDARD + "float": (int, float),
+}
+_NO_KEYS: Mapping[str, SourceLocation] = {}
+
+
+class _Frame:
+    """A list or mapping that is being read."""
+
+    def __init__(
+        self, *, is_list: bool, place: SourceLocation, path: DocumentPath, anchor: str | None
+    ) -> None:
+        self.items: list[DocumentNode] | None = [] if is_list else None
+        self.entries: dict[str, DocumentNode] = {}
+        self.key_places: dict[str, SourceLocation] = {}
+        self.merged: list[DocumentNode] = []
+        self.merging = False
+        self.key: str | None = None
+        self.place = place
+        self.path = path
+        self.anchor = anchor
+        self.size = 1
+        self.height = 1
+
+    @property
+    def wants_key(self) -> bool:
+        return self.items is None and self.key is None
+
+    def child_path(self) -> DocumentPath:
+        """Give the path of the value that comes next."""
+        if self.items is not None:
+            return (*self.path, len(self.items))
+        return self.path if self.merging or self.key is None else (*self.path, self.key)
+
+    def add(self, node: DocumentNode, size: int, height: int) -> None:
+        self.size += size
+        self.height = max(self.height, height + 1)
+        if self.items is not None:
+            self.items.append(node)
+        elif self.merging:
+            self.merged.append(node)
+        elif self.key is not None:
+            self.entries[self.key] = node
+        self.key, self.merging = None, False
+
+
+class TreeBuilder:
+    """Takes events one by one and builds the tree."""
+
+    def __init__(self, file: str | None) -> None:
+        self.problems: list[Problem] = []
+        self._file = file
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, tuple[DocumentNode, int, int]] = {}
+        self._root: DocumentNode | None = None
+        self._total = 0
+        self._line: int | None = None
+        self._before_line = 0
+
+    def take(self, event: yaml.Event) -> None:
+        """Take the next event."""
+        match event:
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._open(event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._close()
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.DocumentStartEvent() if self._root is not None:
+                advice = "split it, and remove the line '---' between"
+                place = self._place(event)
+                raise self._error(place, "a second document in one file", "one document per file", advice)
+
+    def finish(self) -> DocumentNode:
+        """Give the root of the tree, or raise everything that was found on the way."""
+        if self.problems:
+            raise InvalidInput(self.problems)
+        if self._root is None:
+            raise InvalidInput(Problem(what="the file is empty", place=SourceLocation(file=self._file)))
+        return self._root
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        frame = self._stack[-1] if self._stack else None
+        if frame is not None and frame.wants_key:
+            self._key(frame, event)
+            return
+        if frame is None and event.value == "" and event.implicit[0]:
+            return  # what PyYAML makes of a file with nothing but comments and '---'
+        value = resolve_scalar(event.value) if event.implicit[0] else self._tagged(event)
+        path = frame.child_path() if frame is not None else ()
+        place = self._place(event)
+        self._count(place, 1)
+        node = DocumentNode(value=value, place=place, path=path, key_places=_NO_KEYS)
+        self._put(node, 1, 0, event.anchor)
+
+    def _key(self, frame: _Frame, event: yaml.ScalarEvent) -> None:
+        key, place = event.value, self._place(event)
+        frame.merging = key == "<<" and bool(event.implicit[0])
+        if frame.merging:
+            frame.key = key
+            return
+        if event.tag not in _TEXT_TAGS:
+            self._bad_tag(event)
+        if len(key) > MAX_KEY_LENGTH:
+            raise self._error(place, f"a key of {len(key):,} characters", f"at most {MAX_KEY_LENGTH:,}")
+        if (first := frame.key_places.get(key)) is not None:
+            what = f"key {shorten(repr(key))} stands twice in one mapping"
+            rule = f"first in line {first.line}, column {first.column}"
+            self._complain(place, what, rule, "remove or rename one of them", (*frame.path, key))
+        frame.key, frame.key_places[key] = key, place
+
+    def _tagged(self, event: yaml.ScalarEvent) -> Scalar:
+        """Read a quoted scalar, or one with an explicit tag."""
+        text: str = event.value
+        if event.tag in _TEXT_TAGS:
+            return text
+        wanted = _SCALAR_TAGS.get(event.tag)
+        if wanted is None:
+            self._bad_tag(event)
+            return text
+        value = resolve_scalar(text)
+        if type(value) not in wanted:
+            name = event.tag.removeprefix(_STANDARD)
+            what = f"{shorten(repr(text))} is no {name}, as its tag !!{name} says"
+            self._complain(self._place(event), what)
+        return float(value) if float in wanted and isinstance(value, int) else value
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        name, place = event.anchor, self._place(event)
+        if self._stack and self._stack[-1].wants_key:
+            raise self._error(place, f"an alias (*{shorten(name)}) as a key", "keys are plain texts")
+        if name not in self._anchors:
+            inside = any(frame.anchor == name for frame in self._stack)
+            why = "stands inside what it names" if inside else f"has no anchor &{shorten(name)} before it"
+            raise self._error(place, f"the alias *{shorten(name)} {why}", "an alias repeats an earlier value")
+        node, size, height = self._anchors[name]
+        self._count(place, size)
+        if len(self._stack) + height > MAX_DEPTH:
+            raise self._too_deep(place)
+        self._put(node, size, height, None)
+
+    def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        is_list, place = isinstance(event, yaml.SequenceStartEvent), self._place(event)
+        path: DocumentPath = ()
+        if self._stack:
+            parent = self._stack[-1]
+            if parent.wants_key:
+                advice = "put quotes around a key that starts with '{' or '['"
+                kind = "a list" if is_list else "a mapping"
+                raise self._error(place, f"{kind} as a key", "keys are plain texts", advice)
+            path = parent.child_path()
+        if len(self._stack) >= MAX_DEPTH:
+            raise self._too_deep(place)
+        if event.tag not in (None, "!", _STANDARD + ("seq" if is_list else "map")):
+            self._bad_tag(event)
+        self._count(place, 1)
+        self._stack.append(_Frame(is_list=is_list, place=place, path=path, anchor=event.anchor))
+
+    def _close(self) -> None:
+        frame = self._stack.pop()
+        value: list[DocumentNode] | dict[str, DocumentNode]
+        value = frame.items if frame.items is not None else frame.entries
+        if frame.merged:
+            value = self._merge(frame)
+        node = DocumentNode(value=value, place=frame.place, path=frame.path, key_places=frame.key_places)
+        self._put(node, frame.size, frame.height, frame.anchor)
+
+    def _merge(self, frame: _Frame) -> dict[str, DocumentNode]:
+        """Add the entries of ``<<: ...``: earlier mappings win over later ones, written keys over all."""
+        merged: dict[str, DocumentNode] = {}
+        for node in frame.merged:
+            for source in node.value if isinstance(node.value, list) else [node]:
+                if not isinstance(source.value, dict):
+                    what = f"{source.display()} cannot be merged by '<<'"
+                    rule = "only a mapping or a list of mappings can"
+                    self.problems.append(Problem(what=what, rule=rule, path=frame.path, place=source.place))
+                    continue
+                for key, entry in source.value.items():
+                    merged.setdefault(key, entry)
+                    frame.key_places.setdefault(key, source.key_places.get(key, source.place))
+        return merged | frame.entries
+
+    def _put(self, node: DocumentNode, size: int, height: int, anchor: str | None) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (node, size, height)
+        if self._stack:
+            self._stack[-1].add(node, size, height)
+        else:
+            self._root = node
+
+    def _count(self, place: SourceLocation, size: int) -> None:
+        self._total += size
+        if self._total > MAX_NODES:
+            rule = f"at most {MAX_NODES:,} with aliases written out"
+            raise self._error(place, "too many values in one file", rule, "split the file, or use sweeps")
+        if place.line != self._line:
+            self._line, self._before_line = place.line, self._total
+        elif size == 1 and self._total - self._before_line > MAX_NODES_PER_LINE:
+            rule = f"at most {MAX_NODES_PER_LINE:,}"
+            raise self._error(place, "too many values in one line", rule, "break the line")
+
+    def _place(self, event: yaml.Event) -> SourceLocation:
+        mark = cast("yaml.error.Mark", event.start_mark)  # events of a parser always have one
+        return SourceLocation(file=self._file, line=mark.line + 1, column=mark.column + 1)
+
+    def _complain(
+        self, place: SourceLocation, what: str, rule: str = "", advice: str = "", path: DocumentPath = ()
+    ) -> None:
+        problem = Problem(what=what, rule=rule, advice=advice, path=path, place=place)
+        self.problems.append(problem)
+        if len(self.problems) >= 20:
+            raise InvalidInput(self.problems)
+
+    def _error(self, place: SourceLocation, what: str, rule: str = "", advice: str = "") -> InvalidInput:
+        path = self._stack[-1].child_path() if self._stack else ()
+        problem = Problem(what=what, rule=rule, advice=advice, path=path, place=place)
+        return InvalidInput([*self.problems, problem])
+
+    def _too_deep(self, place: SourceLocation) -> InvalidInput:
+        path = self._stack[0].child_path()
+        return InvalidInput(Problem(what=f"nested deeper than {MAX_DEPTH} levels", path=path, place=place))
+
+    def _bad_tag(self, event: yaml.NodeEvent) -> None:
+        tag = str(getattr(event, "tag", "")).replace(_STANDARD, "!!")
+        rule = "only the standard tags (!!str, !!int, !!float, !!bool, !!null, !!map, !!seq) are read"
+        self._complain(self._place(event), f"the tag {shorten(tag)} is not allowed", rule, "remove it")
+
+
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_EXPLANATIONS: tuple[tuple[str, str, str], ...] = (
+    (
+        "mapping values are not allowed",
+        "a ':' where no key can stand",
+        "check the indentation, or put quotes around a text that holds ': '",
+    ),
+    (
+        "could not find expected ':'",
+        "a line without ':' among the keys",
+        "write 'key: value', or check the indentation here and in the line before",
+    ),
+    (
+        "found unexpected end of stream",
+        "quotes that are opened here and never closed",
+        "add the closing quote",
+    ),
+    (
+        "expected ',' or ']'",
+        "a list opened with '[' goes wrong here",
+        "separate its items by ',' and close it with ']'",
+    ),
+    (
+        "expected ',' or '}'",
+        "a mapping opened with '{' goes wrong here",
+        "separate its entries by ',' and close it with '}'",
+    ),
+    (
+        "expected '-' indicator",
+        "a line that is no item in the middle of a list",
+        "start it with '- ' or change its indentation",
+    ),
+    (
+        "block sequence entries are not allowed",
+        "a list item '- ' where none can stand",
+        "put the list on lines of its own below the key, or write [a, b]",
+    ),
+    (
+        "expected key",
+        "this is no 'key: value' of the mapping it stands in",
+        "check the indentation and the quotes",
+    ),
+    (
+        "expected <block end>",
+        "this does not belong to the block it stands in",
+        "check the indentation and the quotes",
+    ),
+    ("expected <document start>", "something is left after the end of the value", "check the indentation"),
+    ("expected node content", "a value is missing or starts with a bracket", "put quotes around the text"),
+    (
+        "unknown escape character",
+        "an unknown escape in a double-quoted text",
+        "double the backslash or use single quotes",
+    ),
+    (
+        "Unicode character escape code",
+        "an escape that is no character",
+        "write the character itself",
+    ),
+    ("undefined tag handle", "a tag that is not defined", "leave tags (words that start with '!') away"),
+    (
+        "expected alphabetic or numeric character",
+        "'&' or '*' without a name",
+        "put quotes around texts that start with '&' or '*'",
+    ),
+)
+"""Part of PyYAML's text (alike in its C and its Python parser), what was found, what to do."""
+
+_TAB_RULE = "YAML does not allow tabs for indentation"
+
+
+def check_text(text: str, file: str | None) -> str:
+    """Give the text without byte order mark; a character that no text file holds is an error."""
+    text = text.removeprefix("\ufeff")
+    if bad := _UNREADABLE.search(text):
+        line = text.count("\n", 0, bad.start()) + 1
+        column = bad.start() - text.rfind("\n", 0, bad.start())
+        raise InvalidInput(
+            Problem(
+                what=f"character U+{ord(bad[0]):04X} in the text",
+                rule="control characters are not allowed",
+                advice="remove it, or write it as an escape in double quotes",
+                place=SourceLocation(file=file, line=line, column=column),
+            )
+        )
+    return text
+
+
+def explain_yaml_error(error: yaml.YAMLError, text: str, file: str | None) -> Problem:
+    """Make the problem for a syntax error, with the place a user should look at."""
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not readable as YAML")
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if "unexpected end of stream" in problem:
+        mark = getattr(error, "context_mark", None) or mark
+    if mark is None:
+        return Problem(what=shorten(problem), place=SourceLocation(file=file))
+    place = SourceLocation(file=file, line=mark.line + 1, column=mark.column + 1)
+    line = _line(text, mark.line)
+    found = line[mark.column : mark.column + 1]
+    if _is_tab(problem, line, found):
+        return Problem(what="a tab in the indentation", rule=_TAB_RULE, advice="use blanks", place=place)
+    if "cannot start any token" in problem:
+        advice = f"put quotes around the text that starts with {found!r}"
+        return Problem(what=f"a value cannot start with {found!r}", advice=advice, place=place)
+    for part, what, advice in _EXPLANATIONS:
+        if part in problem:
+            return Problem(what=what + _opening_line(error, mark), advice=advice, place=place)
+    return Problem(what=shorten(problem), place=place)
+
+
+def _line(text: str, number: int) -> str:
+    """Give one line of the text; nothing where PyYAML and we count lines differently (rare line breaks)."""
+    lines = text.split("\n", number + 1)
+    return lines[number] if number < len(lines) else ""
+
+
+def _is_tab(problem: str, line: str, found: str) -> bool:
+    if "tab character" in problem or found == "\t":
+        return True
+    indentation = line[: len(line) - len(line.lstrip())]
+    return "\t" in indentation and ("mapping values" in problem or "expected ':'" in problem)
+
+
+def _opening_line(error: yaml.YAMLError, mark: yaml.error.Mark) -> str:
+    """Say in which line the thing that went wrong began, where that is another line."""
+    context = getattr(error, "context_mark", None)
+    if context is None or context.line == mark.line or "flow" not in str(getattr(error, "context", "")):
+        return ""
+    return f" (opened in line {context.line + 1})"
+
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_HALVES = re.compile(r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_SURROGATE_PAIR = re.compile(
+    r"((?<!\\)(?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+)
 
 
 def parse_document(text: str, file: str | None) -> Document:
     """Read one YAML or JSON document; whatever is wrong with it becomes an InvalidInput with its place."""
-    text = _joined(checked_text(text, file))
+    text = _join_surrogates(check_text(text, file))
     builder = TreeBuilder(file)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             builder.take(event)
     except yaml.YAMLError as error:
-        raise InvalidInput([*builder.problems, reworded(error, text, file)]) from None
+        raise InvalidInput([*builder.problems, explain_yaml_error(error, text, file)]) from None
     return Document(file=file, root=builder.finish())
 
 
-def _joined(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     """Replace JSON's escape of one character as two halves, which YAML does not know, by the character."""
     if "\\u" not in text or text.lstrip()[:1] not in ("{", "["):
         return text
-    return _HALVES.sub(lambda pair: pair[1] + _character(int(pair[2], 16), int(pair[3], 16)), text)
+    return _SURROGATE_PAIR.sub(lambda pair: pair[1] + _join_pair(int(pair[2], 16), int(pair[3], 16)), text)
 
 
-def _character(high: int, low: int) -> str:
+def _join_pair(high: int, low: int) -> str:
     return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+Container = Mapping[object, object] | Sequence[object]
+
+_WIDTH = 100
+_DEEPEST = 100
+_LONGEST_KEY = 1000
+_BAD_START = re.compile(r"-(?:\s|$)|[?:,\[\]{}#&*!|>'\"%@`]|---|\.\.\.")
+_BAD_INSIDE = re.compile(r":(?:\s|$)|\s#")
+_FLOW_SIGNS = re.compile(r"[,\[\]{}?]")
+_SPECIAL = re.compile("[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+"""Control characters, line breaks of every sort, byte order marks, halves of characters."""
+
+
+def write_document(value: object, *, comment: str = "") -> str:
+    """Write mappings, lists and scalars as YAML that ``parse_document`` reads back as the same values."""
+    lines = [f"# {_SPECIAL.sub(' ', line)}".rstrip() for line in comment.splitlines()]
+    if isinstance(value, Mapping | list | tuple) and value:
+        _write_block(lines, value, 0, 0)
+    else:
+        _write_entry(lines, "", value, 2, 0)
+    return "\n".join(lines) + "\n"
+
+
+def _write_block(lines: list[str], value: Container, indent: int, level: int) -> None:
+    """Write a container that is not empty, one entry after the other."""
+    if level >= _DEEPEST:
+        raise InvalidInput(f"nested deeper than {_DEEPEST} levels")
+    margin = " " * indent
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _write_entry(lines, f"{margin}{_format_key(key, in_flow=False)}:", item, indent + 2, level + 1)
+    else:
+        for item in value:
+            _write_entry(lines, f"{margin}-", item, indent + 2, level + 1)
+
+
+def _write_entry(lines: list[str], head: str, item: object, indent: int, level: int) -> None:
+    """Write what follows a ``key:`` or a ``-``: in the same line if it fits, else below."""
+    if isinstance(item, str) and _is_literal(item):
+        lines.append(_append_value(head, "|" if item.endswith("\n") else "|-"))
+        lines.extend(" " * indent + line if line else "" for line in item.removesuffix("\n").split("\n"))
+    elif not isinstance(item, Mapping | list | tuple):
+        lines.append(_append_value(head, _format_scalar(item, in_flow=False)))
+    elif (flow := _format_flow(item, _WIDTH - len(head), level)) is not None:
+        lines.append(_append_value(head, flow))
+    elif head.endswith("-"):
+        first = len(lines)
+        _write_block(lines, item, indent, level)
+        lines[first] = f"{head} {lines[first][indent:]}"
+    else:
+        lines.append(head)
+        _write_block(lines, item, indent, level)
+
+
+def _append_value(head: str, value: str) -> str:
+    return f"{head} {value}" if head else value
+
+
+def _format_flow(value: object, room: int, height: int) -> str | None:
+    """Write a value within one line; None if it is longer than the room or higher than the height."""
+    if not isinstance(value, Mapping | list | tuple):
+        if isinstance(value, str) and (len(value) > room or _is_literal(value)):
+            return None
+        text = _format_scalar(value, in_flow=True)
+        return text if len(text) <= room else None
+    opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+    if not value:
+        return opening + closing
+    if height == 0:
+        return None
+    parts: list[str] = []
+    for entry in value.items() if isinstance(value, Mapping) else value:
+        key, item = entry if isinstance(value, Mapping) else ("", entry)
+        head = f"{_format_key(key, in_flow=True)}: " if isinstance(value, Mapping) else ""
+        part = _format_flow(item, room - len(head) - 2, height - 1)
+        if part is None:
+            return None
+        parts.append(head + part)
+        room -= len(parts[-1]) + 2
+    return opening + ", ".join(parts) + closing
+
+
+def _format_key(key: object, *, in_flow: bool) -> str:
+    text = key if isinstance(key, str) else _format_scalar(key, in_flow=in_flow)
+    if len(text) > _LONGEST_KEY:
+        what = f"the key {shorten(repr(text))} is too long"
+        raise InvalidInput(Problem(what=what, rule=f"at most {_LONGEST_KEY:,} characters"))
+    return text if text != "<<" and _is_plain(text, in_flow=in_flow) else _quote(text)
+
+
+def _format_scalar(value: object, *, in_flow: bool) -> str:
+    if hasattr(value, "item"):
+        value = value.item()  # NumPy scalars
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(int(value))
+        case float():
+            return ".nan" if math.isnan(value) else repr(float(value)).replace("inf", ".inf")
+        case str():
+            plain = _is_plain(value, in_flow=in_flow) and isinstance(resolve_scalar(value), str)
+            return value if plain else _quote(value)
+    raise TypeError(f"a value of type {type(value).__name__} cannot be written: {shorten(value)}")
+
+
+def _is_plain(text: str, *, in_flow: bool) -> bool:
+    """Say whether the text can stand without quotes, whatever it means then."""
+    return (
+        text != ""
+        and text == text.strip()
+        and not _BAD_START.match(text)
+        and not _BAD_INSIDE.search(text)
+        and not _SPECIAL.search(text)
+        and not (in_flow and _FLOW_SIGNS.search(text))
+    )
+
+
+def _is_literal(text: str) -> bool:
+    """Say whether a text of several lines can be written as it is, below a ``|``."""
+    lines = text.removesuffix("\n").split("\n")
+    return (
+        "\n" in text
+        and lines[0] != ""
+        and lines[-1] != ""
+        and not lines[0].startswith(" ")
+        and not any(line.isspace() or _SPECIAL.search(line) for line in lines)
+    )
+
+
+def _quote(text: str) -> str:
+    if _SPECIAL.search(text) is None and ("\\" in text or '"' in text):
+        return "'" + text.replace("'", "''") + "'"
+    return _SPECIAL.sub(_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _escape(found: re.Match[str]) -> str:
+    if "\ud800" <= found[0] <= "\udfff":
+        what = f"half a character (U+{ord(found[0]):04X}) in a text"
+        raise InvalidInput(Problem(what=what, rule="texts are Unicode"))
+    return f"\\u{ord(found[0]):04x}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from weft.instance.compilation import compile_instance
-from weft.instance.instance import Busy, Instance
-from weft.instance.modes import ModeGroup, Modes
+from weft.instance.instance import BusyInterval, Instance, ModeGroup, TaskModes
 
-__all__ = ["Busy", "Instance", "ModeGroup", "Modes", "compile_instance"]
+__all__ = ["BusyInterval", "Instance", "ModeGroup", "TaskModes", "compile_instance"]

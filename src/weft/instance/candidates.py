@@ -1,4 +1,8 @@
-"""Candidates: which machines each binding variable may be bound to, found before planning.
+"""Shapes: which tasks have the same modes, so that what depends on modes alone is found once for them.
+
+Also what a mode takes: nodes, and amounts that depend on the node count.
+
+Candidates: which machines each binding variable may be bound to, found before planning.
 
 A variable's candidates are what all its members accept. If nothing is left the plan is infeasible, and the
 message says which member refuses which machines, and why.
@@ -14,20 +18,66 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.documents import placed
+from weft.documents import locate_problems
 from weft.errors import Infeasible, InvalidInput, Problem, shorten
-from weft.expressions import Expression, evaluate_columns, unknown_names
-from weft.instance.shapes import Shapes, amounts_taken, nodes_taken
-from weft.platform.columns import columns
+from weft.expressions import Expression, evaluate_columns, find_unknown_names
+from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
-from weft.predictors.seconds import Seconds
+from weft.predictors.seconds import ClassSeconds, RelatedSeconds, Seconds
 from weft.units import format_bytes
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices, TaskGraph
+from weft.workflow.task_graph import COMPUTE, AmountsByCount, Floats, Indices, TaskGraph
 
 if TYPE_CHECKING:
     from weft.instance.instance import Instance
 
-__all__ = ["Candidates", "conditions_of", "find_candidates"]
+__all__ = [
+    "Candidates",
+    "Shapes",
+    "amounts_taken",
+    "find_candidates",
+    "list_conditions",
+    "nodes_taken",
+    "number_mode_shapes",
+]
+
+
+Shapes = NDArray[np.int64]
+"""Per task a number; tasks with the same one have the same machines and counts in the predictor's answer."""
+
+_MOST_CORES = 2**31
+"""More cores than any machine has; what is asked beyond it fits nowhere either way."""
+
+
+def nodes_taken(cores: float, count: Indices, node_is_core: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Give the nodes a count takes on each machine: where a node is a core, every core takes one."""
+    each = np.int64(min(max(1, math.ceil(cores)), _MOST_CORES))
+    return np.where(node_is_core, count * each, count).astype(np.int64)
+
+
+def amounts_taken(graph: TaskGraph, by_count: AmountsByCount, task: int, count: Indices) -> Floats | None:
+    """Give the amounts (modes x names) of modes with these counts; None: the count does not matter."""
+    rows = by_count.of(task)
+    return rows[np.searchsorted(graph.count_sets[graph.counts[task]], count)] if len(rows) else None
+
+
+def number_mode_shapes(seconds: Seconds, tasks: int) -> Shapes:
+    """Number the tasks so that those with the same number have the same machines and counts."""
+    if isinstance(seconds, ClassSeconds):
+        return seconds.task_class.astype(np.int64)
+    if not isinstance(seconds, RelatedSeconds):
+        known: dict[tuple[bytes, bytes], int] = {}
+        rows = (seconds.modes(task)[:2] for task in range(tasks))
+        keys = ((machine.tobytes(), count.tobytes()) for machine, count in rows)
+        return np.fromiter((known.setdefault(key, len(known)) for key in keys), np.int64, tasks)
+    laws, sets = len(seconds.speedup), len(seconds.count_sets)
+    shapes = (seconds.service.astype(np.int64) * laws + seconds.law) * sets + seconds.counts
+    # Work so large that it takes for ever somewhere is not possible there: such a task is a shape of its own.
+    least = np.fmin.reduce(seconds.speedup, None, initial=1.0)
+    slowest = seconds.work / seconds.rate.min(initial=1.0) / least
+    endless = np.flatnonzero(~np.isfinite(slowest))
+    shapes[endless] = len(seconds.rate) * laws * sets + endless
+    return shapes
+
 
 _Mask = NDArray[np.bool_]
 _Filter = tuple[str, _Mask]
@@ -47,7 +97,7 @@ def find_candidates(
     graph: TaskGraph, machines: tuple[Machine, ...], seconds: Seconds, shapes: Shapes, amounts: Floats
 ) -> Candidates:
     """Find the candidates of all variables. Raises Infeasible where a task, or a group of tasks, has none."""
-    judge = _Judge(graph, machines, seconds, shapes, amounts)
+    judge = _MachineFilter(graph, machines, seconds, shapes, amounts)
     masks: list[_Mask] = [np.ones(len(machines), dtype=bool)]
     of_signature: dict[object, int] = {}
     of_task = [0] * len(graph)
@@ -61,15 +111,15 @@ def find_candidates(
     return _intersect(graph, judge, masks, of_task)
 
 
-def conditions_of(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
+def list_conditions(instance: Instance, task: int) -> list[tuple[str, list[bool]]]:
     """List what a compute task demands of machines, each as a text and as whether each machine meets it."""
     graph = instance.graph
     shapes = np.zeros(len(graph), dtype=np.int64)  # only `signature` would read them
-    judge = _Judge(graph, instance.machines, instance.seconds, shapes, instance.amounts)
+    judge = _MachineFilter(graph, instance.machines, instance.seconds, shapes, instance.amounts)
     return [(text, passed.tolist()) for text, passed in judge.filters(task)]
 
 
-def _intersect(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[int]) -> Candidates:
+def _intersect(graph: TaskGraph, judge: _MachineFilter, masks: list[_Mask], of_task: list[int]) -> Candidates:
     """Combine the members of every variable; variables with equal sets share one."""
     of_variable = [0] * len(graph.variables)
     combined: dict[tuple[int, int], int] = {}
@@ -87,7 +137,7 @@ def _intersect(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: lis
         of_variable[variable] = combined[pair]
     for variable, index in enumerate(of_variable):
         if not masks[index].any():
-            _refuse(graph, judge, masks, of_task, variable)
+            _infeasible(graph, judge, masks, of_task, variable)
     # Unlike tasks may accept the same machines: their modes need not be kept apart.
     number: dict[bytes, int] = {}
     numbers = np.array([number.setdefault(mask.tobytes(), len(number)) for mask in masks], dtype=np.uint32)
@@ -95,7 +145,9 @@ def _intersect(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: lis
     return Candidates(sets=sets, of_variable=numbers[of_variable])
 
 
-def _refuse(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[int], variable: int) -> None:
+def _infeasible(
+    graph: TaskGraph, judge: _MachineFilter, masks: list[_Mask], of_task: list[int], variable: int
+) -> None:
     members = np.flatnonzero(graph.variable == variable).tolist()
     alone = next((task for task in members if not masks[of_task[task]].any()), None)
     if alone is not None:
@@ -106,7 +158,7 @@ def _refuse(graph: TaskGraph, judge: _Judge, masks: list[_Mask], of_task: list[i
     raise Infeasible(f"no machine can be {name!r} for all of {names}: {reasons}")
 
 
-class _Judge:
+class _MachineFilter:
     """Says which machines accept a task, filter by filter."""
 
     def __init__(
@@ -126,7 +178,7 @@ class _Judge:
         self.cores = np.array([machine.cores for machine in machines])
         self.node_is_core = np.array([machine.node_is_core for machine in machines])
         self.varied = (np.diff(graph.demand_by_count.pointer) > 0).tolist()
-        self.columns = columns(machines)
+        self.columns = machine_columns(machines)
         self.offers: dict[str | None, _Mask] = {}
 
     def signature(self, task: int) -> object:
@@ -196,7 +248,7 @@ class _Judge:
 
     def _meets(self, task: int, requirements: Expression) -> _Mask:
         context = self.graph.context(task)
-        unknown = unknown_names(requirements, {*self.columns, *context})
+        unknown = find_unknown_names(requirements, {*self.columns, *context})
         if unknown:
             raise self._at_requirements(task, [problem for error in unknown for problem in error.problems])
         try:
@@ -212,7 +264,7 @@ class _Judge:
         """Make the error that points at the requirements of a task."""
         path = ("tasks", self.graph.description(task).name, "requirements")
         here = [replace(problem, path=path, place=None) for problem in problems]
-        return InvalidInput(list(placed(here, self.graph.workflow.document)))
+        return InvalidInput(list(locate_problems(here, self.graph.workflow.document)))
 
     def explain(self, task: int) -> str:
         """Say which filters refuse machines, and how many."""

@@ -1,25 +1,31 @@
-"""Compilation: a task graph and a platform become an instance."""
+"""Compilation: a task graph and a platform become an instance.
+
+A part of an instance as an instance of its own: some tasks, on machines as they are believed to be now.
+
+Machines keep their numbers, so that a plan of the part speaks of the same machines; one that may not be used
+is no candidate of anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from weft.errors import Infeasible, InvalidInput, Problem, nearest
-from weft.instance.budgets import check_budgets
-from weft.instance.candidates import Candidates, find_candidates
-from weft.instance.instance import Busy, Instance
-from weft.instance.modes import group_modes
-from weft.instance.shapes import mode_shapes
+from weft.instance.candidates import Candidates, find_candidates, number_mode_shapes
+from weft.instance.instance import BusyInterval, Instance, check_budgets, group_modes
+from weft.platform.arrays import compile_network
 from weft.platform.machine import Machine
-from weft.platform.network import network
 from weft.platform.platform import Platform, planned_machines
 from weft.predictors.chain import default_chain
 from weft.predictors.predictor import Predictor
-from weft.workflow.unfolding.task_graph import Floats, TaskGraph
+from weft.predictors.seconds import rescale_seconds
+from weft.workflow.task_graph import COMPUTE, Floats, Indices, TaskGraph
 
-__all__ = ["compile_instance"]
+__all__ = ["compile_instance", "extract_part"]
 
 
 @np.errstate(over="ignore")  # work too large for a machine makes an impossible mode, no warning
@@ -30,13 +36,13 @@ def compile_instance(
     predictor: Predictor | None = None,
     pinned: Mapping[str, str] | None = None,
     earliest_start_s: Floats | None = None,
-    busy: tuple[Busy, ...] = (),
+    busy: tuple[BusyInterval, ...] = (),
 ) -> Instance:
     """Compile. ``pinned`` binds variables (by name) to machines; Infeasible if some task can run nowhere."""
     machines = planned_machines(platform)
     seconds = (predictor or default_chain()).table(graph, machines)
-    shapes = mode_shapes(seconds, len(graph))
-    amounts = _amounts(machines, graph.resource_names)
+    shapes = number_mode_shapes(seconds, len(graph))
+    amounts = _resource_totals(machines, graph.resource_names)
     candidates = find_candidates(graph, machines, seconds, shapes, amounts)
     capacity = np.array([machine.nodes for machine in machines], dtype=np.int64)
     groups, group = group_modes(
@@ -53,7 +59,7 @@ def compile_instance(
         graph=graph,
         platform=platform,
         machines=machines,
-        network=network(platform, machines),
+        network=compile_network(platform, machines),
         seconds=seconds,
         capacity=capacity,
         unlimited=np.array([machine.occupancy == "unlimited" for machine in machines], dtype=np.bool_),
@@ -63,13 +69,13 @@ def compile_instance(
         candidates=candidates.of_variable,
         groups=groups,
         group=group,
-        pinned=_pins(graph, machines, candidates, pinned or {}),
+        pinned=_bind_pinned(graph, machines, candidates, pinned or {}),
         earliest_start_s=np.zeros(len(graph)) if earliest_start_s is None else earliest_start_s,
         busy=busy,
     )
 
 
-def _amounts(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
+def _resource_totals(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
     """Give the totals; memory that a machine does not state limits nothing, other names it lacks are 0."""
     table = np.zeros((len(machines), len(names)))
     for row, machine in enumerate(machines):
@@ -79,7 +85,7 @@ def _amounts(machines: tuple[Machine, ...], names: tuple[str, ...]) -> Floats:
     return table
 
 
-def _pins(
+def _bind_pinned(
     graph: TaskGraph, machines: tuple[Machine, ...], candidates: Candidates, pinned: Mapping[str, str]
 ) -> dict[int, int]:
     """Bind variables by name; every one that has the name."""
@@ -88,11 +94,11 @@ def _pins(
     for name, machine in pinned.items():
         variables = [variable for variable, known in enumerate(graph.variables) if known == name]
         if not variables:
-            raise _unknown(
+            raise _unknown_name(
                 f"cannot pin {name!r}: no task or abstract machine is called so", name, graph.variables
             )
         if machine not in index:
-            raise _unknown(f"cannot pin {name!r} to {machine!r}: no such machine", machine, index)
+            raise _unknown_name(f"cannot pin {name!r} to {machine!r}: no such machine", machine, index)
         for variable in variables:
             if index[machine] not in candidates.sets[int(candidates.of_variable[variable])]:
                 raise Infeasible(f"cannot pin {name!r} to {machine!r}: not all its tasks can run there")
@@ -100,6 +106,78 @@ def _pins(
     return pins
 
 
-def _unknown(what: str, word: str, known: Mapping[str, int] | tuple[str, ...]) -> InvalidInput:
+def _unknown_name(what: str, word: str, known: Mapping[str, int] | tuple[str, ...]) -> InvalidInput:
     close = nearest(word, known)
     return InvalidInput(Problem(what=what, advice=f"did you mean {close!r}?" if close else "check the name"))
+
+
+def extract_part(
+    whole: Instance,
+    graph: TaskGraph,
+    tasks: Indices,
+    *,
+    left: Floats,
+    speed: Floats,
+    usable: NDArray[np.bool_],
+    pinned: Mapping[int, int],
+    earliest_start_s: Floats,
+    busy: tuple[BusyInterval, ...],
+) -> Instance:
+    """Make the instance of a part ``graph`` whose rows are some ``tasks`` of the whole.
+
+    ``left``: per row, the share of its work that is left; ``speed``, ``usable``: per machine. A pinned
+    variable keeps its machine even where that is not usable. Infeasible if a task can run nowhere.
+    """
+    seconds = rescale_seconds(whole.seconds, tasks, left, speed)
+    candidates = _remaining_candidates(whole, graph, tasks, usable, pinned)
+    groups, group = group_modes(
+        graph,
+        seconds,
+        number_mode_shapes(seconds, len(graph)),
+        candidates,
+        whole.capacity,
+        whole.amounts,
+        np.array([machine.node_is_core for machine in whole.machines], dtype=np.bool_),
+    )
+    return replace(
+        whole,
+        graph=graph,
+        seconds=seconds,
+        candidate_sets=candidates.sets,
+        candidates=candidates.of_variable,
+        groups=groups,
+        group=group,
+        pinned=dict(pinned),
+        earliest_start_s=earliest_start_s,
+        busy=busy,
+    )
+
+
+def _remaining_candidates(
+    whole: Instance,
+    graph: TaskGraph,
+    tasks: Indices,
+    usable: NDArray[np.bool_],
+    pinned: Mapping[int, int],
+) -> Candidates:
+    """Intersect what the variables of all compute rows accept, without machines that may not be used."""
+    machines = len(whole.machines)
+    accepted = np.zeros((len(whole.candidate_sets), machines), dtype=np.bool_)
+    for row, found in enumerate(whole.candidate_sets):
+        accepted[row, found] = True
+    masks = np.ones((len(graph.variables), machines), dtype=np.bool_)
+    compute = np.flatnonzero(graph.kind == COMPUTE)
+    of_row = whole.candidates[whole.graph.variable[tasks]]
+    for row in compute.tolist():
+        masks[graph.variable[row]] &= accepted[of_row[row]]
+    masks &= usable
+    for variable, machine in pinned.items():
+        masks[variable, machine] = True
+    empty = np.flatnonzero(~masks.any(axis=1))
+    if len(empty):
+        members = [graph.names[row] for row in np.flatnonzero(graph.variable == empty[0]).tolist()]
+        raise Infeasible(f"no machine that is up can run {', '.join(members[:6])}")
+    numbers: dict[bytes, int] = {}
+    of_variable = [numbers.setdefault(mask.tobytes(), len(numbers)) for mask in masks]
+    sets = tuple(np.flatnonzero(np.frombuffer(key, dtype=np.bool_)).astype(np.uint32) for key in numbers)
+    return Candidates(sets=sets, of_variable=np.array(of_variable, dtype=np.uint32))

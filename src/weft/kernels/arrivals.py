@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.forms import kernel
-from weft.kernels.problem import Machines, Tasks
-from weft.kernels.types import Doubles, Indices
+from weft.kernels.compilation import kernel
+from weft.kernels.problem import Doubles, Indices, MachineArrays, TaskArrays
 
-__all__ = ["Arrivals", "arrive", "begin_arrivals", "gather", "ready_on"]
+__all__ = ["Arrivals", "data_ready_s", "gather_data", "reset_arrivals", "send_data"]
 
 
 class Arrivals(NamedTuple):
@@ -37,7 +36,7 @@ class Arrivals(NamedTuple):
 
 
 @kernel
-def begin_arrivals(machines: Machines, arrivals: Arrivals) -> None:
+def reset_arrivals(machines: MachineArrays, arrivals: Arrivals) -> None:
     """Forget all data."""
     arrivals.turn[0] = 0
     for host in range(machines.hosts):
@@ -45,8 +44,13 @@ def begin_arrivals(machines: Machines, arrivals: Arrivals) -> None:
 
 
 @kernel
-def gather(
-    tasks: Tasks, machines: Machines, arrivals: Arrivals, task: int, machine: Indices, finish: Doubles
+def gather_data(
+    tasks: TaskArrays,
+    machines: MachineArrays,
+    arrivals: Arrivals,
+    task: int,
+    machine: Indices,
+    finish: Doubles,
 ) -> int:
     """Follow the data of all predecessors that have a finish; give the number of hosts where data lie."""
     arrivals.turn[0] += 1
@@ -73,13 +77,13 @@ def gather(
                 before = tasks.before[edge]
                 done = finish[before]
                 if done == done:  # it is nan as long as nobody has placed it
-                    homes = arrive(machines, arrivals, homes, machine[before], done, size, files, fixed)
+                    homes = send_data(machines, arrivals, homes, machine[before], done, size, files, fixed)
     return homes
 
 
 @kernel
-def arrive(
-    machines: Machines,
+def send_data(
+    machines: MachineArrays,
     arrivals: Arrivals,
     homes: int,
     source: int,
@@ -113,7 +117,7 @@ def arrive(
 
 
 @kernel
-def ready_on(machines: Machines, arrivals: Arrivals, machine: int) -> float:
+def data_ready_s(machines: MachineArrays, arrivals: Arrivals, machine: int) -> float:
     """Give when all data are on a machine."""
     place = machines.location[machine]
     host = machines.host[machine]

@@ -11,14 +11,12 @@ would lose.
 from __future__ import annotations
 
 from weft.kernels.arrivals import Arrivals
-from weft.kernels.forms import kernel
-from weft.kernels.gaps import append_gap, begin_gaps, cut_gap, earliest_gap
-from weft.kernels.placement import Board
-from weft.kernels.problem import CLASSES, COMPUTE, OPEN, RELATED, Problem
-from weft.kernels.timelines import Lines
-from weft.kernels.types import Indices
+from weft.kernels.compilation import kernel
+from weft.kernels.placement import PartialSchedule
+from weft.kernels.problem import CLASSES, COMPUTE, OPEN, RELATED, Indices, ProblemArrays
+from weft.kernels.timelines import Timelines, append_gap, cut_gap, find_gap, reset_gaps
 
-__all__ = ["place_singly"]
+__all__ = ["place_earliest_finish"]
 
 _INFINITE = float("inf")
 _NEARLY_ONE = 1.0 - 1e-15
@@ -26,7 +24,9 @@ _NEARLY_ONE = 1.0 - 1e-15
 
 
 @kernel
-def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arrivals, board: Board) -> int:
+def place_earliest_finish(
+    problem: ProblemArrays, order: Indices, lines: Timelines, arrivals: Arrivals, board: PartialSchedule
+) -> int:
     """Place all tasks where they finish first; give the task that fits nowhere, or the number of tasks."""
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     number, m, hosts, places = tasks.number, machines.number, machines.hosts, machines.locations
@@ -54,7 +54,7 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
     modes_scaled = modes.scaled
     made_gaps = False
     # Nothing is busy beforehand: that would make the machine one that counts nodes.
-    begin_gaps(m, lines.gaps)
+    reset_gaps(m, lines.gaps)
     for machine in range(m):
         free_from[machine] = 0.0
     for host in range(hosts):
@@ -195,7 +195,7 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                     if ready > start:
                         start = ready
                     elif reach[machine] >= possible:
-                        start = earliest_gap(
+                        start = find_gap(
                             machine,
                             gap_base,
                             gap_count,
@@ -246,7 +246,7 @@ def place_singly(problem: Problem, order: Indices, lines: Lines, arrivals: Arriv
                     if form[machine] != OPEN and spent != 0.0 and free_from[machine] > ready:
                         start = free_from[machine]
                         if gaps_too and reach[machine] >= possible:
-                            start = earliest_gap(
+                            start = find_gap(
                                 machine,
                                 gap_base,
                                 gap_count,

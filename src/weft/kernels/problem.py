@@ -1,13 +1,15 @@
-"""The planning problem as kernels read it: flat arrays in a few named tuples.
+"""What kernels read and write: flat arrays in the compiled form, lists in the plain one.
+
+Both are indexed and nothing else, so a kernel's signature says only what the elements are.
+
+The planning problem as kernels read it: flat arrays in a few named tuples.
 
 Planners fill them from the instance (``weft.planners.problem``). Tasks stand in topological order.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from weft.kernels.types import Doubles, Flags, Indices, Integers
+from typing import Any, NamedTuple
 
 __all__ = [
     "CLASSES",
@@ -19,11 +21,30 @@ __all__ = [
     "TABLE",
     "TRANSFER",
     "VIRTUAL",
-    "Machines",
-    "Modes",
-    "Problem",
-    "Tasks",
+    "Doubles",
+    "Flags",
+    "Indices",
+    "Integers",
+    "MachineArrays",
+    "ModeArrays",
+    "ProblemArrays",
+    "TaskArrays",
 ]
+
+
+Doubles = Any
+"""float64 elements."""
+Indices = Any
+"""uint32 elements: positions in other arrays; a sentinel (the length) instead of -1.
+
+Numba makes the sum of two of them unsigned, and a float of an unsigned and a signed number: a sum of indices
+starts with ``0 +``, which makes it signed.
+"""
+Integers = Any
+"""int64 elements: amounts that are added and subtracted."""
+Flags = Any
+"""uint8 elements."""
+
 
 COMPUTE, TRANSFER, VIRTUAL = 0, 1, 2
 """Kinds of tasks."""
@@ -33,7 +54,7 @@ OPEN, SINGLE, SHARED = 0, 1, 2
 """Forms of machines: tasks do not disturb each other; one task at a time; nodes and amounts are counted."""
 
 
-class Tasks(NamedTuple):
+class TaskArrays(NamedTuple):
     """The graph."""
 
     number: int
@@ -73,7 +94,7 @@ class Tasks(NamedTuple):
     """Rows x resources: what a task takes while it runs."""
 
 
-class Modes(NamedTuple):
+class ModeArrays(NamedTuple):
     """The ways to run compute tasks, once per group of tasks that have the same ones.
 
     Modes stand by machine, then count. The seconds of a mode j of task t are ``work[t] / rate[j] / gain[j]``
@@ -104,7 +125,7 @@ class Modes(NamedTuple):
     cell: Doubles
 
 
-class Machines(NamedTuple):
+class MachineArrays(NamedTuple):
     """The machines and the network between them."""
 
     number: int
@@ -131,12 +152,12 @@ class Machines(NamedTuple):
     """Locations x locations: seconds per file and per byte; only for different hosts."""
 
 
-class Problem(NamedTuple):
+class ProblemArrays(NamedTuple):
     """Everything a list planner reads, and what is busy beforehand."""
 
-    tasks: Tasks
-    modes: Modes
-    machines: Machines
+    tasks: TaskArrays
+    modes: ModeArrays
+    machines: MachineArrays
     busy_machine: Indices
     busy_start: Doubles
     busy_seconds: Doubles

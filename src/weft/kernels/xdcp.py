@@ -17,19 +17,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft.kernels.choices import mode_seconds
-from weft.kernels.forms import kernel
-from weft.kernels.problem import Modes
-from weft.kernels.types import Doubles, Flags, Indices
+from weft.kernels.compilation import kernel
+from weft.kernels.placement import mode_seconds
+from weft.kernels.problem import Doubles, Flags, Indices, ModeArrays
 
-__all__ = ["Queues", "Sweep", "xdcp_steps"]
+__all__ = ["SubtaskGraph", "SubtaskQueues", "move_subtasks"]
 
 _ROUNDING = 1e-12
 """Times that differ by less than this share of the schedule's length differ by the rounding of sums."""
 _INFINITE = float("inf")
 
 
-class Sweep(NamedTuple):
+class SubtaskGraph(NamedTuple):
     """The subtasks, in topological order."""
 
     number: int
@@ -46,7 +45,7 @@ class Sweep(NamedTuple):
     """Per subtask: the machine it is bound to beforehand; else ``machines``."""
 
 
-class Queues(NamedTuple):
+class SubtaskQueues(NamedTuple):
     """Who runs where, and after whom. The sentinel is the number of subtasks."""
 
     mode: Indices
@@ -60,9 +59,9 @@ class Queues(NamedTuple):
 
 
 @kernel
-def xdcp_steps(
-    sweep: Sweep,
-    modes: Modes,
+def move_subtasks(
+    sweep: SubtaskGraph,
+    modes: ModeArrays,
     limit: int,
     finish_without: Doubles,
     latest_without: Doubles,
@@ -83,7 +82,7 @@ def xdcp_steps(
 
     Queues are changed in place; ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT) are filled.
     """
-    queues = Queues(mode, seconds, previous, following, head, order)
+    queues = SubtaskQueues(mode, seconds, previous, following, head, order)
     for task in range(sweep.number):
         if modes.group[task] < modes.groups:
             # Adding 0 makes a signed number of an index, so that it can be subtracted.
@@ -112,7 +111,9 @@ def xdcp_steps(
 
 
 @kernel
-def _times(sweep: Sweep, queues: Queues, start: Doubles, finish: Doubles, latest: Doubles) -> float:
+def _times(
+    sweep: SubtaskGraph, queues: SubtaskQueues, start: Doubles, finish: Doubles, latest: Doubles
+) -> float:
     """Compute AEFT and ALFT of all subtasks (step 3); give the length of the schedule (DCPL)."""
     number = sweep.number
     order = queues.order
@@ -193,7 +194,7 @@ def _least_slack(
 
 
 @kernel
-def _take_out(queues: Queues, nobody: int, task: int, machine: int) -> None:
+def _take_out(queues: SubtaskQueues, nobody: int, task: int, machine: int) -> None:
     earlier = queues.previous[task]
     later = queues.following[task]
     if earlier < nobody:
@@ -207,7 +208,7 @@ def _take_out(queues: Queues, nobody: int, task: int, machine: int) -> None:
 
 
 @kernel
-def _put_in(queues: Queues, nobody: int, task: int, machine: int, earlier: int) -> None:
+def _put_in(queues: SubtaskQueues, nobody: int, task: int, machine: int, earlier: int) -> None:
     """Queue a subtask behind another, or (behind nobody) first."""
     if earlier < nobody:
         later = queues.following[earlier]
@@ -226,7 +227,12 @@ _DESCENDANT, _ANCESTOR = 1, 2
 
 @kernel
 def _forward_without(
-    sweep: Sweep, queues: Queues, task: int, mark: Flags, finish: Doubles, finish_without: Doubles
+    sweep: SubtaskGraph,
+    queues: SubtaskQueues,
+    task: int,
+    mark: Flags,
+    finish: Doubles,
+    finish_without: Doubles,
 ) -> None:
     """Compute AEFT as if a subtask were in no queue, and mark its descendants, which are left out."""
     number = sweep.number
@@ -271,8 +277,8 @@ def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wa
 
 @kernel
 def _backward_without(
-    sweep: Sweep,
-    queues: Queues,
+    sweep: SubtaskGraph,
+    queues: SubtaskQueues,
     task: int,
     mark: Flags,
     length: float,
@@ -308,9 +314,9 @@ def _backward_without(
 
 @kernel
 def _best_slot(
-    sweep: Sweep,
-    modes: Modes,
-    queues: Queues,
+    sweep: SubtaskGraph,
+    modes: ModeArrays,
+    queues: SubtaskQueues,
     task: int,
     length: float,
     mark: Flags,
@@ -362,7 +368,7 @@ def _best_slot(
 
 
 @kernel
-def _reorder(sweep: Sweep, queues: Queues, task: int, mark: Flags, spare: Indices) -> None:
+def _reorder(sweep: SubtaskGraph, queues: SubtaskQueues, task: int, mark: Flags, spare: Indices) -> None:
     """Keep the order after a move: the descendants of the moved subtask go behind it, all others before."""
     number = sweep.number
     order = queues.order

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from weft.braces import holds_range
+from weft.documents import has_range
 from weft.errors import Problem, nearest, shorten
 
-__all__ = ["BUILT_IN_NAMES", "MOST", "OCCUPANCIES", "QUEUES", "Attribute", "Machine", "name_faults"]
+__all__ = ["BUILT_IN_NAMES", "MOST", "OCCUPANCIES", "QUEUES", "Attribute", "Machine", "find_name_problems"]
 
 Attribute = str | float | bool
 """What a free attribute of a machine may be."""
@@ -121,31 +121,31 @@ class Machine:
         values = {key.name: getattr(self, key.name) for key in dataclasses.fields(self)}
         return [Machine(**{**values, "name": name}) for name in names]
 
-    def faults(self) -> Iterator[Problem]:
+    def find_problems(self) -> Iterator[Problem]:
         """Find what breaks a machine's rules; paths start at the machine."""
-        yield from name_faults(self.name)
-        yield from self.value_faults()
+        yield from find_name_problems(self.name)
+        yield from self.find_value_problems()
 
-    def value_faults(self) -> Iterator[Problem]:
+    def find_value_problems(self) -> Iterator[Problem]:
         """Find what breaks the rules whatever the machine's name: the same for all machines of one kind."""
-        yield from _count_faults(self)
-        yield from _amount_faults(self)
-        yield from _word_faults(self)
-        yield from _free_name_faults(self)
+        yield from _count_problems(self)
+        yield from _amount_problems(self)
+        yield from _word_problems(self)
+        yield from _free_name_problems(self)
 
 
-def name_faults(name: str) -> Iterator[Problem]:
+def find_name_problems(name: str) -> Iterator[Problem]:
     """Find what is wrong with the name of a machine."""
     if not name.strip():
         yield Problem(what=f"machine name {name!r}", rule="a name has at least one visible character")
     elif not name.isprintable() or len(name) > _MOST_NAME:
         rule = f"a name is one line of at most {_MOST_NAME} printable characters"
         yield Problem(what=f"machine name {shorten(repr(name))}", rule=rule)
-    elif holds_range(name):
+    elif has_range(name):
         yield Problem(what=f"machine name {name!r}", rule="a range in braces stands for several machines")
 
 
-def _count_faults(machine: Machine) -> Iterator[Problem]:
+def _count_problems(machine: Machine) -> Iterator[Problem]:
     counts = (("nodes", machine.nodes, 1), ("cores", machine.cores, 1), ("gpus", machine.gpus, 0))
     for key, value, least in counts:
         if not least <= value <= MOST:
@@ -154,7 +154,7 @@ def _count_faults(machine: Machine) -> Iterator[Problem]:
             )
 
 
-def _amount_faults(machine: Machine) -> Iterator[Problem]:
+def _amount_problems(machine: Machine) -> Iterator[Problem]:
     least_zero: list[tuple[tuple[str, ...], float | None]] = [
         (("memory",), machine.memory),
         (("disk",), machine.disk),
@@ -179,7 +179,7 @@ def _amount_faults(machine: Machine) -> Iterator[Problem]:
         yield Problem(what=what, rule="must be above 0 and at most 1", path=("availability",))
 
 
-def _word_faults(machine: Machine) -> Iterator[Problem]:
+def _word_problems(machine: Machine) -> Iterator[Problem]:
     words = (("queue", machine.queue, QUEUES), ("occupancy", machine.occupancy, OCCUPANCIES))
     for key, word, allowed in words:
         if word not in allowed:
@@ -202,7 +202,7 @@ def _word_faults(machine: Machine) -> Iterator[Problem]:
         yield Problem(what=what, rule="must be the name of a backend", path=("backend", "kind"))
 
 
-def _free_name_faults(machine: Machine) -> Iterator[Problem]:
+def _free_name_problems(machine: Machine) -> Iterator[Problem]:
     for key, names in (("attributes", machine.attributes), ("resources", machine.resources)):
         for name in names:
             if name in BUILT_IN_NAMES:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft.braces import MOST_NAMES
+from weft.documents import MOST_NAMES
 from weft.errors import InvalidInput, Problem, nearest, shorten
-from weft.platform.link import DEFAULT_LINK, Link
 from weft.platform.local import local_machine
 from weft.platform.machine import MOST, QUEUES, Machine
-from weft.platform.platform import Platform
+from weft.platform.platform import DEFAULT_LINK, Link, Platform
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
-__all__ = ["SHORT_FORMS", "Parser", "ShortForm", "short_form"]
+__all__ = ["SHORT_FORMS", "Parser", "ShortForm", "parse_short_form"]
 
 Parser = Callable[[str], Any]
 """Gives None for text it cannot read."""
@@ -33,7 +32,7 @@ class ShortForm:
     needs_count: bool = True
 
 
-def short_form(text: str) -> Platform | None:
+def parse_short_form(text: str) -> Platform | None:
     """Make the platform a short form stands for; None if the text is not one (then it names a file)."""
     word, colon, rest = text.strip().partition(":")
     form = SHORT_FORMS.get(word)
@@ -41,7 +40,7 @@ def short_form(text: str) -> Platform | None:
         return None
     first, *others = rest.split(",") if colon else [""]
     platform = form.make(_count(word, form, first), _options(word, form, others))
-    if problems := list(platform.faults()):
+    if problems := list(platform.find_problems()):
         raise InvalidInput(problems)
     return platform
 
@@ -157,7 +156,7 @@ def _local(count: int | None, _: dict[str, Any]) -> Platform:
 
 
 def _random(count: int | None, options: dict[str, Any]) -> Platform:
-    from weft.platform.generators import random_platform
+    from weft.platform.generator import random_platform
     from weft.randomness import generator
 
     keys = {

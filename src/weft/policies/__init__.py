@@ -1,27 +1,27 @@
-"""Online decisions during a run: the shelf, by name. The contract is in ``policies/policy.py``."""
+"""Online decisions during a run: the registry, by name. The contract is in ``policies/policy.py``."""
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["POLICIES"]
 
-POLICIES = Shelf(
+POLICIES = Registry(
     "weft.policies",
     "policy",
     {
-        "plan": "weft.policies.following:Following",
-        "basic": "weft.policies.sharing:Basic",
-        "g-heft": "weft.policies.sharing:GHeft",
-        "aging": "weft.policies.sharing:Aging",
-        "aging-e": "weft.policies.sharing:AgingE",
-        "fcfs": "weft.policies.sharing:Fcfs",
-        "srpt": "weft.policies.sharing:Srpt",
-        "foft": "weft.policies.sharing:Foft",
-        "layered": "weft.policies.layered:Layered",
+        "plan": "weft.policies.plan_follower:PlanFollower",
+        "basic": "weft.policies.multi_workflow:Basic",
+        "g-heft": "weft.policies.multi_workflow:GHeft",
+        "aging": "weft.policies.multi_workflow:Aging",
+        "aging-e": "weft.policies.multi_workflow:AgingE",
+        "fcfs": "weft.policies.multi_workflow:Fcfs",
+        "srpt": "weft.policies.multi_workflow:Srpt",
+        "foft": "weft.policies.multi_workflow:Foft",
+        "layered": "weft.policies.layered:LayeredPolicy",
         "shared-plans": "weft.policies.shared_plans:SharedPlans",
         "manager-worker": "weft.policies.manager_worker:ManagerWorker",
         "priority-manager-worker": "weft.policies.manager_worker:PriorityManagerWorker",
-        "lazy": "weft.policies.lazy:Lazy",
-        "rank": "weft.policies.matching:Matching",
+        "lazy": "weft.policies.lazy:LazyPolicy",
+        "rank": "weft.policies.matchmaker:Matchmaker",
     },
     aliases={"m-s": "manager-worker", "pm-s": "priority-manager-worker"},
 )

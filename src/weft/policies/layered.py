@@ -14,19 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.policies.inter import PRIORITIES, Inter
-from weft.policies.moving import moves
 from weft.policies.orders import ORDERS, Intra
-from weft.policies.placement import Placement, Placing
-from weft.policies.policy import Order, Place, View
-from weft.policies.rounds import ROUNDS, Rounds
-from weft.policies.sizing import Sizing
+from weft.policies.placement import ModePlacer, Placement, Sizing, send_transfers
+from weft.policies.policy import Place, TaskOrder, View
+from weft.policies.rounds import PRIORITIES, ROUNDS, Inter, Rounds
 
-__all__ = ["Layered"]
+__all__ = ["LayeredPolicy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layered:
+class LayeredPolicy:
     """Every layer as you like it."""
 
     name: ClassVar[str] = "layered"
@@ -45,13 +42,13 @@ class Layered:
     """The machine: where the task ends first, or where its own rank expression is highest."""
 
     @property
-    def order(self) -> Order:
+    def order(self) -> TaskOrder:
         """Give the order inside a workflow."""
         return ORDERS[self.intra]
 
     def decide(self, view: View) -> Iterator[Place]:
         """Go through the rounds while something is free."""
-        yield from moves(view)
+        yield from send_transfers(view)
         if view.any_free:
-            placing = Placing(sizing=self.sizing, placement=self.placement)
+            placing = ModePlacer(sizing=self.sizing, placement=self.placement)
             yield from ROUNDS[self.rounds](view, PRIORITIES[self.inter], placing)

@@ -18,22 +18,21 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from weft.policies.orders import ByIndex
-from weft.policies.placement import earliest
-from weft.policies.policy import Mode, Order, Place, RunView, View
-from weft.policies.rounds import first_placed
-from weft.policies.sizing import Sizing, sized
+from weft.policies.placement import Sizing, earliest_finish, size_modes
+from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
+from weft.policies.rounds import place_first
 
-__all__ = ["Lazy"]
+__all__ = ["LazyPolicy"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lazy:
+class LazyPolicy:
     """Looks at one task at a time, when it is ready."""
 
     name: ClassVar[str] = "lazy"
     title: ClassVar[str] = "each task where it has the lowest time (baseline, Prodan and Fahringer 2005)"
     needs_plan: ClassVar[bool] = False
-    order: ClassVar[Order] = ByIndex()
+    order: ClassVar[TaskOrder] = ByIndex()
 
     by: Literal["transfer", "finish"] = "transfer"
     """What the lowest time is: of the transfer before a task (the paper), or until the task itself ends."""
@@ -44,7 +43,7 @@ class Lazy:
         """Send every ready task away; one that no machine can take stays."""
         for run in list(view.runs):
             refused: set[int] = set()
-            while (place := first_placed(view, run, refused, self, free=False)) is not None:
+            while (place := place_first(view, run, refused, self, free=False)) is not None:
                 yield place
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
@@ -62,9 +61,9 @@ class Lazy:
         )
 
     def _lowest(self, view: View, run: RunView, task: int) -> Mode | None:
-        modes = sized(run, task, view.modes(run, task, free=False), self.sizing)
+        modes = size_modes(run, task, view.modes(run, task, free=False), self.sizing)
         if not modes:
             return None
         if self.by == "finish":
-            return earliest(modes)
+            return earliest_finish(modes)
         return min(modes, key=lambda mode: (mode.ready_s, mode.seconds, mode.machine))

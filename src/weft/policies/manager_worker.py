@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.policies.moving import moves
 from weft.policies.orders import ByIndex, ByPriority
-from weft.policies.policy import Mode, Order, Place, RunView, View
-from weft.policies.sizing import Sizing, sized
+from weft.policies.placement import Sizing, send_transfers, size_modes
+from weft.policies.policy import Mode, Place, RunView, TaskOrder, View
 
 __all__ = ["ManagerWorker", "PriorityManagerWorker"]
 
@@ -33,7 +32,7 @@ class ManagerWorker:
     name: ClassVar[str] = "manager-worker"
     title: ClassVar[str] = "an idle machine gets the first ready task it can run (Ma and Buyya, M-S)"
     needs_plan: ClassVar[bool] = False
-    order: ClassVar[Order] = ByIndex()
+    order: ClassVar[TaskOrder] = ByIndex()
 
     fastest: bool = False
     """Whether the first task gets the fastest idle machine instead of the one of the lowest index."""
@@ -42,7 +41,7 @@ class ManagerWorker:
 
     def decide(self, view: View) -> Iterator[Place]:
         """Match machines and tasks while something is free."""
-        yield from moves(view)
+        yield from send_transfers(view)
         while view.any_free:
             found = self._first_task(view) if self.fastest else self._first_machine(view)
             if found is None:
@@ -58,14 +57,14 @@ class ManagerWorker:
             for task in run.ready.heads(view.free):
                 modes = view.modes(run, task)
                 if modes and (found is None or modes[0].machine < found[0].machine):
-                    found = (sized(run, task, modes, self.sizing)[0], run, task)
+                    found = (size_modes(run, task, modes, self.sizing)[0], run, task)
         return found
 
     def _first_task(self, view: View) -> tuple[Mode, RunView, int] | None:
         """Find the first task that some machine can take now, and the fastest machine for it."""
         for run in view.runs:
             for task in run.ready.heads(view.free):
-                modes = sized(run, task, view.modes(run, task), self.sizing)
+                modes = size_modes(run, task, view.modes(run, task), self.sizing)
                 if modes:
                     return min(modes, key=lambda mode: mode.seconds), run, task
         return None
@@ -77,4 +76,4 @@ class PriorityManagerWorker(ManagerWorker):
 
     name: ClassVar[str] = "priority-manager-worker"
     title: ClassVar[str] = "manager and workers, what others wait for first (Ma and Buyya, pM-S)"
-    order: ClassVar[Order] = ByPriority()
+    order: ClassVar[TaskOrder] = ByPriority()

@@ -19,19 +19,19 @@ from typing import Literal
 from weakref import WeakKeyDictionary
 
 from weft.instance.instance import Instance
-from weft.planners.lists.ranks import upward_ranks
-from weft.policies.policy import Order, RunOrder
+from weft.planners.ranks import upward_ranks
+from weft.policies.policy import RunOrder, TaskOrder
 
 __all__ = ["ORDERS", "ByIndex", "ByPriority", "ByRank", "Intra"]
 
 Intra = Literal["rank", "index", "priority"]
 
-_ranked: WeakKeyDictionary[Instance, Sequence[float]] = WeakKeyDictionary()
+_rank_keys: WeakKeyDictionary[Instance, Sequence[float]] = WeakKeyDictionary()
 """Many runs may have one instance: their keys are kept once."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Fixed:
+class _FixedOrder:
     """Keys that never change."""
 
     key: Callable[[int], float]
@@ -51,7 +51,7 @@ class ByIndex:
 
     def of(self, instance: Instance) -> RunOrder:  # noqa: ARG002
         """Give every task the same key; ties go by index."""
-        return _Fixed(_no_preference)
+        return _FixedOrder(_no_preference)
 
 
 def _no_preference(task: int) -> float:  # noqa: ARG001
@@ -63,10 +63,10 @@ class ByRank:
 
     def of(self, instance: Instance) -> RunOrder:
         """Compute the ranks, once per instance."""
-        keys = _ranked.get(instance)
+        keys = _rank_keys.get(instance)
         if keys is None:
-            keys = _ranked[instance] = (-upward_ranks(instance)).tolist()
-        return _Fixed(keys.__getitem__)
+            keys = _rank_keys[instance] = (-upward_ranks(instance)).tolist()
+        return _FixedOrder(keys.__getitem__)
 
 
 class ByPriority:
@@ -74,10 +74,10 @@ class ByPriority:
 
     def of(self, instance: Instance) -> RunOrder:
         """Begin with all priorities 0."""
-        return _Priorities(instance)
+        return _PriorityOrder(instance)
 
 
-class _Priorities:
+class _PriorityOrder:
     """Pri(t) of one run: the lower, the more urgent."""
 
     def __init__(self, instance: Instance) -> None:
@@ -131,5 +131,5 @@ class _Priorities:
                     left.append(child)
 
 
-ORDERS: dict[str, Order] = {"rank": ByRank(), "index": ByIndex(), "priority": ByPriority()}
+ORDERS: dict[str, TaskOrder] = {"rank": ByRank(), "index": ByIndex(), "priority": ByPriority()}
 """Every order by its name in options."""

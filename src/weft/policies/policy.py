@@ -1,4 +1,6 @@
-"""The contract of the shelf ``policies``: read it first.
+"""What a policy may know of the plan a run follows, and how it goes through the tasks that may go.
+
+The contract of the registry ``policies``: read it first.
 
 A policy decides during a run: which ready task goes to which machine, on how many nodes. It sees the view and
 nothing else: estimates, never durations; the time as a number, no clock. It keeps nothing between two calls
@@ -6,34 +8,127 @@ that the view does not show, so that a journal replays to the same decisions.
 
 How policies combine (unified section 5): the order of the workflows (inter), the order of the ready tasks of
 one workflow (intra, ``order``), how many nodes a task gets (sizing) and where it goes (placement).
+
+Policies by name, with options: ``fcfs``, ``foft:intra=priority``, ``plan:strict=true``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from weft.instance.instance import Instance
 from weft.message import message
-from weft.policies.planned import PlanView, Turn
+from weft.registry import make_by_name
 
 __all__ = [
+    "AttemptView",
     "Decision",
     "Hold",
     "MachineView",
     "Migrate",
     "Mode",
-    "Order",
     "Place",
+    "PlanView",
+    "PlannedTaskView",
     "Policy",
-    "Ready",
-    "Replan",
+    "ReadyQueue",
+    "RequestPlan",
     "RunOrder",
     "RunView",
-    "RunningView",
+    "TaskCursor",
+    "TaskOrder",
     "View",
+    "make_policy",
 ]
+
+
+class PlannedTaskView(Protocol):
+    """Where and when a task is planned."""
+
+    @property
+    def machine(self) -> int:
+        """Give the machine."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Give the node count, as the user knows it."""
+        ...
+
+    @property
+    def start_s(self) -> float:
+        """Give the planned start."""
+        ...
+
+    @property
+    def finish_s(self) -> float:
+        """Give the planned end."""
+        ...
+
+
+class PlanView(Protocol):
+    """The plan a run follows."""
+
+    @property
+    def line(self) -> Mapping[int, PlannedTaskView]:
+        """Give the lines by task; a task that is not planned has none."""
+        ...
+
+
+class TaskCursor(Protocol):
+    """Tasks of one run that may go, once each; those that are not planned come last, unless it is by rank.
+
+    Tasks of one class have the same kind and are planned on the same machine with the same count; those of
+    one kind can run in the same modes, wherever they are planned.
+    """
+
+    alike: bool
+    """Whether tasks of one class would also end at the same time, wherever they were sent."""
+    even: bool
+    """Whether tasks of one kind need the same to be free; else they may differ in the amounts they take."""
+
+    @property
+    def waiting(self) -> int:
+        """Count the classes of which some task rather waits."""
+        ...
+
+    @property
+    def hurried(self) -> bool:
+        """Say whether those that are planned on busy machines are not looked at."""
+        ...
+
+    def head(self) -> int | None:
+        """Give the first task that was not passed, be it left out or not; None: there is none."""
+        ...
+
+    def next(self) -> int | None:
+        """Give the first task that was neither passed nor left out; None: there is none."""
+        ...
+
+    def pass_by(self, task: int) -> None:
+        """Go on behind a task."""
+        ...
+
+    def let_wait(self, task: int) -> None:
+        """Go on behind a task that rather waits; when some of its class do, leave out the others."""
+        ...
+
+    def leave_out(self, task: int) -> None:
+        """Go on behind a task that rather waits, as all others of its class do: leave them out."""
+        ...
+
+    def leave_out_kind(self, task: int) -> None:
+        """Go on behind a task that nothing can take, and leave out all others of its kind."""
+        ...
+
+    def hurry(self, is_free: Callable[[int], bool]) -> None:
+        """From now on look at a task that is planned on a machine only while that is free.
+
+        Those that have no such machine, or cannot use it, are looked at as before.
+        """
+        ...
 
 
 @message
@@ -73,14 +168,14 @@ class Hold:
 
 
 @message
-class Replan:
+class RequestPlan:
     """Ask for a new plan of what remains of a run."""
 
     run: int
     reason: str = ""
 
 
-Decision = Place | Migrate | Hold | Replan
+Decision = Place | Migrate | Hold | RequestPlan
 
 
 @dataclass(slots=True)
@@ -118,7 +213,7 @@ class RunOrder(Protocol):
         ...
 
 
-class Order(Protocol):
+class TaskOrder(Protocol):
     """Orders the ready tasks inside a workflow."""
 
     def of(self, instance: Instance) -> RunOrder:
@@ -126,7 +221,7 @@ class Order(Protocol):
         ...
 
 
-class Ready(Protocol):
+class ReadyQueue(Protocol):
     """The ready tasks of one run, in heaps by kind: tasks of a kind can run in the same modes."""
 
     def __len__(self) -> int:
@@ -158,7 +253,7 @@ class RunView(Protocol):
     instance: Instance
 
     @property
-    def ready(self) -> Ready:
+    def ready(self) -> ReadyQueue:
         """Give the ready tasks."""
         ...
 
@@ -205,7 +300,7 @@ class RunView(Protocol):
         """List the first tasks that have not ended, at most so many, by upward rank, then index."""
         ...
 
-    def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> Turn | None:
+    def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> TaskCursor | None:
         """Begin to go through the ready tasks by planned start; None: there is no plan, or no such task.
 
         ``early``: through the waiting ones that may be sent ahead, since data of some predecessor could
@@ -268,7 +363,7 @@ class MachineView(Protocol):
         ...
 
 
-class RunningView(Protocol):
+class AttemptView(Protocol):
     """What a policy may know of an attempt."""
 
     number: int
@@ -321,11 +416,11 @@ class View(Protocol):
         """Give an active run by its number."""
         ...
 
-    def attempts(self) -> Iterable[RunningView]:
+    def attempts(self) -> Iterable[AttemptView]:
         """List the live attempts, by number."""
         ...
 
-    def attempts_of(self, run: RunView, most: int) -> Sequence[RunningView]:
+    def attempts_of(self, run: RunView, most: int) -> Sequence[AttemptView]:
         """List the first live attempts of a run, at most so many, in the order in which tasks got one."""
         ...
 
@@ -354,7 +449,7 @@ class Policy(Protocol):
     name: str
     title: str
     """One line for lists, with the paper."""
-    order: Order
+    order: TaskOrder
     """Intra-workflow order; the engine keeps ready heaps by it."""
     needs_plan: bool
     """Whether the engine must ask for a plan at submission."""
@@ -362,3 +457,11 @@ class Policy(Protocol):
     def decide(self, view: View) -> Iterable[Decision]:
         """Decide what to do now. Written as a generator, each decision takes effect before the next."""
         ...
+
+
+def make_policy(text: str) -> Policy:
+    """Make the policy that a name with options describes."""
+    from weft.policies import POLICIES
+
+    policy: Policy = make_by_name(POLICIES, text)
+    return policy

@@ -1,4 +1,23 @@
-"""Rounds: hand out machines to the ready tasks of many workflows, most urgent first.
+"""Inter-workflow priorities: whose turn it is when several workflows want the same machines; higher first.
+
+R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
+Algorithms (S5 section 3). With rank the upward rank of the task, age the time since the workflow arrived, mk
+its makespan alone on the empty platform:
+
+========= ====================================================================================
+g-heft    rank
+aging     rank (1 + age / mk)
+aging-e   rank e^(1 + age / mk)
+fcfs      first come, first served: minus the arrival
+srpt      shortest remaining processing time: 1 / mean seconds of all that is unfinished
+foft      fairness on finish times: the expected slowdown (C - arrival) / mk
+========= ====================================================================================
+
+Deviations: fcfs is printed as the arrival itself, which would serve the last first. In srpt a running task
+counts with what is left of it. In foft C is the forward estimate (``foresight.py``) and the denominator the
+makespan alone. ``aging-e`` is compared by its logarithm, which never overflows.
+
+Rounds: hand out machines to the ready tasks of many workflows, most urgent first.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
 Algorithms (S5 section 2). At every event: collect ready tasks, compute their priorities now, and give each in
@@ -17,20 +36,96 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from math import inf, log
 from typing import Literal, Protocol
 
-from weft.policies.inter import Worth
-from weft.policies.placement import Placing
+from weft.policies.forecast import FinishForecast
+from weft.policies.placement import ModePlacer
 from weft.policies.policy import Place, RunView, View
 
-__all__ = ["ROUNDS", "Places", "Rounds", "first_placed"]
+__all__ = [
+    "PRIORITIES",
+    "ROUNDS",
+    "WORKFLOW_PRIORITIES",
+    "Inter",
+    "Rounds",
+    "TaskPlacer",
+    "Urgency",
+    "place_first",
+]
+
+
+Inter = Literal["g-heft", "aging", "aging-e", "fcfs", "srpt", "foft"]
+
+Urgency = Callable[[RunView, int], float]
+"""Says how urgent a ready task of a run is, at one moment; higher first."""
+
+
+def _g_heft(view: View) -> Urgency:  # noqa: ARG001
+    return lambda run, task: run.ranks[task]
+
+
+def _aging(view: View) -> Urgency:
+    return lambda run, task: run.ranks[task] * (1.0 + _age(view, run))
+
+
+def _aging_e(view: View) -> Urgency:
+    def worth(run: RunView, task: int) -> float:
+        rank = run.ranks[task]
+        return log(rank) + 1.0 + _age(view, run) if rank > 0.0 else -inf
+
+    return worth
+
+
+def _fcfs(view: View) -> Urgency:  # noqa: ARG001
+    return lambda run, task: -run.arrival_s  # noqa: ARG005
+
+
+def _srpt(view: View) -> Urgency:  # noqa: ARG001
+    def worth(run: RunView, task: int) -> float:  # noqa: ARG001
+        left = run.remaining_s
+        return 1.0 / left if left > 0.0 else inf
+
+    return worth
+
+
+def _foft(view: View) -> Urgency:
+    ahead = FinishForecast(view)
+
+    def worth(run: RunView, task: int) -> float:  # noqa: ARG001
+        alone = run.alone_s
+        flow = view.now + ahead.left_s(run) - run.arrival_s
+        return flow / alone if alone > 0.0 else inf
+
+    return worth
+
+
+def _age(view: View, run: RunView) -> float:
+    """Give a workflow's age in makespans; one that takes no time at all does not age."""
+    alone = run.alone_s
+    return (view.now - run.arrival_s) / alone if alone > 0.0 else 0.0
+
+
+PRIORITIES: dict[str, Callable[[View], Urgency]] = {
+    "g-heft": _g_heft,
+    "aging": _aging,
+    "aging-e": _aging_e,
+    "fcfs": _fcfs,
+    "srpt": _srpt,
+    "foft": _foft,
+}
+"""By name: what makes the priorities of one moment."""
+
+WORKFLOW_PRIORITIES = frozenset({"fcfs", "srpt", "foft"})
+"""Those under which all tasks of a workflow are equally urgent."""
+
 
 Rounds = Literal["tasks", "workflows"]
 
-_Priorities = Callable[[View], Worth]
+_PriorityRule = Callable[[View], Urgency]
 
 
-class Places(Protocol):
+class TaskPlacer(Protocol):
     """Who finds the place of one task after another."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
@@ -38,8 +133,8 @@ class Places(Protocol):
         ...
 
 
-def first_placed(
-    view: View, run: RunView, refused: set[int], placing: Places, *, free: bool = True
+def place_first(
+    view: View, run: RunView, refused: set[int], placing: TaskPlacer, *, free: bool = True
 ) -> Place | None:
     """Place the first ready task that finds a machine; None: none does. Who finds none is refused.
 
@@ -54,7 +149,7 @@ def first_placed(
     return None
 
 
-def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator[Place]:
+def _by_tasks(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Iterator[Place]:
     """Merge the ready tasks of all runs: those of one run come in its own order, the most urgent first."""
     runs = [run for run in view.runs if run.ready]
     refused: list[set[int]] = [set() for _ in runs]
@@ -77,7 +172,7 @@ def _by_tasks(view: View, priorities: _Priorities, placing: Placing) -> Iterator
             heappush(heap, (-worth(run, following), at, following))
 
 
-def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iterator[Place]:
+def _by_workflows(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Iterator[Place]:
     """Give every run one task per round."""
     asking = [run for run in view.runs if run.ready]
     if not asking:
@@ -89,7 +184,7 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
         asking.sort(key=lambda run: -urgency[run.index])
         placed = []
         for run in asking:
-            place = first_placed(view, run, refused[run.index], placing)
+            place = place_first(view, run, refused[run.index], placing)
             if place is not None:
                 yield place
                 if not view.any_free:
@@ -100,7 +195,7 @@ def _by_workflows(view: View, priorities: _Priorities, placing: Placing) -> Iter
         asking.sort(key=lambda run: (run.arrival_s, run.index))
     for run in asking:  # the only one that is left: nobody to compare it with
         while view.any_free:
-            place = first_placed(view, run, refused[run.index], placing)
+            place = place_first(view, run, refused[run.index], placing)
             if place is None:
                 return
             yield place
@@ -110,7 +205,7 @@ def _rate(
     view: View,
     asking: list[RunView],
     refused: dict[int, set[int]],
-    worth: Worth,
+    worth: Urgency,
     urgency: dict[int, float],
 ) -> None:
     for run in asking:
@@ -119,7 +214,7 @@ def _rate(
             urgency[run.index] = -float("inf") if task is None else worth(run, task)
 
 
-ROUNDS: dict[str, Callable[[View, _Priorities, Placing], Iterator[Place]]] = {
+ROUNDS: dict[str, Callable[[View, _PriorityRule, ModePlacer], Iterator[Place]]] = {
     "tasks": _by_tasks,
     "workflows": _by_workflows,
 }

@@ -25,14 +25,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import ClassVar
 
-from weft.policies.inter import OF_WORKFLOWS, PRIORITIES, Inter, Worth
-from weft.policies.moving import moves
 from weft.policies.orders import ByRank
-from weft.policies.placement import Placing
-from weft.policies.planned import Turn
-from weft.policies.policy import Order, Place, RunView, View
-from weft.policies.rounds import Rounds
-from weft.policies.sizing import Sizing
+from weft.policies.placement import ModePlacer, Sizing, send_transfers
+from weft.policies.policy import Place, RunView, TaskCursor, TaskOrder, View
+from weft.policies.rounds import PRIORITIES, WORKFLOW_PRIORITIES, Inter, Rounds, Urgency
 
 __all__ = ["SharedPlans"]
 
@@ -49,7 +45,7 @@ class SharedPlans:
     name: ClassVar[str] = "shared-plans"
     title: ClassVar[str] = "each workflow follows its own plan, the most urgent workflow first"
     needs_plan: ClassVar[bool] = True
-    order: ClassVar[Order] = ByRank()
+    order: ClassVar[TaskOrder] = ByRank()
 
     inter: Inter = "foft"
     """The priority of workflows: that of the policy of this name."""
@@ -60,11 +56,11 @@ class SharedPlans:
 
     def decide(self, view: View) -> Iterator[Place]:
         """Hand out machines while some are free; a run that has no plan yet waits for it."""
-        yield from moves(view)
+        yield from send_transfers(view)
         if not view.any_free:
             return
         # Among all ready tasks the most urgent is next, also of one workflow, if they are told apart by rank.
-        by_rank = self.rounds == "tasks" and self.inter not in OF_WORKFLOWS
+        by_rank = self.rounds == "tasks" and self.inter not in WORKFLOW_PRIORITIES
         asking = [
             (run, turn)
             for run in view.runs
@@ -72,7 +68,7 @@ class SharedPlans:
         ]
         yield from (self._by_workflows if self.rounds == "workflows" else self._by_tasks)(view, asking)
 
-    def _by_tasks(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
+    def _by_tasks(self, view: View, asking: list[tuple[RunView, TaskCursor]]) -> Iterator[Place]:
         """Merge the ready tasks of all runs, the most urgent first."""
         worth = self._worth(view)
         heap: list[tuple[float, int, int]] = []
@@ -94,10 +90,10 @@ class SharedPlans:
                     return
             offer(at)
 
-    def _worth(self, view: View) -> Worth:
+    def _worth(self, view: View) -> Urgency:
         """Give the priority at this moment; if all tasks of a workflow share it, it is worked out once."""
         worth = PRIORITIES[self.inter](view)
-        if self.inter not in OF_WORKFLOWS:
+        if self.inter not in WORKFLOW_PRIORITIES:
             return worth
         found: dict[int, float] = {}
 
@@ -108,7 +104,7 @@ class SharedPlans:
 
         return once
 
-    def _by_workflows(self, view: View, asking: list[tuple[RunView, Turn]]) -> Iterator[Place]:
+    def _by_workflows(self, view: View, asking: list[tuple[RunView, TaskCursor]]) -> Iterator[Place]:
         """Give every run one task per round, until a round gives nothing."""
         while asking:
             placed = set()
@@ -122,7 +118,9 @@ class SharedPlans:
             # Who could place nothing will not in this event: machines only fill.
             asking = [each for each in asking if each[0].index in placed and each[1].next() is not None]
 
-    def _sorted(self, view: View, asking: list[tuple[RunView, Turn]]) -> list[tuple[RunView, Turn]]:
+    def _sorted(
+        self, view: View, asking: list[tuple[RunView, TaskCursor]]
+    ) -> list[tuple[RunView, TaskCursor]]:
         """Put the most urgent workflow first; each is judged by the first task it has not tried yet."""
         worth = PRIORITIES[self.inter](view)
         urgency = {run.index: -worth(run, head) for run, turn in asking if (head := turn.head()) is not None}
@@ -130,7 +128,7 @@ class SharedPlans:
             (each for each in asking if each[0].index in urgency), key=lambda each: urgency[each[0].index]
         )
 
-    def _first_placed(self, view: View, run: RunView, turn: Turn) -> Place | None:
+    def _first_placed(self, view: View, run: RunView, turn: TaskCursor) -> Place | None:
         """Place the first task that finds a machine, and pass it and those before it."""
         while (task := turn.next()) is not None:
             place = self._placed(view, run, turn, task)
@@ -138,7 +136,7 @@ class SharedPlans:
                 return place
         return None
 
-    def _placed(self, view: View, run: RunView, turn: Turn, task: int) -> Place | None:
+    def _placed(self, view: View, run: RunView, turn: TaskCursor, task: int) -> Place | None:
         """Place a task, and go on behind it; None: it waits."""
         place, nobody = self._place(view, run, task, turn.hurried)
         if place is not None:
@@ -164,7 +162,7 @@ class SharedPlans:
         In a hurry only who cannot use the planned machine goes elsewhere. With it comes whether nothing that
         is free can take the task, nor any other of its class.
         """
-        elsewhere = Placing(sizing=self.sizing)
+        elsewhere = ModePlacer(sizing=self.sizing)
         line = None if run.plan is None else run.plan.line.get(task)
         planned = None if line is None else view.mode(run, task, line.machine, line.count)
         if line is None or planned is None:

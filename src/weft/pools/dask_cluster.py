@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from weft.errors import InvalidInput, Problem, WeftError, shorten
 from weft.pools.pool import OpenPool
 
-__all__ = ["DaskCluster"]
+__all__ = ["DaskPool"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -23,16 +23,16 @@ _PATIENCE_S = 5
 """How long a scheduler may take to answer."""
 
 
-class DaskCluster(OpenPool):
+class DaskPool(OpenPool):
     """The threads of all workers of a cluster."""
 
     name: ClassVar[str] = "dask"
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._client = _connected(address)
+        self._client = _connect(address)
         try:
-            self._workers = _threads(self._client, address)
+            self._workers = _count_threads(self._client, address)
         except BaseException:
             self._client.close()
             raise
@@ -78,7 +78,7 @@ class DaskCluster(OpenPool):
         self._client.close()
 
 
-def _connected(address: str) -> Any:
+def _connect(address: str) -> Any:
     if not re.fullmatch(r"\w+://.+:\d+", address):
         what, rule = f"the Dask scheduler {shorten(address)!r}", "must be an address with a port"
         raise InvalidInput(Problem(what=what, rule=rule, advice="write tcp://HOST:8786"))
@@ -99,9 +99,9 @@ def _short(error: Exception) -> str:
     return shorten(str(error).splitlines()[0], 100) if str(error) else type(error).__name__
 
 
-def _threads(client: Any, address: str) -> int:
+def _count_threads(client: Any, address: str) -> int:
     """Count the threads of the workers, all of which must know this weft."""
-    version_of = _asking_for_version()
+    version_of = _make_version_query()
     ours, versions = version_of(), client.run(version_of)
     if not versions:
         what = f"the Dask cluster {address} has no workers"
@@ -115,7 +115,7 @@ def _threads(client: Any, address: str) -> int:
     return int(sum(client.nthreads().values()))
 
 
-def _asking_for_version() -> Callable[[], str]:
+def _make_version_query() -> Callable[[], str]:
     # A function inside a function travels whole: one of this module could not be found where weft is not.
     # It names the package by text, as the front door imports the rooms above this one.
     def version() -> str:

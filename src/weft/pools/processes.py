@@ -22,9 +22,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any, ClassVar, Self, TypeVar
 
 from weft.errors import WeftError
-from weft.pools.pool import OpenPool, workers_of
+from weft.pools.pool import OpenPool, parse_workers
 
-__all__ = ["Processes"]
+__all__ = ["ProcessPool"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -34,19 +34,19 @@ _AHEAD = 4
 """From so many items per worker on, a worker has its next item before it asks: small ones take no pause."""
 
 
-class Processes(OpenPool):
+class ProcessPool(OpenPool):
     """Some processes, started with the first item."""
 
     name: ClassVar[str] = "processes"
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers_of(self.name, str(workers))
-        self._staff: list[_Worker] = []
+        self._workers = parse_workers(self.name, str(workers))
+        self._staff: list[_WorkerProcess] = []
 
     @classmethod
     def of(cls, argument: str) -> Self:
         """Make the pool from its number of workers."""
-        return cls(workers_of(cls.name, argument))
+        return cls(parse_workers(cls.name, argument))
 
     @property
     def workers(self) -> int:
@@ -65,7 +65,7 @@ class Processes(OpenPool):
                     self._hand_out(todo, depth)
                     self._collect(results)
                 self._hand_out(todo, depth)
-                yield _opened(results.pop(number))
+                yield _unpack_result(results.pop(number))
         finally:
             self._dismiss(lambda worker: bool(worker.given))
 
@@ -83,7 +83,7 @@ class Processes(OpenPool):
                 worker.connection.send_bytes(message)
         context = _context()
         while len(self._staff) < wanted:
-            self._staff.append(_Worker(context, function))
+            self._staff.append(_WorkerProcess(context, function))
 
     def _hand_out(self, todo: deque[tuple[int, Any]], depth: int) -> None:
         for load in range(depth):
@@ -101,10 +101,10 @@ class Processes(OpenPool):
             try:
                 message = worker.connection.recv_bytes()
             except (EOFError, OSError):
-                raise _ended(worker) from None
+                raise _worker_error(worker) from None
             results[worker.given.popleft()] = message
 
-    def _dismiss(self, unwanted: Callable[[_Worker], bool]) -> None:
+    def _dismiss(self, unwanted: Callable[[_WorkerProcess], bool]) -> None:
         leaving = [worker for worker in self._staff if unwanted(worker)]
         self._staff = [worker for worker in self._staff if worker not in leaving]
         for worker in leaving:
@@ -115,7 +115,7 @@ class Processes(OpenPool):
             worker.connection.close()
 
 
-class _Worker:
+class _WorkerProcess:
     """A process as its employer sees it."""
 
     def __init__(self, context: BaseContext, function: _Function) -> None:
@@ -140,7 +140,7 @@ def _context() -> BaseContext:
     return multiprocessing.get_context("fork" if forks else "spawn")
 
 
-def _ended(worker: _Worker) -> WeftError:
+def _worker_error(worker: _WorkerProcess) -> WeftError:
     worker.process.join()
     code = worker.process.exitcode or 0
     why = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
@@ -148,7 +148,7 @@ def _ended(worker: _Worker) -> WeftError:
     return WeftError(f"a worker process (pid {worker.process.pid}) ended {why} before its work; {advice}")
 
 
-def _opened(message: bytes) -> Any:
+def _unpack_result(message: bytes) -> Any:
     """Give the result of an item, or raise its error."""
     good, value = pickle.loads(message)  # noqa: S301 - our own worker wrote it
     if good:
@@ -179,10 +179,10 @@ def _answer(function: _Function, item: Any) -> bytes:
     try:
         return pickle.dumps((True, function(item)))
     except Exception as error:
-        return _told(error)
+        return _pack_error(error)
 
 
-def _told(error: Exception) -> bytes:
+def _pack_error(error: Exception) -> bytes:
     """Pack an error with where it happened; one that cannot travel goes as its text."""
     where = "".join(traceback.format_exception(error))
     error.add_note(f"in a worker process:\n{where}")

@@ -1,16 +1,16 @@
-"""How long things take: the shelf of predictors. Read ``predictor.py``, the contract, first."""
+"""How long things take: the registry of predictors. Read ``predictor.py``, the contract, first."""
 
 from __future__ import annotations
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["PREDICTORS"]
 
-PREDICTORS = Shelf(
+PREDICTORS = Registry(
     "weft.predictors",
     "predictor",
     {
-        "assumed": "weft.predictors.assumed:Assumed",
+        "assumed": "weft.predictors.assumed:AssumedWork",
         "default": "weft.predictors.chain:default_chain",
         "explicit": "weft.predictors.explicit:ExplicitSeconds",
         "performance": "weft.predictors.performance:PerformanceTable",

@@ -9,24 +9,24 @@ from typing import ClassVar
 import numpy as np
 
 from weft.platform.machine import Machine
-from weft.predictors.building.relating import relate
-from weft.predictors.predictor import Estimate, Flags, Reads, Subject
-from weft.predictors.seconds import Related
+from weft.predictors.predictor import Estimate, Flags, PredictorInputs, TaskFeatures
+from weft.predictors.seconds import RelatedSeconds
+from weft.predictors.speedups import relate_work
 from weft.predictors.work import divide
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats, TaskGraph
+from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["ASSUMED_WORK", "Assumed"]
+__all__ = ["ASSUMED_WORK", "AssumedWork"]
 
 ASSUMED_WORK = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assumed:
+class AssumedWork:
     """Answers for every task."""
 
     name: ClassVar[str] = "assumed"
     source: ClassVar[str] = "assumed"
-    reads: ClassVar[Reads] = Reads()
+    reads: ClassVar[PredictorInputs] = PredictorInputs()
     final: ClassVar[bool] = True
     rated: ClassVar[bool] = True
 
@@ -34,7 +34,7 @@ class Assumed:
         """Take every compute task."""
         return np.asarray(graph.kind == COMPUTE)
 
-    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         """Divide one second of work by rate and speed-up."""
         return divide(ASSUMED_WORK, subject, machine.rate(subject.service), nodes, self.source)
 
@@ -42,9 +42,9 @@ class Assumed:
         """Give one second of work per task."""
         return np.full(len(graph), ASSUMED_WORK)
 
-    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Related:
+    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> RelatedSeconds:
         """Keep work, rates and laws as they are."""
-        return relate(
+        return relate_work(
             graph,
             machines,
             work=self.works(graph),

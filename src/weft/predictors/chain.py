@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.platform.machine import Machine
-from weft.predictors.assumed import Assumed
-from weft.predictors.building.relating import relate
+from weft.predictors.assumed import AssumedWork
 from weft.predictors.explicit import ExplicitSeconds
-from weft.predictors.predictor import Estimate, Flags, Predictor, Reads, Subject, WorkModel
-from weft.predictors.seconds import Related, Seconds
-from weft.predictors.tabulate import tabulate
+from weft.predictors.predictor import Estimate, Flags, Predictor, PredictorInputs, TaskFeatures, WorkModel
+from weft.predictors.seconds import RelatedSeconds, Seconds
+from weft.predictors.speedups import relate_work
+from weft.predictors.tabulation import tabulate
 from weft.predictors.work import WorkOverSpeed
-from weft.workflow.unfolding.task_graph import COMPUTE, TaskGraph
+from weft.workflow.task_graph import COMPUTE, TaskGraph
 
-__all__ = ["Chain", "default_chain"]
+__all__ = ["PredictorChain", "default_chain"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class PredictorChain:
     """Asks its predictors in order until one answers; "impossible" is an answer."""
 
     predictors: tuple[Predictor, ...]
@@ -33,10 +33,10 @@ class Chain:
     name: ClassVar[str] = "chain"
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> PredictorInputs:
         """What any of the predictors reads."""
         each = (predictor.reads for predictor in self.predictors)
-        return functools.reduce(operator.or_, each, Reads(rate=False))
+        return functools.reduce(operator.or_, each, PredictorInputs(rate=False))
 
     @property
     def final(self) -> bool:
@@ -47,7 +47,7 @@ class Chain:
         """Take the tasks to which any of the predictors applies."""
         return np.asarray(self._owner(graph) < len(self.predictors))
 
-    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         """Give the first answer."""
         answers = (predictor.predict(subject, machine, nodes) for predictor in self.predictors)
         return next((answer for answer in answers if answer is not None), None)
@@ -72,7 +72,7 @@ class Chain:
 
     def _related(
         self, graph: TaskGraph, machines: Sequence[Machine], owner: NDArray[np.int64]
-    ) -> Related | None:
+    ) -> RelatedSeconds | None:
         work = np.full(len(graph), np.nan)
         rated = np.ones(len(graph), dtype=np.bool_)
         source = np.zeros(len(graph), dtype=np.uint8)
@@ -86,9 +86,9 @@ class Chain:
                 sources.append(predictor.source)
         if np.isnan(work[graph.kind == COMPUTE]).any():
             return None
-        return relate(graph, machines, work=work, rated=rated, sources=tuple(sources), source=source)
+        return relate_work(graph, machines, work=work, rated=rated, sources=tuple(sources), source=source)
 
 
-def default_chain() -> Chain:
+def default_chain() -> PredictorChain:
     """Believe explicit seconds, then work over speed; assume one second of work where nothing is said."""
-    return Chain((ExplicitSeconds(), WorkOverSpeed(), Assumed()))
+    return PredictorChain((ExplicitSeconds(), WorkOverSpeed(), AssumedWork()))

@@ -1,4 +1,6 @@
-"""Explicit seconds: the user, or a task graph of the literature, says how long a task takes on each machine.
+"""Explicit seconds straight from their columns into the layout ``table``, without a loop over tasks.
+
+Explicit seconds: the user, or a task graph of the literature, says how long a task takes on each machine.
 
 A machine that is not named (by its own name, its host's, or ``"*"``) cannot run the task: the answer is
 "impossible" and not None, so that a chain does not fall back to work for it. A machine's speed does not
@@ -15,14 +17,127 @@ from typing import ClassVar
 import numpy as np
 
 from weft.platform.machine import Machine
-from weft.predictors.building.explicit_table import explicit_table, reference_gains
-from weft.predictors.building.laws import gain, reference_gain
-from weft.predictors.predictor import Estimate, Flags, Reads, Subject, impossible
-from weft.predictors.seconds import Classes, Table
-from weft.predictors.tabulate import tabulate
-from weft.workflow.unfolding.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
+from weft.predictors.predictor import Estimate, Flags, PredictorInputs, TaskFeatures, impossible
+from weft.predictors.seconds import MAX_ENTRIES, ClassSeconds, TableSeconds
+from weft.predictors.speedups import (
+    NO_WORK,
+    UNKNOWN,
+    Speedups,
+    evaluate_law,
+    evaluate_laws,
+    reference_speedup,
+)
+from weft.predictors.tabulation import Integers, concatenate_ranges, row_pointers, tabulate
+from weft.workflow.task_graph import COMPUTE, EVERYWHERE, Floats, TaskGraph
 
-__all__ = ["ExplicitSeconds"]
+__all__ = ["ExplicitSeconds", "explicit_table", "reference_speedups"]
+
+
+def explicit_table(graph: TaskGraph, machines: Sequence[Machine], source: str) -> TableSeconds | None:
+    """Write every mode down; None where that would be too many."""
+    reach = _NamedMachines.of(graph, machines)
+    idle = np.flatnonzero(graph.kind != COMPUTE)
+    lengths = np.array([len(counts) for counts in graph.count_sets], dtype=np.int64)
+    owner = np.repeat(np.arange(len(graph)), np.diff(graph.explicit_pointer))
+    named = reach.lengths[graph.explicit_machine] * lengths[graph.counts[owner]]
+    if int(named.sum()) + len(idle) * len(machines) > MAX_ENTRIES:
+        return None
+    rows = _named_rows(graph, reach, owner).followed_by(_idle_rows(idle, len(machines)))
+    return _expand(graph, rows, evaluate_laws(graph, machines), source)
+
+
+def reference_speedups(graph: TaskGraph) -> Floats:
+    """Give per task the speed-up on the count that its explicit seconds refer to."""
+    sets = max(len(graph.count_sets), 1)
+    codes, position = np.unique(graph.template.astype(np.int64) * sets + graph.counts, return_inverse=True)
+    gains = [
+        reference_speedup(graph.workflow.tasks[template].speedup, graph.count_sets[counts])
+        for template, counts in np.stack(divmod(codes, sets), axis=1).tolist()
+    ]
+    return np.array(gains, dtype=np.float64)[position]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _NamedMachines:
+    """The machines that each name in ``seconds:`` speaks of; of several names the one of least rank wins."""
+
+    starts: Integers
+    lengths: Integers
+    machine: Integers
+    rank: Integers
+
+    @classmethod
+    def of(cls, graph: TaskGraph, machines: Sequence[Machine]) -> _NamedMachines:
+        found: dict[str, list[tuple[int, int]]] = {name: [] for name in graph.explicit_names}
+        for index, machine in enumerate(machines):
+            for rank, name in enumerate(dict.fromkeys((machine.name, machine.host_name, EVERYWHERE))):
+                if name in found:
+                    found[name].append((index, rank))
+        lengths = np.array([len(row) for row in found.values()], dtype=np.int64)
+        pairs = np.array([pair for row in found.values() for pair in row], dtype=np.int64).reshape(-1, 2)
+        return cls(starts=row_pointers(lengths)[:-1], lengths=lengths, machine=pairs[:, 0], rank=pairs[:, 1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _ModeRows:
+    """Tasks on machines, with the work that is divided by the speed-up of each count."""
+
+    task: Integers
+    machine: Integers
+    work: Floats
+
+    def followed_by(self, other: _ModeRows) -> _ModeRows:
+        return _ModeRows(
+            task=np.concatenate([self.task, other.task]),
+            machine=np.concatenate([self.machine, other.machine]),
+            work=np.concatenate([self.work, other.work]),
+        )
+
+
+def _named_rows(graph: TaskGraph, reach: _NamedMachines, owner: Integers) -> _ModeRows:
+    work = graph.explicit_seconds * reference_speedups(graph)[owner]
+    entries = np.flatnonzero(graph.kind[owner] == COMPUTE)
+    names = graph.explicit_machine[entries]
+    lengths = reach.lengths[names]
+    found = concatenate_ranges(reach.starts[names], lengths)
+    entry = np.repeat(entries, lengths)
+    task, machine, rank = owner[entry], reach.machine[found], reach.rank[found]
+    order = np.lexsort((rank, machine, task))
+    task, machine, entry = task[order], machine[order], entry[order]
+    first = (np.diff(task, prepend=-1) != 0) | (np.diff(machine, prepend=-1) != 0)
+    return _ModeRows(task=task[first], machine=machine[first], work=work[entry[first]])
+
+
+def _idle_rows(idle: Integers, machines: int) -> _ModeRows:
+    everywhere = np.tile(np.arange(machines, dtype=np.int64), len(idle))
+    return _ModeRows(task=np.repeat(idle, machines), machine=everywhere, work=np.zeros(len(everywhere)))
+
+
+def _expand(graph: TaskGraph, rows: _ModeRows, laws: Speedups, source: str) -> TableSeconds:
+    """Give each row one entry per node count that its law knows and its machine has."""
+    lengths = np.array([len(counts) for counts in laws.count_sets], dtype=np.int64)
+    flat = np.array([count for counts in laws.count_sets for count in counts], dtype=np.int64)
+    sets = laws.counts[rows.task]
+    count = flat[concatenate_ranges(row_pointers(lengths)[sets], lengths[sets])]
+    task, machine, work = (
+        np.repeat(column, lengths[sets]) for column in (rows.task, rows.machine, rows.work)
+    )
+    fits = count <= laws.capacity[machine]
+    task, machine, work, count = task[fits], machine[fits], work[fits], count[fits]
+    seconds = work / laws.speedup[laws.law[task], count]
+    order = np.lexsort((count, machine, task))
+    order = order[~np.isnan(seconds[order])]
+    explicit = np.diff(graph.explicit_pointer) > 0
+    kinds = np.where(graph.kind != COMPUTE, 1, np.where(explicit, 0, 2)).astype(np.uint8)
+    return TableSeconds(
+        sources=(source, NO_WORK, UNKNOWN),
+        source=kinds,
+        spread=np.full(len(graph), np.nan),
+        pointer=row_pointers(np.bincount(task[order], minlength=len(graph))),
+        machine=machine[order].astype(np.uint32),
+        count=count[order].astype(np.uint32),
+        seconds=seconds[order],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +146,7 @@ class ExplicitSeconds:
 
     name: ClassVar[str] = "explicit"
     source: ClassVar[str] = "seconds"
-    reads: ClassVar[Reads] = Reads(rate=False)
+    reads: ClassVar[PredictorInputs] = PredictorInputs(rate=False)
     final: ClassVar[bool] = True
     rated: ClassVar[bool] = False
 
@@ -39,14 +154,14 @@ class ExplicitSeconds:
         """Take the tasks with explicit seconds."""
         return np.asarray((graph.kind == COMPUTE) & (np.diff(graph.explicit_pointer) > 0))
 
-    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         """Look the machine up, and scale from the smallest allowed count to the asked one."""
         if not subject.explicit:
             return None
         for name in (machine.name, machine.host_name, EVERYWHERE):
             if name in subject.explicit:
-                work = subject.explicit[name] * reference_gain(subject.law, subject.counts)
-                seconds = work / gain(subject.law, nodes)
+                work = subject.explicit[name] * reference_speedup(subject.law, subject.counts)
+                seconds = work / evaluate_law(subject.law, nodes)
                 found = Estimate(p50_s=seconds, source=self.source)
                 return impossible(self.source) if math.isnan(seconds) else found
         return impossible(self.source)
@@ -60,10 +175,10 @@ class ExplicitSeconds:
         everywhere = same[graph.explicit_machine[entry]]
         tasks, entry = tasks[everywhere], entry[everywhere]
         works = np.full(len(graph), np.nan)
-        works[tasks] = graph.explicit_seconds[entry] * reference_gains(graph)[tasks]
+        works[tasks] = graph.explicit_seconds[entry] * reference_speedups(graph)[tasks]
         return works
 
-    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Table | Classes:
+    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> TableSeconds | ClassSeconds:
         """Write the given seconds down as they are; where that is too much, by classes."""
         written = explicit_table(graph, machines, self.source)
         return tabulate(self, graph, machines) if written is None else written

@@ -1,14 +1,16 @@
-"""The contract of the shelf ``predictors``: read it first.
+"""The contract of the registry ``predictors``: read it first.
 
 A predictor says how long a task takes on a machine with some nodes, and where that belief comes from. It
 answers in one of three ways: an estimate; ``impossible(...)``, an estimate of infinitely many seconds (the
 task cannot run in this mode, and nobody else is to be asked); or None (it knows nothing, ask the next one).
+
+Kinds of tasks known by a number, such as the input size: which tasks are theirs, and the number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -18,10 +20,22 @@ from numpy.typing import NDArray
 from weft.expressions import Value
 from weft.platform.machine import Machine
 from weft.predictors.seconds import Seconds
-from weft.workflow.records.moldable import SpeedUp
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats, TaskGraph
+from weft.workflow.task import SpeedUp, Task
+from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
-__all__ = ["Estimate", "Flags", "Predictor", "Reads", "Subject", "WorkModel", "impossible", "subject"]
+__all__ = [
+    "Estimate",
+    "Flags",
+    "Predictor",
+    "PredictorInputs",
+    "TaskFeatures",
+    "WorkModel",
+    "impossible",
+    "numeric_parameter",
+    "select_tasks",
+    "task_features",
+]
+
 
 Flags = NDArray[np.bool_]
 
@@ -53,7 +67,7 @@ def impossible(source: str) -> Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class TaskFeatures:
     """What a predictor may know of one task. Transfers and virtual tasks are subjects of no work."""
 
     name: str
@@ -71,16 +85,16 @@ class Subject:
     """Parameters of the workflow and the values of the task's sweep variables."""
 
 
-def subject(graph: TaskGraph, task: int) -> Subject:
+def task_features(graph: TaskGraph, task: int) -> TaskFeatures:
     """Collect what may be known of one task of a graph."""
     description = graph.description(task)
     if graph.kind[task] != COMPUTE:
-        return Subject(
+        return TaskFeatures(
             name=graph.names[task], kind=description.name, work=0.0, parameters=graph.context(task)
         )
     row = slice(graph.explicit_pointer[task], graph.explicit_pointer[task + 1])
     named = zip(graph.explicit_machine[row].tolist(), graph.explicit_seconds[row].tolist(), strict=True)
-    return Subject(
+    return TaskFeatures(
         name=graph.names[task],
         kind=description.name,
         work=float(graph.work[task]),
@@ -93,7 +107,7 @@ def subject(graph: TaskGraph, task: int) -> Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reads:
+class PredictorInputs:
     """What an answer depends on, beside work, explicit seconds, law and counts of the subject.
 
     Tasks and machines that agree in all of it are asked about once.
@@ -108,8 +122,8 @@ class Reads:
     machine: bool = False
     """Anything else about the machine, such as its name or architecture."""
 
-    def __or__(self, other: Reads) -> Reads:
-        return Reads(
+    def __or__(self, other: PredictorInputs) -> PredictorInputs:
+        return PredictorInputs(
             kind=self.kind or other.kind,
             parameters=tuple(dict.fromkeys((*self.parameters, *other.parameters))),
             rate=self.rate or other.rate,
@@ -122,11 +136,11 @@ class Predictor(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name on the shelf."""
+        """Its name on the registry."""
         ...
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> PredictorInputs:
         """What its answers depend on."""
         ...
 
@@ -139,7 +153,7 @@ class Predictor(Protocol):
         """Say for which compute tasks it may have an answer; for all others it has none."""
         ...
 
-    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         """Estimate one mode; None: nothing is known."""
         ...
 
@@ -158,7 +172,7 @@ class WorkModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name on the shelf."""
+        """Its name on the registry."""
         ...
 
     @property
@@ -174,3 +188,22 @@ class WorkModel(Protocol):
     def works(self, graph: TaskGraph) -> Floats:
         """Give the work per task; nan where the answer is not of this form or there is none."""
         ...
+
+
+def select_tasks(graph: TaskGraph, kinds: Container[str], parameter: str | None) -> Flags:
+    """Take the compute tasks of these kinds that have the parameter, by their sweep or by the workflow."""
+
+    def known(task: Task) -> bool:
+        swept = task.sweep is not None and parameter in task.sweep.names
+        return task.name in kinds and (parameter is None or swept or parameter in graph.params)
+
+    by_template = np.array([known(task) for task in graph.workflow.tasks], dtype=np.bool_)
+    return np.asarray(by_template[graph.template] & (graph.kind == COMPUTE))
+
+
+def numeric_parameter(subject: TaskFeatures, parameter: str) -> float | None:
+    """Give the value of a parameter if it is a finite number."""
+    value = subject.parameters.get(parameter)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None

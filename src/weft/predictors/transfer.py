@@ -11,9 +11,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.platform.link import Link
-from weft.platform.network import Network
-from weft.workflow.unfolding.task_graph import Floats, Indices
+from weft.platform.arrays import Network
+from weft.platform.platform import Link
+from weft.workflow.task_graph import Floats, Indices
 
 __all__ = ["edge_seconds_to", "transfer_seconds"]
 

@@ -13,18 +13,17 @@ from typing import ClassVar
 import numpy as np
 
 from weft.platform.machine import Machine
-from weft.predictors.building.laws import gain
-from weft.predictors.building.relating import relate
-from weft.predictors.predictor import Estimate, Flags, Reads, Subject, impossible
-from weft.predictors.seconds import Related
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats, TaskGraph
+from weft.predictors.predictor import Estimate, Flags, PredictorInputs, TaskFeatures, impossible
+from weft.predictors.seconds import RelatedSeconds
+from weft.predictors.speedups import evaluate_law, relate_work
+from weft.workflow.task_graph import COMPUTE, Floats, TaskGraph
 
 __all__ = ["WorkOverSpeed", "divide"]
 
 
-def divide(work: float, subject: Subject, rate: float, nodes: int, source: str) -> Estimate:
+def divide(work: float, subject: TaskFeatures, rate: float, nodes: int, source: str) -> Estimate:
     """Divide work by rate and speed-up; where the law knows nothing, the mode is impossible."""
-    seconds = work / rate / gain(subject.law, nodes)
+    seconds = work / rate / evaluate_law(subject.law, nodes)
     return impossible(source) if math.isnan(seconds) else Estimate(p50_s=seconds, source=source)
 
 
@@ -34,7 +33,7 @@ class WorkOverSpeed:
 
     name: ClassVar[str] = "work"
     source: ClassVar[str] = "work/speed"
-    reads: ClassVar[Reads] = Reads()
+    reads: ClassVar[PredictorInputs] = PredictorInputs()
     final: ClassVar[bool] = True
     rated: ClassVar[bool] = True
 
@@ -42,7 +41,7 @@ class WorkOverSpeed:
         """Take the tasks whose work is known."""
         return np.asarray((graph.kind == COMPUTE) & ~np.isnan(graph.work))
 
-    def predict(self, subject: Subject, machine: Machine, nodes: int) -> Estimate | None:
+    def predict(self, subject: TaskFeatures, machine: Machine, nodes: int) -> Estimate | None:
         """Divide work by rate and speed-up."""
         if math.isnan(subject.work):
             return None
@@ -52,9 +51,9 @@ class WorkOverSpeed:
         """Give the work as it was described."""
         return graph.work
 
-    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> Related:
+    def table(self, graph: TaskGraph, machines: Sequence[Machine]) -> RelatedSeconds:
         """Keep work, rates and laws as they are."""
-        return relate(
+        return relate_work(
             graph,
             machines,
             work=graph.work,

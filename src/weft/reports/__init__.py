@@ -1,12 +1,12 @@
-"""Tables, charts and pages: the shelf of reports. The contract is in ``report.py``; read it first."""
+"""Tables, charts and pages: the registry of reports. The contract is in ``report.py``; read it first."""
 
 from __future__ import annotations
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["REPORTS"]
 
-REPORTS = Shelf(
+REPORTS = Registry(
     "weft.reports",
     "report",
     {

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.state.plans import StoredPlan
-from weft.engine.state.state import State
+from weft.engine.journal import JournalEntry
+from weft.engine.state.plan import StoredPlan
+from weft.engine.state.state import EngineState
 
 __all__ = ["HAPPENINGS", "EventLines", "events_jsonl"]
 
@@ -85,19 +85,21 @@ class EventLines:
         self._of: dict[int, tuple[int, str, int, int]] = {}
         """By attempt: its run, task, iteration and machine."""
 
-    def take(self, entry: Entry, state: State) -> Iterator[str]:
+    def take(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
         """Give the lines of an entry, without line ends; ``state`` is the engine's after it."""
         for message in (entry.event, *entry.commands):
             if isinstance(message, cm.Assign):
                 run = state.runs[message.run]
-                name, iteration = run.known.names[message.task], run.loops.iteration(message.task)
+                name, iteration = run.compiled.names[message.task], run.loops.iteration(message.task)
                 self._of[message.attempt] = (message.run, name, iteration, message.machine)
         for message in (entry.event, *entry.commands):
             told = HAPPENINGS.get(type(message))
             if told is not None:
                 yield self._line(entry, state, message, *told)
 
-    def _line(self, entry: Entry, state: State, message: Any, what: str, keys: tuple[str, ...]) -> str:
+    def _line(
+        self, entry: JournalEntry, state: EngineState, message: Any, what: str, keys: tuple[str, ...]
+    ) -> str:
         attempt = _number(message, "attempt")
         known = None if attempt is None else self._of.get(attempt)
         run, task, iteration, machine = (None, None, None, None) if known is None else known
@@ -105,7 +107,7 @@ class EventLines:
             run, machine = _number(message, "run"), _number(message, "machine")
             index = _number(message, "task")
             if run is not None and index is not None and run < len(state.runs):
-                task = state.runs[run].known.names[index]
+                task = state.runs[run].compiled.names[index]
                 iteration = state.runs[run].loops.iteration(index)
         record = {
             "n": entry.sequence,
@@ -113,7 +115,7 @@ class EventLines:
             "at": self._date(entry.now),
             "what": what,
             "run": None if run is None else self._run_number(run),
-            "workflow": state.runs[run].known.key if run is not None and run < len(state.runs) else None,
+            "workflow": state.runs[run].compiled.key if run is not None and run < len(state.runs) else None,
             "task": task,
             "iteration": getattr(message, "iteration", iteration),
             "attempt": attempt,
@@ -151,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 def events_jsonl(
     engine: Engine,
-    entries: Iterable[Entry],
+    entries: Iterable[JournalEntry],
     plans: Mapping[str, StoredPlan],
     *,
     zero_at_s: float | None = None,

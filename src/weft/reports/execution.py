@@ -1,50 +1,308 @@
-"""An executed run as data: everything that its reports show, in tables, on pages and in files.
+"""What the tasks of one kind have in common: how many, how long against the estimate, CPU and memory.
 
-It reads a chronicle of the journal and what else is known (``Evidence``); it decides nothing, asks no clock
+Promise against outcome: what was predicted of a run, what it took, and which tasks made the difference.
+
+An executed run as data: everything that its reports show, in tables, on pages and in files.
+
+It reads a chronicle of the journal and what else is known (``ExecutionRecords``); it decides nothing,
+asks no clock
 and gives the same for the same. One journal may hold many runs; a report shows all of them, or some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from weft.engine.history.happenings import Failed, Moved, RunStory, Tried
-from weft.engine.history.history import History
-from weft.engine.history.measures import Use, uses
-from weft.engine.history.steps import Steps
-from weft.engine.remaining.promises import Promise, promise_of_plan, untimed_kinds
-from weft.engine.state.plans import Line
+from weft.engine.history import (
+    AttemptRecord,
+    FailureRecord,
+    History,
+    MachineUse,
+    MigrationRecord,
+    RunSummary,
+    StepFunction,
+    measure_machines,
+)
+from weft.engine.replan.promise import Promise, derive_promise, list_untimed_kinds
+from weft.engine.state.plan import PlanLine
 from weft.errors import InvalidInput, Problem
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, planned_machines
-from weft.reports.execution_chronicle import Chronicle, Facts
-from weft.reports.execution_evidence import NO_EVIDENCE, Evidence, Measured
-from weft.reports.execution_kinds import KindUse, kind_uses, taken_over
-from weft.reports.execution_logs import LastLines
-from weft.reports.execution_path import CriticalPath, critical_path
-from weft.reports.execution_promise import Deviation, Verdict, deviations, verdict_on
+from weft.reports.critical_path import CriticalPath, find_critical_path
+from weft.reports.execution_history import (
+    NO_RECORDS,
+    AttemptFacts,
+    ExecutionHistory,
+    ExecutionRecords,
+    LogTail,
+    ProcessUsage,
+)
 
-__all__ = ["ExecutedRun", "ToldFailure", "executed_run"]
+__all__ = [
+    "Deviation",
+    "ExecutedRun",
+    "FailureReport",
+    "KindSummary",
+    "PromiseOutcome",
+    "build_executed_run",
+    "find_deviations",
+    "is_reused",
+    "judge_promise",
+    "summarise_kinds",
+]
 
-_UNKNOWN = Measured()
+
+_NOT_MEASURED = ProcessUsage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindSummary:
+    """The attempts of one kind. Seconds are those of attempts that completed; None: none did, or unknown."""
+
+    workflow: str
+    kind: str
+    tasks: int
+    """Tasks, each iteration of a loop counted, that had an attempt."""
+    completed: int
+    """Of these."""
+    taken_over: int
+    """Of the completed: those whose outputs an earlier run had made."""
+    attempts: int
+    """Those whose programs ran."""
+    failed: int
+    """Attempts that failed, also those whose data could not be brought."""
+    moved: int
+    """Of those whose programs ran: those that went on elsewhere."""
+    mean_s: float | None = None
+    p50_s: float | None = None
+    p90_s: float | None = None
+    most_s: float | None = None
+    estimate_s: float | None = None
+    """Mean estimate of the same attempts, less what a checkpoint spared them; a placeholder is none."""
+    cpu_share: float | None = None
+    """CPU seconds over seconds times nodes, of the attempts that were measured."""
+    max_rss_bytes: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Give the mean seconds over the mean estimate."""
+        if self.mean_s is None or self.estimate_s is None or self.estimate_s <= 0:
+            return None
+        return self.mean_s / self.estimate_s
+
+
+def is_reused(attempt: AttemptRecord) -> bool:
+    """Say whether an attempt completed without running: its outputs were there from an earlier run."""
+    return attempt.ending == "completed" and attempt.started_s is None
+
+
+def summarise_kinds(
+    attempts: Iterable[AttemptRecord],
+    workflows: Mapping[int, str],
+    measured: Mapping[int, ProcessUsage],
+    untimed: Collection[tuple[int, str]] = (),
+) -> tuple[KindSummary, ...]:
+    """Sum the attempts up by workflow and kind, in the order in which kinds were first tried.
+
+    ``untimed``: kinds, by run, of which nobody stated how long they take.
+    """
+    found: dict[tuple[str, str], list[AttemptRecord]] = {}
+    for attempt in attempts:
+        found.setdefault((workflows[attempt.run], attempt.kind), []).append(attempt)
+    return tuple(_use(workflow, kind, tries, measured, untimed) for (workflow, kind), tries in found.items())
+
+
+def _use(
+    workflow: str,
+    kind: str,
+    tries: list[AttemptRecord],
+    measured: Mapping[int, ProcessUsage],
+    untimed: Collection[tuple[int, str]],
+) -> KindSummary:
+    done = [each for each in tries if each.ending == "completed"]
+    ran = [each for each in tries if each.started_s is not None]
+    seconds = sorted(each.ran_s for each in done if each.started_s is not None)
+    stated = [] if any((each.run, kind) in untimed for each in tries) else done
+    estimates = [each.seconds * (1 - each.restart_from) for each in stated if each.started_s is not None]
+    numbers = [measured.get(each.number, _NOT_MEASURED) for each in ran]
+    memory = [found.max_rss_bytes for found in numbers if found.max_rss_bytes is not None]
+    return KindSummary(
+        workflow=workflow,
+        kind=kind,
+        tasks=len({(each.run, each.task, each.iteration) for each in tries}),
+        completed=len({(each.run, each.task, each.iteration) for each in done}),
+        taken_over=sum(map(is_reused, done)),
+        attempts=len(ran),
+        failed=sum(each.ending == "failed" for each in tries),
+        moved=sum(each.ending == "migrated" for each in ran),
+        mean_s=sum(seconds) / len(seconds) if seconds else None,
+        p50_s=_quantile(seconds, 0.5),
+        p90_s=_quantile(seconds, 0.9),
+        most_s=seconds[-1] if seconds else None,
+        estimate_s=sum(estimates) / len(estimates) if any(estimates) else None,
+        cpu_share=_cpu_share(ran, numbers),
+        max_rss_bytes=max(memory) if memory else None,
+    )
+
+
+def _quantile(ordered: list[float], share: float) -> float | None:
+    """Give the value that so large a share does not exceed, between neighbours by the share of the way."""
+    if not ordered:
+        return None
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def _cpu_share(ran: list[AttemptRecord], numbers: list[ProcessUsage]) -> float | None:
+    pairs = [(each, found.cpu_s) for each, found in zip(ran, numbers, strict=True) if found.cpu_s is not None]
+    offered = sum(each.node_seconds for each, _ in pairs)
+    return sum(seconds for _, seconds in pairs) / offered if offered > 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromiseOutcome:
+    """What became of a promise."""
+
+    run: int
+    workflow: str
+    promise: Promise
+    took_s: float
+    """Up to now, of a run that has not ended."""
+    completed: bool
+
+    @property
+    def promised_s(self) -> float | None:
+        """Give what is exceeded half of the time (P50); None: unknown."""
+        return self.promise.p50_s
+
+    @property
+    def at_most_s(self) -> float | None:
+        """Give what is exceeded one time in ten (P90); None: unknown."""
+        return self.promise.p90_s
+
+    @property
+    def change(self) -> float | None:
+        """Give how much longer than promised it took, as a share; None: nothing was promised."""
+        return self.took_s / self.promised_s - 1 if self.promised_s else None
+
+    @property
+    def change_text(self) -> str:
+        """Write the change in percent; "": nothing was promised, or the run did not get that far."""
+        if self.change is None or not self.completed:
+            return ""
+        return f"{self.change:+.1%}" if abs(self.change) < 1 else f"{self.change:+,.0%}"
+
+    @property
+    def word(self) -> str:
+        """Say in a word or two how it was kept."""
+        if not self.completed:
+            return "not completed"
+        if self.promised_s is None:
+            return "unknown"
+        if self.took_s <= self.promised_s * (1 + 1e-9):
+            return "kept"
+        if self.at_most_s is None:
+            return "late"
+        return "kept (within P90)" if self.took_s <= self.at_most_s * (1 + 1e-9) else "broken (beyond P90)"
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {
+            "run": self.run,
+            "workflow": self.workflow,
+            "promised_s": self.promised_s,
+            "at_most_s": self.at_most_s,
+            "took_s": self.took_s,
+            "completed": self.completed,
+            "change": self.change,
+            "word": self.word,
+            "promise": self.promise.as_record(),
+        }
+
+
+def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseOutcome:
+    """Judge the promise of a run."""
+    return PromiseOutcome(
+        run=story.index,
+        workflow=story.workflow,
+        promise=promise,
+        took_s=(now_s if story.ended_s is None else story.ended_s) - story.arrival_s,
+        completed=story.outcome == "completed",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """A task that did not go as planned."""
+
+    run: int
+    task: str
+    iteration: int
+    planned_machine: int
+    machine: int
+    planned_s: float
+    """How long it was to take."""
+    took_s: float
+    """How long its last attempt ran."""
+    late_s: float
+    """By how much it ended later than planned; below 0: earlier."""
+
+    @property
+    def longer_s(self) -> float:
+        """Give by how much it ran longer than planned."""
+        return self.took_s - self.planned_s
+
+
+def find_deviations(attempts: Iterable[AttemptRecord], planned: Mapping[str, PlanLine]) -> list[Deviation]:
+    """Compare a run's completed attempts with their planned lines; what ran longest beyond its plan first."""
+    found = []
+    for attempt in attempts:
+        line = _line(planned, attempt)
+        if line is None or attempt.ending != "completed" or attempt.started_s is None:
+            continue
+        assert attempt.ended_s is not None
+        deviation = Deviation(
+            run=attempt.run,
+            task=attempt.task,
+            iteration=attempt.iteration,
+            planned_machine=line.machine,
+            machine=attempt.machine,
+            planned_s=line.finish_s - line.start_s,
+            took_s=attempt.ran_s,
+            late_s=attempt.ended_s - line.finish_s,
+        )
+        found.append((-deviation.longer_s, -deviation.late_s, attempt.number, deviation))
+    return [each[3] for each in sorted(found, key=lambda each: each[:3])]
+
+
+def _line(planned: Mapping[str, PlanLine], attempt: AttemptRecord) -> PlanLine | None:
+    numbered = planned.get(f"{attempt.task}#{attempt.iteration}")
+    if numbered is not None or attempt.iteration > 1:
+        return numbered
+    return planned.get(attempt.task)
+
+
+_UNKNOWN = ProcessUsage()
 _WORST_FIRST = ("failed", "stopped", "cancelled", "", "completed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldFailure:
+class FailureReport:
     """A failure with everything a reader needs to find out why."""
 
-    failed: Failed
-    attempt: Tried | None
+    failed: FailureRecord
+    attempt: AttemptRecord | None
     """None: no attempt failed (a loop that did not converge)."""
     exit_code: int | None
     signal: int | None
     text: str
     """What its world said of it: the output that is missing, the program that is not there."""
-    log: LastLines | None
+    log: LogTail | None
 
     @property
     def headline(self) -> str:
@@ -63,12 +321,12 @@ class ToldFailure:
 class ExecutedRun:
     """One run, or all runs of one execution."""
 
-    chronicle: Chronicle
-    evidence: Evidence
+    chronicle: ExecutionHistory
+    evidence: ExecutionRecords
     machines: tuple[Machine, ...]
     """As commands number them."""
     platform: str
-    stories: tuple[RunStory, ...]
+    stories: tuple[RunSummary, ...]
     """The runs that are shown."""
 
     @property
@@ -117,42 +375,42 @@ class ExecutedRun:
         return self.end_s - self.origin_s
 
     @cached_property
-    def attempts(self) -> tuple[Tried, ...]:
+    def attempts(self) -> tuple[AttemptRecord, ...]:
         """List the attempts of the runs, by number."""
         chosen = {story.index for story in self.stories}
         return tuple(each for each in self.history.attempts.values() if each.run in chosen)
 
     @cached_property
-    def ran(self) -> tuple[Tried, ...]:
+    def ran(self) -> tuple[AttemptRecord, ...]:
         """List the attempts whose programs began."""
         return tuple(each for each in self.attempts if each.started_s is not None)
 
     @cached_property
-    def timed(self) -> tuple[Tried, ...]:
+    def timed(self) -> tuple[AttemptRecord, ...]:
         """List the attempts whose tasks had a stated time, not a placeholder for one."""
         return tuple(each for each in self.attempts if (each.run, each.kind) not in self._untimed)
 
     @cached_property
     def _untimed(self) -> frozenset[tuple[int, str]]:
         runs = [self.chronicle.runs[story.index] for story in self.stories]
-        return frozenset((run.index, kind) for run in runs for kind in untimed_kinds(run.instance))
+        return frozenset((run.index, kind) for run in runs for kind in list_untimed_kinds(run.instance))
 
     @cached_property
-    def moves(self) -> tuple[Moved, ...]:
+    def moves(self) -> tuple[MigrationRecord, ...]:
         """List the migrations."""
         chosen = {story.index for story in self.stories}
         return tuple(move for move in self.history.moves if move.run in chosen)
 
     @cached_property
-    def failures(self) -> tuple[ToldFailure, ...]:
+    def failures(self) -> tuple[FailureReport, ...]:
         """List the failures in the order in which they happened."""
         chosen = {story.index for story in self.stories}
         return tuple(self._told(failed) for failed in self.history.failures if failed.run in chosen)
 
-    def _told(self, failed: Failed) -> ToldFailure:
+    def _told(self, failed: FailureRecord) -> FailureReport:
         number = failed.attempt
         facts, measured, logs = self.facts(number), self.measured(number), self.evidence.logs
-        return ToldFailure(
+        return FailureReport(
             failed=failed,
             attempt=self.history.attempts.get(number),
             exit_code=facts.exit_code,
@@ -165,15 +423,15 @@ class ExecutedRun:
         """Give the number that users know a run by."""
         return self.evidence.numbers.get(run, run)
 
-    def facts(self, attempt: int) -> Facts:
+    def facts(self, attempt: int) -> AttemptFacts:
         """Give what the journal says of an attempt beyond its history."""
         return self.chronicle.facts(attempt)
 
-    def measured(self, attempt: int) -> Measured:
+    def measured(self, attempt: int) -> ProcessUsage:
         """Give what was measured of an attempt."""
         return self.evidence.measured.get(attempt, _UNKNOWN)
 
-    def ended_s(self, attempt: Tried) -> float:
+    def ended_s(self, attempt: AttemptRecord) -> float:
         """Give when an attempt ended; of one that has not: the end of what is shown."""
         return self.end_s if attempt.ended_s is None else attempt.ended_s
 
@@ -183,18 +441,18 @@ class ExecutedRun:
         plan = self.chronicle.first_plans.get(run)
         if stated is not None or plan is None:
             return stated
-        return promise_of_plan(plan, self.chronicle.runs[run].instance, self.history.runs[run].arrival_s)
+        return derive_promise(plan, self.chronicle.runs[run].instance, self.history.runs[run].arrival_s)
 
-    def planned(self, run: int) -> Mapping[str, Line]:
+    def planned(self, run: int) -> Mapping[str, PlanLine]:
         """Give where and when each task of a run was planned first, times on the engine's clock."""
         plan = self.chronicle.first_plans.get(run)
         return {} if plan is None else plan.lines
 
     @cached_property
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[PromiseOutcome, ...]:
         """Judge the promises of the runs that had one."""
         found = ((story, self.promise(story.index)) for story in self.stories)
-        return tuple(verdict_on(story, said, self.end_s) for story, said in found if said is not None)
+        return tuple(judge_promise(story, said, self.end_s) for story, said in found if said is not None)
 
     @cached_property
     def deviations(self) -> tuple[Deviation, ...]:
@@ -202,7 +460,7 @@ class ExecutedRun:
         found: list[Deviation] = []
         for story in self.stories:
             own = [each for each in self.timed if each.run == story.index]
-            found += deviations(own, self.planned(story.index))
+            found += find_deviations(own, self.planned(story.index))
         return tuple(sorted(found, key=lambda each: -each.longer_s))
 
     @cached_property
@@ -212,41 +470,43 @@ class ExecutedRun:
             return CriticalPath()
         last = max(self.stories, key=lambda story: (self._end_of(story), -story.index))
         nodes = [0 if machine.occupancy == "unlimited" else machine.nodes for machine in self.machines]
-        return critical_path(self.chronicle, nodes, last.index)
+        return find_critical_path(self.chronicle, nodes, last.index)
 
-    def _end_of(self, story: RunStory) -> float:
+    def _end_of(self, story: RunSummary) -> float:
         return self.end_s if story.ended_s is None else story.ended_s
 
     @cached_property
-    def kinds(self) -> tuple[KindUse, ...]:
+    def kinds(self) -> tuple[KindSummary, ...]:
         """Sum the attempts up by kind."""
         workflows = {story.index: story.workflow for story in self.stories}
-        return kind_uses(self.attempts, workflows, self.evidence.measured, self._untimed)
+        return summarise_kinds(self.attempts, workflows, self.evidence.measured, self._untimed)
 
     @cached_property
-    def uses(self) -> tuple[Use, ...]:
+    def uses(self) -> tuple[MachineUse, ...]:
         """Measure the machines, over the whole execution."""
-        return tuple(uses(self.history, [(machine.name, machine.nodes) for machine in self.machines]))
+        return tuple(
+            measure_machines(self.history, [(machine.name, machine.nodes) for machine in self.machines])
+        )
 
     @property
     def taken_over(self) -> int:
         """Count the tasks whose outputs an earlier run had made."""
-        return sum(map(taken_over, self.attempts))
+        return sum(map(is_reused, self.attempts))
 
     @cached_property
-    def running(self) -> Steps:
+    def running(self) -> StepFunction:
         """Count the programs that ran at a time, from the first arrival on."""
         return self._steps([1] * len(self.ran))
 
     @cached_property
-    def nodes_taken(self) -> Steps:
+    def nodes_taken(self) -> StepFunction:
         """Count the nodes that were taken at a time, from the first arrival on."""
         return self._steps([each.nodes for each in self.ran])
 
-    def _steps(self, amounts: Sequence[int]) -> Steps:
+    def _steps(self, amounts: Sequence[int]) -> StepFunction:
         changes = [(each.started_s or 0.0, amount) for each, amount in zip(self.ran, amounts, strict=True)]
         changes += [(self.ended_s(each), -amount) for each, amount in zip(self.ran, amounts, strict=True)]
-        steps = Steps()
+        steps = StepFunction()
         for at_s, change in sorted(changes):
             steps.add(max(0.0, at_s - self.origin_s), change)
         return steps
@@ -275,7 +535,7 @@ class ExecutedRun:
             "failures": [numbered(_failure_record(failure)) for failure in self.failures],
             "attempts": [
                 numbered(each.as_record(names))
-                | {"exit_code": self.facts(each.number).exit_code, "taken_over": taken_over(each)}
+                | {"exit_code": self.facts(each.number).exit_code, "taken_over": is_reused(each)}
                 | {"cpu_s": self.measured(each.number).cpu_s}
                 | {"max_rss_bytes": self.measured(each.number).max_rss_bytes}
                 for each in self.attempts
@@ -302,7 +562,7 @@ def _path_record(path: CriticalPath, names: Sequence[str]) -> dict[str, Any]:
     return {"ran_s": path.ran_s, "staged_s": path.staged_s, "waited_s": path.waited_s, "steps": steps}
 
 
-def _failure_record(failure: ToldFailure) -> dict[str, Any]:
+def _failure_record(failure: FailureReport) -> dict[str, Any]:
     return asdict(failure.failed) | {
         "exit_code": failure.exit_code,
         "signal": failure.signal,
@@ -312,11 +572,11 @@ def _failure_record(failure: ToldFailure) -> dict[str, Any]:
     }
 
 
-def executed_run(
-    chronicle: Chronicle,
+def build_executed_run(
+    chronicle: ExecutionHistory,
     platform: Platform,
     *,
-    evidence: Evidence = NO_EVIDENCE,
+    evidence: ExecutionRecords = NO_RECORDS,
     runs: Sequence[int] | None = None,
 ) -> ExecutedRun:
     """Collect what reports show of an execution; ``runs``: of these runs only. Raises InvalidInput."""

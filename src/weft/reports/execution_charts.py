@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from weft.engine.history.happenings import Tried
-from weft.reports.execution_promise import Verdict
-from weft.reports.ticks import tick_label, tick_times
+from weft.engine.history import AttemptRecord
+from weft.reports.charts import tick_label, tick_times
+from weft.reports.execution import PromiseOutcome
 from weft.units import format_seconds
 
 __all__ = ["estimate_chart", "promise_chart"]
@@ -22,7 +22,7 @@ _LEAST_S = 1e-3
 """What is shorter is drawn as this long."""
 
 
-def promise_chart(verdicts: Sequence[Verdict]) -> str:
+def promise_chart(verdicts: Sequence[PromiseOutcome]) -> str:
     """Draw for each run that had a promise what it was (P50, and up to P90 if known) above what it took."""
     drawn = [(each, each.promised_s) for each in verdicts if each.promised_s is not None]
     if not drawn:
@@ -43,7 +43,7 @@ def promise_chart(verdicts: Sequence[Verdict]) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _bars(each: Verdict, sure_s: float, top: int, across: float) -> list[str]:
+def _bars(each: PromiseOutcome, sure_s: float, top: int, across: float) -> list[str]:
     shown = each.workflow if len(each.workflow) <= 14 else each.workflow[:13] + "…"
     sure = sure_s * across
     late = "late" if each.word.startswith(("late", "broken")) else "kept"
@@ -75,7 +75,7 @@ def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> lis
     ]
 
 
-def estimate_chart(attempts: Sequence[Tried]) -> str:
+def estimate_chart(attempts: Sequence[AttemptRecord]) -> str:
     """Draw every completed attempt at its estimate and the time it ran, both on logarithmic scales."""
     known = [each for each in attempts if each.ending == "completed" and each.seconds > 0 and each.ran_s > 0]
     if len(known) < 2:

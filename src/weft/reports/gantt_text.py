@@ -1,4 +1,8 @@
-"""A Gantt chart for the terminal: one row per machine, time from left to right.
+"""Which sign and which colour stand for which kind of task, the same in chart and legend.
+
+One row of a chart in the terminal, as cells: bars with names, or a skyline.
+
+A Gantt chart for the terminal: one row per machine, time from left to right.
 
 Machines of one node show their tasks as bars with names; machines of several nodes, and rows too crowded for
 bars, show how many of their nodes are taken as a skyline. Where there are more machines than rows, those of a
@@ -10,19 +14,140 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.reports.bands import Band, bands_of
-from weft.reports.bars import EDGES, Cell, bar_cells, skyline_cells
-from weft.reports.labels import fitted, printable, shown_width
-from weft.reports.occupation import busy_seconds, tasks_by_machine
-from weft.reports.palette import Palette, palette_of
-from weft.reports.report import PlanView
-from weft.reports.ticks import tick_label, tick_times
+from weft.reports.charts import tick_label, tick_times
+from weft.reports.gantt_layout import MachineBand, busy_seconds, group_machines, occupation, tasks_by_machine
+from weft.reports.report import GanttView
+from weft.reports.text import fitted, printable, shown_width
 
-__all__ = ["TextGantt"]
+__all__ = ["EDGES", "ChartCell", "Palette", "TextGantt", "bar_cells", "choose_palette", "skyline_cells"]
+
+
+_SIGNS = "▓▒░█▞▚▄▀"
+_ASCII_SIGNS = "#=+-*%o~"
+_COLORS = (75, 214, 78, 204, 141, 80, 185, 248)
+"""Of the terminal's 256: light enough for dark letters on them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Palette:
+    """Up to eight shown kinds; with more, the last stands for all the others."""
+
+    names: tuple[str, ...]
+    of_task: NDArray[np.intp]
+    """Per task: index of its shown kind."""
+    signs: str
+
+    def color(self, kind: int) -> int:
+        """Give the colour of a shown kind."""
+        return _COLORS[kind]
+
+
+def choose_palette(view: GanttView, *, ascii_only: bool) -> Palette:
+    """Give the kinds that take the most node-seconds signs of their own; ties go to the first in the plan."""
+    index: dict[str, int] = {}
+    kind = np.fromiter((index.setdefault(name, len(index)) for name in view.kinds), np.intp, len(view.kinds))
+    schedule = view.schedule
+    weight = np.bincount(kind, schedule.nodes * (schedule.finish_s - schedule.start_s), minlength=len(index))
+    order = np.argsort(-weight, kind="stable")
+    rank = np.empty(len(order), np.intp)
+    rank[order] = np.arange(len(order))
+    names = [list(index)[position] for position in order]
+    most = len(_SIGNS)
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} other kinds"]
+    of_task: NDArray[np.intp] = np.minimum(rank, most - 1)[kind]
+    return Palette(names=tuple(names), of_task=of_task, signs=_ASCII_SIGNS if ascii_only else _SIGNS)
+
+
+EDGES = ("▌", "[")
+"""What parts a bar from its left neighbour, in block characters and in ASCII."""
+
+_BLANK = -1
+
+
+class ChartCell(NamedTuple):
+    """One character and the kind it belongs to (-1: none)."""
+
+    sign: str
+    kind: int
+    fills: bool = False
+    """A sign that only fills a bar; where bars are coloured, a blank does as well."""
+    block: bool = False
+    """A sign of a skyline, whose shape must stay."""
+
+
+def bar_cells(
+    view: GanttView, tasks: NDArray[np.intp], columns: int, palette: Palette, *, ascii_only: bool
+) -> list[ChartCell] | None:
+    """Draw the tasks of a machine of one node as bars; None if they overlap or are too many to tell apart."""
+    schedule = view.schedule
+    start_s, finish_s = schedule.start_s[tasks], schedule.finish_s[tasks]
+    if len(tasks) > columns // 2 or np.any(start_s[1:] < finish_s[:-1] - 1e-9 * schedule.makespan_s):
+        return None
+    scale = columns / schedule.makespan_s
+    first = np.minimum(np.floor(start_s * scale + 0.5).astype(np.intp), columns - 1)
+    last = np.maximum(np.floor(finish_s * scale + 0.5).astype(np.intp), first + 1)
+    cells = [ChartCell(" ", _BLANK)] * columns
+    for task, low, high in zip(tasks.tolist(), first.tolist(), last.tolist(), strict=True):
+        if schedule.finish_s[task] > schedule.start_s[task]:
+            kind = int(palette.of_task[task])
+            label = printable(schedule.tasks[task], ascii_only=ascii_only)
+            cells[low:high] = _bar(label, high - low, kind, palette.signs[kind], EDGES[ascii_only])
+    return cells
+
+
+def _bar(label: str, width: int, kind: int, fill: str, edge: str) -> list[ChartCell]:
+    """Draw one bar: an edge that parts it from its left neighbour, its name if there is room, and filling."""
+    if width == 1:
+        return [ChartCell(edge, kind)]
+    fits = len(label) == shown_width(label) and len(label) + 1 <= width
+    text = label if fits else ""
+    filling = width - 1 - len(text)
+    return [
+        ChartCell(edge, kind),
+        *(ChartCell(sign, kind) for sign in text),
+        *([ChartCell(fill, kind, fills=True)] * filling),
+    ]
+
+
+def skyline_cells(
+    view: GanttView,
+    tasks: NDArray[np.intp],
+    capacity: int,
+    columns: int,
+    height: int,
+    palette: Palette,
+    steps: str,
+) -> list[list[ChartCell]]:
+    """Draw the share of taken nodes as ``height`` rows, the top first; kinds lie on top of each other."""
+    edges_s = np.linspace(0.0, view.schedule.makespan_s, columns + 1)
+    kinds = palette.of_task[tasks]
+    layers = np.cumsum(
+        [
+            occupation(view.schedule, tasks[kinds == kind], capacity, edges_s)
+            for kind in range(len(palette.names))
+        ],
+        axis=0,
+    )
+    total = np.minimum(layers[-1], 1.0) * height
+    rows = []
+    for floor in range(height - 1, -1, -1):
+        filled = np.clip(total - floor, 0.0, 1.0)
+        step = np.ceil(filled * (len(steps) - 1) - 1e-9).astype(np.intp)
+        kind = np.argmax(layers * height > floor + filled / 2, axis=0)
+        rows.append(
+            [
+                ChartCell(steps[s], k if s else _BLANK, block=True)
+                for s, k in zip(step.tolist(), kind.tolist(), strict=True)
+            ]
+        )
+    return rows
+
 
 _MOST_ROWS = 40
 _MOST_BANDS = 20
@@ -41,7 +166,7 @@ class TextGantt:
 
     def render(
         self,
-        view: PlanView,
+        view: GanttView,
         width: int = 100,
         color: bool = False,
         ascii: bool = False,  # noqa: A002 -- the word users know
@@ -54,21 +179,21 @@ class TextGantt:
             return "\n".join([*lines, "nothing in this plan takes time"])
         bands = _bands(view)
         names = min(_LONGEST_NAME, width // 4, _widest_name(view, bands, ascii))
-        chart = _Chart(
+        chart = _TextChart(
             view=view,
             width=width,
             names=names,
             columns=width - names - len(" ││ 100 %"),
             ascii_only=ascii,
             color=color,
-            palette=palette_of(view, ascii_only=ascii),
+            palette=choose_palette(view, ascii_only=ascii),
             bands=bands,
         )
         rows = chart.rows()
         return "\n".join([*lines, *rows, *chart.axis(), "", *chart.legend("".join(rows)), *chart.critical()])
 
 
-def _heading(view: PlanView, width: int, ascii_only: bool) -> list[str]:
+def _heading(view: GanttView, width: int, ascii_only: bool) -> list[str]:
     facts = [printable(f"{label} {text}", ascii_only=ascii_only) for label, text in view.facts]
     title = fitted(printable(view.title, ascii_only=ascii_only), width, ascii_only=ascii_only).rstrip()
     return [title, *_wrapped(facts, width, " | " if ascii_only else " · "), ""]
@@ -85,10 +210,10 @@ def _wrapped(parts: Sequence[str], width: int, between: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Chart:
+class _TextChart:
     """One plan and the room and signs to draw it with."""
 
-    view: PlanView
+    view: GanttView
     width: int
     names: int
     """Columns for the names of machines."""
@@ -97,7 +222,7 @@ class _Chart:
     ascii_only: bool
     color: bool
     palette: Palette
-    bands: list[Band]
+    bands: list[MachineBand]
     """Machines that share a row; empty: each has its own."""
 
     def rows(self) -> list[str]:
@@ -130,12 +255,12 @@ class _Chart:
         rows = [cells] if cells is not None else self._skyline(tasks, capacity, height if capacity > 1 else 1)
         return self._walled(rows, view.schedule.machines[machine], _counted(capacity, "node"), share)
 
-    def _band(self, band: Band, tasks: NDArray[np.intp], share: float, height: int) -> list[str]:
+    def _band(self, band: MachineBand, tasks: NDArray[np.intp], share: float, height: int) -> list[str]:
         capacity = sum(self.view.machine_nodes[machine] for machine in band.machines)
         rows = self._skyline(tasks, capacity, height)
         return self._walled(rows, band.name, _counted(len(band.machines), "machine"), share)
 
-    def _walled(self, rows: list[list[Cell]], name: str, size: str, share: float) -> list[str]:
+    def _walled(self, rows: list[list[ChartCell]], name: str, size: str, share: float) -> list[str]:
         """Put the name on the left, the size below it if there is room, and the busy share on the right."""
         names = [printable(name, ascii_only=self.ascii_only), size, *[""] * len(rows)][: len(rows)]
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
@@ -145,7 +270,7 @@ class _Chart:
             for left, row, right in zip(names, rows, shares, strict=True)
         ]
 
-    def _skyline(self, tasks: NDArray[np.intp], capacity: int, height: int) -> list[list[Cell]]:
+    def _skyline(self, tasks: NDArray[np.intp], capacity: int, height: int) -> list[list[ChartCell]]:
         return skyline_cells(self.view, tasks, capacity, self.columns, height, self.palette, self._steps)
 
     @property
@@ -203,7 +328,7 @@ class _Chart:
         edge = EDGES[self.ascii_only]
         if self.color or edge in drawn:
             for kind, name in enumerate(self.palette.names):
-                yield self._painted([Cell(self.palette.signs[kind], kind, fills=True)] * 2), name
+                yield self._painted([ChartCell(self.palette.signs[kind], kind, fills=True)] * 2), name
         if any(nodes > 1 for nodes in self.view.machine_nodes) or edge not in drawn:
             yield self._steps[1] + self._steps[-1], "few to all nodes taken"
 
@@ -218,7 +343,7 @@ class _Chart:
         text = printable(text, ascii_only=self.ascii_only)
         return [fitted(text, self.width, ascii_only=self.ascii_only).rstrip()]
 
-    def _painted(self, cells: Sequence[Cell]) -> str:
+    def _painted(self, cells: Sequence[ChartCell]) -> str:
         """Join cells; with colour, bars get the background and skylines the foreground of their kind."""
         if not self.color:
             return "".join(cell.sign for cell in cells)
@@ -230,13 +355,13 @@ class _Chart:
         return text
 
 
-def _bands(view: PlanView) -> list[Band]:
+def _bands(view: GanttView) -> list[MachineBand]:
     """Put the machines that do anything into bands if there are too many of them."""
     used = np.flatnonzero(busy_seconds(view.schedule) > 0)
-    return bands_of(view, used.tolist(), _MOST_BANDS) if len(used) > _MOST_ROWS else []
+    return group_machines(view, used.tolist(), _MOST_BANDS) if len(used) > _MOST_ROWS else []
 
 
-def _widest_name(view: PlanView, bands: list[Band], ascii_only: bool) -> int:
+def _widest_name(view: GanttView, bands: list[MachineBand], ascii_only: bool) -> int:
     """Give the columns of the widest name on the left, or of the size below it where rows may be tall."""
     names = [band.name for band in bands] or list(view.schedule.machines)
     if bands:

@@ -1,4 +1,4 @@
-"""The contract of the shelf ``reports``: read it first.
+"""The contract of the registry ``reports``: read it first.
 
 A report turns a plan into one text: a chart for the terminal, a page for the browser. It reads the view and
 nothing else, so the same report serves plans, simulations and runs.
@@ -11,11 +11,11 @@ from typing import Protocol
 
 from weft.schedule.schedule import Schedule
 
-__all__ = ["PlanView", "Report"]
+__all__ = ["GanttView", "Report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlanView:
+class GanttView:
     """What a report may show of a plan."""
 
     title: str
@@ -38,12 +38,12 @@ class Report(Protocol):
     """One way to show a plan."""
 
     name: str
-    """The word under which it stands on the shelf."""
+    """The word under which it stands on the registry."""
     title: str
     """What it is, in a few words, for lists."""
     extension: str
     """The ending of files it is written to (``.html``)."""
 
-    def render(self, view: PlanView) -> str:
+    def render(self, view: GanttView) -> str:
         """Give the whole text."""
         ...

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from weft.units import counted, format_bytes, format_seconds
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL, TaskGraph
+from weft.units import format_bytes, format_count, format_seconds
+from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, TaskGraph
 
-__all__ = ["Shape", "picture_of", "shape_lines", "shape_of"]
+__all__ = ["Shape", "draw_levels", "measure_shape", "shape_lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Shape:
         return asdict(self)
 
 
-def shape_of(graph: TaskGraph) -> Shape:
+def measure_shape(graph: TaskGraph) -> Shape:
     """Measure a graph."""
     work = _work(graph)
     level = _levels(graph)
@@ -122,17 +122,17 @@ def shape_lines(shape: Shape) -> list[str]:
         if count
     ]
     path = " → ".join(shape.critical_path[:6]) + (" → …" if len(shape.critical_path) > 6 else "")
-    origin = f"from {counted(shape.descriptions, 'description')}, {counted(shape.edges, 'edge')}"
+    origin = f"from {format_count(shape.descriptions, 'description')}, {format_count(shape.edges, 'edge')}"
     lines = [
-        f"{shape.name}: {counted(shape.tasks, 'task')} ({', '.join(kinds)}) {origin}",
-        f"  depth          {counted(shape.depth, 'task')}",
-        f"  width          {counted(shape.width, 'task')}",
+        f"{shape.name}: {format_count(shape.tasks, 'task')} ({', '.join(kinds)}) {origin}",
+        f"  depth          {format_count(shape.depth, 'task')}",
+        f"  width          {format_count(shape.width, 'task')}",
         f"  work           {format_seconds(shape.work_s)} on one machine of speed 1",
         f"  critical path  {format_seconds(shape.critical_path_s)}: {path}",
         f"  data           {format_bytes(shape.data_bytes)} between tasks",
     ]
     if shape.unknown_work:
-        lines.append(f"  unknown work   {counted(shape.unknown_work, 'task')} without a stated time")
+        lines.append(f"  unknown work   {format_count(shape.unknown_work, 'task')} without a stated time")
     if shape.moldable_tasks:
         lines.append(f"  moldable       {shape.moldable_tasks} tasks may take several node counts")
     if shape.abstract_machines:
@@ -145,7 +145,7 @@ def shape_lines(shape: Shape) -> list[str]:
 _LEVELS, _PER_LEVEL = 30, 6
 
 
-def picture_of(graph: TaskGraph) -> str:
+def draw_levels(graph: TaskGraph) -> str:
     """Draw the kinds of tasks level by level, like ones as one box with their number."""
     level = _levels(graph)
     kinds = [task.program for task in graph.workflow.tasks]

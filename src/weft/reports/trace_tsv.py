@@ -12,10 +12,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
 
-from weft.engine.history.happenings import Tried
-from weft.reports.execution import ExecutedRun
-from weft.reports.execution_kinds import taken_over
-from weft.reports.labels import printable
+from weft.engine.history import AttemptRecord
+from weft.reports.execution import ExecutedRun, is_reused
+from weft.reports.text import printable
 
 __all__ = ["TRACE_COLUMNS", "trace_tsv"]
 
@@ -45,7 +44,7 @@ def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(executed: ExecutedRun, attempt: Tried, number: int, *, raw: bool) -> dict[str, str | None]:
+def _cells(executed: ExecutedRun, attempt: AttemptRecord, number: int, *, raw: bool) -> dict[str, str | None]:
     facts, measured = executed.facts(attempt.number), executed.measured(attempt.number)
     product = executed.evidence.products.get(attempt.number)
     submit_s = attempt.assigned_s if attempt.submitted_s is None else attempt.submitted_s
@@ -63,7 +62,7 @@ def _cells(executed: ExecutedRun, attempt: Tried, number: int, *, raw: bool) -> 
         else None,
         "native_id": _known(str, measured.pid),
         "name": _name(executed, attempt),
-        "status": "CACHED" if taken_over(attempt) else _STATUS.get(attempt.ending, "ABORTED"),
+        "status": "CACHED" if is_reused(attempt) else _STATUS.get(attempt.ending, "ABORTED"),
         "exit": _known(str, facts.exit_code),
         "submit": wall(submit_s),
         "duration": None if ended_s is None else duration(ended_s - submit_s),
@@ -85,7 +84,7 @@ def _cells(executed: ExecutedRun, attempt: Tried, number: int, *, raw: bool) -> 
     }
 
 
-def _name(executed: ExecutedRun, attempt: Tried) -> str:
+def _name(executed: ExecutedRun, attempt: AttemptRecord) -> str:
     name = attempt.task if attempt.iteration == 1 else f"{attempt.task}#{attempt.iteration}"
     return f"{executed.number(attempt.run)}:{name}" if executed.several else name
 

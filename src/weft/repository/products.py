@@ -15,11 +15,11 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from weft.backends.products import MadeFile, Product
+from weft.backends.backend import FileRecord, Product
 from weft.repository.database import Database, storable
-from weft.repository.encoding import json_text
+from weft.repository.journal import encode_json
 
-__all__ = ["StoredProducts"]
+__all__ = ["ProductTable"]
 
 _COLUMNS = (
     "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
@@ -42,7 +42,7 @@ _KEPT = 10_000
 _Key = tuple[Any, ...]
 
 
-class StoredProducts:
+class ProductTable:
     """Implements ``backends.products.Products``. Threads may share it."""
 
     def __init__(self, database: Database, *, kept: int = _KEPT, only: int | None = None) -> None:
@@ -78,7 +78,7 @@ class StoredProducts:
         """Give the last product of a task of a run."""
         return self._newest(_BY_TASK, (execution, run, task))
 
-    def made_from(self, fingerprint: str, besides: int | None = None) -> Product | None:
+    def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
         """Give the newest product of a fingerprint; ``besides``: that another execution has made."""
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
             return None
@@ -86,7 +86,7 @@ class StoredProducts:
             return self._known(self._newest(_BY_FINGERPRINT, (fingerprint,)))
         return self._stored(_OF_OTHERS, (fingerprint, besides))
 
-    def last_of(self, workflow: str, name: str) -> Product | None:
+    def find_by_name(self, workflow: str, name: str) -> Product | None:
         """Give the newest product of a task by its name, whatever it was made from."""
         return self._known(self._newest(_BY_NAME, (workflow, name)))
 
@@ -119,10 +119,10 @@ class StoredProducts:
     def _write(self, number: int, product: Product) -> None:
         with self._database.together:
             directory = product.directory.removeprefix(self._project)
-            self._database.insert_later(_PRODUCT, _row(number, product, directory))
+            self._database.queue_insert(_PRODUCT, _row(number, product, directory))
             for position, file in enumerate(product.files):
                 row = (number, position, storable(file.name), file.size_bytes, file.digest, file.modified_ns)
-                self._database.insert_later(_FILE, row)
+                self._database.queue_insert(_FILE, row)
 
     def _forget_old(self) -> None:
         """Forget the oldest above the number that is kept, unless they are not on disk yet."""
@@ -155,9 +155,9 @@ def _row(number: int, product: Product, directory: str) -> list[Any]:
         storable(product.machine),
         storable(directory),
         product.exit_code,
-        json_text(dict(product.result)) if product.result else "{}",
+        encode_json(dict(product.result)) if product.result else "{}",
         product.fingerprint,
-        json_text(dict(product.parts)),
+        encode_json(dict(product.parts)),
         product.seconds,
     ]
 
@@ -165,7 +165,7 @@ def _row(number: int, product: Product, directory: str) -> list[Any]:
 def _product(row: tuple[Any, ...], files: list[tuple[Any, ...]]) -> Product:
     stated = dict(zip(_COLUMNS, row[1:], strict=True))
     made = tuple(
-        MadeFile(name=name, size_bytes=size, digest=digest, modified_ns=modified)
+        FileRecord(name=name, size_bytes=size, digest=digest, modified_ns=modified)
         for name, size, digest, modified in files
     )
     return Product(

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.repository.database import Database
 
-__all__ = ["Reply", "Request", "Requests"]
+__all__ = ["RequestReply", "RequestTable", "UserRequest"]
 
 _ASK = """INSERT INTO request (what, execution, run, task, machine, owner, asked_at_s)
     VALUES (?, ?, ?, ?, ?, ?, ?)"""
@@ -21,7 +21,7 @@ _OPEN = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE answer IS NULL ORDER B
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class UserRequest:
     """What somebody wants of the engine."""
 
     number: int
@@ -40,20 +40,20 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class RequestReply:
     """What the engine said."""
 
     granted: bool
     text: str
 
 
-class Requests:
+class RequestTable:
     """The requests of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen = -1
-        self._open: list[Request] = []
+        self._open: list[UserRequest] = []
         self._answered: set[int] = set()
         """Those whose answer is not committed yet, perhaps."""
 
@@ -71,10 +71,10 @@ class Requests:
         """Ask for something, written at once; give the request's number."""
         return self._database.now(_ASK, (what, execution, run, task, machine, owner, at_s))
 
-    def pending(self) -> Sequence[Request]:
+    def pending(self) -> Sequence[UserRequest]:
         """List what was asked and not answered, in the order of asking; cheap while nobody asks."""
         # First the number, then the rows: what comes between is seen the next time.
-        changes = self._database.foreign_changes
+        changes = self._database.data_version
         if changes != self._seen:
             self._open = [_request(row) for row in self._database.rows(_OPEN)]
             self._seen = changes
@@ -89,12 +89,12 @@ class Requests:
             "UPDATE request SET answer = ?, granted = ? WHERE number = ?", (answer, granted, number)
         )
 
-    def reply(self, number: int) -> Reply | None:
+    def reply(self, number: int) -> RequestReply | None:
         """Give the answer to a request; None: there is none yet."""
         found = self._database.row(
             "SELECT granted, answer FROM request WHERE number = ? AND answer IS NOT NULL", (number,)
         )
-        return None if found is None else Reply(granted=bool(found[0]), text=found[1])
+        return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
         """Take a request back that nobody has answered: there is no engine; say whether it was in time."""
@@ -102,5 +102,5 @@ class Requests:
         return self.reply(number) is None
 
 
-def _request(row: tuple[Any, ...]) -> Request:
-    return Request(**dict(zip(_COLUMNS, row, strict=True)))
+def _request(row: tuple[Any, ...]) -> UserRequest:
+    return UserRequest(**dict(zip(_COLUMNS, row, strict=True)))

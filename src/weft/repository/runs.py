@@ -11,11 +11,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.engine.remaining.promises import Promise
-from weft.errors import InvalidInput, Place, Problem
+from weft.engine.replan.promise import Promise
+from weft.errors import InvalidInput, Problem, SourceLocation
 from weft.repository.database import Database
 
-__all__ = ["STATES", "UNFINISHED", "Execution", "Run", "Runs"]
+__all__ = ["STATES", "UNFINISHED", "ExecutionRecord", "RunRecord", "RunTable"]
 
 STATES = ("running", "completed", "failed", "stopped", "cancelled", "interrupted")
 UNFINISHED = ("running", "interrupted", "stopped")
@@ -37,7 +37,7 @@ _RUNS = f"SELECT {', '.join(_RUN)}, ({_KEPT}) FROM run"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
+class ExecutionRecord:
     """One journal, one engine, any number of runs."""
 
     number: int
@@ -56,7 +56,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunRecord:
     """One execution of one workflow."""
 
     number: int
@@ -84,7 +84,7 @@ class Run:
         return asdict(self) | {"promise": None if self.promise is None else self.promise.as_record()}
 
 
-class Runs:
+class RunTable:
     """The executions and runs of a database. Changes are written by the next commit."""
 
     def __init__(self, database: Database) -> None:
@@ -132,12 +132,12 @@ class Runs:
     ) -> None:
         """Remember what became of a run; ``at_s``: when it ended, None: it has not."""
         change = "UPDATE run SET state = ?, reason = ?, ended_at_s = ? WHERE execution = ? AND position = ?"
-        self._database.later(change, (_known(state), reason, at_s, execution, position))
+        self._database.later(change, (_check_state(state), reason, at_s, execution, position))
 
     def set_execution_state(self, execution: int, state: str, *, at_s: float | None = None) -> None:
         """Remember what became of an execution; ``at_s``: when it ended, None: it has not."""
         change = "UPDATE execution SET state = ?, ended_at_s = ? WHERE number = ?"
-        self._database.later(change, (_known(state), at_s, execution))
+        self._database.later(change, (_check_state(state), at_s, execution))
 
     def remember(self, execution: int, key: str, value: str) -> None:
         """Remember a word of an execution that no entry holds, such as its secret."""
@@ -149,16 +149,16 @@ class Runs:
         found = self._database.row(question, (execution, key))
         return None if found is None else str(found[0])
 
-    def executions(self) -> list[Execution]:
+    def executions(self) -> list[ExecutionRecord]:
         """List all executions, in order."""
         return [_execution(row) for row in self._executions("ORDER BY number", ())]
 
-    def execution(self, number: int) -> Execution:
+    def execution(self, number: int) -> ExecutionRecord:
         """Give an execution by its number."""
         found = self._executions("WHERE number = ?", (number,))
         return _execution(found[0]) if found else self._refuse(f"no execution {number}")
 
-    def unfinished(self, fingerprint: str | None = None) -> Execution | None:
+    def unfinished(self, fingerprint: str | None = None) -> ExecutionRecord | None:
         """Give the last execution that was asked for the same and can be resumed; None: of any fingerprint.
 
         Only the last of a fingerprint counts: what was begun later has taken the place of what was before.
@@ -170,21 +170,21 @@ class Runs:
         found = [_execution(row) for row in last]
         return found[0] if found and found[0].state in UNFINISHED else None
 
-    def all(self) -> list[Run]:
+    def all(self) -> list[RunRecord]:
         """List all runs, in order."""
         return [_run(row) for row in self._database.rows(f"{_RUNS} ORDER BY number")]
 
-    def of(self, execution: int) -> list[Run]:
+    def of(self, execution: int) -> list[RunRecord]:
         """List the runs of an execution, in the order in which the engine counts them."""
         rows = self._database.rows(f"{_RUNS} WHERE execution = ? ORDER BY position", (execution,))
         return [_run(row) for row in rows]
 
-    def at(self, execution: int, position: int) -> Run | None:
+    def at(self, execution: int, position: int) -> RunRecord | None:
         """Give a run of an execution, as the engine counts them."""
         found = self._database.row(f"{_RUNS} WHERE execution = ? AND position = ?", (execution, position))
         return None if found is None else _run(found)
 
-    def run(self, number: int | None = None) -> Run:
+    def run(self, number: int | None = None) -> RunRecord:
         """Give a run by its number; None: the last."""
         if number is None:
             found = self._database.row(f"{_RUNS} ORDER BY number DESC LIMIT 1")
@@ -196,22 +196,22 @@ class Runs:
         return self._database.rows(f"{_EXECUTIONS} {which}", values)
 
     def _refuse(self, what: str) -> Any:
-        place = Place(file=str(self._database.path))
+        place = SourceLocation(file=str(self._database.path))
         raise InvalidInput(Problem(what=what, advice="`weft ls` lists those there are", place=place))
 
 
-def _known(state: str) -> str:
+def _check_state(state: str) -> str:
     if state not in STATES:
         raise ValueError(f"state {state!r} is none of {', '.join(STATES)}")
     return state
 
 
-def _execution(row: tuple[Any, ...]) -> Execution:
+def _execution(row: tuple[Any, ...]) -> ExecutionRecord:
     stated = dict(zip(_EXECUTION.split(", "), row, strict=True))
-    return Execution(**stated | {"command": tuple(json.loads(stated["command"]))})
+    return ExecutionRecord(**stated | {"command": tuple(json.loads(stated["command"]))})
 
 
-def _run(row: tuple[Any, ...]) -> Run:
+def _run(row: tuple[Any, ...]) -> RunRecord:
     *columns, promise = row
     said = None if promise is None else Promise.of_record(json.loads(promise))
-    return Run(**dict(zip(_RUN, columns, strict=True)), promise=said)
+    return RunRecord(**dict(zip(_RUN, columns, strict=True)), promise=said)

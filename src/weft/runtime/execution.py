@@ -1,4 +1,10 @@
-"""An execution under way: the lock, the database, one engine, one world, and the loop between them.
+"""What users ask from other shells, as the engine's own events, with an answer for each.
+
+What a journal says was commanded and never answered: a world that takes over is told it again.
+
+Commands are idempotent, so it does no harm to tell a world what it has begun already (design section 4).
+
+An execution under way: the lock, the database, one engine, one world, and the loop between them.
 
 ``begin`` starts one, ``take_up`` goes on with one whose engine has stopped or died: the engine is rebuilt
 from the journal, the world finds what still runs, and is told again what it has not answered.
@@ -11,53 +17,220 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 from weft.backends import BACKENDS
-from weft.backends.backend import Backend, Circumstances, Job
-from weft.backends.layout import Layout
-from weft.backends.local.stated import refuse_misstated
+from weft.backends.backend import Backend, BackendContext, RecoveredAttempt
+from weft.backends.layout import ProjectLayout
+from weft.backends.local.backend import check_machines
+from weft.engine import messages as cm
+from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.explaining.waiting import standstill
-from weft.engine.journal import Entry
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.remaining.promises import Promise
-from weft.engine.state.attempt import Stage
-from weft.errors import InvalidInput, Problem
+from weft.engine.explanation import describe_standstill
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Asked, Note
+from weft.engine.replan.promise import Promise
+from weft.engine.state.run import RunState
+from weft.engine.state.state import EngineState
+from weft.engine.states import Stage
+from weft.errors import InvalidInput, Problem, nearest
 from weft.platform.platform import Platform
 from weft.repository.database import Database, open_database
-from weft.repository.header import Header
-from weft.repository.journal import Journal
+from weft.repository.journal import Journal, JournalHeader
 from weft.repository.journal_store import JournalStore
-from weft.repository.products import StoredProducts
-from weft.repository.requests import Requests
-from weft.repository.runs import Runs
-from weft.runtime.asking import Asking
-from weft.runtime.clock import RunClock
+from weft.repository.products import ProductTable
+from weft.repository.requests import RequestTable, UserRequest
+from weft.repository.runs import RunTable
+from weft.runtime.budget import PlanningBudget
+from weft.runtime.driver import DriverLoop, ExecutionClock, Listener, PlannerThread, ScheduledArrival
 from weft.runtime.lock import Lock
-from weft.runtime.loop import Arriving, Listener, Loop
-from weft.runtime.plan_clock import Spending
-from weft.runtime.replanning import Replanning
-from weft.runtime.unanswered import Unanswered, wanted_plans
 
-__all__ = ["Ending", "Execution", "backend_of", "open_project", "refuse_unreachable"]
+__all__ = [
+    "Execution",
+    "ExecutionOutcome",
+    "PendingCommands",
+    "RequestHandler",
+    "check_backend",
+    "find_backend_kind",
+    "find_pending_plans",
+    "open_project",
+]
+
+
+_REQUEST_KINDS = ("cancel", "hold", "release", "migrate", "resume")
+_ALLOWED_WHEN_STOPPED = ("release", "resume")
+"""What can be asked of a run that has stopped and waits for the user."""
+
+
+class _RequestRefused(Exception):
+    """What is asked for makes no sense."""
+
+
+class RequestHandler:
+    """Takes requests of this execution out of the database."""
+
+    def __init__(self, requests: RequestTable, engine: Engine, execution: int) -> None:
+        self._requests = requests
+        self._engine = engine
+        self._execution = execution
+        self._taken: deque[tuple[int, Asked]] = deque()
+        """Events that were taken and not decided yet, with the number of their request."""
+        self._refusals: dict[int, str] = {}
+
+    def take(self) -> Sequence[Asked]:
+        """Take what was asked since the last time; what makes no sense is answered, and asked of nobody."""
+        found: list[Asked] = []
+        for request in list(self._requests.pending()):
+            if request.execution != self._execution or any(
+                number == request.number for number, _ in self._taken
+            ):
+                continue
+            try:
+                events = self._events(request)
+            except _RequestRefused as refusal:
+                self._requests.done(request.number, str(refusal), granted=False)
+                continue
+            self._taken.extend((request.number, event) for event in events)
+            found += events
+        return found
+
+    def decided(self, entry: JournalEntry) -> None:
+        """Answer a request when the last of its events was decided."""
+        if not self._taken or self._taken[0][1] is not entry.event:
+            return  # nobody's request: the engine was asked when it was started
+        number, _ = self._taken.popleft()
+        refusals = [note.text for note in entry.commands if isinstance(note, Note) and note.kind == "refused"]
+        if refusals:
+            self._refusals.setdefault(number, refusals[0])
+        if not self._taken or self._taken[0][0] != number:
+            refusal = self._refusals.pop(number, "")
+            self._requests.done(number, refusal or "done", granted=not refusal)
+
+    def _events(self, request: UserRequest) -> list[Asked]:
+        if request.what not in _REQUEST_KINDS:
+            raise _RequestRefused(f"{request.what}: not something that can be asked")
+        runs = self._engine.state.runs
+        if request.run is not None:
+            if not 0 <= request.run < len(runs):
+                raise _RequestRefused("there is no such run in this execution")
+            return self._events_of(request, runs[request.run])
+        going_on = [run for run in runs if self._may_be_asked(request, run)]
+        if not going_on:
+            raise _RequestRefused("all runs are over")
+        return [event for run in going_on for event in self._events_of(request, run)]
+
+    def _may_be_asked(self, request: UserRequest, run: RunState) -> bool:
+        return not run.ending or (run.ending == "stopped" and request.what in _ALLOWED_WHEN_STOPPED)
+
+    def _events_of(self, request: UserRequest, run: RunState) -> list[Asked]:
+        if not self._may_be_asked(request, run):
+            raise _RequestRefused(f"the run is over ({run.ending})")
+        machine = None
+        if request.machine is not None:
+            machines = [each.name for each in self._engine.state.machines]
+            if request.machine not in machines:
+                raise _RequestRefused(_describe_unknown("machine", request.machine, machines))
+            machine = machines.index(request.machine)
+        if request.task is None:
+            return [Asked(what=request.what, run=run.index, machine=machine)]
+        tasks = _find_tasks(run, request.task)
+        return [Asked(what=request.what, run=run.index, task=task, machine=machine) for task in tasks]
+
+
+def _find_tasks(run: RunState, name: str) -> list[int]:
+    """Give the tasks of a name; the name of a description means all of its tasks."""
+    names = run.compiled.names
+    if name in names:
+        return [names.index(name)]
+    kinds = [run.compiled.description(task) for task in range(len(names))]
+    found = [task for task, kind in enumerate(kinds) if name in (kind.name, kind.program)]
+    if not found:
+        described = dict.fromkeys(kind.program for kind in kinds)
+        raise _RequestRefused(_describe_unknown("task", name, [*described, *names]))
+    return found
+
+
+def _describe_unknown(what: str, name: str, names: Sequence[str]) -> str:
+    near = nearest(name, names)
+    return f"there is no {what} {name!r}" + (f"; did you mean {near!r}?" if near else "")
+
+
+_Key = tuple[str, int, int]
+
+
+class PendingCommands:
+    """Hears of every entry, and keeps the commands that still wait for their answer."""
+
+    def __init__(self) -> None:
+        self._open: dict[_Key, cm.Command] = {}
+        self.assigned: dict[int, cm.Assign] = {}
+        """The assignments of attempts that are not over."""
+
+    def hear(self, entry: JournalEntry) -> None:
+        """Take an entry in."""
+        self._answer(entry.event)
+        for command in entry.commands:
+            self._command(command)
+
+    def _command(self, command: cm.Command) -> None:
+        match command:
+            case cm.Assign():
+                self.assigned[command.attempt] = command
+            case cm.StageIn():
+                self._open["in", command.attempt, command.part] = command
+            case cm.Start():
+                self._open["start", command.attempt, 0] = command
+            case cm.Cancel():
+                self._open["cancel", command.attempt, 0] = command
+            case cm.StageOut():
+                self._open["out", command.attempt, 0] = command
+            case cm.CleanUp():
+                self._open["clean", command.attempt, 0] = command
+
+    def _answer(self, event: ev.Event) -> None:
+        match event:
+            case ev.StagedIn():
+                self._open.pop(("in", event.attempt, event.part), None)
+            case ev.Ended():
+                self._open.pop(("start", event.attempt, 0), None)
+                self._open.pop(("cancel", event.attempt, 0), None)
+            case ev.StagedOut():
+                self._open.pop(("out", event.attempt, 0), None)
+            case ev.CleanedUp():
+                self._open.pop(("clean", event.attempt, 0), None)
+
+    def commands(self, engine: Engine) -> list[cm.Command]:
+        """List what is still wanted, in the order in which it was commanded, assignments first."""
+        live = engine.state.attempts
+        for number in [number for number in self.assigned if number not in live]:
+            del self.assigned[number]
+        kept = [command for (_, attempt, _), command in self._open.items() if attempt in live]
+        return [*self.assigned.values(), *kept]
+
+
+def find_pending_plans(state: EngineState) -> Iterable[cm.Replan]:
+    """List the plans that were asked for and have not come."""
+    for run in state.active.values():
+        if run.plan_wanted:
+            yield cm.Replan(run=run.index, version=run.version, reason="" if run.plan else "submitted")
+
 
 _TOKEN = "token"  # noqa: S105 -- the key it is kept under
 _ARRIVALS, _FRESH = "arrivals", "fresh"
 _TIME, _STEPS = "plan_time_s", "plan_steps"
-_AS_USUAL = Spending()
+_DEFAULT_BUDGET = PlanningBudget()
 _GRACE_S = 5.0
-_ALLOCATIONS = 50_000
+_COLLECTION_THRESHOLD = 50_000
 """Python looks for garbage in circles after so many new objects."""
 _STAGES = {Stage.ASSIGNED: "assigned", Stage.SUBMITTED: "started", Stage.RUNNING: "started"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class ExecutionOutcome:
     """How a stretch of an execution ended."""
 
     state: str
@@ -66,7 +239,7 @@ class Ending:
     """Why it could not go on; empty: it could, or had nothing to go on with."""
 
 
-def backend_of(platform: Platform) -> str:
+def find_backend_kind(platform: Platform) -> str:
     """Name the backend of a platform's machines; they must all have the same one."""
     kinds: dict[str, str] = {}
     for machine in platform.machines:
@@ -84,10 +257,10 @@ def backend_of(platform: Platform) -> str:
     return next(iter(kinds))
 
 
-def refuse_unreachable(platform: Platform) -> None:
+def check_backend(platform: Platform) -> None:
     """Refuse a platform whose machines cannot be reached as it says."""
-    if backend_of(platform) == "local":
-        refuse_misstated(platform.machines)
+    if find_backend_kind(platform) == "local":
+        check_machines(platform.machines)
 
 
 class Execution:
@@ -95,16 +268,16 @@ class Execution:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: ProjectLayout,
         lock: Lock,
         database: Database,
         store: JournalStore,
-        header: Header,
+        header: JournalHeader,
         engine: Engine,
         *,
         sequence: int,
         token: str,
-        spending: Spending,
+        spending: PlanningBudget,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> None:
@@ -113,43 +286,43 @@ class Execution:
         self.header = header
         self.engine = engine
         self.number = store.execution
-        self.runs = Runs(database)
+        self.runs = RunTable(database)
         self.promises: dict[int, Promise] = {
             run.position: run.promise for run in self.runs.of(self.number) if run.promise is not None
         }
         """By run: what was said of it before it began."""
-        self.products = StoredProducts(database, only=self.number if fresh else None)
+        self.products = ProductTable(database, only=self.number if fresh else None)
         self._lock = lock
         self._database = database
         self._store = store
-        self.clock = RunClock(header.started_at_s, engine.state.now)
+        self.clock = ExecutionClock(header.started_at_s, engine.state.now)
         self._in_order = False
         """Whether it has ended so that no program runs and the journal has it all."""
         self.backend = self._made_backend(token)
-        self._planning = Replanning(
+        self._planning = PlannerThread(
             engine, planner=header.planner, spending=spending, seed=header.seed, wake=self.backend.wake
         )
-        self.loop = Loop(
+        self.loop = DriverLoop(
             engine,
             self.backend,
             store,
             self.clock,
             self._planning,
             sequence=sequence,
-            requests=Asking(Requests(database), engine, self.number),
+            requests=RequestHandler(RequestTable(database), engine, self.number),
             listeners=[self._note_runs, *listeners],
         )
 
     @classmethod
     def begin(
         cls,
-        layout: Layout,
+        layout: ProjectLayout,
         lock: Lock,
         database: Database,
-        header: Header,
-        arrivals: Sequence[Arriving],
+        header: JournalHeader,
+        arrivals: Sequence[ScheduledArrival],
         *,
-        spending: Spending = _AS_USUAL,
+        spending: PlanningBudget = _DEFAULT_BUDGET,
         fresh: bool = False,
         listeners: Sequence[Listener] = (),
     ) -> Self:
@@ -159,7 +332,7 @@ class Execution:
         """
         store = JournalStore(database)
         token = os.urandom(32).hex()
-        kept = {_TOKEN: token, _ARRIVALS: _written(arrivals), _FRESH: str(int(fresh))}
+        kept = {_TOKEN: token, _ARRIVALS: _arrivals_to_json(arrivals), _FRESH: str(int(fresh))}
         spent = {_TIME: str(spending.time_s or ""), _STEPS: str(spending.steps or "")}
         store.begin(header, {**kept, **spent})
         engine = Journal(header=header, plans={}, entries=()).engine()
@@ -171,9 +344,9 @@ class Execution:
         return made
 
     @classmethod
-    def take_up(
+    def resume(
         cls,
-        layout: Layout,
+        layout: ProjectLayout,
         lock: Lock,
         database: Database,
         number: int,
@@ -183,19 +356,19 @@ class Execution:
         """Go on with an execution."""
         store = JournalStore(database)
         rebuilt = store.resume(number)
-        runs = Runs(database)
+        runs = RunTable(database)
         token = runs.remembered(number, _TOKEN) or os.urandom(32).hex()
         runs.set_execution_state(number, "running")
         made = cls(
             layout, lock, database, store, rebuilt.header, rebuilt.engine,
             sequence=rebuilt.entries, token=token, listeners=listeners,
-            spending=_spending(runs.remembered(number, _TIME), runs.remembered(number, _STEPS)),
+            spending=_read_budget(runs.remembered(number, _TIME), runs.remembered(number, _STEPS)),
             fresh=runs.remembered(number, _FRESH) == "1",
         )  # fmt: skip
         begun = len(rebuilt.engine.state.runs)
-        arrivals = _read(runs.remembered(number, _ARRIVALS) or "[]")
+        arrivals = _arrivals_from_json(runs.remembered(number, _ARRIVALS) or "[]")
         made.loop.expect([each for each in arrivals if each[1].run >= begun])
-        unanswered = Unanswered()
+        unanswered = PendingCommands()
         for entry in store.all_after(number):
             unanswered.hear(entry)
         for run in made.engine.state.active.values():
@@ -203,11 +376,11 @@ class Execution:
         made._take_over(unanswered)
         return made
 
-    def _take_over(self, unanswered: Unanswered) -> None:
+    def _take_over(self, unanswered: PendingCommands) -> None:
         commands = unanswered.commands(self.engine)
         started = {command.attempt for command in commands if isinstance(command, cm.Start)}
         self.backend.find([self._job(number, number in started) for number in self.engine.state.attempts])
-        self.loop.take_over([*commands, *wanted_plans(self.engine.state)])
+        self.loop.take_over([*commands, *find_pending_plans(self.engine.state)])
 
     def ask(self, what: str, runs: Sequence[int]) -> None:
         """Let the engine be asked something about runs as soon as it goes on."""
@@ -216,10 +389,10 @@ class Execution:
         now_s = self.engine.state.now
         self.loop.expect([(now_s, ev.Asked(what=what, run=index)) for index in runs])
 
-    def _job(self, number: int, started: bool) -> Job:
+    def _job(self, number: int, started: bool) -> RecoveredAttempt:
         attempt = self.engine.state.attempts[number]
         stage = "started" if started else _STAGES.get(attempt.stage, "ended")
-        return Job(
+        return RecoveredAttempt(
             attempt=number,
             run=attempt.run,
             task=attempt.task,
@@ -231,16 +404,18 @@ class Execution:
             cancelled=bool(attempt.cancelled),
         )
 
-    def run(self, interrupted: Callable[[], bool] = lambda: False) -> Ending:
+    def run(self, interrupted: Callable[[], bool] = lambda: False) -> ExecutionOutcome:
         """Go on until everything is over, nothing can go on, or somebody interrupts."""
-        with _rarely_collecting():
+        with _infrequent_collection():
             self.loop.run(interrupted)
         if self.loop.over:
-            return self._note_ending(Ending(state=self._worst()))
+            return self._note_ending(ExecutionOutcome(state=self._worst()))
         if interrupted():
             self._halt()
-            return self._note_ending(Ending(state="interrupted"))
-        return self._note_ending(Ending(state="failed", stuck=tuple(standstill(self.engine.state))))
+            return self._note_ending(ExecutionOutcome(state="interrupted"))
+        return self._note_ending(
+            ExecutionOutcome(state="failed", stuck=tuple(describe_standstill(self.engine.state)))
+        )
 
     def end_programs(self) -> None:
         """Tell all programs to end, and start no more; it may be called twice."""
@@ -259,7 +434,7 @@ class Execution:
         found = {run.ending for run in self.engine.state.runs}
         return next((word for word in ("failed", "stopped", "cancelled") if word in found), "completed")
 
-    def _note_ending(self, ending: Ending) -> Ending:
+    def _note_ending(self, ending: ExecutionOutcome) -> ExecutionOutcome:
         self._in_order = True
         now = time.time()
         at_s = None if ending.state == "interrupted" else now
@@ -270,7 +445,7 @@ class Execution:
         self._database.commit()
         return ending
 
-    def _note_runs(self, entry: Entry, engine: Engine) -> None:
+    def _note_runs(self, entry: JournalEntry, engine: Engine) -> None:
         """Keep the list of runs in step with the journal: both are written by one commit."""
         event = entry.event
         if type(event) is ev.Submitted:
@@ -318,13 +493,13 @@ class Execution:
 
     def _made_backend(self, token: str) -> Backend:
         platform = self.header.platform
-        made: Callable[[Circumstances], Backend] = BACKENDS.load(backend_of(platform))
+        made: Callable[[BackendContext], Backend] = BACKENDS.load(find_backend_kind(platform))
         return made(
-            Circumstances(
+            BackendContext(
                 layout=self.layout,
                 execution=self.number,
                 machines=tuple(platform.machines),
-                known_of=lambda run: self.engine.state.runs[run].known,
+                known_of=lambda run: self.engine.state.runs[run].compiled,
                 folder_of=functools.cache(self._folder_of),
                 products=self.products,
                 token=token,
@@ -332,37 +507,37 @@ class Execution:
         )
 
     def _folder_of(self, run: int) -> str:
-        key = self.engine.state.runs[run].known.key
+        key = self.engine.state.runs[run].compiled.key
         return str(self.layout.project / self.header.folders.get(key, "."))
 
 
 @contextmanager
-def _rarely_collecting() -> Iterator[None]:
+def _infrequent_collection() -> Iterator[None]:
     """Let Python look for garbage in circles rarely: the loop makes next to none, and looking takes long."""
     before = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS, *before[1:])
+    gc.set_threshold(_COLLECTION_THRESHOLD, *before[1:])
     try:
         yield
     finally:
         gc.set_threshold(*before)
 
 
-def _spending(time_s: str | None, steps: str | None) -> Spending:
-    return Spending(time_s=float(time_s) if time_s else None, steps=int(steps) if steps else None)
+def _read_budget(time_s: str | None, steps: str | None) -> PlanningBudget:
+    return PlanningBudget(time_s=float(time_s) if time_s else None, steps=int(steps) if steps else None)
 
 
-def _written(arrivals: Sequence[Arriving]) -> str:
+def _arrivals_to_json(arrivals: Sequence[ScheduledArrival]) -> str:
     return json.dumps([[at_s, event.run, event.workflow, event.owner] for at_s, event in arrivals])
 
 
-def _read(text: str) -> list[Arriving]:
+def _arrivals_from_json(text: str) -> list[ScheduledArrival]:
     return [
         (at_s, ev.Submitted(run=run, workflow=workflow, owner=owner))
         for at_s, run, workflow, owner in json.loads(text)
     ]
 
 
-def open_project(layout: Layout, command: Sequence[str] = ()) -> tuple[Lock, Database]:
+def open_project(layout: ProjectLayout, command: Sequence[str] = ()) -> tuple[Lock, Database]:
     """Take the lock of a project and open its database."""
     lock = Lock(layout.lock, command)
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weft.schedule.bounds import Bounds, lower_bounds
 from weft.schedule.costs import cheapest_cost
-from weft.schedule.metrics import Metrics, critical_path, measure
-from weft.schedule.objective import OBJECTIVES, Objective, objective_named
+from weft.schedule.metrics import Metrics, critical_path, measure_schedule
+from weft.schedule.objective import OBJECTIVES, Objective, make_objective
 from weft.schedule.schedule import Assignment, Schedule
 from weft.schedule.verification import Violation, verify
 
@@ -20,7 +20,7 @@ __all__ = [
     "cheapest_cost",
     "critical_path",
     "lower_bounds",
-    "measure",
-    "objective_named",
+    "make_objective",
+    "measure_schedule",
     "verify",
 ]

@@ -1,21 +1,34 @@
-"""What schedules cost, and what they cost at least: the price of all node-seconds taken."""
+"""What schedules cost, and what they cost at least: the price of all node-seconds taken.
+
+Sequential execution: all compute tasks one after another on the one machine where that is fastest.
+
+Speed-up is measured against it (S1 section 7, ``T_seq``), and S2 section 4 scales time and cost by it
+(``t_max`` and ``c_min``, there the sum of the tasks' seconds on one node).
+
+Deviations: where one node is not allowed the smallest allowed count is taken; machines on which some task
+cannot run do not count; if none can run all, each task takes its fastest one. Complexity O(v k) for v tasks
+of k modes, once per instance.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
-from weft.instance.instance import Instance
-from weft.instance.modes import ModeGroup
+from weft.instance.instance import Instance, ModeGroup
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import COMPUTE, Floats, Indices
+from weft.workflow.task_graph import COMPUTE, Floats, Indices
 
-__all__ = ["cheapest_cost", "cost_of", "relative_prices"]
+__all__ = ["SequentialExecution", "cheapest_cost", "relative_prices", "schedule_cost", "sequential_execution"]
+
 
 _CHUNK = 1_000_000
 """How many costs (variables x machines) are added up at a time."""
 
 
-def cost_of(schedule: Schedule, instance: Instance) -> float:
+def schedule_cost(schedule: Schedule, instance: Instance) -> float:
     """Give the price of all node-seconds a schedule takes."""
     taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
     return float((taken * instance.price_per_node_s[schedule.machine]).sum())
@@ -72,3 +85,45 @@ def _least_costs(instance: Instance, group: ModeGroup, tasks: Indices) -> tuple[
     price = instance.price_per_node_s[group.machine] * group.nodes
     # Modes stand by machine, so the least of each machine is that of a stretch of columns.
     return machine, np.minimum.reduceat(group.seconds_of(tasks) * price, first, axis=1)
+
+
+_cached: WeakKeyDictionary[Instance, SequentialExecution] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialExecution:
+    """What it takes to run one task after another, without moving data."""
+
+    time_s: float
+    node_seconds: float
+
+
+def sequential_execution(instance: Instance) -> SequentialExecution:
+    """Give time and node-seconds; they are computed once, however many schedules are judged by them."""
+    if instance not in _cached:
+        _cached[instance] = _run_sequentially(instance)
+    return _cached[instance]
+
+
+def _run_sequentially(instance: Instance) -> SequentialExecution:
+    time, taken = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
+    fastest_s = fastest_taken = 0.0
+    for group in instance.groups:
+        # The first mode listed for a machine is the one with the smallest count.
+        machine, first = np.unique(group.machine, return_index=True)
+        nodes = group.nodes[first]
+        able = np.zeros(len(time), dtype=bool)
+        able[machine] = True
+        time[~able] = np.inf
+        for _, seconds in group.chunks():
+            least = seconds[:, first]
+            spent = least.sum(axis=0)
+            time[machine] += spent
+            taken[machine] += spent * nodes
+            best = least.argmin(axis=1)
+            fastest_s += float(least.min(axis=1).sum())
+            fastest_taken += float((least.min(axis=1) * nodes[best]).sum())
+    if np.isfinite(time.min(initial=np.inf)):
+        chosen = int(time.argmin())
+        return SequentialExecution(time_s=float(time[chosen]), node_seconds=float(taken[chosen]))
+    return SequentialExecution(time_s=fastest_s, node_seconds=fastest_taken)

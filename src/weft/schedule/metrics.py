@@ -14,12 +14,11 @@ import numpy as np
 
 from weft.instance.instance import Instance
 from weft.schedule.bounds import heads
-from weft.schedule.costs import cost_of
+from weft.schedule.costs import schedule_cost, sequential_execution
 from weft.schedule.schedule import Schedule
-from weft.schedule.sequential import sequential
-from weft.workflow.unfolding.task_graph import TRANSFER, Indices, TaskGraph
+from weft.workflow.task_graph import TRANSFER, Indices, TaskGraph
 
-__all__ = ["Metrics", "critical_path", "measure"]
+__all__ = ["Metrics", "critical_path", "measure_schedule"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +60,10 @@ def critical_path(schedule: Schedule, instance: Instance, *, through_machines: b
     With ``through_machines`` the trace also follows the previous task on the same machine, so that waiting
     for a busy machine is not counted as synchronisation.
     """
-    return _Trace(schedule, instance).path(through_machines=through_machines)
+    return _CriticalTrace(schedule, instance).path(through_machines=through_machines)
 
 
-class _Trace:
+class _CriticalTrace:
     """Follows a schedule back to what each task waited for."""
 
     def __init__(self, schedule: Schedule, instance: Instance) -> None:
@@ -127,7 +126,7 @@ def _reading_machines(schedule: Schedule, graph: TaskGraph) -> Indices:
     return machines
 
 
-def measure(
+def measure_schedule(
     schedule: Schedule,
     instance: Instance,
     *,
@@ -137,13 +136,13 @@ def measure(
 ) -> Metrics:
     """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the sequential time."""
     graph, makespan = instance.graph, schedule.makespan_s
-    trace = _Trace(schedule, instance)
+    trace = _CriticalTrace(schedule, instance)
     path = trace.path(through_machines=through_machines)
     spent = schedule.finish_s - schedule.start_s
     computing = float(sum(spent[task] for task in path if graph.kind[task] != TRANSFER))
     communicating = float(sum(spent[task] for task in path if graph.kind[task] == TRANSFER))
     communicating += trace.moving_s(path)
-    one_by_one_s = sequential(instance).time_s
+    one_by_one_s = sequential_execution(instance).time_s
     machines = max(1, schedule.machines_used)
     speedup = one_by_one_s / makespan if makespan > 0 else 1.0
     overhead = makespan - one_by_one_s / machines
@@ -164,7 +163,7 @@ def measure(
         lost_parallelism_s=overhead - communicating - synchronising,
         throughput=weight * speedup / machines
         + (1 - weight) * (1 - makespan / constant if constant > 0 else 1.0),
-        cost=cost_of(schedule, instance),
+        cost=schedule_cost(schedule, instance),
         node_seconds=float(node_seconds.sum()),
         used_share=used,
         idle_share=1.0 - used if available > 0 else 0.0,

@@ -1,7 +1,26 @@
-"""Objectives are data: what a plan is judged by, and the limits it must keep to.
+"""The three fitness functions of S2, all minimised: time, pay per use, pay for everything.
+
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 section 4).
+``alpha`` weighs the makespan against cost (1: time alone). The makespan is that of the schedule, queueing
+included.
+
+Deviations: ``t_max`` is the time of ``sequential_execution`` (the smallest allowed counts, on several
+machines the
+fastest one) and ``c_min`` its node-seconds, which is the paper's sum where tasks may run on one node; P is
+the nodes of all machines. Where machines have prices, a node-second counts by its price over the price of a
+mean node, so that equal prices change nothing. The printed third function rewards wasted node-time for alpha
+below 1/2 (``static_literal_fitness``); our default counts idle node-time instead (``static_idle_fitness``);
+``static_idle_fraction_fitness`` counts the share of idle node-time, the quantity the paper plots.
+
+Objectives are data: what a plan is judged by, and the limits it must keep to.
 
 S1: R. Prodan, T. Fahringer, SAC 2005, its eight metrics (``metrics``). S2: M. Jaros, J. Jaros, its three
 fitness functions (``fitness``).
+
+Deadline and maximal cost: who misses them, by how much, and whether any plan could do better.
+
+A limit is missed only by more than rounding makes of sums of seconds. A bound that exceeds it proves that no
+plan keeps it; a plan that exceeds it proves nothing about others, and the message says so.
 """
 
 from __future__ import annotations
@@ -12,14 +31,82 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import Infeasible, InvalidInput, Problem, nearest
 from weft.instance.instance import Instance
-from weft.schedule import fitness
-from weft.schedule.costs import cost_of
-from weft.schedule.metrics import measure
+from weft.schedule.costs import cheapest_cost, relative_prices, schedule_cost, sequential_execution
+from weft.schedule.metrics import measure_schedule
 from weft.schedule.schedule import Schedule
+from weft.units import format_seconds
 
-__all__ = ["DEFAULT_ALPHA", "OBJECTIVES", "Objective", "objective_named"]
+__all__ = [
+    "DEFAULT_ALPHA",
+    "OBJECTIVES",
+    "Objective",
+    "local_fitness",
+    "make_objective",
+    "on_demand_fitness",
+    "refuse_impossible_limits",
+    "refuse_missed_limits",
+    "static_idle_fitness",
+    "static_idle_fraction_fitness",
+    "static_literal_fitness",
+]
+
+
+def local_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:  # noqa: ARG001
+    """Fitness 1: the sum of all compute tasks' seconds, whatever waits for whatever."""
+    computing = schedule.nodes > 0
+    return float((schedule.finish_s[computing] - schedule.start_s[computing]).sum())
+
+
+def on_demand_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+    """Fitness 2: ``alpha * makespan / t_max + (1 - alpha) * c / c_min``; only nodes in use are paid for."""
+    least = sequential_execution(instance).node_seconds
+    return _weighed(
+        alpha, _time_share(schedule, instance), _share(_priced_node_seconds(schedule, instance), least)
+    )
+
+
+def static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+    """Fitness 3, our reading: ``alpha * makespan / t_max + (1 - alpha) * (P * makespan - c) / c_max``."""
+    nodes = float(instance.capacity.sum())
+    idle = nodes * schedule.makespan_s - _priced_node_seconds(schedule, instance)
+    most = sequential_execution(instance).time_s * nodes
+    return _weighed(alpha, _time_share(schedule, instance), _share(idle, most))
+
+
+def static_literal_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+    """Fitness 3 as printed: ``alpha * makespan / t_max + (1 - alpha) * (c_max - c) / c_max``."""
+    most = sequential_execution(instance).time_s * float(instance.capacity.sum())
+    unused = 1.0 - _share(_priced_node_seconds(schedule, instance), most)
+    return _weighed(alpha, _time_share(schedule, instance), unused)
+
+
+def static_idle_fraction_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+    """Fitness 3 by shares: ``alpha * makespan / t_max + (1 - alpha) * (1 - c / (P * makespan))``."""
+    available = float(instance.capacity.sum()) * schedule.makespan_s
+    idle = 1.0 - _priced_node_seconds(schedule, instance) / available if available > 0 else 0.0
+    return _weighed(alpha, _time_share(schedule, instance), idle)
+
+
+def _weighed(alpha: float, time: float, cost: float) -> float:
+    return alpha * time + (1.0 - alpha) * cost
+
+
+def _time_share(schedule: Schedule, instance: Instance) -> float:
+    return _share(schedule.makespan_s, sequential_execution(instance).time_s)
+
+
+def _share(amount: float, whole: float) -> float:
+    """Divide; where no task takes any time there is nothing to scale by, and the amount stays as it is."""
+    return amount / whole if whole > 0 else amount
+
+
+def _priced_node_seconds(schedule: Schedule, instance: Instance) -> float:
+    """Give the node-seconds taken, by their relative price."""
+    taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
+    return float((taken * relative_prices(instance)[schedule.machine]).sum())
+
 
 DEFAULT_ALPHA = 0.5
 """Time and cost weigh the same."""
@@ -58,14 +145,14 @@ def _makespan(schedule: Schedule, instance: Instance, alpha: float) -> float:  #
 
 
 def _cost(schedule: Schedule, instance: Instance, alpha: float) -> float:  # noqa: ARG001
-    return cost_of(schedule, instance)
+    return schedule_cost(schedule, instance)
 
 
 def _metric(schedule: Schedule, instance: Instance, alpha: float, *, key: str) -> float:  # noqa: ARG001
-    return float(getattr(measure(schedule, instance), key))
+    return float(getattr(measure_schedule(schedule, instance), key))
 
 
-def _of_s1(
+def _grid_metric(
     name: str, title: str, number: int, key: str, sense: Literal["minimise", "maximise"] = "minimise"
 ) -> Objective:
     return Objective(
@@ -79,7 +166,7 @@ def _of_s1(
     )
 
 
-def _of_s2(
+def _moldable_fitness(
     name: str, title: str, variant: str, measured_by: Callable[[Schedule, Instance, float], float]
 ) -> Objective:
     return Objective(
@@ -102,30 +189,34 @@ _ALL = (
         name="local",
         title="sum of the tasks' times, whatever waits",
         source="S2 section 4, fitness 1",
-        measured_by=fitness.local,
+        measured_by=local_fitness,
     ),
-    _of_s2("on-demand", "makespan and cost of nodes in use", "fitness 2", fitness.on_demand),
-    _of_s2("static", "makespan and idle node-time", "fitness 3, variant idle", fitness.static_idle),
-    _of_s2("static-literal", "makespan and unused node-time", "fitness 3 as printed", fitness.static_literal),
-    _of_s2(
+    _moldable_fitness("on-demand", "makespan and cost of nodes in use", "fitness 2", on_demand_fitness),
+    _moldable_fitness(
+        "static", "makespan and idle node-time", "fitness 3, variant idle", static_idle_fitness
+    ),
+    _moldable_fitness(
+        "static-literal", "makespan and unused node-time", "fitness 3 as printed", static_literal_fitness
+    ),
+    _moldable_fitness(
         "static-idle-fraction",
         "makespan and share of idle node-time",
         "fitness 3, variant idle fraction",
-        fitness.static_idle_fraction,
+        static_idle_fraction_fitness,
     ),
-    _of_s1("speedup", "sequential time over makespan", 2, "speedup", "maximise"),
-    _of_s1("efficiency", "speed-up over machines used", 3, "efficiency", "maximise"),
-    _of_s1("communication", "moving data on the critical path", 4, "communication_s"),
-    _of_s1("synchronisation", "waiting on the critical path", 5, "synchronisation_s"),
-    _of_s1("overhead", "makespan less the sequential time's share per machine", 6, "overhead_s"),
-    _of_s1("lost-parallelism", "overhead less moving and waiting", 7, "lost_parallelism_s"),
-    _of_s1("throughput", "efficiency and time together", 8, "throughput", "maximise"),
+    _grid_metric("speedup", "sequential time over makespan", 2, "speedup", "maximise"),
+    _grid_metric("efficiency", "speed-up over machines used", 3, "efficiency", "maximise"),
+    _grid_metric("communication", "moving data on the critical path", 4, "communication_s"),
+    _grid_metric("synchronisation", "waiting on the critical path", 5, "synchronisation_s"),
+    _grid_metric("overhead", "makespan less the sequential time's share per machine", 6, "overhead_s"),
+    _grid_metric("lost-parallelism", "overhead less moving and waiting", 7, "lost_parallelism_s"),
+    _grid_metric("throughput", "efficiency and time together", 8, "throughput", "maximise"),
 )
 OBJECTIVES = {objective.name: objective for objective in _ALL}
 """By name, without limits and with the default alpha."""
 
 
-def objective_named(
+def make_objective(
     name: str,
     alpha: float | None = None,
     *,
@@ -159,3 +250,48 @@ def _check_alpha(objective: Objective, alpha: float) -> None:
 def _check_limit(noun: str, limit: float | None, unit: str) -> None:
     if limit is not None and not 0.0 <= limit < math.inf:
         raise InvalidInput(Problem(what=f"the {noun} is {limit:g}", rule=f"must be {unit}, at least 0"))
+
+
+_ROUNDING = 1e-9
+"""Share by which a sum of doubles may exceed a limit that it equals."""
+
+
+def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: float) -> None:
+    """Raise Infeasible where the bounds alone exceed the limits, whatever planner is asked."""
+    found = []
+    deadline, most = objective.deadline_s, objective.max_cost
+    if deadline is not None and _exceeds(bound_s, deadline):
+        found.append(
+            f"no plan can meet the deadline of {format_seconds(deadline)}: every one takes at least "
+            f"{format_seconds(bound_s)} (lower bound), {format_seconds(bound_s - deadline)} too long"
+        )
+    least = 0.0 if most is None else cheapest_cost(instance)
+    if most is not None and _exceeds(least, most):
+        found.append(
+            f"no plan can keep to a cost of {most:.6g}: every one costs at least {least:.6g} "
+            f"(cheapest machines and node counts), {least - most:.3g} too much"
+        )
+    if found:
+        raise Infeasible("; ".join(found))
+
+
+def refuse_missed_limits(
+    objective: Objective, planner: str, *, makespan_s: float, cost: float, bound_s: float
+) -> None:
+    """Raise Infeasible where a plan exceeds the limits, though no bound rules out a better one."""
+    found = []
+    deadline, most = objective.deadline_s, objective.max_cost
+    if deadline is not None and _exceeds(makespan_s, deadline):
+        found.append(
+            f"takes {format_seconds(makespan_s)}, {format_seconds(makespan_s - deadline)} longer than the "
+            f"deadline of {format_seconds(deadline)} (lower bound {format_seconds(bound_s)})"
+        )
+    if most is not None and _exceeds(cost, most):
+        found.append(f"costs {cost:.6g}, {cost - most:.3g} more than the maximal cost of {most:.6g}")
+    if found:
+        advice = "this is no proof that none can do better: try another planner (`weft planners` lists them)"
+        raise Infeasible(f"the plan of {planner} {' and '.join(found)}; {advice}")
+
+
+def _exceeds(amount: float, limit: float) -> bool:
+    return amount > limit * (1.0 + _ROUNDING)

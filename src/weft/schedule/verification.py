@@ -17,13 +17,13 @@ import numpy as np
 
 from weft.errors import InvalidInput, shorten
 from weft.expressions import Expression, evaluate_boolean
-from weft.platform.columns import columns
+from weft.platform.arrays import machine_columns
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform, link_between, planned_machines
 from weft.predictors.chain import default_chain
-from weft.predictors.predictor import Predictor, subject
+from weft.predictors.predictor import Predictor, task_features
 from weft.schedule.schedule import Schedule
-from weft.workflow.unfolding.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGraph
+from weft.workflow.task_graph import COMPUTE, TRANSFER, VIRTUAL, Floats, TaskGraph
 
 __all__ = ["Violation", "verify"]
 
@@ -44,7 +44,7 @@ def verify(
     schedule: Schedule, graph: TaskGraph, platform: Platform, *, predictor: Predictor | None = None
 ) -> list[Violation]:
     """List every rule the schedule breaks; an empty list means it is valid."""
-    checker = _Verifier(schedule, graph, platform, predictor or default_chain())
+    checker = _ScheduleVerifier(schedule, graph, platform, predictor or default_chain())
     complete = list(checker.completeness())
     if complete:
         return complete
@@ -57,7 +57,7 @@ def verify(
     ]
 
 
-class _Verifier:
+class _ScheduleVerifier:
     def __init__(
         self, schedule: Schedule, graph: TaskGraph, platform: Platform, predictor: Predictor
     ) -> None:
@@ -91,7 +91,9 @@ class _Verifier:
 
     def modes(self) -> Iterator[Violation]:
         """Node counts, machines and durations are those the description and the estimates allow."""
-        facts = {key: column.tolist() for key, column in columns(tuple(self.machines.values())).items()}
+        facts = {
+            key: column.tolist() for key, column in machine_columns(tuple(self.machines.values())).items()
+        }
         row = {name: index for index, name in enumerate(self.machines)}
         for task, name in enumerate(self.graph.names):
             nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
@@ -164,7 +166,7 @@ class _Verifier:
             what = f"{name} takes {nodes} nodes of {machine.name}; allowed are {shorten(allowed)}"
             yield Violation(rule="count", what=what)
             return
-        estimate = self.predictor.predict(subject(self.graph, task), machine, count)
+        estimate = self.predictor.predict(task_features(self.graph, task), machine, count)
         seconds = math.inf if estimate is None else estimate.p50_s
         yield from self._lasts(task, seconds, f"{name} on {machine.name}")
 

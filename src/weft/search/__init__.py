@@ -5,20 +5,20 @@ The contract is in ``optimiser.py``; read it first.
 
 from __future__ import annotations
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["OPTIMISERS"]
 
-OPTIMISERS = Shelf(
+OPTIMISERS = Registry(
     "weft.optimisers",
     "optimiser",
     {
-        "genetic": "weft.search.genetic:Genetic",
-        "annealing": "weft.search.annealing:Annealing",
+        "genetic": "weft.search.genetic:GeneticAlgorithm",
+        "annealing": "weft.search.annealing:SimulatedAnnealing",
         "local-search": "weft.search.local_search:LocalSearch",
-        "simplex": "weft.search.simplex:Simplex",
-        "gradient": "weft.search.gradient:Gradient",
-        "exhaustive": "weft.search.exhaustive:Exhaustive",
+        "simplex": "weft.search.descent:Simplex",
+        "gradient": "weft.search.descent:Gradient",
+        "exhaustive": "weft.search.exhaustive:ExhaustiveSearch",
         "islands": "weft.search.islands:Islands",
     },
 )

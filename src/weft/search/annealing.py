@@ -20,17 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.neighbours import changed
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
-from weft.search.space import Floats, Points, Space
-from weft.search.tally import Tally
+from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
+from weft.search.pool import INLINE_POOL, Pool
+from weft.search.space import Floats, Points, Space, change_one_gene
 
-__all__ = ["Annealing", "Settings"]
+__all__ = ["AnnealingSettings", "SimulatedAnnealing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class AnnealingSettings:
     """How annealing cools."""
 
     steps: int = 100_000
@@ -54,13 +52,13 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Annealing:
+class SimulatedAnnealing:
     """Walks at random, ever more choosy."""
 
     name: ClassVar[str] = "annealing"
     title: ClassVar[str] = "simulated annealing (Kirkpatrick et al. 1983)"
 
-    settings: Settings = Settings()
+    settings: AnnealingSettings = AnnealingSettings()
 
     def refuses(self, space: Space) -> str | None:  # noqa: ARG002
         """Search every space."""
@@ -72,31 +70,31 @@ class Annealing:
         evaluate: Evaluate,
         *,
         rng: np.random.Generator,
-        limit: Limit = ENDLESS,
+        limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
         batch: int | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Walk and cool until the steps are used up or the limit ends it."""
         settings = self.settings
         given = list(starts)
         # A walker drawn at random would be far behind one that starts from something good.
         shared = [given[number % len(given)] for number in range(settings.walkers)] if given else ()
         points = space.first_points(rng, settings.walkers, shared)
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
         with tally:
             values = tally.see(points)
             if space.points == 1:
                 return tally.found(points)
-            tried = changed(points, space, rng)
+            tried = change_one_gene(points, space, rng)
             new = tally.see(tried)
             warm = settings.hot * _mean_loss(values, new)
             _accept(points, values, tried, new, losable=np.zeros(len(points)))
-            for moves in _lengths(settings):
+            for moves in _cooling_lengths(settings):
                 for move in range(moves):
                     warmth = warm * settings.cold ** (move / moves)
-                    tried = changed(points, space, rng)
+                    tried = change_one_gene(points, space, rng)
                     new = tally.see(tried)
                     _accept(points, values, tried, new, rng.standard_exponential(len(points)) * warmth)
                 points[:], values[:] = tally.best, tally.value
@@ -104,7 +102,7 @@ class Annealing:
         return tally.found(points)
 
 
-def _lengths(settings: Settings) -> list[int]:
+def _cooling_lengths(settings: AnnealingSettings) -> list[int]:
     """Give how many moves each cooling has; each has twice as many as the one before."""
     moves = max(1, settings.steps // settings.walkers - 2)
     units = 2**settings.coolings - 1

@@ -1,7 +1,22 @@
-"""Descent: methods that follow numbers downhill from one place, and start again elsewhere.
+"""Coordinates: points of a numeric space as numbers from 0 to 1, for methods that go by distances.
+
+Descent: methods that follow numbers downhill from one place, and start again elsewhere.
 
 What they have in common: the first descent begins at the best start, every place counts as the point nearest
 to it, and a point that is not allowed counts as very bad (infinity would leave no direction).
+
+The gradient method, for numeric spaces: slopes are measured, and SciPy's L-BFGS-B follows them.
+
+R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained Optimization, SIAM
+Journal on Scientific Computing 16(5), 1995; gradient descent is named by S1 section 4 as a method to plug in.
+The slope along an axis is that between the points next to the nearest one; between points values are taken to
+follow the slopes. Where it comes to rest, it starts again elsewhere.
+
+The simplex method of Nelder and Mead, for numeric spaces; SciPy does the work.
+
+J. A. Nelder, R. Mead, A Simplex Method for Function Minimization, The Computer Journal 7(4), 1965; named by
+S1 section 4 as a method to plug in. Every place is evaluated at the point nearest to it. When the simplex has
+shrunk to less than a step of the space, another starts elsewhere.
 """
 
 from __future__ import annotations
@@ -9,20 +24,57 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.coordinates import Coordinates, no_numbers
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
+from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
+from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Floats, Points, Space
-from weft.search.tally import Tally
 
-__all__ = ["Descent", "Losses"]
+__all__ = ["Coordinates", "Descent", "Gradient", "LossFunction", "Simplex", "explain_no_coordinates"]
 
-Losses = Callable[[Points], Floats]
+
+def explain_no_coordinates(space: Space) -> str | None:
+    """Say why a space has no coordinates; None: it has."""
+    if space.scale is None:
+        return "its values are no numbers, so there is no way from one to the next"
+    return None
+
+
+class Coordinates:
+    """The genes of a numeric space that have a choice, each from 0 (least number) to 1 (largest)."""
+
+    def __init__(self, space: Space) -> None:
+        assert space.scale is not None
+        self.choosing = np.flatnonzero(space.sizes > 1)
+        self._genes = space.genes
+        self._units = [_scale_to_unit(space.scale[gene]) for gene in self.choosing]
+
+    def __len__(self) -> int:
+        return len(self.choosing)
+
+    def of(self, point: Points) -> Floats:
+        """Give the coordinates of a point."""
+        pairs = zip(self._units, point[self.choosing], strict=True)
+        return np.array([unit[position] for unit, position in pairs])
+
+    def nearest(self, place: Floats) -> Points:
+        """Give the point nearest to some coordinates; halfway, the one of the smaller numbers."""
+        point = np.zeros(self._genes, dtype=np.uint32)
+        for gene, unit, share in zip(self.choosing, self._units, place, strict=True):
+            point[gene] = np.searchsorted((unit[1:] + unit[:-1]) / 2, share)
+        return point
+
+
+def _scale_to_unit(numbers: Floats) -> Floats:
+    unit: Floats = (numbers - numbers[0]) / (numbers[-1] - numbers[0])
+    return unit
+
+
+LossFunction = Callable[[Points], Floats]
 """Says what points lose."""
 
 _NOT_ALLOWED = 1e300
@@ -40,12 +92,12 @@ class Descent(ABC):
             raise InvalidInput(Problem(what=f"restarts is {self.restarts}", rule="must be at least 0"))
 
     @abstractmethod
-    def descend(self, space: Space, axes: Coordinates, losses: Losses, place: Floats) -> None:
+    def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
         """Go downhill from a place until it comes to rest."""
 
     def refuses(self, space: Space) -> str | None:
         """Refuse values that are no numbers."""
-        return no_numbers(space)
+        return explain_no_coordinates(space)
 
     def optimise(
         self,
@@ -53,16 +105,16 @@ class Descent(ABC):
         evaluate: Evaluate,
         *,
         rng: np.random.Generator,
-        limit: Limit = ENDLESS,
+        limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
         batch: int | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Descend from the best start, then from places drawn at random; give the best point of all."""
         given = list(starts)
         points = space.first_points(rng, max(1, len(given)), given)
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
         axes = Coordinates(space)
 
         def losses(points: Points) -> Floats:
@@ -75,3 +127,78 @@ class Descent(ABC):
                 self.descend(space, axes, losses, place)
                 place = rng.random(len(axes))
         return tally.found(tally.best[None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient(Descent):
+    """Follows the slope."""
+
+    name: ClassVar[str] = "gradient"
+    title: ClassVar[str] = "gradient method for numbers (L-BFGS-B, Byrd et al. 1995)"
+
+    def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
+        """Follow the slopes from a place until it comes to rest."""
+        from scipy.optimize import minimize
+
+        def loss_and_slopes(where: Floats) -> tuple[float, Floats]:
+            return _loss_and_slopes(where, axes, space, losses)
+
+        minimize(loss_and_slopes, place, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(axes))
+
+
+def _loss_and_slopes(
+    place: Floats, axes: Coordinates, space: Space, losses: LossFunction
+) -> tuple[float, Floats]:
+    """Evaluate the nearest point and both neighbours on every axis; give loss and slopes at a place."""
+    point = axes.nearest(place)
+    below, above = _beside(point, axes, space)
+    lost = losses(np.concatenate([point[None], below, above]))
+    many, rows = len(axes), np.arange(len(axes))
+    here = axes.of(point)
+    width = np.array([axes.of(row) for row in above])[rows, rows]
+    width -= np.array([axes.of(row) for row in below])[rows, rows]
+    slopes = (lost[1 + many :] - lost[1 : 1 + many]) / width
+    return float(lost[0] + slopes @ (place - here)), slopes
+
+
+def _beside(point: Points, axes: Coordinates, space: Space) -> tuple[Points, Points]:
+    """Give the neighbours below and above on every axis; at an end the point itself."""
+    rows, genes = np.arange(len(axes)), axes.choosing
+    below = np.repeat(point[None], len(axes), axis=0)
+    above = below.copy()
+    below[rows, genes] -= (point[genes] > 0).astype(np.uint32)
+    above[rows, genes] += (point[genes] + 1 < space.sizes[genes]).astype(np.uint32)
+    return below, above
+
+
+_WIDTH = 0.25
+"""The first simplex spans this share of each axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simplex(Descent):
+    """Goes downhill without slopes."""
+
+    name: ClassVar[str] = "simplex"
+    title: ClassVar[str] = "simplex method for numbers (Nelder and Mead 1965)"
+
+    def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
+        """Let a simplex around a place move until it is smaller than a step of the space."""
+        from scipy.optimize import minimize
+
+        finest = 0.5 / max(1, int(space.sizes.max()))
+        minimize(
+            lambda where: float(losses(axes.nearest(where)[None])[0]),
+            place,
+            method="Nelder-Mead",
+            bounds=[(0.0, 1.0)] * len(axes),
+            options={"initial_simplex": _simplex(place), "xatol": finest, "fatol": np.inf},
+        )
+
+
+def _simplex(place: Floats) -> Floats:
+    """Give a place and one beside it on every axis, all from 0 to 1."""
+    corners = np.repeat(place[None], len(place) + 1, axis=0)
+    steps = np.where(place + _WIDTH <= 1.0, _WIDTH, -_WIDTH)
+    corners[np.arange(1, len(place) + 1), np.arange(len(place))] += steps
+    return corners

@@ -12,12 +12,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
+from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
+from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Points, Space
-from weft.search.tally import Tally
 
-__all__ = ["Exhaustive", "points_between"]
+__all__ = ["ExhaustiveSearch", "list_points"]
 
 _MOST_POINTS = 10**9
 _TOGETHER = 1024
@@ -25,7 +24,7 @@ _TOGETHER = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exhaustive:
+class ExhaustiveSearch:
     """Leaves nothing out."""
 
     name: ClassVar[str] = "exhaustive"
@@ -41,24 +40,24 @@ class Exhaustive:
         evaluate: Evaluate,
         *,
         rng: np.random.Generator,  # noqa: ARG002
-        limit: Limit = ENDLESS,
+        limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
         batch: int | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Evaluate everything, some points at a time."""
         given = [space.repair(start) for start in starts]
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
         with tally:
             if given:
                 tally.see(np.array(given, dtype=np.uint32))
             for first in range(0, space.points, _TOGETHER):
-                tally.see(points_between(space, first, min(first + _TOGETHER, space.points)))
+                tally.see(list_points(space, first, min(first + _TOGETHER, space.points)))
         return tally.found(tally.best[None])
 
 
-def points_between(space: Space, first: int, end: int) -> Points:
+def list_points(space: Space, first: int, end: int) -> Points:
     """Give some points by their numbers in the order in which the last gene changes fastest."""
     numbers = np.arange(first, end)
     points = np.empty((len(numbers), space.genes), dtype=np.uint32)

@@ -20,21 +20,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.operators.crossover import CROSSOVERS, Crossover, crossed
-from weft.search.operators.elitism import elite, keep_best
-from weft.search.operators.mutation import mutate
-from weft.search.operators.scaling import fitness_of, scaled
-from weft.search.operators.selection import SELECTIONS, Numbers, Selection
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
+from weft.search.operators import (
+    CROSSOVERS,
+    SELECTIONS,
+    Crossover,
+    ParentIndices,
+    Selection,
+    compute_fitness,
+    cross_pairs,
+    keep_best,
+    mutate,
+    scale_fitness,
+    select_elite,
+)
+from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
+from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Floats, Points, Space
-from weft.search.tally import Tally
 
-__all__ = ["PRESETS", "Genetic", "Settings"]
+__all__ = ["PRESETS", "GeneticAlgorithm", "GeneticSettings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GeneticSettings:
     """How the genetic algorithm goes on; by default as S2 recommends."""
 
     population: int = 50
@@ -89,7 +96,7 @@ class Settings:
 
 
 PRESETS = {
-    "s1-tuned": Settings(
+    "s1-tuned": GeneticSettings(
         population=150,
         generations=500,
         selection="remainder",
@@ -102,19 +109,19 @@ PRESETS = {
         elite_share=0.0,
         steady_share=0.2,
     ),
-    "s2-recommended": Settings(),
+    "s2-recommended": GeneticSettings(),
 }
 """The settings the papers ended with: S1 section 12, S2 section 8 (from 31 genes on)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Genetic:
+class GeneticAlgorithm:
     """Parents, children, and who survives."""
 
     name: ClassVar[str] = "genetic"
     title: ClassVar[str] = "genetic algorithm (Prodan and Fahringer 2005; Jaros and Jaros)"
 
-    settings: Settings = PRESETS["s2-recommended"]
+    settings: GeneticSettings = PRESETS["s2-recommended"]
 
     def refuses(self, space: Space) -> str | None:  # noqa: ARG002
         """Search every space."""
@@ -126,17 +133,17 @@ class Genetic:
         evaluate: Evaluate,
         *,
         rng: np.random.Generator,
-        limit: Limit = ENDLESS,
+        limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
         batch: int | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Breed generation after generation until the settings or the limit end it."""
         settings = self.settings
         patience = settings.steady_share * settings.generations
         points = space.first_points(rng, settings.population, starts)
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
         with tally:
             values = tally.see(points)
             const = _const(values, settings.const_factor)
@@ -157,14 +164,14 @@ class Genetic:
         settings, number = self.settings, len(points)
         elites = max(1, int(settings.elite_share * number)) if settings.elite_share else 0
         wanted = number - elites
-        fitness = scaled(fitness_of(values, const), settings.scaling)
+        fitness = scale_fitness(compute_fitness(values, const), settings.scaling)
         many = max(2, round(settings.parent_share * number))
         parents = SELECTIONS[settings.selection](fitness, many, rng)
         # Pairs have two children each, so there may be one more than wanted.
-        mates = _mates(parents, wanted + wanted % 2, rng)
-        children = crossed(points[mates], settings.crossover, settings.crossover_rate, rng)[:wanted]
+        mates = _shuffle_parents(parents, wanted + wanted % 2, rng)
+        children = cross_pairs(points[mates], settings.crossover, settings.crossover_rate, rng)[:wanted]
         mutate(children, space, settings.mutation_rate, rng)
-        return np.concatenate([elite(points, values, elites), children]) if elites else children
+        return np.concatenate([select_elite(points, values, elites), children]) if elites else children
 
 
 def _const(values: Floats, factor: float) -> float:
@@ -173,7 +180,7 @@ def _const(values: Floats, factor: float) -> float:
     return factor * max(0.0, -float(possible.min())) if len(possible) else 0.0
 
 
-def _mates(parents: Numbers, number: int, rng: np.random.Generator) -> Numbers:
+def _shuffle_parents(parents: ParentIndices, number: int, rng: np.random.Generator) -> ParentIndices:
     """Shuffle the parents, as often as it takes to have so many."""
     rounds = -(-number // len(parents))
     shuffled = rng.random((rounds, len(parents))).argsort(axis=1)

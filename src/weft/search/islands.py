@@ -16,14 +16,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.genetic import Genetic
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Optimiser, Standing, Steps, Tell
-from weft.search.pool import ALONE, Pool
+from weft.search.genetic import GeneticAlgorithm
+from weft.search.optimiser import (
+    NO_LIMIT,
+    Evaluate,
+    Limit,
+    Optimiser,
+    ProgressCallback,
+    SearchResult,
+    SearchState,
+    StepLimit,
+)
+from weft.search.pool import INLINE_POOL, Pool
 from weft.search.space import Points, Space
 
 __all__ = ["Islands"]
 
-_SEARCH = Genetic()
+_SEARCH = GeneticAlgorithm()
 _Round = tuple[np.random.Generator, Points]
 """The random numbers of an island, and the points it starts from."""
 
@@ -59,20 +68,20 @@ class Islands:
         evaluate: Evaluate,
         *,
         rng: np.random.Generator,
-        limit: Limit = ENDLESS,
+        limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
         batch: int | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Let all islands search for a round, exchange, and go on; a round counts as a generation."""
         rngs = rng.spawn(self.islands)
         given = np.array([space.repair(start) for start in starts], dtype=np.uint32).reshape(-1, space.genes)
-        held, log, cut = [given] * self.islands, _Log(), False
+        held, log, cut = [given] * self.islands, _IslandLog(), False
         while not cut and len(log.rounds) < self.rounds:
             steps = self._affordable(limit, log.visited)
-            advance = partial(_advance, self.search, space, evaluate, steps, batch)
-            done: list[tuple[Found, np.random.Generator]] = []
+            advance = partial(_advance_island, self.search, space, evaluate, steps, batch)
+            done: list[tuple[SearchResult, np.random.Generator]] = []
             try:
                 for one in pool.map(advance, list(zip(rngs, held, strict=True))):
                     done.append(one)
@@ -100,15 +109,15 @@ class Islands:
         return steps
 
 
-class _Log:
+class _IslandLog:
     """What all islands found so far."""
 
     def __init__(self) -> None:
-        self.rounds: list[Standing] = []
+        self.rounds: list[SearchState] = []
         self.visited = 0
         self._first_best = -np.inf
 
-    def add(self, round_: list[Found]) -> Standing:
+    def add(self, round_: list[SearchResult]) -> SearchState:
         """Add a round; the best of it counts if it is better than before, the first island's if several."""
         best = max(round_, key=lambda found: found.value)
         if not self.rounds:
@@ -116,13 +125,13 @@ class _Log:
         self.visited += sum(found.visited for found in round_)
         better = not self.rounds or best.value > self.rounds[-1].value
         point, value = (best.best, best.value) if better else self.rounds[-1][2:]
-        self.rounds.append(Standing(len(self.rounds) + 1, self.visited, point, value))
+        self.rounds.append(SearchState(len(self.rounds) + 1, self.visited, point, value))
         return self.rounds[-1]
 
-    def found(self, last: Points, *, cut: bool) -> Found:
+    def found(self, last: Points, *, cut: bool) -> SearchResult:
         """Give what was found."""
         history = np.array([standing.value for standing in self.rounds])
-        return Found(
+        return SearchResult(
             best=self.rounds[-1].best,
             value=self.rounds[-1].value,
             visited=self.visited,
@@ -135,10 +144,10 @@ class _Log:
         )
 
 
-def _advance(
+def _advance_island(
     search: Optimiser, space: Space, evaluate: Evaluate, steps: int, batch: int | None, start: _Round
-) -> tuple[Found, np.random.Generator]:
+) -> tuple[SearchResult, np.random.Generator]:
     """Let one island search for a round; the generator comes back with it, as it may have been a copy."""
     rng, points = start
-    found = search.optimise(space, evaluate, rng=rng, limit=Steps(most=steps), starts=points, batch=batch)
+    found = search.optimise(space, evaluate, rng=rng, limit=StepLimit(most=steps), starts=points, batch=batch)
     return found, rng

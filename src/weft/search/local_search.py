@@ -15,17 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.neighbours import all_changes
-from weft.search.optimiser import ENDLESS, Evaluate, Found, Limit, Tell
-from weft.search.pool import ALONE, Pool
-from weft.search.space import Points, Space
-from weft.search.tally import Tally
+from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
+from weft.search.pool import INLINE_POOL, Pool
+from weft.search.space import Points, Space, list_changes
 
-__all__ = ["LocalSearch", "Settings"]
+__all__ = ["LocalSearch", "LocalSearchSettings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LocalSearchSettings:
     """How local search goes on."""
 
     improvement: Literal["first", "best"] = "first"
@@ -52,7 +50,7 @@ class LocalSearch:
     name: ClassVar[str] = "local-search"
     title: ClassVar[str] = "iterated local search over single genes"
 
-    settings: Settings = Settings()
+    settings: LocalSearchSettings = LocalSearchSettings()
 
     def refuses(self, space: Space) -> str | None:  # noqa: ARG002
         """Search every space."""
@@ -64,17 +62,17 @@ class LocalSearch:
         evaluate: Evaluate,
         *,
         rng: np.random.Generator,
-        limit: Limit = ENDLESS,
+        limit: Limit = NO_LIMIT,
         starts: Iterable[ArrayLike] = (),
-        tell: Tell | None = None,
-        pool: Pool = ALONE,
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
         batch: int | None = None,
-    ) -> Found:
+    ) -> SearchResult:
         """Climb from the best start, shake, climb again."""
         settings = self.settings
         given = list(starts)
         points = space.first_points(rng, max(1, len(given)), given)
-        tally = Tally(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
         with tally:
             tally.see(points)
             point, value = tally.best, tally.value
@@ -86,12 +84,12 @@ class LocalSearch:
         return tally.found(tally.best[None])
 
     def _climb(
-        self, point: Points, value: float, space: Space, tally: Tally, rng: np.random.Generator
+        self, point: Points, value: float, space: Space, tally: Evaluator, rng: np.random.Generator
     ) -> None:
         """Take changes that help until there is none."""
         together = self.settings.together
         while True:
-            gene, other = all_changes(point, space)
+            gene, other = list_changes(point, space)
             order = rng.permutation(len(gene))
             best, taken = value, -1
             for start in range(0, len(order), together):

@@ -1,4 +1,4 @@
-"""A pool: where pieces of work are done side by side. The contract of the shelf ``pools``; read it first.
+"""A pool: where pieces of work are done side by side. The contract of the registry ``pools``; read it first.
 
 Whoever searches cuts its work into pieces whose results do not depend on where or when they are computed, so
 that every pool gives the same result.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-__all__ = ["ALONE", "Alone", "Pool"]
+__all__ = ["INLINE_POOL", "InlinePool", "Pool"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -32,7 +32,7 @@ class Pool(Protocol):
         ...
 
 
-class Alone:
+class InlinePool:
     """The pool of whoever has none: one item after the other, here."""
 
     workers = 1
@@ -42,4 +42,4 @@ class Alone:
         return map(function, items)
 
 
-ALONE: Pool = Alone()
+INLINE_POOL: Pool = InlinePool()

@@ -2,6 +2,8 @@
 
 What a position stands for is known to whoever evaluates points. Only where the values are numbers is it told
 here, because some methods go by distances (``scale``).
+
+Neighbours: points that differ in one gene.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from weft.errors import InvalidInput, Problem
 
-__all__ = ["Floats", "Points", "Space", "numeric_space", "space_of"]
+__all__ = ["Floats", "Points", "Space", "change_one_gene", "list_changes", "make_numeric_space", "make_space"]
+
 
 Points = NDArray[np.uint32]
 """Points x genes: positions; one point is one row."""
@@ -69,12 +72,42 @@ class Space:
         return np.concatenate([np.array(given, dtype=np.uint32), drawn]) if given else drawn
 
 
-def space_of(sizes: Sequence[int] | NDArray[np.integer]) -> Space:
+def make_space(sizes: Sequence[int] | NDArray[np.integer]) -> Space:
     """Make a space from the number of values of each gene."""
     return Space(sizes=np.asarray(sizes, dtype=np.uint32))
 
 
-def numeric_space(values: Iterable[ArrayLike]) -> Space:
+def make_numeric_space(values: Iterable[ArrayLike]) -> Space:
     """Make a space from the numbers each gene may take."""
     scale = tuple(np.unique(np.asarray(numbers, dtype=np.float64)) for numbers in values)
     return Space(sizes=np.array([len(numbers) for numbers in scale], dtype=np.uint32), scale=scale)
+
+
+def change_one_gene(points: Points, space: Space, rng: np.random.Generator) -> Points:
+    """Give every point another value of one gene, drawn evenly; a space of one point has no other.
+
+    Where values are numbers, every other change is to the next smaller or larger one.
+    """
+    rows = np.arange(len(points))
+    choosing = np.flatnonzero(space.sizes > 1)
+    gene = choosing[rng.integers(0, len(choosing), len(points))]
+    size = space.sizes[gene].astype(np.int64)
+    old = points[rows, gene].astype(np.int64)
+    # One of the others: a distance of 1 to size - 1, around the end.
+    new = (old + 1 + (rng.random(len(points)) * (size - 1)).astype(np.int64)) % size
+    if space.scale is not None:
+        beside = old + np.where(rng.random(len(points)) < 0.5, 1, -1)
+        beside = np.where((beside < 0) | (beside >= size), 2 * old - beside, beside)
+        new = np.where(rng.random(len(points)) < 0.5, beside, new)
+    result = points.copy()
+    result[rows, gene] = new
+    return result
+
+
+def list_changes(point: Points, space: Space) -> tuple[NDArray[np.intp], Points]:
+    """Give every other value of every gene of a point: the genes and the values."""
+    gene = np.repeat(np.arange(space.genes), space.sizes)
+    ends = np.cumsum(space.sizes, dtype=np.int64)
+    value = np.arange(len(gene)) - np.repeat(ends - space.sizes, space.sizes)
+    other = value != point[gene]
+    return gene[other], value[other].astype(np.uint32)

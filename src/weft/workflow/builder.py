@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft.documents import Document, Node, caller_place, from_python
-from weft.errors import InvalidInput, Place
-from weft.workflow.checks import problems_of
-from weft.workflow.reading.keys import VERSION
-from weft.workflow.reading.workflow_reader import read_workflow
-from weft.workflow.records.workflow import Workflow
+from weft.documents import Document, DocumentNode, caller_location, from_python
+from weft.errors import InvalidInput, SourceLocation
+from weft.workflow.checks import find_problems
+from weft.workflow.keys import VERSION
+from weft.workflow.reader import read_workflow
+from weft.workflow.workflow import Workflow
 
 __all__ = ["Builder", "TaskHandle"]
 
@@ -58,7 +58,7 @@ class Builder:
         description: str | None = None,
         owner: str | None = None,
     ) -> None:
-        self._place = caller_place()
+        self._place = caller_location()
         given = {
             "name": name,
             "params": params,
@@ -68,15 +68,15 @@ class Builder:
             "owner": owner,
         }
         self._head = {"weft": VERSION, **{key: value for key, value in given.items() if value is not None}}
-        self._tasks: dict[str, Node] = {}
-        self._loops: dict[str, Node] = {}
-        self._places: dict[str, Place] = {}
+        self._tasks: dict[str, DocumentNode] = {}
+        self._loops: dict[str, DocumentNode] = {}
+        self._places: dict[str, SourceLocation] = {}
 
     def task(self, name: str, **facets: Any) -> TaskHandle:
         """Add a task; keywords are the keys of the file format (``from_`` for ``from``)."""
         if name in self._tasks:
             raise InvalidInput(f"two tasks are called {name!r}")
-        place = caller_place()
+        place = caller_location()
         entries = {key.rstrip("_"): _plain(value) for key, value in facets.items()}
         self._tasks[name] = from_python(entries, place, ("tasks", name))
         self._places[name] = place
@@ -87,19 +87,19 @@ class Builder:
         if name in self._loops:
             raise InvalidInput(f"two loops are called {name!r}")
         entries = {"from": _plain(last), "to": _plain(first), **{key: _plain(v) for key, v in facets.items()}}
-        self._loops[name] = from_python(entries, caller_place(), ("loops", name))
+        self._loops[name] = from_python(entries, caller_location(), ("loops", name))
 
     def build(self) -> Workflow:
         """Make the workflow. Raises InvalidInput with everything that is wrong, at the lines that say it."""
         root = from_python({**self._head, "tasks": {}, "loops": {}}, self._place)
         entries = dict(root.value) if isinstance(root.value, dict) else {}
-        entries["tasks"] = Node(
+        entries["tasks"] = DocumentNode(
             value=dict(self._tasks), place=self._place, path=("tasks",), key_places=dict(self._places)
         )
-        entries["loops"] = Node(value=dict(self._loops), place=self._place, path=("loops",))
-        document = Document(file=self._place.file, root=Node(value=entries, place=self._place))
+        entries["loops"] = DocumentNode(value=dict(self._loops), place=self._place, path=("loops",))
+        document = Document(file=self._place.file, root=DocumentNode(value=entries, place=self._place))
         workflow, reader = read_workflow(document)
-        problems = problems_of(workflow, reader.problems)
+        problems = find_problems(workflow, reader.problems)
         if problems:
             raise InvalidInput(problems)
         return workflow

@@ -1,4 +1,12 @@
-"""Checks: everything that is wrong with a workflow, at once, each with its place, value, rule and advice.
+"""Checks of tasks within their workflow: what they name must exist, what they calculate must be known.
+
+Checks of loops: their names are their own, their tasks exist, their conditions speak of known things.
+
+Whether their bodies hold together and nest is seen when the workflow is unfolded.
+
+Checks of budgets: they are amounts, and tasks consume only what the workflow has a budget for.
+
+Checks: everything that is wrong with a workflow, at once, each with its place, value, rule and advice.
 
 Records check themselves (``faults``); ``task_checks``, ``loop_checks`` and ``budget_checks`` hold what needs
 several of them: names that must exist, templates and formulas whose names must be known. What only values
@@ -7,24 +15,273 @@ show (empty sweeps, cycles) comes from the attempt to unfold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections import ChainMap
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
+from operator import attrgetter
 
-from weft.documents import placed
-from weft.errors import InvalidInput, Path, Problem
-from weft.workflow.budget_checks import budget_problems
-from weft.workflow.loop_checks import loop_problems
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
-from weft.workflow.task_checks import TaskChecks, unknown_problems
-from weft.workflow.unfolding.task_graph import TaskGraph
-from weft.workflow.unfolding.unfold import try_unfold
+from weft.documents import locate_problems
+from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten
+from weft.expressions import Expression, find_unknown_names
+from weft.workflow.quantity import COUNT_NAME, Range, constant_value, is_growing, stated_quantities
+from weft.workflow.task import NO_RECOVERY, Dependency, IndexRange, Input, JobSpec, Task
+from weft.workflow.task_graph import TaskGraph
+from weft.workflow.templates import is_late, list_fields
+from weft.workflow.unfold import try_unfold
+from weft.workflow.workflow import Loop, Workflow
 
-__all__ = ["check", "checked_graph", "problems_of"]
+__all__ = [
+    "TaskChecks",
+    "budget_problems",
+    "check",
+    "check_and_unfold",
+    "find_problems",
+    "loop_problems",
+    "unknown_name_problems",
+]
 
 
-def checked_graph(workflow: Workflow) -> TaskGraph:
+_TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
+_TEMPLATE_PATHS: tuple[DocumentPath, ...] = tuple((key,) for key in _TEMPLATE_KEYS)
+_template_texts = attrgetter(*_TEMPLATE_KEYS)
+_NO_VARIABLES: Mapping[str, object] = {}
+
+
+def unknown_name_problems(value: object, known: Container[str], path: DocumentPath) -> Iterator[Problem]:
+    """List the names in a formula that mean nothing; what is no formula has none."""
+    if isinstance(value, Expression):
+        for error in find_unknown_names(value, known):
+            yield from (replace(problem, path=path, place=None) for problem in error.problems)
+
+
+class TaskChecks:
+    """Checks tasks one by one against the names of their workflow."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self.names = {task.name: task for task in workflow.tasks}
+        self._params = workflow.params
+        ends = {loop.name: self.names.get(loop.last) for loop in workflow.loops}
+        self._targets: ChainMap[str, Task | None] = ChainMap({**self.names}, ends)
+
+    def problems(self, task: Task) -> list[Problem]:
+        """List what is wrong with a task; most tasks of large files have no formulas and end here quickly."""
+        found = [
+            replace(problem, path=("tasks", task.name, *problem.path)) for problem in task.find_problems()
+        ]
+        for position, dependency in enumerate(task.after):
+            if dependency.task not in self.names or dependency.task == task.name or _is_special(dependency):
+                entry = position if dependency.entry is None else dependency.entry
+                found += self._dependency_problems(task, dependency, ("tasks", task.name, "after", entry))
+        formulas, templates = _formulas(task), _templates(task)
+        if formulas or templates or task.sweep is not None or task.resources or task.consumes:
+            variables = dict.fromkeys(task.sweep.names) if task.sweep is not None else _NO_VARIABLES
+            known = {**self._params, **variables}
+            for path, formula in formulas:
+                found += unknown_name_problems(formula, known, ("tasks", task.name, *path))
+            if task.resources or task.consumes:
+                found += _amount_problems(task, known)
+            for path, text in templates:
+                found += self._template_problems(text, known, ("tasks", task.name, *path))
+            found += self._sweep_problems(task)
+        return found + _size_problems(task)
+
+    def _dependency_problems(
+        self, task: Task, dependency: Dependency, path: DocumentPath
+    ) -> Iterator[Problem]:
+        if dependency.task not in self._targets:
+            close = nearest(dependency.task, sorted(self._targets))
+            advice = f"did you mean {close!r}?" if close else ""
+            what = f"{task.name} comes after {shorten(dependency.task)!r}, which does not exist"
+            yield Problem(what=what, rule="after names a task or a loop", advice=advice, path=path)
+            return
+        if dependency.task == task.name and dependency.index is None and dependency.pairs is None:
+            advice = "to repeat it, declare a loop from it to itself"
+            yield Problem(what=f"{task.name} comes after itself", advice=advice, path=path)
+        source = self._targets[dependency.task]
+        swept = source is not None and source.sweep is not None
+        known = {**self._params, **dict.fromkeys(task.sweep.names if task.sweep is not None else ())}
+        for part in dependency.index or ():
+            for expression in (part.low, part.high) if isinstance(part, IndexRange) else (part,):
+                yield from unknown_name_problems(expression, known, path)
+        if dependency.index is not None and not swept:
+            what = f"{dependency.task}[...] has an index, but {dependency.task} has no sweep"
+            yield Problem(what=what, advice=f"write `after: {dependency.task}`", path=path)
+        if dependency.pairs is not None and not (swept and task.sweep is not None):
+            name = task.name if swept else dependency.task
+            yield Problem(what=f"pairs with {name}, which has no sweep", rule="pairs join sweeps", path=path)
+        yield from unknown_name_problems(dependency.condition, {**known, "exit_code": 0, "result": {}}, path)
+
+    def _sweep_problems(self, task: Task) -> Iterator[Problem]:
+        for name, values in task.sweep.variables if task.sweep is not None else ():
+            path: DocumentPath = ("tasks", task.name, "sweep", name)
+            if name in self._params:
+                what = f"sweep variable {name!r} has the name of a parameter"
+                yield Problem(what=what, advice="give one of them another name", path=path)
+            for part in (values.low, values.high, values.step) if isinstance(values, Range) else (values,):
+                if isinstance(part, Expression) and not is_growing(part):
+                    yield from unknown_name_problems(part, self._params, path)
+
+    def _template_problems(
+        self, text: str, known: Mapping[str, object], path: DocumentPath
+    ) -> Iterator[Problem]:
+        for field in list_fields(text):
+            head, dot, _ = field.name.partition(".")
+            if field.name in known or (is_late(field.name) and (not dot or head in ("machine", *self.names))):
+                continue
+            close = nearest(field.name, known)
+            yield Problem(
+                what=f"{{{field.name}}} in {shorten(text)!r} is unknown",
+                rule="names in braces are parameters, sweep variables, or filled in by weft",
+                advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for plain braces",
+                path=path,
+            )
+
+
+def _is_special(dependency: Dependency) -> bool:
+    return dependency.index is not None or dependency.pairs is not None or dependency.condition is not None
+
+
+def _formulas(task: Task) -> list[tuple[DocumentPath, Expression]]:
+    """List the formulas of a task with the keys they stand under."""
+    found: list[tuple[DocumentPath, object]] = [(("work",), task.work)] if task.work is not None else []
+    if task.cores is not None:
+        found.append((("cores",), task.cores))
+    if isinstance(task.seconds, Mapping):
+        found += [(("seconds", machine), seconds) for machine, seconds in task.seconds.items()]
+    elif task.seconds is not None:
+        found.append((("seconds",), task.seconds))
+    if task.nodes != (1,):
+        found += [(("nodes",), part) for count in task.nodes for part in _parts(count)]
+    for output in task.outputs:
+        if output.size.__class__ is Expression or output.seconds is not None:
+            found += [(("outputs", output.file), part) for part in (output.size, output.seconds)]
+    for position, given in enumerate(task.inputs):
+        if given.size is not None:
+            found.append(((*_input_path(given, position), "size"), given.size))
+    if task.transfer is not None:
+        found.append((("size",), task.transfer.size))
+    if task.recovery is not NO_RECOVERY:
+        found.append((("time_limit",), task.recovery.time_limit))
+        if task.recovery.checkpoint is not None:
+            found.append((("checkpoint", "every"), task.recovery.checkpoint.every))
+    return [(path, value) for path, value in found if isinstance(value, Expression)]
+
+
+def _amount_problems(task: Task, known: Mapping[str, object]) -> Iterator[Problem]:
+    """List unknown names in the amounts a task takes; these formulas may speak of the node count, too."""
+    with_count = {**known, COUNT_NAME: 0}
+    for _, path, amount in task.amounts():
+        for keys, quantity in stated_quantities(amount):
+            yield from unknown_name_problems(quantity, with_count, ("tasks", task.name, *path, *keys))
+
+
+def _parts(count: object) -> Iterable[object]:
+    return (count.low, count.high, count.step) if isinstance(count, Range) else (count,)
+
+
+def _input_path(given: Input, position: int) -> DocumentPath:
+    return ("inputs", position if given.entry is None else given.entry)
+
+
+def _templates(task: Task) -> list[tuple[DocumentPath, str]]:
+    """List the texts of a task in which names in braces are replaced, with the keys they stand under."""
+    found: list[tuple[DocumentPath, str | None]] = []
+    for position, given in enumerate(task.inputs):
+        if "{" in given.file or given.source is not None:
+            found += [(_input_path(given, position), text) for text in (given.file, given.source)]
+    for output in task.outputs:
+        if "{" in output.file or output.target is not None:
+            found += [(("outputs", output.file), text) for text in (output.file, output.target)]
+    if task.machine is not None:
+        found.append((("machine",), task.machine))
+    if task.transfer is not None:
+        moved = task.transfer
+        found += [(("from",), moved.source), (("to",), moved.target), (("file",), moved.file)]
+    if task.job is not None:
+        found += _job_templates(task.job)
+    if task.recovery is not NO_RECOVERY:
+        found.append((("progress",), task.recovery.progress))
+        files = task.recovery.checkpoint.files if task.recovery.checkpoint is not None else ()
+        found += [(("checkpoint", "files"), file) for file in files]
+    return [(path, text) for path, text in found if text is not None and "{" in text]
+
+
+def _job_templates(job: JobSpec) -> list[tuple[DocumentPath, str | None]]:
+    words = (job.command,) if isinstance(job.command, str) else job.command or ()
+    found: list[tuple[DocumentPath, str | None]] = [(("command",), word) for word in words if "{" in word]
+    if job.arguments:
+        found += [(("arguments",), word) for word in job.arguments]
+    texts = _template_texts(job)
+    return found + list(zip(_TEMPLATE_PATHS, texts, strict=True)) if any(texts) else found
+
+
+def _size_problems(task: Task) -> list[Problem]:
+    found: list[Problem] = []
+    for output in task.outputs:
+        for number in (output.size, output.seconds):
+            if isinstance(number, int | float) and not number >= 0:
+                path: DocumentPath = ("tasks", task.name, "outputs", output.file)
+                found.append(Problem(what=f"size {number}", rule="must be at least 0", path=path))
+    return found
+
+
+def loop_problems(workflow: Workflow) -> Iterator[Problem]:
+    """List what is wrong with the loops."""
+    if not workflow.loops:
+        return
+    tasks = {task.name: task for task in workflow.tasks}
+    results = {f"{name}.{part}": 0 for name in tasks for part in ("exit_code", "result")}
+    seen: set[str] = set()
+    for loop in workflow.loops:
+        path: DocumentPath = ("loops", loop.name)
+        yield from (replace(problem, path=(*path, *problem.path)) for problem in loop.find_problems())
+        if loop.name in tasks:
+            yield Problem(what=f"{loop.name!r} is both a task and a loop", rule="names are unique", path=path)
+        if loop.name in seen:
+            yield Problem(what=f"two loops are called {loop.name!r}", rule="names are unique", path=path)
+        seen.add(loop.name)
+        for key, name in (("from", loop.last), ("to", loop.first)):
+            if name not in tasks:
+                close = nearest(name, tasks)
+                advice = f"did you mean {close!r}?" if close else ""
+                yield Problem(what=f"loop {loop.name}: no task {name!r}", advice=advice, path=(*path, key))
+        known = {**results, **workflow.params, "iteration": 0, "exit_code": 0, "result": 0}
+        yield from unknown_name_problems(loop.until, {**known, **_variables(tasks, loop)}, (*path, "until"))
+        for key, quantity in (("max_iterations", loop.max_iterations), ("expect", loop.expect)):
+            yield from unknown_name_problems(quantity, workflow.params, (*path, key))
+
+
+def _variables(tasks: dict[str, Task], loop: Loop) -> dict[str, None]:
+    """Name the sweep variables of the last task: a loop inside a sweep runs, and ends, per point."""
+    last = tasks.get(loop.last)
+    return dict.fromkeys(last.sweep.names if last is not None and last.sweep is not None else ())
+
+
+def budget_problems(workflow: Workflow) -> Iterator[Problem]:
+    """List what is wrong with the budgets and with the tasks that consume them."""
+    for name, budget in workflow.budgets.items():
+        path: DocumentPath = ("budgets", name)
+        yield from unknown_name_problems(budget, workflow.params, path)
+        if not 0 <= (constant_value(budget) or 0) < math.inf:
+            yield Problem(what=f"budget {budget}", rule="must be a number, at least 0", path=path)
+    for task in workflow.tasks:
+        for name in task.consumes:
+            if name not in workflow.budgets:
+                yield _unknown_budget(workflow, task.name, name)
+
+
+def _unknown_budget(workflow: Workflow, task: str, name: str) -> Problem:
+    close = nearest(name, workflow.budgets)
+    advice = f"did you mean {close!r}?" if close else f"add `budgets: {{{shorten(name)}: AMOUNT}}`"
+    what = f"{task} consumes {shorten(repr(name))}, of which there is no budget"
+    rule = "tasks consume what stands under `budgets:` of the workflow"
+    return Problem(what=what, rule=rule, advice=advice, path=("tasks", task, "consumes", name))
+
+
+def check_and_unfold(workflow: Workflow) -> TaskGraph:
     """Check a workflow and unfold it, in one pass. Raises InvalidInput with every problem it has."""
-    graph, found = _judge(workflow, ())
+    graph, found = _check_all(workflow, ())
     if graph is None or found:
         raise InvalidInput(found)
     return graph
@@ -32,23 +289,23 @@ def checked_graph(workflow: Workflow) -> TaskGraph:
 
 def check(workflow: Workflow) -> None:
     """Raise InvalidInput with every problem of a workflow, if it has any."""
-    checked_graph(workflow)
+    check_and_unfold(workflow)
 
 
-def problems_of(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[Problem]:
+def find_problems(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[Problem]:
     """List every problem, those found earlier (while reading) included, each once and in reading order."""
-    return _judge(workflow, earlier)[1]
+    return _check_all(workflow, earlier)[1]
 
 
-def _judge(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGraph | None, list[Problem]]:
+def _check_all(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGraph | None, list[Problem]]:
     found = list(earlier)
     if workflow.tasks or not found:  # a file whose reading gave no task has said why
         found += _static_problems(workflow)
     reported = {problem.path for problem in found}
     graph, dynamic = try_unfold(workflow, strictly=True)
     found += [problem for problem in dynamic if problem.path not in reported]
-    unique: dict[tuple[Path, str], Problem] = {}
-    for problem in placed(found, workflow.document):
+    unique: dict[tuple[DocumentPath, str], Problem] = {}
+    for problem in locate_problems(found, workflow.document):
         unique.setdefault((problem.path, problem.what), problem)
     return graph, sorted(unique.values(), key=_reading_order)
 
@@ -62,7 +319,7 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
     if not workflow.tasks:
         yield Problem(what=f"workflow {workflow.name} has no tasks", rule="a workflow has at least one task")
     for name, value in workflow.params.items():
-        yield from unknown_problems(value, workflow.params, ("params", name))
+        yield from unknown_name_problems(value, workflow.params, ("params", name))
     checks = TaskChecks(workflow)
     if len(checks.names) < len(workflow.tasks):
         yield from _duplicates(workflow.tasks)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from backends.jobs_by_hand import rendered, with_task
-from weft.backends.jobs.fingerprints import fingerprint, why_stale
-from weft.backends.products import Product
+from weft.backends.attempt.fingerprint import compute_fingerprint, explain_staleness
+from weft.backends.backend import Product
 from weft.platform.machine import Machine
-from weft.workflow.records.job import Environment
+from weft.workflow.task import Environment
 
 FACETS = {"command": "x --n {nodes} {machine.name} $(({cores}+1)) {p}", "params": {"p": 1}, "outputs": ["o"]}
 OTHER = Machine(name="elsewhere", arch="x86_64", nodes=8)
@@ -18,7 +18,7 @@ OTHER = Machine(name="elsewhere", arch="x86_64", nodes=8)
 
 def key(tmp_path, facets=None, inputs=None, scripts=None, **more):
     job = rendered(with_task(**{**FACETS, **(facets or {})}), tmp_path, **more)
-    return fingerprint(job, inputs or {}, scripts or {}).key
+    return compute_fingerprint(job, inputs or {}, scripts or {}).key
 
 
 def test_where_and_how_wide_a_task_ran_does_not_matter(tmp_path):
@@ -30,7 +30,7 @@ def test_where_and_how_wide_a_task_ran_does_not_matter(tmp_path):
     surrounded = {"wrapper": "mpirun -n {nodes}", "environment": {"modules": ["gcc"]}}
     assert key(tmp_path, surrounded) == key(tmp_path, surrounded, nodes=4, count=4)
     calls = [rendered(with_task(call="m:f"), tmp_path, nodes=nodes, count=nodes) for nodes in (1, 4)]
-    assert len({fingerprint(job, {}, {}).key for job in calls}) == 1
+    assert len({compute_fingerprint(job, {}, {}).key for job in calls}) == 1
 
 
 def test_everything_it_is_made_from_matters(tmp_path):
@@ -64,7 +64,7 @@ def test_a_project_may_be_moved(tmp_path):
 def test_equal_tasks_of_other_names_are_other_tasks(tmp_path):
     known = with_task(sweep={"k": [1, 2]}, command="true")
     jobs = [rendered(known, tmp_path, f"job[{k}]") for k in (1, 2)]
-    assert len({fingerprint(job, {}, {}).key for job in jobs}) == 2
+    assert len({compute_fingerprint(job, {}, {}).key for job in jobs}) == 2
 
 
 def product(found):
@@ -98,33 +98,36 @@ def product(found):
 def test_why_a_product_is_stale(tmp_path, change, inputs, scripts, words):
     job = rendered(with_task(command="x", env={"A": "1"}, outputs=["o"]), tmp_path)
     old_inputs, old_scripts = {"mesh": "a" * 40, "old": "c"}, {"run.py": "s"}
-    old = product(fingerprint(job, old_inputs, old_scripts))
-    new = fingerprint(
+    old = product(compute_fingerprint(job, old_inputs, old_scripts))
+    new = compute_fingerprint(
         replace(job, **change),
         old_inputs if inputs is None else inputs,
         old_scripts if scripts is None else scripts,
     )
-    assert why_stale(new.parts, old) == words
+    assert explain_staleness(new.parts, old) == words
     assert (new.key == old.fingerprint) is (words == "")
 
 
 def test_secrets_and_long_lists_are_not_kept(tmp_path):
     job = rendered(with_task(command="x " + "y" * 5000, env={"TOKEN": "secret-word"}), tmp_path)
     many = {f"f{number}": "d" * 40 for number in range(5000)}
-    found = fingerprint(job, many, {})
+    found = compute_fingerprint(job, many, {})
     assert "secret-word" not in str(found.parts)
     assert sum(map(len, found.parts.values())) < 1000
-    changed = fingerprint(job, {**many, "f77": "e" * 40}, {})
+    changed = compute_fingerprint(job, {**many, "f77": "e" * 40}, {})
     assert changed.key != found.key
-    assert why_stale(changed.parts, product(found)) == "some input changed"
+    assert explain_staleness(changed.parts, product(found)) == "some input changed"
 
 
 def test_a_task_of_another_workflow_or_iteration_is_told_in_words(tmp_path):
     job = rendered(with_task(command="x"), tmp_path)
-    elsewhere = fingerprint(replace(job, identity="sub:job:1"), {}, {})
-    here, later = (fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))
-    assert why_stale(here.parts, product(elsewhere)) == "it was made for a workflow in sub"
-    assert why_stale(elsewhere.parts, product(here)) == "it was made for a workflow in the project folder"
-    assert why_stale(later.parts, product(here)) == "it was made for job, iteration 1"
+    elsewhere = compute_fingerprint(replace(job, identity="sub:job:1"), {}, {})
+    here, later = (compute_fingerprint(replace(job, identity=f":job:{number}"), {}, {}) for number in (1, 2))
+    assert explain_staleness(here.parts, product(elsewhere)) == "it was made for a workflow in sub"
+    assert (
+        explain_staleness(elsewhere.parts, product(here))
+        == "it was made for a workflow in the project folder"
+    )
+    assert explain_staleness(later.parts, product(here)) == "it was made for job, iteration 1"
     unknown = replace(product(here), fingerprint="", parts={})
-    assert why_stale(here.parts, unknown) == "what it was made from was not written down"
+    assert explain_staleness(here.parts, unknown) == "what it was made from was not written down"

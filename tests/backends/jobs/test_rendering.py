@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from backends.jobs_by_hand import LOCAL, known_of, rendered, run_job, with_task
-from weft.backends.jobs.problem import JobProblem
-from weft.backends.jobs.rendering import PROGRESS_FILE, RESULT_FILE, news_files, results_needed
+from weft.backends.attempt.command import PROGRESS_FILE, RESULT_FILE, find_result_tasks, monitored_files
+from weft.backends.attempt.substitution import JobProblem
 from weft.platform.machine import Machine
 from weft.workflow.builder import Builder
 
@@ -88,7 +88,7 @@ def test_the_environment_says_what_was_allocated(tmp_path):
         "WEFT_RESULT_FILE": f"{work}/{RESULT_FILE}",
         "WEFT_TIME_LEFT_S": "90",
     }
-    assert news_files(known, 0) == ("how-far", ("r1", "r2"))
+    assert monitored_files(known, 0) == ("how-far", ("r1", "r2"))
     seen = dict(line.split("=", 1) for line in run_job(job).stdout.decode().splitlines() if "=" in line)
     assert seen["OWN"] == "a b"
     assert seen["WEFT_NODES"] == "4"
@@ -125,8 +125,8 @@ def test_results_of_other_tasks(tmp_path):
     )
     known = known_of(flow)
     job = known.names.index("job")
-    assert results_needed(known, job) == {"conv": known.names.index("conv")}
-    assert results_needed(known, known.names.index("conv")) == {}
+    assert find_result_tasks(known, job) == {"conv": known.names.index("conv")}
+    assert find_result_tasks(known, known.names.index("conv")) == {}
     results = {"conv": {"exit_code": 1, "result": {"delta": 0.25, "text": "a'b"}}}
     assert rendered(known, tmp_path, results=results).argv[-1] == "x 0.25 1 'a'\\''b'"
     with pytest.raises(JobProblem, match=r"no delta; it wrote text"):
@@ -144,10 +144,10 @@ def test_the_result_of_a_sweep_is_that_of_the_same_point(tmp_path):
     for name in known.names:
         if name.startswith("job["):
             t, k = name[4:-1].split(",")
-            (found,) = results_needed(known, known.names.index(name)).values()
+            (found,) = find_result_tasks(known, known.names.index(name)).values()
             assert known.names[found] == f"a[{k},{t}]"
     with pytest.raises(JobProblem, match="may mean 6"):
-        results_needed(known, known.names.index("sum"))
+        find_result_tasks(known, known.names.index("sum"))
 
 
 def test_streams(tmp_path):
@@ -368,7 +368,7 @@ def test_a_python_function(tmp_path):
 
 def test_what_was_worked_out_does_not_keep_a_workflow_that_has_grown(tmp_path):
     known = with_task(command="x {task}")
-    assert results_needed(known, 0) == {}
+    assert find_result_tasks(known, 0) == {}
     rendered(known, tmp_path)
     gone = weakref.ref(known)
     del known

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.backends.jobs.problem import JobProblem
-from weft.backends.jobs.shell import COMMENT, DOUBLE, PLAIN, SINGLE, UNSAFE, contexts
-from weft.backends.jobs.values import Values
+from weft.backends.attempt.substitution import (
+    COMMENT,
+    DOUBLE,
+    PLAIN,
+    SINGLE,
+    UNSAFE,
+    JobProblem,
+    TemplateValues,
+    quoting_contexts,
+)
 
 NASTY = st.text(alphabet="ab $`\"'\\\n;|&<>(){}*?[]~#!%-=\t\u00e9\u4e2d", max_size=12)
 
@@ -47,12 +54,12 @@ NASTY = st.text(alphabet="ab $`\"'\\\n;|&<>(){}*?[]~#!%-=\t\u00e9\u4e2d", max_si
     ],
 )
 def test_where_a_name_stands(line, expected):
-    assert list(contexts(line)) == expected
+    assert list(quoting_contexts(line)) == expected
 
 
 def shell(line, value):
     """Run a line with a value filled in; give its words as the program sees them."""
-    filled = Values({"x": value, "xs": [value, "b c"]}, {}, {}).line(line)
+    filled = TemplateValues({"x": value, "xs": [value, "b c"]}, {}, {}).line(line)
     done = subprocess.run(["/bin/sh", "-eu", "-c", filled], capture_output=True, timeout=30, check=False)
     assert done.returncode == 0, (filled, done.stderr)
     return done.stdout.decode().split("\0")[:-1]
@@ -71,7 +78,7 @@ def test_where_quoting_does_not_help_only_harmless_values_pass(value, line):
     harmless = value == "" or all(
         letter.isascii() and (letter.isalnum() or letter in "@%+=:,./-_") for letter in value
     )
-    values = Values({"x": value}, {}, {})
+    values = TemplateValues({"x": value}, {}, {})
     if harmless:
         assert values.line(line) == line.replace("{x}", value)
     else:
@@ -88,7 +95,7 @@ def test_a_value_that_would_run_a_command_runs_nothing(tmp_path):
             f"'; touch {canary}; '",
             f'"; touch {canary}; "',
         ):
-            filled = Values({"x": value}, {}, {}).line(line)
+            filled = TemplateValues({"x": value}, {}, {}).line(line)
             done = subprocess.run(
                 ["/bin/sh", "-eu", "-c", filled], capture_output=True, text=True, check=True
             )
@@ -106,7 +113,7 @@ ATTACKS = ["$(touch canary)", "`touch canary`", "';touch canary;'", '";touch can
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8), st.sampled_from(ATTACKS))
 def test_in_no_line_a_value_becomes_shell_text(tmp_path, fragments, value):
     try:
-        filled = Values({"x": value}, {}, {}).line("echo " + "".join(fragments) + " {x}")
+        filled = TemplateValues({"x": value}, {}, {}).line("echo " + "".join(fragments) + " {x}")
     except JobProblem:
         return
     variables = {"PATH": os.environ["PATH"], "y": "", "z": "1"}
@@ -119,8 +126,8 @@ def test_in_no_line_a_value_becomes_shell_text(tmp_path, fragments, value):
 @pytest.mark.parametrize("value", ["a\0b", "\ud800"])
 def test_what_no_program_can_be_given_is_refused(value):
     with pytest.raises(JobProblem, match="cannot be given to a program"):
-        Values({"x": value}, {}, {}).line("echo {x}")
+        TemplateValues({"x": value}, {}, {}).line("echo {x}")
 
 
 def test_raw_is_not_quoted():
-    assert Values({"x": "a; b"}, {}, {}).line("{x:raw} '{x:raw}'") == "a; b 'a; b'"
+    assert TemplateValues({"x": "a; b"}, {}, {}).line("{x:raw} '{x:raw}'") == "a; b 'a; b'"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.backends.local.attempt_records import AttemptRecords
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt.attempt import AttemptRecords
+from weft.backends.attempt.safe_paths import StagingProblem
 
 
 @pytest.fixture

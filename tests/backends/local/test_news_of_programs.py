@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from weft.api.executions.running import run
-from weft.api.runs.explaining import explain_task, explanation_lines
-from weft.engine.messages import commands as cm
-from weft.engine.messages import events as ev
-from weft.engine.settings import Settings
+from weft.api.journal import explain_task, explanation_lines
+from weft.api.run import run
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.settings import EngineSettings
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
 
-ASKING = replace(Settings(), poll_every_s=0.02, contract=1000.0)
+ASKING = replace(EngineSettings(), poll_every_s=0.02, contract=1000.0)
 """Far more often than files are looked at without being asked."""
 DEMAND = """
 [ "$1" = large ] && exit 0

@@ -11,24 +11,24 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench, wait_until
-from weft.backends.runner import process_groups
-from weft.backends.runner.memory import Memory
-from weft.backends.runner.process_groups import (
+from weft.backends.local import processes
+from weft.backends.local.processes import (
     TICKS_PER_S,
-    catches,
-    of_session,
-    process,
-    processes,
+    MemoryMeter,
+    catches_signal,
+    list_processes,
+    list_session,
     proportional_bytes,
-    tell_group,
+    read_process,
+    signal_group,
 )
 
 
 def test_this_process_is_found() -> None:
-    own = process(os.getpid())
+    own = read_process(os.getpid())
     assert own is not None
     assert (own.group, own.session) == (os.getpgid(0), os.getsid(0))
-    assert os.getpid() in [one.pid for one in processes()]
+    assert os.getpid() in [one.pid for one in list_processes()]
     up_s = float(Path("/proc/uptime").read_text().split()[0])
     assert 0 < own.began_ticks / TICKS_PER_S < up_s
     share_bytes = proportional_bytes(os.getpid())
@@ -40,21 +40,21 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
     odd = tmp_path / "a) Z 1 (b"
     odd.symlink_to("/bin/sleep")
     with subprocess.Popen([str(odd), "1000"], start_new_session=True) as child:
-        found = process(child.pid)
+        found = read_process(child.pid)
         assert found is not None
         assert (found.group, found.session) == (child.pid, child.pid)
-        assert [one.pid for one in of_session(child.pid, child.pid)] == [child.pid]
-        assert of_session(child.pid, child.pid + 1) == []
+        assert [one.pid for one in list_session(child.pid, child.pid)] == [child.pid]
+        assert list_session(child.pid, child.pid + 1) == []
         child.kill()
 
 
 def test_a_zombie_is_gone_though_its_group_answers() -> None:
     with subprocess.Popen(["true"], start_new_session=True) as child:
-        wait_until(lambda: process(child.pid) is None, "it has ended")
-        assert tell_group(child.pid, 0)
-        assert of_session(child.pid) == []
+        wait_until(lambda: read_process(child.pid) is None, "it has ended")
+        assert signal_group(child.pid, 0)
+        assert list_session(child.pid) == []
         child.wait()
-        assert not tell_group(child.pid, 0)
+        assert not signal_group(child.pid, 0)
 
 
 def test_handlers_are_seen() -> None:
@@ -62,22 +62,20 @@ def test_handlers_are_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        assert catches(child.pid, signal.SIGUSR1)
-        assert not catches(child.pid, signal.SIGUSR2)
+        assert catches_signal(child.pid, signal.SIGUSR1)
+        assert not catches_signal(child.pid, signal.SIGUSR2)
         child.kill()
-    assert not catches(child.pid, signal.SIGUSR1)
+    assert not catches_signal(child.pid, signal.SIGUSR1)
 
 
 def test_a_kill_by_the_kernel_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The counter is the kernel's; here it is a file of ours."""
     counter = tmp_path / "vmstat"
-    read = process_groups._read
-    monkeypatch.setattr(
-        process_groups, "_read", lambda name: read(str(counter) if "vmstat" in name else name)
-    )
+    read = processes._read
+    monkeypatch.setattr(processes, "_read", lambda name: read(str(counter) if "vmstat" in name else name))
     counter.write_text("oom_kill_disable 9\noom_kill 5\n")
-    assert process_groups.out_of_memory_kills() == 5
-    memory = Memory()
+    assert processes.out_of_memory_kills() == 5
+    memory = MemoryMeter()
     assert not memory.kernel_killed()
     counter.write_text("oom_kill 7\n")
     assert [memory.kernel_killed() for _ in range(3)] == [True, True, False]
@@ -86,4 +84,4 @@ def test_a_kill_by_the_kernel_counts_once(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_runner_counts_only_its_own_session(bench: Bench) -> None:
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
-    assert {one.group for one in of_session(bench.here["pid"])} == {bench.here["pid"], pid}
+    assert {one.group for one in list_session(bench.here["pid"])} == {bench.here["pid"], pid}

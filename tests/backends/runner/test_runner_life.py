@@ -17,10 +17,16 @@ from typing import Any
 import pytest
 
 from runner_bench import TOKEN, Bench, lives, wait_until
-from weft.backends.runner.link import RunnerFailed, RunnerGone, RunnerHangs, RunnerLink
-from weft.backends.runner.orphans import kill_orphans, orphans
-from weft.backends.runner.process_groups import process, processes
-from weft.backends.runner.records import Ledger, Records, encoded
+from weft.backends.local.link import (
+    RunnerFailed,
+    RunnerGone,
+    RunnerLink,
+    RunnerUnresponsive,
+    find_orphans,
+    kill_orphans,
+)
+from weft.backends.local.processes import list_processes, read_process
+from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 from weft.randomness import generator
 
 
@@ -51,14 +57,14 @@ def test_a_runner_loads_neither_weft_nor_heavy_modules() -> None:
         f"names = {{'__name__': 'runner', '__file__': {str(runner)!r}}}\n"
         "exec(open(names['__file__']).read(), names)\n"
         "names['_stand_in']()\n"
-        "import weft.backends.runner.loop\n"
+        "import weft.backends.local.runner_loop\n"
         "sys.stdout.write(' '.join(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     loaded = set(done.stdout.split())
-    assert "weft.backends.runner.tasks" in loaded
+    assert "weft.backends.local.runner_loop" in loaded
     assert not loaded & {
         "weft.errors",
         "weft.registry",
@@ -135,7 +141,7 @@ def test_strangers_are_not_heard(bench: Bench) -> None:
         each.close()
     assert not (bench.work / "done").exists()
     wrong = bench.new_link("another token")
-    with pytest.raises((RunnerHangs, RunnerFailed)):
+    with pytest.raises((RunnerUnresponsive, RunnerFailed)):
         wrong.connect(timeout_s=0.5)
     wrong.close()
     bench.sh(3, "exit 7")
@@ -225,7 +231,7 @@ def test_orphans_that_multiply_are_caught(bench: Bench) -> None:
     os.kill(bench.here["pid"], signal.SIGKILL)
     wait_until(lambda: not bench.link.alive, "the runner is dead")
     bench.link.kill_orphans()
-    assert [one.pid for one in processes() if one.session == bench.here["pid"]] == []
+    assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == []
 
 
 def test_connecting_kills_the_orphans_first(bench: Bench) -> None:
@@ -255,18 +261,18 @@ def test_a_process_that_was_given_a_dead_runners_number_is_never_touched(tmp_pat
     assert victim.stdout is not None
     victim.stdout.readline()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    records = Records(str(tmp_path), TOKEN)
-    own = process(victim.pid)
+    records = SealedRecords(str(tmp_path), TOKEN)
+    own = read_process(victim.pid)
     assert own is not None
-    starts = Ledger(records, "starts")
-    starts.add(encoded({"attempt": 1, "pid": victim.pid, "at": 0.0, "within": [0.0, 0.1]}))
+    starts = RecordLog(records, "starts")
+    starts.add(encode_record({"attempt": 1, "pid": victim.pid, "at": 0.0, "within": [0.0, 0.1]}))
     for identity in (
         {"pid": victim.pid, "began_ticks": own.began_ticks - 1000, "boot": boot},
         {"pid": victim.pid, "began_ticks": own.began_ticks - 1000, "boot": "another"},
         {"pid": 2**22 - 1, "began_ticks": 1, "boot": boot},
     ):
         records.write("pid", identity)
-        assert orphans(records) == []
+        assert find_orphans(records) == []
         assert kill_orphans(records) == ()
     assert victim.poll() is None
     os.killpg(victim.pid, signal.SIGKILL)
@@ -277,13 +283,13 @@ def test_a_process_that_was_given_a_dead_runners_number_is_never_touched(tmp_pat
 
 def test_a_forged_record_of_the_runner_kills_nobody(bench: Bench) -> None:
     victim = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    own = process(victim.pid)
+    own = read_process(victim.pid)
     assert own is not None
     bench.say({"do": "end"})
     wait_until(lambda: not bench.link.alive, "the runner ends")
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     forged = {"pid": victim.pid, "began_ticks": own.began_ticks, "boot": boot}
-    forger = Records(str(bench.directory), "a guess")
+    forger = SealedRecords(str(bench.directory), "a guess")
     forger.write("pid", forged)
     forger.close()
     assert not bench.link.alive
@@ -369,12 +375,12 @@ def test_nothing_stays_behind(bench: Bench) -> None:
         bench.say({"do": "cancel", "attempt": attempt, "grace_s": 5})
     causes = [bench.end_of(attempt)["cause"] for attempt in range(50)]
     assert causes == ["cancelled", ""] * 25
-    assert [one.pid for one in processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
+    assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
 
 
 def test_a_beat_shows_life(bench: Bench) -> None:
     wait_until(lambda: (bench.directory / "beat").exists(), "the first beat")
-    records = Records(str(bench.directory), TOKEN)
+    records = SealedRecords(str(bench.directory), TOKEN)
     before = records.read_again("beat")
     wait_until(lambda: records.read_again("beat") != before, "the next beat")
     after = records.read_again("beat")
@@ -400,7 +406,7 @@ def test_whenever_a_runner_is_killed_nothing_is_lost_and_nothing_runs_twice(benc
         os.kill(runner, signal.SIGKILL)
         bench.heard.clear()
         here = bench.link.connect()
-        assert [one.pid for one in processes() if one.session == runner] == []
+        assert [one.pid for one in list_processes() if one.session == runner] == []
         ends = {end["attempt"]: end for end in here["ended"]}
         for attempt in attempts:
             if attempt not in ends:

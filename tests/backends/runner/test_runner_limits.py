@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench, lives, wait_until
-from weft.backends.runner.process_groups import processes
+from weft.backends.local.processes import list_processes
 
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"
 
@@ -91,7 +91,7 @@ def test_members_left_behind_are_ended_before_the_end_is_told(bench: Bench, igno
     child = bench.leaves("child")
     assert not lives(child)
     assert (end["code"], end["signal"], end["cause"]) == (4, None, "")
-    assert [one.pid for one in processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
+    assert [one.pid for one in list_processes() if one.session == bench.here["pid"]] == [bench.here["pid"]]
 
 
 def test_the_time_limit_holds(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench
-from weft.backends.runner.process_groups import peak_bytes
+from weft.backends.local.processes import peak_bytes
 
 
 def test_an_end_says_how_it_was(bench: Bench) -> None:

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.backends.runner.records import Ledger, Records, encoded
+from weft.backends.local.records import RecordLog, SealedRecords, encode_record
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Iterator[Records]:
-    made = Records(str(tmp_path), "token")
+def records(tmp_path: Path) -> Iterator[SealedRecords]:
+    made = SealedRecords(str(tmp_path), "token")
     yield made
     made.close()
 
 
-def test_what_was_written_is_read(records: Records, tmp_path: Path) -> None:
+def test_what_was_written_is_read(records: SealedRecords, tmp_path: Path) -> None:
     records.write("pid", {"pid": 1, "text": "ä\n\udcff"})
     records.write("pid", {"pid": 2})
     assert records.read("pid") == {"pid": 2}
@@ -29,12 +29,12 @@ def test_what_was_written_is_read(records: Records, tmp_path: Path) -> None:
     assert (tmp_path / "pid").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_others_wrote_is_not_believed(records: Records, tmp_path: Path) -> None:
+def test_what_others_wrote_is_not_believed(records: SealedRecords, tmp_path: Path) -> None:
     records.write("pid", {"pid": 1})
     genuine = (tmp_path / "pid").read_bytes()
     (tmp_path / "beat").write_bytes(genuine)
     assert records.read("beat") is None
-    stranger = Records(str(tmp_path), "another token")
+    stranger = SealedRecords(str(tmp_path), "another token")
     assert stranger.read("pid") is None
     stranger.write("pid", {"pid": 1})
     stranger.close()
@@ -50,13 +50,13 @@ def test_noise_is_not_believed(data: bytes, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("noise")
     (folder / "pid").write_bytes(data)
     (folder / "ends").write_bytes(data)
-    noise = Records(str(folder), "token")
+    noise = SealedRecords(str(folder), "token")
     assert noise.read("pid") is None
-    assert Ledger.read(noise, "ends") == {}
+    assert RecordLog.read(noise, "ends") == {}
     noise.close()
 
 
-def test_pipes_links_and_folders_neither_block_nor_mislead(records: Records, tmp_path: Path) -> None:
+def test_pipes_links_and_folders_neither_block_nor_mislead(records: SealedRecords, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     records.write("pid", {"pid": 1})
@@ -72,52 +72,52 @@ def test_pipes_links_and_folders_neither_block_nor_mislead(records: Records, tmp
     assert records.read("pid") == {"pid": 3}
     (tmp_path / "starts").symlink_to(canary)
     with pytest.raises(OSError):
-        Ledger(records, "starts")
+        RecordLog(records, "starts")
     assert canary.read_text() == "kept"
 
 
-def test_a_ledger_gives_the_last_record_of_each_attempt(records: Records) -> None:
-    ledger = Ledger(records, "ends")
+def test_a_ledger_gives_the_last_record_of_each_attempt(records: SealedRecords) -> None:
+    ledger = RecordLog(records, "ends")
     for attempt, code in ((3, 0), (1, 1), (3, 2)):
-        ledger.add(encoded({"attempt": attempt, "code": code}))
+        ledger.add(encode_record({"attempt": attempt, "code": code}))
     assert ledger.lines == 3
-    assert Ledger.read(records, "ends") == {3: {"attempt": 3, "code": 2}, 1: {"attempt": 1, "code": 1}}
-    ledger.rewrite([encoded({"attempt": 1, "code": 1})])
-    ledger.add(encoded({"attempt": 4, "code": 4}))
-    assert list(Ledger.read(records, "ends")) == [1, 4]
-    assert Ledger.read(records, "starts") == {}
+    assert RecordLog.read(records, "ends") == {3: {"attempt": 3, "code": 2}, 1: {"attempt": 1, "code": 1}}
+    ledger.rewrite([encode_record({"attempt": 1, "code": 1})])
+    ledger.add(encode_record({"attempt": 4, "code": 4}))
+    assert list(RecordLog.read(records, "ends")) == [1, 4]
+    assert RecordLog.read(records, "starts") == {}
 
 
-def test_forged_lines_are_left_out(records: Records, tmp_path: Path) -> None:
-    Ledger(records, "ends").add(encoded({"attempt": 1, "code": 1}))
-    start = Ledger(records, "starts")
-    start.add(encoded({"attempt": 2, "code": 0}))
+def test_forged_lines_are_left_out(records: SealedRecords, tmp_path: Path) -> None:
+    RecordLog(records, "ends").add(encode_record({"attempt": 1, "code": 1}))
+    start = RecordLog(records, "starts")
+    start.add(encode_record({"attempt": 2, "code": 0}))
     with (tmp_path / "ends").open("ab") as file:
         file.write(b"00000000000000000000000000000000 " + b'{"attempt":1,"code":0}\n')
         file.write((tmp_path / "starts").read_bytes())
         file.write(b'{"attempt":5,"code":0}\n')
-    assert Ledger.read(records, "ends") == {1: {"attempt": 1, "code": 1}}
+    assert RecordLog.read(records, "ends") == {1: {"attempt": 1, "code": 1}}
 
 
 @given(cut=st.integers(min_value=0, max_value=400))
 def test_a_torn_line_spoils_no_other(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whoever wrote it was killed in between: what was whole is read, and what comes after too."""
     folder = tmp_path_factory.mktemp("torn")
-    torn = Records(str(folder), "token")
-    ledger = Ledger(torn, "ends")
+    torn = SealedRecords(str(folder), "token")
+    ledger = RecordLog(torn, "ends")
     lengths = []
     for attempt in range(3):
-        ledger.add(encoded({"attempt": attempt, "text": "x" * 50}))
+        ledger.add(encode_record({"attempt": attempt, "text": "x" * 50}))
         lengths.append((folder / "ends").stat().st_size)
     (folder / "ends").write_bytes((folder / "ends").read_bytes()[:cut])
-    Ledger(torn, "ends").add(encoded({"attempt": 9}))
+    RecordLog(torn, "ends").add(encode_record({"attempt": 9}))
     # The end of a line is no part of it: without it the line is whole.
     whole = [attempt for attempt, length in enumerate(lengths) if length - 1 <= cut]
-    assert list(Ledger.read(torn, "ends")) == [*whole, 9]
+    assert list(RecordLog.read(torn, "ends")) == [*whole, 9]
     torn.close()
 
 
-def test_a_beat_is_overwritten_in_place(records: Records, tmp_path: Path) -> None:
+def test_a_beat_is_overwritten_in_place(records: SealedRecords, tmp_path: Path) -> None:
     file = records.opened("beat")
     records.overwrite(file, "beat", {"at": 12.5})
     inode, size = (tmp_path / "beat").stat().st_ino, (tmp_path / "beat").stat().st_size

@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from runner_bench import Bench, lives, wait_until
-from weft.backends.runner import link
-from weft.backends.runner.link import RunnerHangs
+from weft.backends.local import link
+from weft.backends.local.link import RunnerUnresponsive
 
 
 def test_a_stopped_runner_is_told_apart_and_woken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +32,7 @@ def test_a_runner_that_does_not_answer_can_be_killed_and_replaced(bench: Bench) 
     bench.sh(1, "echo $$ > pid; sleep 1000")
     pid = bench.leaves("pid")
     os.kill(bench.here["pid"], signal.SIGSTOP)
-    with pytest.raises(RunnerHangs):
+    with pytest.raises(RunnerUnresponsive):
         bench.link.connect(timeout_s=0.5)
     assert pid in bench.link.kill()
     assert not lives(pid)

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from runner_bench import Bench, lives, wait_until
-from weft.backends.runner.process_groups import MARK, mark_of, marked, process, processes, tell_exactly
+from weft.backends.local.processes import (
+    MARK,
+    list_processes,
+    mark_prefix,
+    marked_attempt,
+    read_process,
+    signal_exactly,
+)
 
 DAEMON = """
 import os, signal, sys, time
@@ -63,9 +70,9 @@ def test_a_daemon_ends_before_the_end_of_its_task_is_told(bench: Bench, daemon: 
 def test_cancelling_reaches_a_daemon_and_a_child_in_another_session(bench: Bench, daemon: str) -> None:
     bench.sh(1, f"{daemon} pid plain 0; setsid sh -c 'echo $$ > child; sleep 1000' & wait; sleep 1000")
     pid, child = bench.leaves("pid"), bench.leaves("child")
-    found = process(pid)
+    found = read_process(pid)
     assert found is not None
-    assert (found.parent, found.session) == (bench.here["pid"], process(pid).session)
+    assert (found.parent, found.session) == (bench.here["pid"], read_process(pid).session)
     assert found.session != bench.here["pid"]
     bench.say({"do": "cancel", "attempt": 1, "grace_s": 20})
     end = bench.end_of(1)
@@ -138,16 +145,16 @@ def test_who_was_seen_with_its_parents_cannot_hide_later(bench: Bench) -> None:
 def test_a_daemon_of_a_killed_runner_is_found_by_its_mark(bench: Bench, daemon: str) -> None:
     bench.sh(7, f"{daemon} pid ignore 0; sleep 1000")
     pid = bench.leaves("pid")
-    own = process(bench.here["pid"])
+    own = read_process(bench.here["pid"])
     assert own is not None
-    mark = mark_of(own.pid, own.began_ticks)
-    assert marked(pid, mark) == 7
-    assert marked(pid, mark_of(own.pid, own.began_ticks + 1)) is None
+    mark = mark_prefix(own.pid, own.began_ticks)
+    assert marked_attempt(pid, mark) == 7
+    assert marked_attempt(pid, mark_prefix(own.pid, own.began_ticks + 1)) is None
     os.kill(bench.here["pid"], signal.SIGKILL)
     wait_until(lambda: not lives(bench.here["pid"]), "the runner is dead")
     assert pid in bench.link.kill_orphans()
     assert not lives(pid)
-    assert [one.pid for one in processes() if marked(one.pid, mark) is not None] == []
+    assert [one.pid for one in list_processes() if marked_attempt(one.pid, mark) is not None] == []
 
 
 def test_a_program_sees_its_mark_and_nothing_else_of_the_runner(bench: Bench) -> None:
@@ -159,9 +166,9 @@ def test_a_program_sees_its_mark_and_nothing_else_of_the_runner(bench: Bench) ->
 
 
 def test_a_signal_never_reaches_who_was_given_the_number_since() -> None:
-    own = process(os.getpid())
+    own = read_process(os.getpid())
     assert own is not None
     own.began_ticks -= 1
-    assert not tell_exactly(own, signal.SIGKILL)
+    assert not signal_exactly(own, signal.SIGKILL)
     own.began_ticks += 1
-    assert tell_exactly(own, 0)
+    assert signal_exactly(own, 0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.backends.staging.digests import Digests, digest_file, digest_tree
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.staging import DigestCache, digest_file, digest_tree
 
 OLD_NS = 1_500_000_000_000_000_000
 
@@ -20,7 +20,7 @@ def plain(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=20).hexdigest()
 
 
-def of(digests: Digests, path: Path) -> str:
+def of(digests: DigestCache, path: Path) -> str:
     return digests.of_path(path.parent, path.name)
 
 
@@ -35,7 +35,7 @@ def test_a_digest_is_that_of_the_content(tmp_path: Path, content: bytes) -> None
 
 
 def test_a_settled_file_is_not_read_again(tmp_path: Path) -> None:
-    path, digests = tmp_path / "f", Digests()
+    path, digests = tmp_path / "f", DigestCache()
     path.write_text("one")
     os.utime(path, ns=(OLD_NS, OLD_NS))
     first = of(digests, path)
@@ -47,7 +47,7 @@ def test_a_settled_file_is_not_read_again(tmp_path: Path) -> None:
 
 
 def test_a_file_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
-    path, digests = tmp_path / "f", Digests()
+    path, digests = tmp_path / "f", DigestCache()
     now_ns = time.time_ns()
     for text in ("one", "two"):
         path.write_text(text)
@@ -56,7 +56,7 @@ def test_a_file_changed_a_moment_ago_is_read_again(tmp_path: Path) -> None:
 
 
 def test_only_so_many_are_remembered(tmp_path: Path) -> None:
-    digests = Digests(most=2)
+    digests = DigestCache(most=2)
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
         path.write_text(path.name)

@@ -14,10 +14,8 @@ import pytest
 
 from architecture.house import environment
 from backends.staging.web_server import Site
-from weft.backends.sources.cache import Cache
-from weft.backends.sources.compression import plain_name_of
-from weft.backends.sources.fetching import Source, fetch
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt.external_files import InputCache, InputSource, decompressed_name, fetch
+from weft.backends.attempt.safe_paths import StagingProblem
 
 
 def test_a_path_is_read_from_the_folder_and_linked(grounds) -> None:
@@ -28,10 +26,10 @@ def test_a_path_is_read_from_the_folder_and_linked(grounds) -> None:
         str(grounds.other / "data" / "in.txt"),
         (grounds.other / "data" / "in.txt").as_uri(),
     ):
-        brought = fetch(Source(text, grounds.other), grounds.work, "here/in.txt")
+        brought = fetch(InputSource(text, grounds.other), grounds.work, "here/in.txt")
         assert (brought.file.name, brought.file.size_bytes, brought.copied_bytes) == ("here/in.txt", 4, 0)
         assert (grounds.work / "here" / "in.txt").samefile(grounds.other / "data" / "in.txt")
-    brought = fetch(Source("data/in.txt", grounds.other), grounds.work, "copy", how="copy")
+    brought = fetch(InputSource("data/in.txt", grounds.other), grounds.work, "copy", how="copy")
     assert brought.copied_bytes == 4
     assert not (grounds.work / "copy").samefile(grounds.other / "data" / "in.txt")
 
@@ -39,16 +37,16 @@ def test_a_path_is_read_from_the_folder_and_linked(grounds) -> None:
 def test_a_named_input_may_lie_anywhere_and_lead_over_links(grounds) -> None:
     (grounds.other / "link").symlink_to(grounds.outside)
     for text in ("../outside/canary", "link/canary"):
-        brought = fetch(Source(text, grounds.other), grounds.work, "canary", how="copy")
+        brought = fetch(InputSource(text, grounds.other), grounds.work, "canary", how="copy")
         assert (grounds.work / brought.file.name).read_text() == "sing"
-    assert fetch(Source("link", grounds.other), grounds.work, "all", how="copy").file.size_bytes == 12
+    assert fetch(InputSource("link", grounds.other), grounds.work, "all", how="copy").file.size_bytes == 12
 
 
 def test_a_directory_that_was_named_does_not_lead_out(grounds) -> None:
     (grounds.other / "d").mkdir()
     (grounds.other / "d" / "secret").symlink_to(grounds.canary)
     with pytest.raises(StagingProblem, match="'d/secret' cannot be used: a link leads out"):
-        fetch(Source("d", grounds.other), grounds.work, "d")
+        fetch(InputSource("d", grounds.other), grounds.work, "d")
     assert list(grounds.work.iterdir()) == []
 
 
@@ -58,7 +56,7 @@ def test_a_directory_that_was_named_does_not_lead_out(grounds) -> None:
 def test_what_cannot_be_fetched_is_named(grounds, text: str) -> None:
     os.mkfifo(grounds.other / "fifo")
     with pytest.raises(StagingProblem) as problem:
-        fetch(Source(text, grounds.other), grounds.work, "x")
+        fetch(InputSource(text, grounds.other), grounds.work, "x")
     assert repr(text) in str(problem.value)
     assert list(grounds.work.iterdir()) == []
 
@@ -67,31 +65,31 @@ def test_what_cannot_be_fetched_is_named(grounds, text: str) -> None:
 def test_an_input_stays_in_the_directory(grounds, name: str) -> None:
     (grounds.other / "in").write_text("text")
     with pytest.raises(StagingProblem):
-        fetch(Source("in", grounds.other), grounds.work, name)
+        fetch(InputSource("in", grounds.other), grounds.work, name)
 
 
 def test_over_the_web(grounds, site: Site) -> None:
     site.files["/data.bin"] = bytes(range(256)) * 20_000
-    brought = fetch(Source(f"{site.url}/data.bin", grounds.other), grounds.work, "d/data.bin")
+    brought = fetch(InputSource(f"{site.url}/data.bin", grounds.other), grounds.work, "d/data.bin")
     assert (grounds.work / "d" / "data.bin").read_bytes() == site.files["/data.bin"]
     assert brought.copied_bytes == brought.file.size_bytes == 256 * 20_000
 
 
 def test_what_the_web_does_not_have_or_cuts_off_is_never_seen(grounds, site: Site) -> None:
     with pytest.raises(StagingProblem, match=r"http://127.* cannot be fetched: there is no such file"):
-        fetch(Source(f"{site.url}/nothing", grounds.other), grounds.work, "x")
+        fetch(InputSource(f"{site.url}/nothing", grounds.other), grounds.work, "x")
     site.files["/half"] = b"x" * 100_000
     site.cut.add("/half")
     with pytest.raises(StagingProblem, match=r"cannot be fetched: .*(Content-Length|payload)"):
-        fetch(Source(f"{site.url}/half", grounds.other), grounds.work, "x")
+        fetch(InputSource(f"{site.url}/half", grounds.other), grounds.work, "x")
     with pytest.raises(StagingProblem, match="cannot be fetched"):
-        fetch(Source("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
+        fetch(InputSource("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
     assert list(grounds.work.iterdir()) == []
 
 
-def brought_both_ways(source: Source, grounds, name: str):
+def brought_both_ways(source: InputSource, grounds, name: str):
     """Give the ways in which an input is brought: as it is, or asked about and kept in a cache first."""
-    cache = Cache(grounds.other / "cache")
+    cache = InputCache(grounds.other / "cache")
     return [lambda: fetch(source, grounds.work, name), lambda: cache.bring(source, grounds.work, name)]
 
 
@@ -101,7 +99,7 @@ def brought_both_ways(source: Source, grounds, name: str):
 )
 def test_what_a_server_refuses_for_good_is_told_apart(grounds, site: Site, status, lasting) -> None:
     site.refused["/x"] = status
-    for bring in brought_both_ways(Source(f"{site.url}/x", grounds.other), grounds, "x"):
+    for bring in brought_both_ways(InputSource(f"{site.url}/x", grounds.other), grounds, "x"):
         with pytest.raises(StagingProblem) as problem:
             bring()
         assert problem.value.lasting is lasting
@@ -123,7 +121,7 @@ def test_what_a_server_refuses_for_good_is_told_apart(grounds, site: Site, statu
 )
 def test_what_would_fail_again_is_told_apart(grounds, text: str, name: str, lasting: bool) -> None:
     (grounds.other / "in").write_text("text")
-    for bring in brought_both_ways(Source(text, grounds.other), grounds, name):
+    for bring in brought_both_ways(InputSource(text, grounds.other), grounds, name):
         with pytest.raises(StagingProblem) as problem:
             bring()
         assert problem.value.lasting is lasting
@@ -140,14 +138,14 @@ def test_a_full_disk_may_have_room_again(grounds, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "copy_file_range", full)
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(StagingProblem) as problem:
-        fetch(Source("in", grounds.other), grounds.work, "x", how="copy")
+        fetch(InputSource("in", grounds.other), grounds.work, "x", how="copy")
     monkeypatch.undo()
     assert (problem.value.number, problem.value.lasting) == (errno.ENOSPC, False)
 
 
 def test_a_password_is_not_shown(grounds) -> None:
     with pytest.raises(StagingProblem) as problem:
-        fetch(Source("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
+        fetch(InputSource("http://user:secret@127.0.0.1:9/x", grounds.other), grounds.work, "x")
     assert "127.0.0.1:9/x" in str(problem.value)
     assert "secret" not in str(problem.value)
 
@@ -157,14 +155,14 @@ def test_a_password_is_not_shown(grounds) -> None:
 )
 def test_unknown_and_chained_urls_are_refused(grounds, text: str) -> None:
     with pytest.raises(StagingProblem):
-        fetch(Source(text, grounds.other), grounds.work, "x")
+        fetch(InputSource(text, grounds.other), grounds.work, "x")
     assert list(grounds.work.iterdir()) == []
 
 
 def test_memory_of_fsspec(grounds) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
     memory.pipe("/fetching/in", b"text")
-    assert fetch(Source("memory://fetching/in", grounds.other), grounds.work, "in").file.size_bytes == 4
+    assert fetch(InputSource("memory://fetching/in", grounds.other), grounds.work, "in").file.size_bytes == 4
     memory.rm("/fetching", recursive=True)
 
 
@@ -175,7 +173,7 @@ def test_compressed_inputs_come_out_plain(grounds, site: Site, suffix: str, modu
     (grounds.other / f"pdb{suffix}").write_bytes(packed)
     site.files["/no-suffix"] = packed
     for text, name in ((f"pdb{suffix}", f"d/pdb{suffix}"), (f"{site.url}/no-suffix", "d/pdb")):
-        brought = fetch(Source(text, grounds.other), grounds.work, name, compressed=True)
+        brought = fetch(InputSource(text, grounds.other), grounds.work, name, compressed=True)
         assert (brought.file.name, brought.copied_bytes) == ("d/pdb", len(packed))
         assert (grounds.work / "d" / "pdb").read_bytes() == content
         (grounds.work / "d" / "pdb").unlink()
@@ -190,19 +188,19 @@ def test_compressed_inputs_come_out_plain(grounds, site: Site, suffix: str, modu
 def test_what_is_not_compressed_or_is_broken_is_told(grounds, content: bytes) -> None:
     (grounds.other / "in.gz").write_bytes(content)
     with pytest.raises(StagingProblem, match=r"'in\.gz' cannot be decompressed"):
-        fetch(Source("in.gz", grounds.other), grounds.work, "in.gz", compressed=True)
+        fetch(InputSource("in.gz", grounds.other), grounds.work, "in.gz", compressed=True)
     assert list(grounds.work.iterdir()) == []
 
 
 def test_zstandard_where_there_is_none_says_what_to_install(grounds) -> None:
     (grounds.other / "in.zst").write_bytes(b"\x28\xb5\x2f\xfd rest")
     with pytest.raises(StagingProblem, match="cannot be decompressed"):
-        fetch(Source("in.zst", grounds.other), grounds.work, "in.zst", compressed=True)
+        fetch(InputSource("in.zst", grounds.other), grounds.work, "in.zst", compressed=True)
 
 
 def test_plain_names() -> None:
     names = ["a.gz", "a/b.tar.bz2", "x.xz", "y.zst", "plain", ".gz", "d/.gz", "a.gz.gz"]
-    assert [plain_name_of(name) for name in names] == [
+    assert [decompressed_name(name) for name in names] == [
         "a",
         "a/b.tar",
         "x",
@@ -216,7 +214,7 @@ def test_plain_names() -> None:
 
 def test_fsspec_is_loaded_only_for_urls() -> None:
     program = (
-        "import sys, weft.backends.sources.cache, weft.backends.staging.publishing\n"
+        "import sys, weft.backends.attempt.external_files, weft.backends.attempt.external_files\n"
         "sys.stdout.write(str({'fsspec', 'aiohttp'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", program]

@@ -7,40 +7,43 @@ from pathlib import Path
 
 import pytest
 
-from weft.backends.staging import placing
-from weft.backends.staging.keeping import keep, kept_files, restore
-from weft.backends.staging.new_files import copied
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt import staging
+from weft.backends.attempt.checkpoints import keep_checkpoint, list_checkpoint, restore_checkpoint
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.staging import copy_content
 
 
 def test_kept_files_come_back(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept" / "1-2"
-    assert not keep(grounds.work, ["restart.*", "state/"], kept)
-    assert kept_files(kept) == ()
-    assert not restore(kept, grounds.other)
+    assert not keep_checkpoint(grounds.work, ["restart.*", "state/"], kept)
+    assert list_checkpoint(kept) == ()
+    assert not restore_checkpoint(kept, grounds.other)
     (grounds.work / "restart.1").write_text("step 1")
     (grounds.work / "state").mkdir()
     (grounds.work / "state" / "grid").write_text("grid 1")
-    assert keep(grounds.work, ["restart.*", "state/"], kept)
-    assert [(file.name, file.size_bytes) for file in kept_files(kept)] == [("restart.1", 6), ("state", 6)]
-    assert not keep(grounds.work, ["restart.*", "state/"], kept), "nothing has changed"
+    assert keep_checkpoint(grounds.work, ["restart.*", "state/"], kept)
+    assert [(file.name, file.size_bytes) for file in list_checkpoint(kept)] == [
+        ("restart.1", 6),
+        ("state", 6),
+    ]
+    assert not keep_checkpoint(grounds.work, ["restart.*", "state/"], kept), "nothing has changed"
     (grounds.work / "restart.1").write_text("step 2")
-    assert keep(grounds.work, ["restart.*", "state/"], kept)
-    assert restore(kept, grounds.other)
+    assert keep_checkpoint(grounds.work, ["restart.*", "state/"], kept)
+    assert restore_checkpoint(kept, grounds.other)
     assert (grounds.other / "restart.1").read_text() == "step 2"
     assert (grounds.other / "state" / "grid").read_text() == "grid 1"
-    assert not keep(grounds.other, ["restart.*", "state/"], kept), "what was restored is not new"
+    assert not keep_checkpoint(grounds.other, ["restart.*", "state/"], kept), "what was restored is not new"
     assert len(list(kept.iterdir())) == 2, "the pointer and one copy"
 
 
 def test_what_is_restored_can_be_written_without_harm(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
-    keep(grounds.work, ["r"], kept)
-    restore(kept, grounds.other)
+    keep_checkpoint(grounds.work, ["r"], kept)
+    restore_checkpoint(kept, grounds.other)
     (grounds.other / "r").write_text("two")
     (grounds.work / "r").write_text("three")
-    restore(kept, grounds.other)
+    restore_checkpoint(kept, grounds.other)
     assert (grounds.other / "r").read_text() == "one"
 
 
@@ -52,25 +55,25 @@ def test_files_that_change_while_they_are_copied_are_not_kept(
     kept = tmp_path / "kept"
     for name in ("a", "b"):
         (grounds.work / name).write_text("step 1")
-    assert keep(grounds.work, ["a", "b", "c*"], kept)
+    assert keep_checkpoint(grounds.work, ["a", "b", "c*"], kept)
     for name in ("a", "b"):
         (grounds.work / name).write_text("step 2")
     copies = 0
 
     def disturbed(source: int, target: int, expected_bytes: int) -> tuple[int, str]:
         nonlocal copies
-        done = copied(source, target, expected_bytes)
+        done = copy_content(source, target, expected_bytes)
         if copies == moment:
             disturb(grounds.work, act)
         copies += 1
         return done
 
-    monkeypatch.setattr(placing, "copied", disturbed)
-    assert not keep(grounds.work, ["a", "b", "c*"], kept)
-    restore(kept, grounds.other)
+    monkeypatch.setattr(staging, "copied", disturbed)
+    assert not keep_checkpoint(grounds.work, ["a", "b", "c*"], kept)
+    restore_checkpoint(kept, grounds.other)
     assert [(grounds.other / name).read_text() for name in ("a", "b")] == ["step 1", "step 1"]
     monkeypatch.undo()
-    assert keep(grounds.work, ["a", "b", "c*"], kept), "once the program is quiet it is kept"
+    assert keep_checkpoint(grounds.work, ["a", "b", "c*"], kept), "once the program is quiet it is kept"
 
 
 def disturb(work: Path, act: str) -> None:
@@ -92,13 +95,13 @@ def disturb(work: Path, act: str) -> None:
 def test_damage_is_noticed(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
-    keep(grounds.work, ["r"], kept)
+    keep_checkpoint(grounds.work, ["r"], kept)
     (kept / "1" / "r").write_text("two")
     with pytest.raises(StagingProblem, match="checksum"):
-        restore(kept, grounds.other)
+        restore_checkpoint(kept, grounds.other)
     (kept / "current").write_text("{")
     with pytest.raises(StagingProblem, match="not what weft wrote"):
-        restore(kept, grounds.other)
+        restore_checkpoint(kept, grounds.other)
     assert list(grounds.other.iterdir()) == []
 
 
@@ -108,17 +111,17 @@ def test_links_out_and_fifos_are_not_kept(grounds, tmp_path: Path) -> None:
     os.mkfifo(grounds.work / "fifo")
     for name in ("r", "fifo", "../outside/canary"):
         with pytest.raises(StagingProblem):
-            keep(grounds.work, [name], kept)
-    assert kept_files(kept) == ()
+            keep_checkpoint(grounds.work, [name], kept)
+    assert list_checkpoint(kept) == ()
 
 
 def test_a_copy_left_half_by_a_crash_is_not_seen_and_goes(grounds, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     (grounds.work / "r").write_text("one")
-    keep(grounds.work, ["r"], kept)
+    keep_checkpoint(grounds.work, ["r"], kept)
     (kept / "2").mkdir()
     (kept / "2" / "r").write_text("ha")
-    assert [file.size_bytes for file in kept_files(kept)] == [3]
+    assert [file.size_bytes for file in list_checkpoint(kept)] == [3]
     (grounds.work / "r").write_text("three")
-    assert keep(grounds.work, ["r"], kept)
+    assert keep_checkpoint(grounds.work, ["r"], kept)
     assert sorted(path.name for path in kept.iterdir()) == ["3", "current"]

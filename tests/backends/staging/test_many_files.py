@@ -12,14 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from weft.backends.staging.digests import DIGESTS, Digests
-from weft.backends.staging.made import collect, intact, protect
-from weft.backends.staging.new_files import chunks, copied
-from weft.backends.staging.placing import place
-from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.publishing import publish
-from weft.backends.staging.safe_paths import Held, look_at
-from weft.backends.staging.trees import taken_hold_of, walked
+from weft.backends.attempt.external_files import publish
+from weft.backends.attempt.safe_paths import DirectoryCursor, StagingProblem, open_child
+from weft.backends.attempt.staging import (
+    DIGESTS,
+    DigestCache,
+    collect_outputs,
+    copy_content,
+    is_intact,
+    link_or_copy,
+    make_read_only,
+    read_chunks,
+)
+from weft.backends.attempt.trees import open_tree_file, walk_tree
 
 FILES = 200
 
@@ -55,13 +60,13 @@ def test_a_file_costs_few_calls_however_deep_it_lies(
         (grounds.work / name / str(number)).write_text(f"file {number}")
     most = {}
     opens()
-    (file,) = collect(grounds.work, [f"{name}/"])
+    (file,) = collect_outputs(grounds.work, [f"{name}/"])
     most["collect"] = opens()
-    protect(grounds.work, [file])
+    make_read_only(grounds.work, [file])
     most["protect"] = opens()
-    assert intact(grounds.work, file)
+    assert is_intact(grounds.work, file)
     most["intact"] = opens()
-    assert place(grounds.work, name, grounds.other, name, digest=file.digest) == 0
+    assert link_or_copy(grounds.work, name, grounds.other, name, digest=file.digest) == 0
     most["link"] = opens()
     publish(grounds.work, file, "published", folder=grounds.other)
     most["publish"] = opens()
@@ -82,9 +87,9 @@ def test_all_of_a_file_is_read_whatever_was_expected(tmp_path: Path, size: int, 
     (tmp_path / "f").write_bytes(content[:size])
     fd, target = os.open(tmp_path / "f", os.O_RDONLY), os.open(tmp_path / "g", os.O_RDWR | os.O_CREAT)
     expected_bytes = max(0, size + surprise)
-    assert b"".join(chunks(fd, expected_bytes)) == content[:size]
+    assert b"".join(read_chunks(fd, expected_bytes)) == content[:size]
     digest = hashlib.blake2b(content[:size], digest_size=20).hexdigest()
-    assert copied(fd, target, expected_bytes) == (size, digest)
+    assert copy_content(fd, target, expected_bytes) == (size, digest)
     assert (tmp_path / "g").read_bytes() == content[:size]
     os.close(fd)
     os.close(target)
@@ -104,7 +109,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(grounds, monkeypatch: pyt
 
     monkeypatch.setattr(os, "pread", growing)
     with pytest.raises(StagingProblem, match="'d/f' cannot be read: it changed while it was read"):
-        collect(grounds.work, ["d/"])
+        collect_outputs(grounds.work, ["d/"])
 
 
 def test_a_remembered_file_is_not_opened_again(grounds, opens: Callable[[], int]) -> None:
@@ -112,7 +117,7 @@ def test_a_remembered_file_is_not_opened_again(grounds, opens: Callable[[], int]
         (grounds.work / name).parent.mkdir(exist_ok=True)
         (grounds.work / name).write_text(name)
         os.utime(grounds.work / name, ns=(1_000, 1_000))
-    digests = Digests()
+    digests = DigestCache()
     first, opened = digests.of_path(grounds.work, "d"), opens()
     assert digests.of_path(grounds.work, "d") == first
     assert opens() == opened - 2
@@ -121,7 +126,7 @@ def test_a_remembered_file_is_not_opened_again(grounds, opens: Callable[[], int]
 def test_one_directory_is_held_and_none_is_left_open(grounds, opens: Callable[[], int]) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     opens()
-    with Held(grounds.work, make=True) as held:
+    with DirectoryCursor(grounds.work, make=True) as held:
         for parts in (("a", "b"), ("a", "b"), ("a",), (), ("a", "b")):
             os.close(os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=held.at(parts)))
         (grounds.work / "out").symlink_to(grounds.outside)
@@ -141,7 +146,7 @@ def test_what_took_the_place_of_a_file_since_it_was_listed_is_refused(grounds, w
     (grounds.work / "d").mkdir()
     path = grounds.work / "d" / "f"
     path.write_text("mine")
-    for directory, leaf in walked(grounds.work, ("d",)):
+    for directory, leaf in walk_tree(grounds.work, ("d",)):
         path.unlink()
         if what == "link":
             path.symlink_to(grounds.canary)
@@ -150,7 +155,7 @@ def test_what_took_the_place_of_a_file_since_it_was_listed_is_refused(grounds, w
         elif what == "directory":
             path.mkdir()
         with pytest.raises(StagingProblem) as refused:
-            taken_hold_of(grounds.work, directory, leaf)
+            open_tree_file(grounds.work, directory, leaf)
         assert "'d/f'" in str(refused.value)
         assert refused.value.number == (errno.ENOENT if what == "nothing" else errno.EAGAIN)
 
@@ -159,9 +164,9 @@ def test_a_leaf_behind_a_link_is_held_as_it_is(grounds) -> None:
     (grounds.work / "real").write_text("mine")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "f").symlink_to("../real")
-    ((directory, leaf),) = walked(grounds.work, ("d",))
+    ((directory, leaf),) = walk_tree(grounds.work, ("d",))
     assert directory == -1
-    found = taken_hold_of(grounds.work, directory, leaf)
+    found = open_tree_file(grounds.work, directory, leaf)
     assert os.fstat(found.fd).st_ino == (grounds.work / "real").stat().st_ino
     os.close(found.fd)
 
@@ -191,11 +196,11 @@ def test_a_file_of_a_tree_that_is_swapped_again_and_again_is_never_followed(grou
     try:
         for turn in range(400):
             with suppress(StagingProblem):
-                (file,) = collect(grounds.work, ["d/"])
+                (file,) = collect_outputs(grounds.work, ["d/"])
                 came += 1
-                protect(grounds.work, [file])
+                make_read_only(grounds.work, [file])
             with suppress(StagingProblem):
-                place(grounds.work, "d", grounds.other, str(turn), how=("link", "copy")[turn % 2])
+                link_or_copy(grounds.work, "d", grounds.other, str(turn), how=("link", "copy")[turn % 2])
                 came += 1
     finally:
         stop.set()
@@ -208,8 +213,8 @@ def test_a_file_of_a_tree_that_is_swapped_again_and_again_is_never_followed(grou
 
 def test_a_look_holds_the_link_itself(grounds) -> None:
     (grounds.work / "out").symlink_to(grounds.canary)
-    with Held(grounds.work) as held:
-        found = look_at(held.at(()), ("out",))
+    with DirectoryCursor(grounds.work) as held:
+        found = open_child(held.at(()), ("out",))
     assert not found.is_file
     os.close(found.fd)
     with pytest.raises(StagingProblem):

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.backends.staging.made import collect, intact
-from weft.backends.staging.placing import place
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.staging import collect_outputs, is_intact, link_or_copy
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -30,11 +29,11 @@ def elsewhere(grounds) -> Iterator[Path]:
 
 def test_one_file_system_needs_no_copy(grounds) -> None:
     (grounds.work / "f").write_text("text")
-    assert place(grounds.work, "f", grounds.other, "in/here") == 0
+    assert link_or_copy(grounds.work, "f", grounds.other, "in/here") == 0
     assert (grounds.other / "in" / "here").samefile(grounds.work / "f")
-    assert place(grounds.work, "f", grounds.other, "in/here") == 0, "twice is once"
+    assert link_or_copy(grounds.work, "f", grounds.other, "in/here") == 0, "twice is once"
     (grounds.other / "taken").write_text("old")
-    place(grounds.work, "f", grounds.other, "taken")
+    link_or_copy(grounds.work, "f", grounds.other, "taken")
     assert (grounds.other / "taken").samefile(grounds.work / "f")
 
 
@@ -43,13 +42,13 @@ def test_another_file_system_gets_a_copy(grounds, elsewhere: Path) -> None:
     source.write_text("text")
     source.chmod(0o555)
     os.utime(source, ns=(5, 1_234_567_890_123_456_789))
-    (file,) = collect(grounds.work, ["f"])
+    (file,) = collect_outputs(grounds.work, ["f"])
     for _ in range(2):  # The second time over the first.
-        assert place(grounds.work, "f", elsewhere, "d/f", digest=file.digest) == 4
+        assert link_or_copy(grounds.work, "f", elsewhere, "d/f", digest=file.digest) == 4
     status = (elsewhere / "d" / "f").stat()
     assert stat.S_IMODE(status.st_mode) == 0o555
     assert status.st_mtime_ns == 1_234_567_890_123_456_789
-    assert intact(elsewhere / "d", file, thorough=True)
+    assert is_intact(elsewhere / "d", file, thorough=True)
 
 
 @pytest.mark.parametrize("name", ["f", "d"])
@@ -57,11 +56,11 @@ def test_a_copy_with_another_checksum_is_never_seen(grounds, name: str) -> None:
     (grounds.work / "f").write_text("text")
     (grounds.work / "d").mkdir()
     (grounds.work / "d" / "g").write_text("text")
-    (file,) = collect(grounds.work, [name])
+    (file,) = collect_outputs(grounds.work, [name])
     (grounds.work / "f").write_text("TEXT")
     (grounds.work / "d" / "g").write_text("TEXT")
     with pytest.raises(StagingProblem, match="checksum"):
-        place(grounds.work, name, grounds.other, name, how="copy", digest=file.digest)
+        link_or_copy(grounds.work, name, grounds.other, name, how="copy", digest=file.digest)
     assert list(grounds.other.iterdir()) == []
 
 
@@ -72,11 +71,13 @@ def test_trees_are_links_and_keep_their_times(grounds) -> None:
     (grounds.work / "d" / "empty").mkdir()
     for name in ("d/e", "d/empty", "d"):
         os.utime(grounds.work / name, ns=(1, 1))
-    (made,) = collect(grounds.work, ["d"])
-    assert place(grounds.work, "d", grounds.other, "d", digest=made.digest) == 0
+    (made,) = collect_outputs(grounds.work, ["d"])
+    assert link_or_copy(grounds.work, "d", grounds.other, "d", digest=made.digest) == 0
     assert (grounds.other / "d" / "e" / "b").samefile(grounds.work / "d" / "e" / "b")
-    assert intact(grounds.other, made, thorough=True)
-    assert place(grounds.work, "d", grounds.other, "copy", how="copy", digest=made.digest) == 3 + 5 + 11
+    assert is_intact(grounds.other, made, thorough=True)
+    assert (
+        link_or_copy(grounds.work, "d", grounds.other, "copy", how="copy", digest=made.digest) == 3 + 5 + 11
+    )
     assert not (grounds.other / "copy" / "a").samefile(grounds.work / "d" / "a")
 
 
@@ -85,7 +86,7 @@ def test_a_directory_that_is_there_is_added_to(grounds) -> None:
                              (grounds.other, "d/mine", "kept"), (grounds.other, "d/e/mine", "kept")):  # fmt: skip
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    place(grounds.work, "d", grounds.other, "d", how="copy")
+    link_or_copy(grounds.work, "d", grounds.other, "d", how="copy")
     found = {
         str(path.relative_to(grounds.other)): path.read_text()
         for path in grounds.other.rglob("*")
@@ -102,9 +103,9 @@ def test_a_file_does_not_take_the_place_of_a_directory_nor_the_other_way(grounds
     (grounds.other / "f").write_text("mine")
     for how in ("link", "copy"):
         with pytest.raises(StagingProblem, match="Is a directory"):
-            place(grounds.work, "f", grounds.other, "d", how=how)
+            link_or_copy(grounds.work, "f", grounds.other, "d", how=how)
         with pytest.raises(StagingProblem, match="Not a directory"):
-            place(grounds.work, "d", grounds.other, "f", how=how)
+            link_or_copy(grounds.work, "d", grounds.other, "f", how=how)
     assert (grounds.other / "f").read_text() == "mine"
 
 
@@ -114,8 +115,8 @@ def test_nothing_is_placed_through_a_link(grounds) -> None:
     (grounds.other / "canary").symlink_to(grounds.canary)
     for how in ("link", "copy"):
         with pytest.raises(StagingProblem, match="'out' cannot be entered"):
-            place(grounds.work, "f", grounds.other, "out/canary", how=how)
-        place(grounds.work, "f", grounds.other, "canary", how=how)
+            link_or_copy(grounds.work, "f", grounds.other, "out/canary", how=how)
+        link_or_copy(grounds.work, "f", grounds.other, "canary", how=how)
         assert (grounds.other / "canary").read_text() == "text"
 
 
@@ -130,7 +131,7 @@ def test_what_was_left_as_a_source_is_not_trusted(grounds, how: str) -> None:
     os.mkfifo(work / "e" / "fifo")
     for name in ("fifo", "out", "d", "e", "d/out/canary", "../outside/canary", str(grounds.canary)):
         with pytest.raises(StagingProblem):
-            place(work, name, grounds.other, "x", how=how)
+            link_or_copy(work, name, grounds.other, "x", how=how)
     assert list(grounds.other.iterdir()) == []
 
 
@@ -143,7 +144,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(grounds) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(StagingProblem) as full:
-            place(grounds.work, "f", grounds.other, "f", how="copy")
+            link_or_copy(grounds.work, "f", grounds.other, "f", how="copy")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
@@ -168,7 +169,7 @@ def test_whoever_looks_sees_all_or_nothing(grounds) -> None:
     looker = threading.Thread(target=look)
     looker.start()
     for turn in range(30):
-        place(grounds.work, f"f{turn % 2}", grounds.other, "f", how="copy")
+        link_or_copy(grounds.work, f"f{turn % 2}", grounds.other, "f", how="copy")
     stop.set()
     looker.join()
     assert seen

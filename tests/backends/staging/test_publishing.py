@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from backends.staging.web_server import Site
-from weft.backends.products import MadeFile
-from weft.backends.staging.made import collect, intact, protect
-from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.publishing import publish
+from weft.backends.attempt.external_files import publish
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.staging import collect_outputs, is_intact, make_read_only
+from weft.backends.backend import FileRecord
 
 
 @pytest.fixture
-def made(grounds) -> tuple[MadeFile, ...]:
+def made(grounds) -> tuple[FileRecord, ...]:
     (grounds.work / "plots" / "old").mkdir(parents=True)
     for name in ("result.csv", "plots/a.png", "plots/old/b.png"):
         (grounds.work / name).write_text(name)
-    files = collect(grounds.work, ["result.csv", "plots"])
-    protect(grounds.work, files)
+    files = collect_outputs(grounds.work, ["result.csv", "plots"])
+    make_read_only(grounds.work, files)
     return files
 
 
@@ -30,7 +30,7 @@ def test_a_result_is_a_copy_that_the_user_may_edit(grounds, made) -> None:
     result = grounds.other / "out" / "result.csv"
     assert stat.S_IMODE(result.stat().st_mode) & 0o200
     result.write_text("edited")
-    assert intact(grounds.work, made[0], thorough=True)
+    assert is_intact(grounds.work, made[0], thorough=True)
     assert publish(grounds.work, made[0], "out/", folder=grounds.other) == 10
     assert result.read_text() == "result.csv"
 
@@ -53,7 +53,7 @@ def test_a_directory_is_added_to_what_the_user_has(grounds, made) -> None:
     )
     assert found == ["plots/a.png", "plots/notes.txt", "plots/old/b.png"]
     (grounds.other / "plots" / "a.png").write_text("edited")
-    assert intact(grounds.work, made[1], thorough=True)
+    assert is_intact(grounds.work, made[1], thorough=True)
 
 
 @pytest.mark.parametrize(

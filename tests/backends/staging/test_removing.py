@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from architecture.house import environment
-from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.removing import remove_tree
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.trees import remove_tree
 
 
 def fill(folder: Path, outside: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_nest_deeper_than_any_path_goes(grounds) -> None:
 CLOSED = """
 import os, sys
 from pathlib import Path
-from weft.backends.staging.removing import remove_tree
+from weft.backends.attempt.trees import remove_tree
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
 root = Path(sys.argv[1])

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.backends.staging.problem import StagingProblem, quoted
-from weft.backends.staging.safe_paths import (
-    inside,
+from weft.backends.attempt.safe_paths import (
+    StagingProblem,
     is_inside,
+    join_inside,
     make_directory,
     make_parents,
     open_inside,
-    parts_of,
+    quote_name,
+    split_name,
 )
-from weft.backends.staging.walking import walk_inside
+from weft.backends.attempt.trees import walk_inside
 
 BAD = [
     "",
@@ -42,8 +43,8 @@ BAD = [
 @pytest.mark.parametrize("name", BAD)
 def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StagingProblem) as refused:
-        inside(tmp_path, name)
-    assert quoted(name) in str(refused.value)
+        join_inside(tmp_path, name)
+    assert quote_name(name) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not is_inside(tmp_path, name)
 
@@ -52,7 +53,7 @@ def test_names_that_could_lead_elsewhere_are_refused(tmp_path: Path, name: str) 
     "name", ["a", "a/b", "./a", "a//b/", "...", "a\nb", 'it\'s "$(x)"; `y`', "..a", "ä/ö"]
 )
 def test_odd_names_are_names(tmp_path: Path, name: str) -> None:
-    path = inside(tmp_path, name)
+    path = join_inside(tmp_path, name)
     make_parents(tmp_path, name)
     path.write_text("here")
     fd = open_inside(tmp_path, name)
@@ -64,12 +65,12 @@ def test_odd_names_are_names(tmp_path: Path, name: str) -> None:
 def test_an_accepted_name_never_leaves_its_root(name: str) -> None:
     root = Path("/root-of/this")
     try:
-        path = inside(root, name)
+        path = join_inside(root, name)
     except StagingProblem:
         return
     assert Path(os.path.normpath(path)).is_relative_to(root)
     assert os.path.normpath(path) != str(root)
-    assert parts_of("/".join(parts_of(name))) == parts_of(name)
+    assert split_name("/".join(split_name(name))) == split_name(name)
 
 
 def read(root: Path, name: str) -> bytes:

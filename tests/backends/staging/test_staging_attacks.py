@@ -17,15 +17,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from weft.backends.products import MadeFile
-from weft.backends.staging.digests import digest_tree
-from weft.backends.staging.keeping import keep, restore
-from weft.backends.staging.made import collect, intact, protect
-from weft.backends.staging.placing import place
-from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.publishing import publish
-from weft.backends.staging.removing import remove_tree
-from weft.backends.staging.safe_paths import is_inside, make_directory
+from weft.backends.attempt.checkpoints import keep_checkpoint, restore_checkpoint
+from weft.backends.attempt.external_files import publish
+from weft.backends.attempt.safe_paths import StagingProblem, is_inside, make_directory
+from weft.backends.attempt.staging import (
+    collect_outputs,
+    digest_tree,
+    is_intact,
+    link_or_copy,
+    make_read_only,
+)
+from weft.backends.attempt.trees import remove_tree
+from weft.backends.backend import FileRecord
 
 NAME = "out"
 
@@ -115,24 +118,24 @@ def test_what_a_task_leaves_instead_of_its_output_is_refused_and_removed(
     grounds, evil, tmp_path: Path
 ) -> None:
     evil(grounds.work, grounds.outside)
-    file = MadeFile(name=NAME, size_bytes=4, digest="0" * 40)
+    file = FileRecord(name=NAME, size_bytes=4, digest="0" * 40)
     attempts: list[Callable[[], object]] = [
-        lambda: collect(grounds.work, [NAME]),
-        lambda: collect(grounds.work, ["o*"]),
-        lambda: protect(grounds.work, [file]),
+        lambda: collect_outputs(grounds.work, [NAME]),
+        lambda: collect_outputs(grounds.work, ["o*"]),
+        lambda: make_read_only(grounds.work, [file]),
         lambda: digest_tree(grounds.work, NAME),
-        lambda: place(grounds.work, NAME, grounds.other, "x"),
-        lambda: place(grounds.work, NAME, grounds.other, "x", how="copy"),
+        lambda: link_or_copy(grounds.work, NAME, grounds.other, "x"),
+        lambda: link_or_copy(grounds.work, NAME, grounds.other, "x", how="copy"),
         lambda: publish(grounds.work, file, "x", folder=grounds.other),
         lambda: publish(grounds.work, file, "memory://attack/x", folder=grounds.other),
-        lambda: keep(grounds.work, [NAME], tmp_path / "kept"),
+        lambda: keep_checkpoint(grounds.work, [NAME], tmp_path / "kept"),
     ]
     for attempt in attempts:
         with pytest.raises(StagingProblem) as refused:
             attempt()
         assert NAME in str(refused.value)
         assert "\n" not in str(refused.value)
-    assert not intact(grounds.work, file, thorough=True)
+    assert not is_intact(grounds.work, file, thorough=True)
     assert list(grounds.other.iterdir()) == []
     remove_tree(grounds.work.parent, grounds.work.name)
     assert not grounds.work.exists()
@@ -144,7 +147,7 @@ def test_what_waits_where_weft_wants_to_write_is_never_written_through(grounds, 
     (grounds.other / "d" / "deep").mkdir(parents=True)
     (grounds.other / "d" / "deep" / "x").write_text("mine")
     (grounds.other / "d" / "canary").write_text("mine")
-    keep(grounds.other, ["f"], tmp_path / "kept")
+    keep_checkpoint(grounds.other, ["f"], tmp_path / "kept")
     goals = [
         (source, f"{NAME}{below}") for source in "fd" for below in ("", "/canary", "/deep", "/deep/x", "/a/b")
     ]
@@ -154,11 +157,11 @@ def test_what_waits_where_weft_wants_to_write_is_never_written_through(grounds, 
         work.mkdir()
         evil(work, grounds.outside)
         with suppress(StagingProblem):
-            place(grounds.other, source, work, name, how="link" if turn < len(goals) else "copy")
+            link_or_copy(grounds.other, source, work, name, how="link" if turn < len(goals) else "copy")
         with suppress(StagingProblem):
             make_directory(work, name)
         with suppress(StagingProblem):
-            restore(tmp_path / "kept", work)
+            restore_checkpoint(tmp_path / "kept", work)
         if evil is nest:
             break
         remove_tree(grounds.work, str(turn))
@@ -174,12 +177,12 @@ def test_no_name_reaches_out(grounds, name: str, root_first: bool) -> None:
     if root_first:
         name = f"../outside/{name}"
     (grounds.work / "a").write_text("x")
-    made = MadeFile(name=name, size_bytes=1, digest="0" * 40)
+    made = FileRecord(name=name, size_bytes=1, digest="0" * 40)
     attempts: list[Callable[[], object]] = [
-        lambda: collect(grounds.work, [name]),
-        lambda: protect(grounds.work, [made]),
-        lambda: place(grounds.work, "a", grounds.work, name),
-        lambda: place(grounds.work, name, grounds.other, "x"),
+        lambda: collect_outputs(grounds.work, [name]),
+        lambda: make_read_only(grounds.work, [made]),
+        lambda: link_or_copy(grounds.work, "a", grounds.work, name),
+        lambda: link_or_copy(grounds.work, name, grounds.other, "x"),
         lambda: publish(grounds.work, made, "x", folder=grounds.other),
         lambda: remove_tree(grounds.work, name),
     ]
@@ -217,10 +220,10 @@ def test_a_source_exchanged_for_a_link_again_and_again_is_never_followed(grounds
         for turn in range(600):
             name = ("f", "d", "d/canary")[turn % 3]
             with suppress(StagingProblem):
-                place(work, name, grounds.other, str(turn), how=("link", "copy")[turn % 2])
+                link_or_copy(work, name, grounds.other, str(turn), how=("link", "copy")[turn % 2])
                 came += 1
             with suppress(StagingProblem):
-                protect(work, [MadeFile(name=name, size_bytes=4, digest="")])
+                make_read_only(work, [FileRecord(name=name, size_bytes=4, digest="")])
     finally:
         stop.set()
         swapper.join()
@@ -232,8 +235,8 @@ def test_a_source_exchanged_for_a_link_again_and_again_is_never_followed(grounds
 
 def test_hard_links_to_outside_are_left_as_they_are(grounds) -> None:
     os.link(grounds.canary, grounds.work / "hard")
-    (file,) = collect(grounds.work, ["hard"])
-    protect(grounds.work, [file])
+    (file,) = collect_outputs(grounds.work, ["hard"])
+    make_read_only(grounds.work, [file])
     publish(grounds.work, file, "hard", folder=grounds.other)
     (grounds.other / "hard").write_text("edited")
     remove_tree(grounds.work, "hard")
@@ -247,9 +250,9 @@ def test_ten_thousand_files_in_an_output(grounds) -> None:
     (grounds.work / "one").chmod(0o444)
     for number in range(10_000):
         os.link(grounds.work / "one", folder / f"line\n{number}")
-    (file,) = collect(grounds.work, ["many/"])
-    protect(grounds.work, [file])
+    (file,) = collect_outputs(grounds.work, ["many/"])
+    make_read_only(grounds.work, [file])
     assert file.size_bytes == 10_000
-    assert place(grounds.work, "many", grounds.other, "many", digest=file.digest) == 0
+    assert link_or_copy(grounds.work, "many", grounds.other, "many", digest=file.digest) == 0
     assert len(list((grounds.other / "many").iterdir())) == 10_000
     remove_tree(grounds.other, "many")

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from backends.staging.web_server import Site
-from weft.backends.sources.cache import Cache
-from weft.backends.sources.fetching import Source
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt.external_files import InputCache, InputSource
+from weft.backends.attempt.safe_paths import StagingProblem
 
 
 def content(cache: Path) -> list[Path]:
@@ -25,8 +24,8 @@ def test_many_who_ask_at_once_fetch_once(grounds, site: Site) -> None:
     site.files["/pdb.gz"] = gzip.compress(b"atoms" * 1000)
     site.etags["/pdb.gz"] = '"1"'
     site.delay_s = 0.2
-    cache = Cache(grounds.other / "cache")
-    source = Source(f"{site.url}/pdb.gz", grounds.other)
+    cache = InputCache(grounds.other / "cache")
+    source = InputSource(f"{site.url}/pdb.gz", grounds.other)
 
     def bring(number: int) -> int:
         brought = cache.bring(source, grounds.work, f"{number}/pdb.gz", compressed=True)
@@ -45,42 +44,42 @@ def test_many_who_ask_at_once_fetch_once(grounds, site: Site) -> None:
 
 def test_another_process_finds_it_and_a_change_is_noticed(grounds, site: Site) -> None:
     site.files["/f"], site.etags["/f"] = b"one", '"1"'
-    source = Source(f"{site.url}/f", grounds.other)
+    source = InputSource(f"{site.url}/f", grounds.other)
     for _ in range(2):
-        Cache(grounds.other / "cache").bring(source, grounds.work, "f")
+        InputCache(grounds.other / "cache").bring(source, grounds.work, "f")
     assert site.asked == ["/f"]
     site.files["/f"], site.etags["/f"] = b"two", '"2"'
-    Cache(grounds.other / "cache").bring(source, grounds.work, "f")
+    InputCache(grounds.other / "cache").bring(source, grounds.work, "f")
     assert (grounds.work / "f").read_bytes() == b"two"
     assert site.asked == ["/f", "/f"]
 
 
 def test_what_a_server_says_nothing_of_is_kept_for_one_process(grounds, site: Site) -> None:
     site.files["/f"] = b"one"
-    source = Source(f"{site.url}/f", grounds.other)
-    cache = Cache(grounds.other / "cache")
+    source = InputSource(f"{site.url}/f", grounds.other)
+    cache = InputCache(grounds.other / "cache")
     cache.bring(source, grounds.work, "a")
     cache.bring(source, grounds.work, "b")
     assert site.asked == ["/f"]
     site.files["/f"] = b"two"
-    Cache(grounds.other / "cache").bring(source, grounds.work, "c")
+    InputCache(grounds.other / "cache").bring(source, grounds.work, "c")
     assert (grounds.work / "c").read_bytes() == b"two"
 
 
 def test_local_files_are_copied_once_and_kept_by_content(grounds) -> None:
-    cache = Cache(grounds.other / "cache")
+    cache = InputCache(grounds.other / "cache")
     for name, time_ns in (("one", 1_000), ("two", 2_000)):
         (grounds.other / name).write_text("same")
         os.utime(grounds.other / name, ns=(time_ns, time_ns))
     moved = [
-        cache.bring(Source(name, grounds.other), grounds.work, f"{turn}/{name}").copied_bytes
+        cache.bring(InputSource(name, grounds.other), grounds.work, f"{turn}/{name}").copied_bytes
         for turn in range(3)
         for name in ("one", "two")
     ]
     assert moved == [4, 4, 0, 0, 0, 0]
     assert len(content(grounds.other / "cache")) == 1
     (grounds.other / "one").write_text("else")
-    assert cache.bring(Source("one", grounds.other), grounds.work, "new").copied_bytes == 4
+    assert cache.bring(InputSource("one", grounds.other), grounds.work, "new").copied_bytes == 4
     assert (grounds.work / "new").read_text() == "else"
     assert (grounds.work / "0" / "one").read_text() == "same"
 
@@ -89,8 +88,8 @@ def test_directories_are_shared_too(grounds) -> None:
     (grounds.other / "d" / "e").mkdir(parents=True)
     (grounds.other / "d" / "e" / "f").write_text("text")
     moved = [
-        Cache(grounds.other / "cache")
-        .bring(Source("d", grounds.other), grounds.work, f"{turn}/d")
+        InputCache(grounds.other / "cache")
+        .bring(InputSource("d", grounds.other), grounds.work, f"{turn}/d")
         .copied_bytes
         for turn in range(2)
     ]
@@ -101,8 +100,8 @@ def test_directories_are_shared_too(grounds) -> None:
 @pytest.mark.parametrize("fresh", [False, True])
 def test_what_a_task_has_changed_in_the_cache_is_fetched_again(grounds, fresh: bool) -> None:
     (grounds.other / "f").write_text("good")
-    cache = Cache(grounds.other / "cache")
-    source = Source("f", grounds.other)
+    cache = InputCache(grounds.other / "cache")
+    source = InputSource("f", grounds.other)
     cache.bring(source, grounds.work, "a")
     (kept,) = content(grounds.other / "cache")
     time_ns = kept.stat().st_mtime_ns
@@ -110,7 +109,7 @@ def test_what_a_task_has_changed_in_the_cache_is_fetched_again(grounds, fresh: b
     kept.write_text("evil")
     if fresh:  # Hidden well: only another process, which reads it, can tell.
         os.utime(kept, ns=(time_ns, time_ns))
-        cache = Cache(grounds.other / "cache")
+        cache = InputCache(grounds.other / "cache")
     cache.bring(source, grounds.work, "b")
     assert (grounds.work / "b").read_text() == "good"
 
@@ -118,21 +117,21 @@ def test_what_a_task_has_changed_in_the_cache_is_fetched_again(grounds, fresh: b
 def test_keys_and_links_that_a_task_has_left_in_the_cache_lead_nowhere(grounds) -> None:
     root = grounds.other / "cache"
     (grounds.other / "f").write_text("good")
-    source = Source("f", grounds.other)
-    Cache(root).bring(source, grounds.work, "a")
+    source = InputSource("f", grounds.other)
+    InputCache(root).bring(source, grounds.work, "a")
     (key,) = (root / "keys").iterdir()
     noted = json.loads(key.read_text())
     for forged in ("../../outside/canary", str(grounds.canary), "content/../../../outside/canary", "keys/x"):
         key.write_text(json.dumps(noted | {"name": forged}))
-        Cache(root).bring(source, grounds.work, "b")
+        InputCache(root).bring(source, grounds.work, "b")
         assert (grounds.work / "b").read_text() == "good"
     for nonsense in ("", "[]", "{", '{"name": 3}', "\0"):
         key.write_text(nonsense)
-        Cache(root).bring(source, grounds.work, "b")
+        InputCache(root).bring(source, grounds.work, "b")
     (kept,) = content(root)
     kept.unlink()
     kept.symlink_to(grounds.canary)
-    Cache(root).bring(source, grounds.work, "c")
+    InputCache(root).bring(source, grounds.work, "c")
     assert (grounds.work / "c").read_text() == "good"
     for folder in ("content", "keys", "coming"):
         if folder == "coming":
@@ -140,14 +139,14 @@ def test_keys_and_links_that_a_task_has_left_in_the_cache_lead_nowhere(grounds) 
         (root / folder).rename(grounds.other / f"old-{folder}")
         (root / folder).symlink_to(grounds.outside)
         with pytest.raises(StagingProblem):
-            Cache(root).bring(source, grounds.work, "d")
+            InputCache(root).bring(source, grounds.work, "d")
         (root / folder).unlink()
         (grounds.other / f"old-{folder}").rename(root / folder)
 
 
 def test_a_failure_is_everybodys_and_not_for_ever(grounds, site: Site) -> None:
-    cache = Cache(grounds.other / "cache")
-    source = Source(f"{site.url}/f", grounds.other)
+    cache = InputCache(grounds.other / "cache")
+    source = InputSource(f"{site.url}/f", grounds.other)
     site.files["/f"], site.etags["/f"] = b"x" * 10_000, '"1"'
     site.cut.add("/f")
     site.delay_s = 0.3
@@ -171,6 +170,8 @@ def test_a_failure_is_everybodys_and_not_for_ever(grounds, site: Site) -> None:
 
 def test_what_is_not_shared_passes_by(grounds) -> None:
     (grounds.other / "f").write_text("text")
-    Cache(grounds.other / "cache").bring(Source("f", grounds.other), grounds.work, "f", shared=False)
+    InputCache(grounds.other / "cache").bring(
+        InputSource("f", grounds.other), grounds.work, "f", shared=False
+    )
     assert (grounds.work / "f").samefile(grounds.other / "f")
     assert not (grounds.other / "cache").exists()

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.backends.staging.made import collect, intact, protect
-from weft.backends.staging.placing import place
-from weft.backends.staging.problem import StagingProblem
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.staging import collect_outputs, is_intact, link_or_copy, make_read_only
 
 
 def write(path: Path, text: str = "x") -> Path:
@@ -27,7 +26,7 @@ def mode(path: Path) -> int:
 def test_names_wildcards_and_directories_are_found_in_the_order_declared(grounds) -> None:
     for name in ("b", "v.2", "v.1", "d/x", "d/e/y", "unasked"):
         write(grounds.work / name, name)
-    files = collect(grounds.work, ["v.?", "d/", "b", "v.1"])
+    files = collect_outputs(grounds.work, ["v.?", "d/", "b", "v.1"])
     assert [file.name for file in files] == ["v.1", "v.2", "d", "b"]
     assert [file.size_bytes for file in files] == [3, 3, 8, 1]
     assert files[3].digest == hashlib.blake2b(b"b", digest_size=20).hexdigest()
@@ -37,27 +36,27 @@ def test_names_wildcards_and_directories_are_found_in_the_order_declared(grounds
 def test_what_is_missing_is_named_with_what_may_be_meant(grounds) -> None:
     write(grounds.work / "d" / "vector_1")
     with pytest.raises(StagingProblem) as missing:
-        collect(grounds.work, ["d/vector.1"])
+        collect_outputs(grounds.work, ["d/vector.1"])
     assert str(missing.value) == (
         "'d/vector.1' was not made: the task has ended without it; there is 'd/vector_1'"
     )
     with pytest.raises(StagingProblem, match=r"'\*\.csv' was not made"):
-        collect(grounds.work, ["*.csv"])
+        collect_outputs(grounds.work, ["*.csv"])
     with pytest.raises(StagingProblem, match="there is a file of that name, and no directory"):
-        collect(grounds.work, ["d/vector_1/"])
-    assert collect(grounds.work, ["d/vector.1", "d", "*.csv"], missing_ok=True)[0].name == "d"
+        collect_outputs(grounds.work, ["d/vector_1/"])
+    assert collect_outputs(grounds.work, ["d/vector.1", "d", "*.csv"], missing_ok=True)[0].name == "d"
 
 
 def test_made_files_become_read_only_and_stay_intact(grounds) -> None:
     for name in ("f", "d/x", "d/e/y"):
         write(grounds.work / name)
     (grounds.work / "d" / "x").chmod(0o755)
-    files = collect(grounds.work, ["f", "d"])
-    protect(grounds.work, files)
+    files = collect_outputs(grounds.work, ["f", "d"])
+    make_read_only(grounds.work, files)
     assert [mode(grounds.work / name) for name in ("f", "d/x", "d/e/y")] == [0o444, 0o555, 0o444]
-    assert all(intact(grounds.work, file, thorough=True) for file in files)
-    protect(grounds.work, files)
-    assert all(intact(grounds.work, file) for file in files)
+    assert all(is_intact(grounds.work, file, thorough=True) for file in files)
+    make_read_only(grounds.work, files)
+    assert all(is_intact(grounds.work, file) for file in files)
 
 
 @pytest.mark.parametrize("name", ["d/x", "d/e/y", "f"])
@@ -68,7 +67,7 @@ def test_a_change_is_noticed(grounds, name: str, how: str) -> None:
         os.utime(grounds.work / each, ns=(1_000, 1_000))
     for folder in ("d/e", "d"):
         os.utime(grounds.work / folder, ns=(1_000, 1_000))
-    files = collect(grounds.work, ["f", "d"])
+    files = collect_outputs(grounds.work, ["f", "d"])
     path = grounds.work / name
     if how == "change":
         path.write_text("y")
@@ -84,18 +83,18 @@ def test_a_change_is_noticed(grounds, name: str, how: str) -> None:
             path.symlink_to(grounds.canary)
         elif how == "fifo":
             os.mkfifo(path)
-    assert [intact(grounds.work, file) for file in files] == [name != "f", name == "f"]
+    assert [is_intact(grounds.work, file) for file in files] == [name != "f", name == "f"]
 
 
 def test_content_is_read_only_when_asked(grounds) -> None:
     path = write(grounds.work / "f", "one")
     os.utime(path, ns=(1_000, 1_000))
-    (file,) = collect(grounds.work, ["f"])
+    (file,) = collect_outputs(grounds.work, ["f"])
     path.unlink()
     os.link(write(grounds.work / "g", "two"), path)
     os.utime(path, ns=(1_000, 1_000))
-    assert intact(grounds.work, file)
-    assert not intact(grounds.work, file, thorough=True)
+    assert is_intact(grounds.work, file)
+    assert not is_intact(grounds.work, file, thorough=True)
 
 
 def test_links_stand_for_files_of_the_directory(grounds) -> None:
@@ -106,16 +105,16 @@ def test_links_stand_for_files_of_the_directory(grounds) -> None:
     write(grounds.work / "d" / "run1" / "log")
     (grounds.work / "d" / "latest").symlink_to(grounds.work / "d" / "run1")
     (grounds.work / "whole").symlink_to("d")
-    file, folder, same = collect(grounds.work, ["f", "d", "whole"])
+    file, folder, same = collect_outputs(grounds.work, ["f", "d", "whole"])
     assert (file.size_bytes, folder.size_bytes) == (4, 5)
     assert folder.digest == same.digest
-    protect(grounds.work, [file, folder])
+    make_read_only(grounds.work, [file, folder])
     assert mode(grounds.work / "deep" / "real") == 0o444
-    place(grounds.work, "d", grounds.other, "d")
+    link_or_copy(grounds.work, "d", grounds.other, "d")
     assert (grounds.other / "d" / "g").read_text() == "text"
     assert not (grounds.other / "d" / "g").is_symlink()
     assert (grounds.other / "d" / "latest").readlink() == Path("run1")
-    assert intact(grounds.other, folder, thorough=True)
+    assert is_intact(grounds.other, folder, thorough=True)
 
 
 def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
@@ -125,7 +124,7 @@ def test_a_directory_linked_from_outside_the_tree_is_refused(grounds) -> None:
     with pytest.raises(
         StagingProblem, match="'d/sub' cannot be handed on: it is a link to a directory outside"
     ):
-        collect(grounds.work, ["d"])
+        collect_outputs(grounds.work, ["d"])
 
 
 def test_a_file_with_other_names_becomes_one_of_its_own_before_it_is_protected(grounds) -> None:
@@ -133,9 +132,9 @@ def test_a_file_with_other_names_becomes_one_of_its_own_before_it_is_protected(g
     (grounds.work / "d").mkdir()
     os.link(grounds.canary, grounds.work / "d" / "f")
     os.link(grounds.canary, grounds.work / "g")
-    files = collect(grounds.work, ["d", "g"])
-    protect(grounds.work, files)
+    files = collect_outputs(grounds.work, ["d", "g"])
+    make_read_only(grounds.work, files)
     assert mode(grounds.work / "g") == mode(grounds.work / "d" / "f") == 0o444
     assert mode(grounds.canary) == 0o644
     assert (grounds.work / "g").read_text() == "sing"
-    assert all(intact(grounds.work, file, thorough=True) for file in files)
+    assert all(is_intact(grounds.work, file, thorough=True) for file in files)

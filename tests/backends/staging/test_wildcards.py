@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.backends.staging.problem import StagingProblem
-from weft.backends.staging.wildcards import matching
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.trees import match_names
 
 NAMES = [
     "a",
@@ -50,25 +50,25 @@ def test_it_finds_what_glob_finds(folder: Path, pieces: list[str], anywhere: int
         return
     found = glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob has other rules
     expected = {os.path.normpath(name) for name in found}
-    assert matching(folder, pattern) == sorted(expected)
+    assert match_names(folder, pattern) == sorted(expected)
 
 
 def test_names_without_wildcards_are_themselves(folder: Path) -> None:
-    assert matching(folder, "[1]") == ["[1]"]
-    assert matching(folder, "[a]") == []
-    assert matching(folder, ".hidden.dat") == [".hidden.dat"]
-    assert matching(folder, "./x//y/") == ["x/y"]
-    assert matching(folder, "a/b") == []
+    assert match_names(folder, "[1]") == ["[1]"]
+    assert match_names(folder, "[a]") == []
+    assert match_names(folder, ".hidden.dat") == [".hidden.dat"]
+    assert match_names(folder, "./x//y/") == ["x/y"]
+    assert match_names(folder, "a/b") == []
 
 
 def test_a_whole_directory_is_one_thing(folder: Path) -> None:
-    assert matching(folder, "x/**") == ["x"]
-    assert matching(folder, "**") == ["[1]", "a", "b.dat", "c.dat", "l*t", "x"]
+    assert match_names(folder, "x/**") == ["x"]
+    assert match_names(folder, "**") == ["[1]", "a", "b.dat", "c.dat", "l*t", "x"]
 
 
 def test_links_out_are_refused_and_never_walked(grounds) -> None:
     (grounds.work / "out").symlink_to(grounds.outside)
     for pattern in ("*", "*/canary", "out/*", "out/**/second", "**"):
         with pytest.raises(StagingProblem, match="leads out"):
-            matching(grounds.work, pattern)
-    assert matching(grounds.work, "**/canary") == []
+            match_names(grounds.work, pattern)
+    assert match_names(grounds.work, "**/canary") == []

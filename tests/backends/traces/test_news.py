@@ -9,27 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.jobs_by_hand import with_task
-from weft.backends.jobs.problem import JobProblem
-from weft.backends.traces.news import Seen, TaskNews
-from weft.backends.traces.progress_text import Progress, parse_progress
+from weft.backends.attempt.substitution import JobProblem
+from weft.backends.attempt.task_files import Observation, ReportedProgress, TaskFiles, parse_progress
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0.4", Progress(done=0.4)),
-        ("1", Progress(done=1.0)),
-        (".5\n", Progress(done=0.5)),
-        ("40%\n", Progress(done=0.4)),
-        ("12.5 %", Progress(done=0.125)),
-        ("3/10\n", Progress(done=0.3, iterations=3, all_iterations=10)),
-        ("0.1\n0.2\n0.3", Progress(done=0.2)),
-        ("0.1\r\n0.2\r\n", Progress(done=0.2)),
-        ("0.1\n\n", Progress(done=0.1)),
-        ('{"done": 0.5, "last_iteration_s": 2}\n', Progress(done=0.5, last_iteration_s=2.0)),
+        ("0.4", ReportedProgress(done=0.4)),
+        ("1", ReportedProgress(done=1.0)),
+        (".5\n", ReportedProgress(done=0.5)),
+        ("40%\n", ReportedProgress(done=0.4)),
+        ("12.5 %", ReportedProgress(done=0.125)),
+        ("3/10\n", ReportedProgress(done=0.3, iterations=3, all_iterations=10)),
+        ("0.1\n0.2\n0.3", ReportedProgress(done=0.2)),
+        ("0.1\r\n0.2\r\n", ReportedProgress(done=0.2)),
+        ("0.1\n\n", ReportedProgress(done=0.1)),
+        ('{"done": 0.5, "last_iteration_s": 2}\n', ReportedProgress(done=0.5, last_iteration_s=2.0)),
         (
             '{"iterations": 5, "all_iterations": 20, "more": "x"}',
-            Progress(done=0.25, iterations=5, all_iterations=20),
+            ReportedProgress(done=0.25, iterations=5, all_iterations=20),
         ),
         ("", None),
         ("\n \n", None),
@@ -60,8 +59,8 @@ def test_whatever_is_written_progress_is_a_share_or_a_problem(text):
 
 
 def test_news_are_told_once_and_progress_is_remembered(tmp_path):
-    news = TaskNews(tmp_path, "progress")
-    assert news.look() == Seen()
+    news = TaskFiles(tmp_path, "progress")
+    assert news.look() == Observation()
     (tmp_path / "progress").write_text("3/10\n")
     (tmp_path / "gw_reqs").write_text('SIZE_MEM_MB > 512 & ARCH = "i?86";\n')
     (tmp_path / "gw_rank").write_text("2 * CPU_MHZ")
@@ -71,7 +70,7 @@ def test_news_are_told_once_and_progress_is_remembered(tmp_path):
     assert seen.requirements == 'default(memory, 0) / MB > 512 and matches(arch, "i?86")'
     assert seen.rank == "2 * default(CPU_MHZ, 0)"
     assert (seen.degraded, seen.mandatory, seen.problems) == ("8.5 s", True, ())
-    assert news.look() == Seen(done=0.3, iterations=3, all_iterations=10)
+    assert news.look() == Observation(done=0.3, iterations=3, all_iterations=10)
     (tmp_path / "gw_reqs").write_text("# optional\nmemory >= 512*MB and speed > 2\n")
     seen = news.look()
     assert (seen.requirements, seen.mandatory, seen.rank) == ("memory >= 512 * MB and speed > 2", False, None)
@@ -88,7 +87,7 @@ def test_a_demand_that_tries_to_run_code_is_reported_and_ignored(text, tmp_path,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gw_reqs").write_text(text)
     (tmp_path / "gw_rank").write_text(text)
-    seen = TaskNews(tmp_path, "progress").look()
+    seen = TaskFiles(tmp_path, "progress").look()
     assert (seen.requirements, seen.rank) == (None, None)
     assert len(seen.problems) == 2
     assert all(len(problem) < 400 and "gw_r" in problem for problem in seen.problems)
@@ -103,22 +102,22 @@ def test_only_plain_files_of_the_own_directory_are_read(tmp_path):
     os.mkfifo(work / "gw_reqs")
     (work / "gw_rank").mkdir()
     (work / "gw_perf").symlink_to("/dev/zero")
-    seen = TaskNews(work, "progress").look()
+    seen = TaskFiles(work, "progress").look()
     assert (seen.done, seen.requirements, seen.rank, seen.degraded) == (None, None, None, None)
-    with_parent = TaskNews(work, "../secret", ["../secret"]).look()
+    with_parent = TaskFiles(work, "../secret", ["../secret"]).look()
     assert (with_parent.done, with_parent.restart_changed) == (None, False)
 
 
 def test_of_a_long_progress_file_the_end_is_read(tmp_path):
     (tmp_path / "progress").write_text("0.1\n" * 100_000 + "0.75\n")
-    assert TaskNews(tmp_path, "progress").look().done == 0.75
+    assert TaskFiles(tmp_path, "progress").look().done == 0.75
 
 
 def test_restart_files(tmp_path):
     for name in ("r1", "r2"):
         (tmp_path / name).write_text("old")
-    restored = TaskNews(tmp_path, "progress", ["r1", "r2"], from_now=True)
-    found_again = TaskNews(tmp_path, "progress", ["r1", "r2"])
+    restored = TaskFiles(tmp_path, "progress", ["r1", "r2"], from_now=True)
+    found_again = TaskFiles(tmp_path, "progress", ["r1", "r2"])
     assert not restored.look().restart_changed
     assert found_again.look().restart_changed
     assert not found_again.look().restart_changed
@@ -133,7 +132,7 @@ def test_restart_files(tmp_path):
 
 def test_files_are_named_by_the_task(tmp_path):
     known = with_task(sweep={"k": [3]}, command="x", progress="p.{k}.{task}", checkpoint={"files": ["r.{k}"]})
-    news = TaskNews.of(known, 0, tmp_path)
+    news = TaskFiles.of(known, 0, tmp_path)
     (tmp_path / "p.3.job[3]").write_text("50%")
     (tmp_path / "r.3").write_text("x")
     seen = news.look()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from backends.jobs_by_hand import known_of
-from weft.backends.jobs.problem import JobProblem
-from weft.backends.jobs.rendering import RESULT_FILE
-from weft.backends.traces.results import growth_lines, read_result
+from weft.backends.attempt.command import RESULT_FILE
+from weft.backends.attempt.substitution import JobProblem
+from weft.backends.attempt.task_files import read_result, read_sweep_lines
 from weft.workflow.builder import Builder
 
 
@@ -73,10 +73,10 @@ def growing(file, outputs):
 def test_lines_that_a_sweep_waits_for(file, outputs, written, tmp_path):
     known, split, work = growing(file, outputs)
     with pytest.raises(JobProblem, match="was not written"):
-        growth_lines(known, split, str(tmp_path))
+        read_sweep_lines(known, split, str(tmp_path))
     (tmp_path / written).write_text("a b\r\n\n  c'd\nlast")
-    assert growth_lines(known, split, str(tmp_path)) == {file.strip('"'): ("a b", "c'd", "last")}
-    assert growth_lines(known, work, str(tmp_path)) == {}
+    assert read_sweep_lines(known, split, str(tmp_path)) == {file.strip('"'): ("a b", "c'd", "last")}
+    assert read_sweep_lines(known, work, str(tmp_path)) == {}
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_lines_that_are_none(content, words, tmp_path):
     known, split, _ = growing("split.parts", ["split.parts"])
     (tmp_path / "split.parts").write_bytes(content)
     with pytest.raises(JobProblem, match=words):
-        growth_lines(known, split, str(tmp_path))
+        read_sweep_lines(known, split, str(tmp_path))

@@ -1,39 +1,364 @@
-"""A call of a task: a handle for a value that is still to come.
+"""Shipping a function to another process: by name where that can import it, else as text.
+
+A function of a module is imported there, from the same places (``sys.path``). One of the main program, of a
+notebook or of a test file is sent as its source, with what it uses from around it: imported modules, other
+functions, plain values. What cannot be sent is refused here, with what to do about it: classes of a notebook,
+lambdas, functions without source. So nothing is needed beyond the standard library.
+
+What became of calls: the value that a task left, or the exception it ended with.
+
+A value is read only from where a task of this project has put it, and only if it is what was there when the
+task ended: the journal's database keeps the content's hash.
+
+A call of a task: a handle for a value that is still to come.
 
 The handles among its arguments are tasks before it. All calls behind a handle make one workflow; a call is
 named after its function and what it is given, so that a later run of another program finds it done.
+
+``@task``: a function whose calls are tasks.
+
+>>> from weft.api import task
+>>> @task(work=2)
+... def double(x):
+...     return 2 * x
+>>> handle = double(21)
+>>> handle
+double(...)
+
+``handle.result()`` runs it, in a process of its own, with everything it needs; handles may be arguments of
+other calls, and so make a workflow. ``double.function(21)`` calls the function here and now.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
+import dis
+import functools
 import hashlib
 import inspect
 import json
+import os
 import sys
+import textwrap
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from weft.api.functions.child import CALL, VALUE
-from weft.api.functions.outcome import exception_of, value_of
-from weft.api.functions.shipping import shipped
-from weft.api.functions.values import Reference, UnfitValue, encoded
-from weft.backends.layout import Layout
+from weft.api.functions.child import (
+    CALL,
+    EXCEPTION,
+    VALUE,
+    UnsupportedValue,
+    ValueReference,
+    decode_value,
+    encode_value,
+)
+from weft.api.project import OpenProject
+from weft.api.report import TaskLog
+from weft.api.run import RunResult
+from weft.backends.attempt.safe_paths import StagingProblem, open_inside
+from weft.backends.attempt.trees import DIGEST_SIZE
+from weft.backends.layout import ProjectLayout
 from weft.errors import InvalidInput, Problem, WeftError
 from weft.formats.files import save_text
+from weft.repository.products import ProductTable
 from weft.workflow.builder import Builder
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.workflow import Workflow
 
-__all__ = ["Call", "Gathered", "gather"]
+__all__ = [
+    "CallGroup",
+    "RemoteTraceback",
+    "TaskCall",
+    "TaskFailed",
+    "TaskFunction",
+    "describe_function",
+    "gather",
+    "load_exception",
+    "load_value",
+    "task",
+]
+
+
+_MOST_FUNCTIONS = 1_000
+
+
+def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
+    """Describe a function so that ``child`` finds or makes it; raises InvalidInput where that cannot be."""
+    named = _import_path(function)
+    if named is not None:
+        # Its text does not help the other process, but says when the function has become another one.
+        return {"import": named, "text": _source_or_empty(function)}
+    package = _FunctionBundle()
+    package.add_function(_require_function(function))
+    return {"name": function.__name__, "parts": package.parts}
+
+
+def _import_path(found: Any) -> str | None:
+    """Give ``module:name`` of what another process can import; None: it cannot."""
+    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    if not module or not name or "<" in name or module == "__main__":
+        return None
+    home = sys.modules.get(module)
+    if home is None or not _is_importable(home):
+        return None
+    there: Any = home
+    for part in name.split("."):
+        there = getattr(there, part, None)
+    same = there is found or getattr(there, "__weft_function__", None) is found
+    return f"{module}:{name}" if same else None
+
+
+def _is_importable(module: ModuleType) -> bool:
+    """Say whether another process finds the same module: under its name, in the same file."""
+    spec: Any = None
+    path: Any = None
+    name = ""
+    for part in module.__name__.split("."):
+        name = f"{name}.{part}" if name else part
+        finders = (BuiltinImporter, FrozenImporter, PathFinder) if path is None else (PathFinder,)
+        spec = next(
+            (found for finder in finders if (found := finder.find_spec(name, path)) is not None), None
+        )
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations
+    file = getattr(module, "__file__", None)
+    if not spec.has_location:
+        return True  # a part of Python itself
+    return file is None or spec.origin is None or Path(spec.origin).resolve() == Path(file).resolve()
+
+
+def _source_or_empty(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+
+
+def _require_function(function: Callable[..., Any]) -> FunctionType:
+    if not isinstance(function, FunctionType):
+        what = f"{function!r} cannot be a task"
+        raise InvalidInput(Problem(what=what, rule="a function of Python, by `def`", advice="wrap it in one"))
+    return function
+
+
+class _FunctionBundle:
+    """What is sent: parts in the order in which they are to be made."""
+
+    def __init__(self) -> None:
+        self.parts: list[dict[str, Any]] = []
+        self._known: dict[str, object] = {}
+
+    def add_function(self, function: FunctionType) -> None:
+        """Add a function and what it uses."""
+        if self._known.get(function.__name__) is function:
+            return
+        if len(self._known) > _MOST_FUNCTIONS:
+            raise InvalidInput(Problem(what=f"{function.__name__!r} uses more than is reasonable to send"))
+        self._take_name(function.__name__, function, function)
+        source = _source(function)
+        for name, value in _free_names(function):
+            self._add(name, value, function)
+        defaults = [function.__defaults__, function.__kwdefaults__]
+        self.parts.append(
+            {
+                "def": function.__name__,
+                "source": source,
+                "defaults": _encode_value(defaults, function, "a default"),
+            }
+        )
+
+    def _add(self, name: str, value: Any, user: FunctionType) -> None:
+        own = getattr(value, "__weft_function__", value)
+        if self._known.get(name) is own:
+            return
+        if isinstance(own, ModuleType):
+            if not _is_importable(own):
+                self._refuse(name, user, f"the module {own.__name__!r}, which another process does not find")
+            self._take_name(name, own, user)
+            self.parts.append({"import": own.__name__, "as": name})
+            return
+        named = _import_path(own)
+        if named is not None:
+            self._take_name(name, own, user)
+            self.parts.append({"from": named, "as": name})
+        elif isinstance(own, FunctionType):
+            self.add_function(own)
+            if own.__name__ != name:
+                self._take_name(name, own, user)
+                self.parts.append({"same": own.__name__, "as": name})
+        elif isinstance(own, type):
+            self._refuse(
+                name, user, "a class that is defined beside it; put the class into a module of its own"
+            )
+        else:
+            self._take_name(name, own, user)
+            self.parts.append({"value": _encode_value(value, user, repr(name)), "as": name})
+
+    def _take_name(self, name: str, value: object, user: FunctionType) -> None:
+        if name in self._known and self._known[name] is not value:
+            self._refuse(name, user, "which means two different things; rename one")
+        self._known[name] = value
+
+    def _refuse(self, name: str, user: FunctionType, why: str) -> None:
+        what = f"function {user.__name__!r} uses {name!r}: {why}"
+        raise InvalidInput(Problem(what=what, rule="it is sent to another process as text"))
+
+
+def _free_names(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """List the names that a function finds around it, with what they mean."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    for name, cell in cells.items():
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue  # not set yet: it is only used later
+    for name in dict.fromkeys(_global_names(function.__code__)):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+        elif not hasattr(builtins, name):
+            what = f"function {function.__name__!r} uses {name!r}, which is not defined"
+            raise InvalidInput(Problem(what=what, advice="define it before the function is called"))
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(instruction.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
+
+def _source(function: FunctionType) -> str:
+    """Give the text of a function, without decorators and default values: those are sent as values."""
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(text)
+    except (OSError, SyntaxError):
+        tree = None
+    found = tree.body[0] if tree is not None and tree.body else None
+    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != function.__name__:
+        what = f"the text of function {function.__name__!r} cannot be found"
+        advice = (
+            "write it with `def` in a file or a notebook: lambdas and lines typed at the prompt have none"
+        )
+        raise InvalidInput(Problem(what=what, advice=advice))
+    found.decorator_list = []
+    nothing = ast.Constant(value=None)
+    found.args.defaults = [nothing for _ in found.args.defaults]
+    found.args.kw_defaults = [None if each is None else nothing for each in found.args.kw_defaults]
+    return ast.unparse(ast.fix_missing_locations(found))
+
+
+def _encode_value(value: Any, function: FunctionType, what: str) -> str:
+    try:
+        return b64encode(encode_value(value, f"{what} of function {function.__name__!r}")).decode()
+    except UnsupportedValue as error:
+        raise InvalidInput(Problem(what=str(error), rule="a task runs in another process")) from None
+
+
+class TaskFailed(WeftError):
+    """A call did not succeed, and what it raised is not one of Python's own exceptions."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of the process in which a task ran."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"
+
+
+def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: Any) -> Any:
+    """Give the value of a call that has run; ``missing`` if it has not, or somebody has touched it."""
+    if layout is None or not layout.database.is_file():
+        return missing
+    with OpenProject.at(str(layout.project)) as place:
+        product = ProductTable(place.database).find_by_name(workflow, name)
+    if product is None:
+        return missing
+    file = next((each for each in product.files if each.name == f"{name}{VALUE}"), None)
+    content = None if file is None else _content(Path(product.directory), file.name)
+    # What is read is what was hashed, and nothing that was put in its place meanwhile.
+    if file is None or content is None or _digest(content) != file.digest:
+        return missing
+    return decode_value(content, _no_reference)
+
+
+def _content(directory: Path, name: str) -> bytes | None:
+    try:
+        with os.fdopen(open_inside(directory, name), "rb") as stream:
+            return stream.read()
+    except (OSError, StagingProblem):
+        return None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=DIGEST_SIZE).hexdigest()
+
+
+def _no_reference(file: str) -> Any:
+    raise UnsupportedValue(f"a value refers to {file!r}")
+
+
+def load_exception(ran: RunResult) -> BaseException | None:
+    """Make the exception by which the first call failed for good; None: none did."""
+    failures = [each for each in ran.told.executed.failures if each.failed.for_good]
+    if not failures:
+        return None
+    first = failures[0]
+    text = _error_text(ran, first.failed.attempt)
+    record = _record(text)
+    shown = "\n".join(line for line in text.splitlines() if not line.startswith(EXCEPTION))
+    made = _exception(record) if record is not None else None
+    if made is None:
+        told = f"{record['name']}: {record['text']}" if record else first.failed.reason
+        made = TaskFailed(f"{first.failed.task}: {told}")
+    made.__cause__ = RemoteTraceback(shown.strip() or first.text)
+    return made
+
+
+def _error_text(ran: RunResult, attempt: int) -> str:
+    log = TaskLog(ran.layout.records(ran.execution, attempt) / "err")
+    return b"".join(log.more()).decode(errors="replace")
+
+
+def _record(text: str) -> dict[str, Any] | None:
+    lines = [line for line in text.splitlines() if line.startswith(EXCEPTION)]
+    try:
+        found = json.loads(lines[-1].removeprefix(EXCEPTION)) if lines else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and {"module", "name", "text"} <= found.keys() else None
+
+
+def _exception(record: dict[str, Any]) -> Exception | None:
+    """Make one of Python's own exceptions; of others only the name is believed."""
+    kind = getattr(builtins, str(record["name"]), None) if record["module"] == "builtins" else None
+    if not (isinstance(kind, type) and issubclass(kind, Exception)) or record.get("args") is None:
+        return None
+    try:
+        return kind(*record["args"])
+    except TypeError:
+        return None
+
 
 _CHILD = "weft.api.functions.child:call"
 _FOLDER = ".weft/functions"
 _KEY = 12
 
 
-class Call:
+class TaskCall:
     """One call of a task."""
 
     def __init__(
@@ -44,25 +369,25 @@ class Call:
         facets: Mapping[str, Any],
     ) -> None:
         """Use ``task``."""
-        _check(function, args, kwargs)
+        _check_signature(function, args, kwargs)
         self.function = function
         self.args = tuple(args)
         self.kwargs = dict(kwargs)
         self.facets = facets
         self._name = ""
-        self._layout: Layout | None = None
+        self._layout: ProjectLayout | None = None
         self._workflow = ""
 
-    def build_in(self, layout: Layout) -> Workflow:
+    def build_in(self, layout: ProjectLayout) -> Workflow:
         """Make the workflow of all calls behind this one, and the files that they are described in."""
-        return _built([self], self.function.__name__, layout)
+        return _build_workflow([self], self.function.__name__, layout)
 
     def result(self, **how: Any) -> Any:
         """Give the value; if it is not there yet, run what is missing, with the options of ``weft.run``.
 
         An exception of the function is raised here too, with the traceback of the other process.
         """
-        return _results([self], self, how)[0]
+        return _compute_results([self], self, how)[0]
 
     @property
     def name(self) -> str:
@@ -77,29 +402,29 @@ class Call:
         return f"<code>{escape(repr(self))}</code> <i>{escape(done)}</i>"
 
 
-class Gathered:
+class CallGroup:
     """Several calls that are run together."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[TaskCall]) -> None:
         self.calls = tuple(calls)
 
-    def build_in(self, layout: Layout) -> Workflow:
+    def build_in(self, layout: ProjectLayout) -> Workflow:
         """Make the workflow of all calls behind these."""
-        return _built(self.calls, "gathered", layout)
+        return _build_workflow(self.calls, "gathered", layout)
 
     def result(self, **how: Any) -> list[Any]:
         """Give the values, in the order of the calls."""
-        return _results(self.calls, self, how)
+        return _compute_results(self.calls, self, how)
 
 
-def gather(*calls: Call) -> Gathered:
+def gather(*calls: TaskCall) -> CallGroup:
     """Run several calls together: ``gather(*[f(x) for x in range(8)]).result()``."""
-    if not calls or not all(isinstance(each, Call) for each in calls):
+    if not calls or not all(isinstance(each, TaskCall) for each in calls):
         raise InvalidInput(Problem(what="gather(...)", rule="takes calls of tasks, at least one"))
-    return Gathered(calls)
+    return CallGroup(calls)
 
 
-def _check(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_signature(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuse at once, where the call stands, what Python would refuse too."""
     try:
         inspect.signature(function).bind(*args, **kwargs)
@@ -107,42 +432,46 @@ def _check(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
         raise TypeError(f"{function.__name__}: {error}") from None
 
 
-def _results(calls: Sequence[Call], source: Call | Gathered, how: Mapping[str, Any]) -> list[Any]:
+def _compute_results(
+    calls: Sequence[TaskCall], source: TaskCall | CallGroup, how: Mapping[str, Any]
+) -> list[Any]:
     missing = object()
-    found = [value_of(each._layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
+    found = [load_value(each._layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
     if all(each is not missing for each in found):
         return found
-    from weft.api.executions.running import run
+    from weft.api.run import run
 
     ran = run(source, **how)
     if not ran.completed:
-        error = exception_of(ran)
+        error = load_exception(ran)
         raise error if error is not None else WeftError(f"{ran.outcome}\n{ran}")
-    found = [value_of(ran.layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
+    found = [load_value(ran.layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
     if any(each is missing for each in found):
         raise WeftError("what a call has made was changed or removed")
     return found
 
 
-def _built(roots: Sequence[Call], name: str, layout: Layout) -> Workflow:
+def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout) -> Workflow:
     """Make the workflow of all calls behind these, and write what describes them."""
     flow = Builder(name)
     places = [str(Path(each or ".").resolve()) for each in sys.path]
-    save_text(json.dumps(places), _made(layout, "places.json"))
+    save_text(json.dumps(places), _function_file(layout, "places.json"))
     texts: dict[int, str] = {}
     seen: Counter[str] = Counter()
-    for call in _in_order(roots):
+    for call in _sort_calls(roots):
         described = texts.get(id(call.function))
         if described is None:
-            described = texts[id(call.function)] = json.dumps(shipped(call.function), sort_keys=True)
-        needed = list(dict.fromkeys(_handles((call.args, call.kwargs))))
-        content = described.encode() + b"\n" + _arguments(call)
+            described = texts[id(call.function)] = json.dumps(
+                describe_function(call.function), sort_keys=True
+            )
+        needed = list(dict.fromkeys(_find_calls((call.args, call.kwargs))))
+        content = described.encode() + b"\n" + _encode_arguments(call)
         key = hashlib.blake2b(content, digest_size=20).hexdigest()
         plain = f"{call.function.__name__}-{key[:_KEY]}"
         seen[plain] += 1
         call._name = plain if seen[plain] == 1 else f"{plain}-{seen[plain]}"  # noqa: SLF001
         call._layout, call._workflow = layout, name  # noqa: SLF001
-        Path(_made(layout, f"{key}{CALL}")).write_bytes(content)
+        Path(_function_file(layout, f"{key}{CALL}")).write_bytes(content)
         described_in = {"file": f"{call.name}{CALL}", "from": f"{_FOLDER}/{key}{CALL}"}
         value = f"{call.name}{VALUE}"
         flow.task(
@@ -157,45 +486,45 @@ def _built(roots: Sequence[Call], name: str, layout: Layout) -> Workflow:
     return flow.build()
 
 
-def _made(layout: Layout, name: str) -> str:
+def _function_file(layout: ProjectLayout, name: str) -> str:
     folder = layout.project / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return str(folder / name)
 
 
-def _arguments(call: Call) -> bytes:
+def _encode_arguments(call: TaskCall) -> bytes:
     what = f"an argument of {call.function.__name__!r}"
     try:
-        return encoded(_referring([list(call.args), call.kwargs]), what)
-    except UnfitValue as error:
+        return encode_value(_replace_calls([list(call.args), call.kwargs]), what)
+    except UnsupportedValue as error:
         raise InvalidInput(Problem(what=str(error), rule="a task runs in another process")) from None
 
 
-def _handles(value: Any) -> Iterator[Call]:
+def _find_calls(value: Any) -> Iterator[TaskCall]:
     """List the calls that a value holds, in lists, tuples and mappings."""
-    if isinstance(value, Call):
+    if isinstance(value, TaskCall):
         yield value
     elif type(value) in (list, tuple):
         for item in value:
-            yield from _handles(item)
+            yield from _find_calls(item)
     elif type(value) is dict:
         for item in value.values():
-            yield from _handles(item)
+            yield from _find_calls(item)
 
 
-def _referring(value: Any) -> Any:
+def _replace_calls(value: Any) -> Any:
     """Give a value with references in the place of calls."""
-    if isinstance(value, Call):
-        return Reference(f"{value.name}{VALUE}")
+    if isinstance(value, TaskCall):
+        return ValueReference(f"{value.name}{VALUE}")
     if type(value) in (list, tuple):
-        return type(value)(map(_referring, value))
-    return {key: _referring(item) for key, item in value.items()} if type(value) is dict else value
+        return type(value)(map(_replace_calls, value))
+    return {key: _replace_calls(item) for key, item in value.items()} if type(value) is dict else value
 
 
-def _in_order(roots: Sequence[Call]) -> list[Call]:
+def _sort_calls(roots: Sequence[TaskCall]) -> list[TaskCall]:
     """List all calls behind these, each after those that it needs."""
-    found: dict[int, Call] = {}
-    todo: list[tuple[Call, bool]] = [(root, False) for root in reversed(roots)]
+    found: dict[int, TaskCall] = {}
+    todo: list[tuple[TaskCall, bool]] = [(root, False) for root in reversed(roots)]
     while todo:
         call, ready = todo.pop()
         if id(call) in found:
@@ -204,5 +533,73 @@ def _in_order(roots: Sequence[Call]) -> list[Call]:
             found[id(call)] = call
         else:
             todo.append((call, True))
-            todo += [(each, False) for each in _handles((call.args, call.kwargs))]
+            todo += [(each, False) for each in _find_calls((call.args, call.kwargs))]
     return list(found.values())
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_RESERVED = (
+    "after",
+    "attributes",
+    "call",
+    "command",
+    "from",
+    "inputs",
+    "kind",
+    "outputs",
+    "sweep",
+    "to",
+    "zip",
+)
+"""Keys of a task that follow from the call."""
+
+
+class TaskFunction(Generic[_P, _R]):
+    """A function whose calls are tasks."""
+
+    def __init__(self, function: Callable[_P, _R], facets: Mapping[str, Any]) -> None:
+        self.function = function
+        """The function itself."""
+        self.facets = facets
+        """The keys of the file format that its tasks have."""
+        functools.update_wrapper(self, function)
+
+    @property
+    def __weft_function__(self) -> Callable[_P, _R]:
+        """Give the function to the process that calls it."""
+        return self.function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a handle for the value; inside of a task, call the function."""
+        if os.environ.get("WEFT_TASK"):
+            return self.function(*args, **kwargs)
+        return TaskCall(self.function, args, kwargs, self.facets)
+
+    def __repr__(self) -> str:
+        return f"<task {self.function.__qualname__}>"
+
+
+@overload
+def task(function: Callable[_P, _R], /) -> TaskFunction[_P, _R]: ...
+
+
+@overload
+def task(**facets: Any) -> Callable[[Callable[_P, _R]], TaskFunction[_P, _R]]: ...
+
+
+def task(function: Callable[..., Any] | None = None, /, **facets: Any) -> Any:
+    """Make the calls of a function tasks; keywords are the keys of the file format.
+
+    ``work``, ``nodes``, ``speedup``, ``memory``, ``cores``, ``retries``, ``time_limit``, ``requirements``,
+    ``env``, ``version`` ... A changed function is run again by itself; raise ``version`` if something has
+    changed that it calls.
+    """
+    for key in facets:
+        if key in _RESERVED:
+            what = f"task(..., {key}=...)"
+            raise InvalidInput(Problem(what=what, rule="it follows from the call", advice="leave it out"))
+    if function is None:
+        return lambda found: TaskFunction(found, facets)
+    return TaskFunction(function, facets)

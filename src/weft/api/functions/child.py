@@ -1,4 +1,10 @@
-"""In the process of a task: calls the function that a ``.call`` file describes, and leaves its value.
+"""Values in files: JSON where that keeps them as they are, else a pickle.
+
+The process of a task reads this module too: it imports light modules of the standard library only. A pickle
+can run any code when it is read: only files that weft, or a task of the project, has written are read by it,
+which whoever reads a file must make sure of.
+
+In the process of a task: calls the function that a ``.call`` file describes, and leaves its value.
 
 It imports light modules only: it is started once per task.
 """
@@ -6,7 +12,10 @@ It imports light modules only: it is started once per task.
 from __future__ import annotations
 
 import importlib
+import io
 import json
+import math
+import pickle
 import sys
 import traceback
 from base64 import b64decode
@@ -15,9 +24,124 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from weft.api.functions.values import UnfitValue, decoded, encoded
+__all__ = [
+    "CALL",
+    "EXCEPTION",
+    "VALUE",
+    "UnsupportedValue",
+    "ValueReference",
+    "call",
+    "decode_value",
+    "encode_value",
+]
 
-__all__ = ["CALL", "EXCEPTION", "VALUE", "call"]
+
+_JSON, _PICKLE = b"weft json 1\n", b"weft pickle 1\n"
+_MARK = "$weft"
+"""The key under which a reference stands in JSON."""
+
+
+class UnsupportedValue(Exception):
+    """A value cannot be brought to another process; the text says which and why."""
+
+
+class ValueReference:
+    """Stands for the value of another task, which lies in a file."""
+
+    __slots__ = ("file",)
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+
+def encode_value(value: Any, what: str = "the value") -> bytes:
+    """Write a value; ``what`` names it in messages."""
+    if _is_plain(value):
+        return _JSON + json.dumps(_encode_references(value)).encode()
+    stream = io.BytesIO()
+    try:
+        _ValuePickler(stream, what).dump(value)
+    except UnsupportedValue:
+        raise
+    except Exception as error:
+        raise UnsupportedValue(f"{what} ({type(value).__name__}) cannot be pickled: {error}") from None
+    return _PICKLE + stream.getvalue()
+
+
+def decode_value(content: bytes, resolve: Callable[[str], Any]) -> Any:
+    """Read a value; ``resolve`` gives the value that lies in another file."""
+    if content.startswith(_JSON):
+        return _resolve_references(json.loads(content[len(_JSON) :]), resolve)
+    if content.startswith(_PICKLE):
+        return _ValueUnpickler(io.BytesIO(content[len(_PICKLE) :]), resolve).load()
+    raise UnsupportedValue("it was not written by weft")
+
+
+def _is_plain(value: Any) -> bool:
+    """Say whether JSON gives back exactly this: a tuple would come back as a list."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str, ValueReference):
+        return True
+    if kind is float:
+        return math.isfinite(value)
+    if kind is list:
+        return all(map(_is_plain, value))
+    return (
+        kind is dict
+        and _MARK not in value
+        and all(type(key) is str and _is_plain(value[key]) for key in value)
+    )
+
+
+def _encode_references(value: Any) -> Any:
+    if type(value) is ValueReference:
+        return {_MARK: value.file}
+    if type(value) is list:
+        return [_encode_references(item) for item in value]
+    return {key: _encode_references(item) for key, item in value.items()} if type(value) is dict else value
+
+
+def _resolve_references(value: Any, resolve: Callable[[str], Any]) -> Any:
+    if type(value) is list:
+        return [_resolve_references(item, resolve) for item in value]
+    if type(value) is not dict:
+        return value
+    if _MARK in value:
+        return resolve(value[_MARK])
+    return {key: _resolve_references(item, resolve) for key, item in value.items()}
+
+
+class _ValuePickler(pickle.Pickler):
+    """Refuses at once what the other process could not find: classes and functions of the main program."""
+
+    def __init__(self, stream: io.BytesIO, what: str) -> None:
+        super().__init__(stream, protocol=5)
+        self._what = what
+
+    def persistent_id(self, found: Any) -> str | None:
+        return found.file if type(found) is ValueReference else None
+
+    def reducer_override(self, found: Any) -> Any:
+        module = getattr(found, "__module__", None) if callable(found) else None
+        if module is None or not (isinstance(found, type) or hasattr(found, "__qualname__")):
+            return NotImplemented
+        home = sys.modules.get(module)
+        if module == "__main__" or home is None or "<locals>" in found.__qualname__:
+            raise UnsupportedValue(
+                f"{self._what} holds {found.__qualname__!r} of {module!r}, which another process cannot "
+                "import; define it in a module of its own"
+            )
+        return NotImplemented
+
+
+class _ValueUnpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, resolve: Callable[[str], Any]) -> None:
+        super().__init__(stream)
+        self._resolve = resolve
+
+    def persistent_load(self, file: str) -> Any:
+        return self._resolve(file)
+
 
 CALL, VALUE = ".call", ".value"
 """How the names of the files end."""
@@ -25,36 +149,36 @@ CALL, VALUE = ".call", ".value"
 EXCEPTION = "weft-exception: "
 """How the line begins by which the caller learns of an exception."""
 
-_NOT_OURS = 2
+_LOAD_FAILED = 2
 _PLACES = ".weft/functions/places.json"
 """Where the caller has written from where it imports, in the project."""
 
 
 def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Call the function; its file is the first input, its value goes into the only output."""
-    _look_where_the_caller_does()
-    described, given = _described(Path(inputs[0]))
+    _extend_path()
+    described, given = _read_call(Path(inputs[0]))
     try:
-        function = _made(described)
-        args, kwargs = decoded(given, _value)
+        function = _load_function(described)
+        args, kwargs = decode_value(given, _read_value)
     except Exception as error:
         traceback.print_exc()
         sys.stderr.write(f"weft: function or arguments cannot be had here: {error}\n")
-        raise SystemExit(_NOT_OURS) from None
+        raise SystemExit(_LOAD_FAILED) from None
     try:
         value = function(*args, **kwargs)
     except Exception as error:
-        _tell(error)
+        _report_exception(error)
         raise SystemExit(1) from None
     try:
-        content = encoded(value, "what it returns")
-    except UnfitValue as error:
-        _tell(TypeError(str(error)))
+        content = encode_value(value, "what it returns")
+    except UnsupportedValue as error:
+        _report_exception(TypeError(str(error)))
         raise SystemExit(1) from None
     Path(outputs[0]).write_bytes(content)
 
 
-def _look_where_the_caller_does() -> None:
+def _extend_path() -> None:
     import os
 
     try:
@@ -64,48 +188,50 @@ def _look_where_the_caller_does() -> None:
     sys.path.extend(str(each) for each in places if each not in sys.path)
 
 
-def _described(path: Path) -> tuple[dict[str, Any], bytes]:
+def _read_call(path: Path) -> tuple[dict[str, Any], bytes]:
     first, _, rest = path.read_bytes().partition(b"\n")
     return json.loads(first), rest
 
 
-def _value(file: str) -> Any:
-    return decoded(Path(file).read_bytes(), _value)
+def _read_value(file: str) -> Any:
+    return decode_value(Path(file).read_bytes(), _read_value)
 
 
-def _made(described: dict[str, Any]) -> Callable[..., Any]:
+def _load_function(described: dict[str, Any]) -> Callable[..., Any]:
     if "import" in described:
-        found = _imported(described["import"])
+        found = _import_object(described["import"])
         function: Callable[..., Any] = getattr(found, "__weft_function__", found)
         return function
     home = ModuleType("weft_shipped")
     sys.modules[home.__name__] = home
     for part in described["parts"]:
-        _make(part, home)
+        _load_part(part, home)
     made: Callable[..., Any] = getattr(home, described["name"])
     return made
 
 
-def _make(part: dict[str, Any], home: ModuleType) -> None:
+def _load_part(part: dict[str, Any], home: ModuleType) -> None:
     if "import" in part:
         setattr(home, part["as"], importlib.import_module(part["import"]))
     elif "from" in part:
-        found = _imported(part["from"])
+        found = _import_object(part["from"])
         setattr(home, part["as"], getattr(found, "__weft_function__", found))
     elif "same" in part:
         setattr(home, part["as"], getattr(home, part["same"]))
     elif "value" in part:
-        setattr(home, part["as"], decoded(b64decode(part["value"]), _value))
+        setattr(home, part["as"], decode_value(b64decode(part["value"]), _read_value))
     else:
         name, source = part["def"], part["source"]
-        _remember(name, source)
+        _cache_source(name, source)
         code = compile(f"from __future__ import annotations\n{source}", f"<{name}>", "exec")
         exec(code, home.__dict__)  # noqa: S102 -- the user's own function
         function = getattr(home, name)
-        function.__defaults__, function.__kwdefaults__ = decoded(b64decode(part["defaults"]), _value)
+        function.__defaults__, function.__kwdefaults__ = decode_value(
+            b64decode(part["defaults"]), _read_value
+        )
 
 
-def _remember(name: str, source: str) -> None:
+def _cache_source(name: str, source: str) -> None:
     """Let tracebacks show the lines of a function that lies in no file."""
     import linecache
 
@@ -113,7 +239,7 @@ def _remember(name: str, source: str) -> None:
     linecache.cache[f"<{name}>"] = (len(source), None, lines, f"<{name}>")
 
 
-def _imported(text: str) -> Any:
+def _import_object(text: str) -> Any:
     module, _, path = text.partition(":")
     found: Any = importlib.import_module(module)
     for part in path.split("."):
@@ -121,7 +247,7 @@ def _imported(text: str) -> Any:
     return found
 
 
-def _tell(error: BaseException) -> None:
+def _report_exception(error: BaseException) -> None:
     """Say what went wrong, for the caller in one line, for readers as usual."""
     kind = type(error)
     record: dict[str, Any] = {"module": kind.__module__, "name": kind.__qualname__, "text": str(error)}

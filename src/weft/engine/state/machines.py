@@ -7,17 +7,21 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from weft.engine.indexes.alike import Alike
-from weft.engine.indexes.rooms import Left
-from weft.engine.indexes.totals import as_seconds, as_units
-from weft.engine.indexes.waits import Load, Waits
-from weft.engine.state.attempt import Attempt, Demand
-from weft.engine.state.known import Known, Options
+from weft.engine.state.compiled import CompiledWorkflow, GroupModes
+from weft.engine.state.indexes import (
+    AvailabilityQueue,
+    FreeCapacity,
+    MachineClass,
+    MachineLoad,
+    to_seconds,
+    to_units,
+)
+from weft.engine.states import Attempt, Demand
 from weft.instance.instance import Instance
 
-__all__ = ["MachineState", "Machines"]
+__all__ = ["MachineState", "MachineStates"]
 
-_MOST_SERVED = 64
+_MAX_SERVED = 64
 """How many of a queue for several nodes are looked at one by one."""
 
 
@@ -86,14 +90,14 @@ class MachineState:
         self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
-        self.alike: list[Alike] = []
+        self.alike: list[MachineClass] = []
         """The class it is in (machines of one description and place in the network), and parts of it."""
-        self.left: Left | None = None
+        self.left: FreeCapacity | None = None
         """What those believe to be left of it."""
-        self.waits: list[Waits] = []
+        self.waits: list[AvailabilityQueue] = []
         """Who must hear when something happens to it."""
 
-    def left_now(self) -> Left | None:
+    def left_now(self) -> FreeCapacity | None:
         """Give what is left of it; None: it may not be used, or has no free node."""
         nodes = self.nodes if self.unlimited else self.free_nodes
         if nodes <= 0 or not self.usable:
@@ -102,18 +106,18 @@ class MachineState:
             return nodes
         return (nodes, self.speed_factor, *self.amounts.values())
 
-    def load(self) -> Load | None:
+    def load(self) -> MachineLoad | None:
         """Give what is on it, for those who sort machines by it; None: it may not be used."""
         if not self.usable or self.unlimited:
             return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
         behind = self.waiting_units + self.promised_units
-        return end_s, as_seconds(behind) / self.speed_factor / self.nodes
+        return end_s, to_seconds(behind) / self.speed_factor / self.nodes
 
     @property
     def promised_s(self) -> float:
         """Give the seconds of what is promised to it, spread over its nodes."""
-        return as_seconds(self.promised_units) / self.speed_factor / self.nodes
+        return to_seconds(self.promised_units) / self.speed_factor / self.nodes
 
     def changed(self) -> None:
         """Tell that it will be free at another time."""
@@ -128,14 +132,14 @@ class MachineState:
         """Let an attempt wait for data and room."""
         attempt.queued = True
         self.queue.insert(bisect_left(self.queue, attempt.turn), attempt.turn)
-        self.waiting_units += as_units(attempt.seconds * attempt.nodes)
+        self.waiting_units += to_units(attempt.seconds * attempt.nodes)
         self.changed()
 
     def dequeue(self, attempt: Attempt) -> None:
         """Take an attempt out of the queue: it starts, or is given up."""
         attempt.queued = False
         del self.queue[bisect_left(self.queue, attempt.turn)]
-        self.waiting_units -= as_units(attempt.seconds * attempt.nodes)
+        self.waiting_units -= to_units(attempt.seconds * attempt.nodes)
         self.changed()
 
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
@@ -149,27 +153,27 @@ class MachineState:
         if self.unlimited or (self.free_nodes >= nodes and not self.queue):
             return now
         ends = [(max(holder.expected_end_s, now), holder.nodes) for holder in self.holders.values()]
-        first = self.queue[:_MOST_SERVED] if self.nodes > 1 else []
+        first = self.queue[:_MAX_SERVED] if self.nodes > 1 else []
         asked = (now, self.speed_factor, ends, first)
         if self._served is None or self._served[0] != asked:
             self._served = (asked, *self._serve(list(ends), [attempts[number] for _, number in first], now))
         _, left, at, room, units = self._served
-        behind_s = as_seconds(self.waiting_units - units) / self.speed_factor / self.nodes
-        return _passed(list(left), at, room, nodes)[0] + behind_s
+        behind_s = to_seconds(self.waiting_units - units) / self.speed_factor / self.nodes
+        return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
 
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
         """Serve some that wait; give the heap of the ends after that, time, free nodes, and their units."""
         heapify(ends)
         at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
         for attempt in waiting:
-            at, room = _passed(ends, at, room, attempt.nodes)
+            at, room = _advance_until_free(ends, at, room, attempt.nodes)
             room -= attempt.nodes
             heappush(ends, (at + attempt.seconds / self.speed_factor, attempt.nodes))
-            units += as_units(attempt.seconds * attempt.nodes)
+            units += to_units(attempt.seconds * attempt.nodes)
         return ends, at, room, units
 
 
-def _passed(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
+def _advance_until_free(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
     """Let those of a heap (end, nodes) end until so many nodes are free: the time, and the nodes that are."""
     while room < nodes and ends:
         at, taken = heappop(ends)
@@ -177,7 +181,7 @@ def _passed(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
     return at, room
 
 
-class Machines:
+class MachineStates:
     """All machines, with an index of those that have free nodes."""
 
     def __init__(self, instance: Instance) -> None:
@@ -195,9 +199,9 @@ class Machines:
         self._on_host: dict[int, list[int]] = {}
         for state in self.all:
             self._on_host.setdefault(state.host, []).append(state.index)
-        self._possible: dict[Hashable, list[Alike]] = {}
+        self._possible: dict[Hashable, list[MachineClass]] = {}
 
-    def _classes(self, instance: Instance) -> list[Alike]:
+    def _classes(self, instance: Instance) -> list[MachineClass]:
         """Sort the machines into classes; give that of each machine."""
         numbers: dict[tuple[str, int], list[int]] = {}
         for state, machine in zip(self.all, instance.machines, strict=True):
@@ -207,10 +211,10 @@ class Machines:
             # A machine without a site is a site of its own, but all such sites may be linked alike.
             numbers.setdefault((text, state.location), []).append(state.index)
         for members in numbers.values():
-            Alike(self.all, members)
+            MachineClass(self.all, members)
         return [state.alike[0] for state in self.all]
 
-    def destinations(self, known: Known, transfer: int) -> list[Alike]:
+    def destinations(self, known: CompiledWorkflow, transfer: int) -> list[MachineClass]:
         """Give the classes to which a transfer may go."""
         key = (known, known.goal(transfer))
         found = self._possible.get(key)
@@ -221,11 +225,11 @@ class Machines:
 
     def told_apart(
         self,
-        options: Options,
+        options: GroupModes,
         wish: Hashable,
         demanded: Sequence[object] | None,
         ranks: Sequence[object] | None,
-    ) -> list[Alike]:
+    ) -> list[MachineClass]:
         """Give the classes to which those tasks of a group may go that have the same wish.
 
         ``demanded`` and ``ranks``: what it says of each machine; None: the same of all.
@@ -236,16 +240,16 @@ class Machines:
             found = self._possible[options, wish] = self._sorted(machines, ranks)
         return found
 
-    def classes(self, options: Options) -> list[Alike]:
+    def classes(self, options: GroupModes) -> list[MachineClass]:
         """Give the classes to which tasks of a group may go; O(machines) at the first question."""
         found = self._possible.get(options)
         if found is None:
             found = self._possible[options] = self._sorted(options.machines)
         return found
 
-    def _sorted(self, machines: Iterable[int], ranks: Sequence[object] | None = None) -> list[Alike]:
+    def _sorted(self, machines: Iterable[int], ranks: Sequence[object] | None = None) -> list[MachineClass]:
         """Sort machines by class, and by what else is thought of them."""
-        by_class: dict[tuple[Alike, str], list[int]] = {}
+        by_class: dict[tuple[MachineClass, str], list[int]] = {}
         for machine in machines:
             rank = "" if ranks is None else repr(ranks[machine])
             by_class.setdefault((self._class_of[machine], rank), []).append(machine)
@@ -254,11 +258,11 @@ class Machines:
             for (alike, _), members in by_class.items()
         ]
 
-    def _part(self, members: list[int]) -> Alike:
+    def _part(self, members: list[int]) -> MachineClass:
         """Give a part of a class; groups that may go to the same machines share it."""
         wanted = tuple(members)
         known = (alike for alike in self.all[members[0]].alike if alike.members == wanted)
-        return next(known, None) or Alike(self.all, wanted)
+        return next(known, None) or MachineClass(self.all, wanted)
 
     def __getitem__(self, index: int) -> MachineState:
         return self.all[index]

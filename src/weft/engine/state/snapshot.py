@@ -2,6 +2,11 @@
 
 A journal is read from its last snapshot on: what came before need not be applied. What can be worked out from
 the rest (indexes of free machines, evaluated expressions, heaps) is not kept but made anew.
+
+The state as plain data: two engines that agree on it will decide alike.
+
+Left out is what can be worked out from the rest: indexes of free machines, evaluated expressions, and what is
+still to be looked at within one event. O(size of the state).
 """
 
 from __future__ import annotations
@@ -9,19 +14,20 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
-from weft.engine.state.attempt import Attempt, Stage
-from weft.engine.state.known import Known
+from weft.engine.state.compiled import CompiledWorkflow
 from weft.engine.state.machines import MachineState
-from weft.engine.state.plans import RunPlan
-from weft.engine.state.run import Outcome, Run
-from weft.engine.state.state import State
-from weft.engine.state.states import TaskState
-from weft.workflow.growth import with_lines
-from weft.workflow.unfolding.unfold import unfold
+from weft.engine.state.plan import RunPlan
+from weft.engine.state.run import RunState, TaskOutcome
+from weft.engine.state.state import EngineState
+from weft.engine.states import Attempt, Stage, TaskState
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import set_growth_lines
 
-__all__ = ["restore", "snapshot"]
+__all__ = ["digest_state", "restore_snapshot", "take_snapshot"]
+
 
 _RUN = (
     "arrival_s", "ended_s", "ending", "version", "plan_wanted", "plan_asked_s",
@@ -33,7 +39,7 @@ _STATE = ("now", "next_attempt")
 _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched_s")
 
 
-def snapshot(state: State) -> dict[str, Any]:
+def take_snapshot(state: EngineState) -> dict[str, Any]:
     """Give the whole state as plain data that JSON can hold."""
     return {
         **{name: getattr(state, name) for name in _STATE},
@@ -44,13 +50,13 @@ def snapshot(state: State) -> dict[str, Any]:
         "cached": [[host, sorted(files)] for host, files in state.copies.at.items()],
         "unknown": [[machine, list(attempts)] for machine, attempts in state.unknown.items()],
         "active": list(state.active),
-        "attempts": [_attempt(attempt) for attempt in state.attempts.values()],
-        "machines": [_machine(machine) for machine in state.machines],
-        "runs": [_run(run) for run in state.runs],
+        "attempts": [_record_attempt(attempt) for attempt in state.attempts.values()],
+        "machines": [_record_machine(machine) for machine in state.machines],
+        "runs": [_record_run(run) for run in state.runs],
     }
 
 
-def restore(state: State, record: Mapping[str, Any]) -> None:
+def restore_snapshot(state: EngineState, record: Mapping[str, Any]) -> None:
     """Put a fresh state where a snapshot was taken; the plans it names are in ``state.plans``."""
     for name in _STATE:
         setattr(state, name, record[name])
@@ -58,19 +64,19 @@ def restore(state: State, record: Mapping[str, Any]) -> None:
     for host, files in record["cached"]:
         state.copies.bring(host, files)
     state.unknown.update((machine, dict.fromkeys(attempts)) for machine, attempts in record["unknown"])
-    attempts = [_restored_attempt(each) for each in record["attempts"]]
+    attempts = [_restore_attempt(each) for each in record["attempts"]]
     state.attempts.update((attempt.number, attempt) for attempt in attempts)
     for machine, kept in zip(state.machines, record["machines"], strict=True):
         _restore_machine(state, machine, kept)
     state.machines.look_again()
     _restore_inquiries(state, record)
     for index, kept in enumerate(record["runs"]):
-        state.runs.append(_restored_run(state, index, kept))
+        state.runs.append(_restore_run(state, index, kept))
     state.active = {index: state.runs[index] for index in record["active"]}
     state.roster += 1
 
 
-def _restore_inquiries(state: State, record: Mapping[str, Any]) -> None:
+def _restore_inquiries(state: EngineState, record: Mapping[str, Any]) -> None:
     asked = state.inquiries
     for name in _ASKED:
         getattr(asked, name).update(map(tuple, record[name]))
@@ -84,11 +90,11 @@ def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:
     return [[key, value] for key, value in values.items()]
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _record_attempt(attempt: Attempt) -> dict[str, Any]:
     return dataclasses.asdict(attempt) | {"sent_for": sorted(attempt.sent_for), "stage": int(attempt.stage)}
 
 
-def _restored_attempt(kept: Mapping[str, Any]) -> Attempt:
+def _restore_attempt(kept: Mapping[str, Any]) -> Attempt:
     return Attempt(
         **{
             **kept,
@@ -99,7 +105,7 @@ def _restored_attempt(kept: Mapping[str, Any]) -> Attempt:
     )
 
 
-def _machine(machine: MachineState) -> dict[str, Any]:
+def _record_machine(machine: MachineState) -> dict[str, Any]:
     return {
         **{name: getattr(machine, name) for name in _MACHINE},
         "amounts": dict(machine.amounts),
@@ -108,7 +114,7 @@ def _machine(machine: MachineState) -> dict[str, Any]:
     }
 
 
-def _restore_machine(state: State, machine: MachineState, kept: Mapping[str, Any]) -> None:
+def _restore_machine(state: EngineState, machine: MachineState, kept: Mapping[str, Any]) -> None:
     for name in _MACHINE:
         setattr(machine, name, kept[name])
     machine.amounts = dict(kept["amounts"])
@@ -117,9 +123,9 @@ def _restore_machine(state: State, machine: MachineState, kept: Mapping[str, Any
         machine.enqueue(state.attempts[number])
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _record_run(run: RunState) -> dict[str, Any]:
     return {
-        "workflow": run.known.key,
+        "workflow": run.compiled.key,
         "lines": {file: list(lines) for file, lines in run.lines.items()},
         "owner": run.owner,
         "planned": run.planned,
@@ -140,9 +146,9 @@ def _run(run: Run) -> dict[str, Any]:
     }
 
 
-def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
-    known = _known(state, kept)
-    run = Run(
+def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> RunState:
+    known = _find_compiled(state, kept)
+    run = RunState(
         index,
         known,
         state.order,
@@ -161,7 +167,7 @@ def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
     )
     run.requirements.update((task, (demanded, rank)) for task, demanded, rank in kept["requirements"])
     run.outcome.update(
-        (task, Outcome(exit_code=code, result=result)) for task, code, result in kept["outcome"]
+        (task, TaskOutcome(exit_code=code, result=result)) for task, code, result in kept["outcome"]
     )
     run.avoid.update((task, set(machines)) for task, machines in kept["avoid"])
     run.reopened.update(kept["reopened"])
@@ -179,9 +185,91 @@ def _restored_run(state: State, index: int, kept: Mapping[str, Any]) -> Run:
     return run
 
 
-def _known(state: State, kept: Mapping[str, Any]) -> Known:
+def _find_compiled(state: EngineState, kept: Mapping[str, Any]) -> CompiledWorkflow:
     """Find what is known of a run's workflow; if its graph has grown, grow it again."""
     known = state.library[kept["workflow"]]
     if not kept["lines"]:
         return known
-    return state.library.grown(known, unfold(with_lines(known.graph.workflow, kept["lines"])))
+    return state.library.grown(known, unfold(set_growth_lines(known.graph.workflow, kept["lines"])))
+
+
+_DIGEST_BY_TASK = (
+    "attempt_of",
+    "tries",
+    "failures",
+    "migrations",
+    "checkpoint",
+    "outcome",
+    "binding",
+    "left_behind",
+    "grown",
+    "requeued",
+    "requirements",
+)
+_DIGEST_RUN = (
+    "index",
+    "owner",
+    "arrival_s",
+    "ended_s",
+    "ending",
+    "planned",
+    "plan_wanted",
+    "version",
+    "unfinished",
+    "failed",
+    "stopping",
+)
+
+
+def digest_state(state: EngineState) -> dict[str, Any]:
+    """Give everything that matters of a state, for comparison."""
+    return {
+        "now": state.now,
+        "runs": [_digest_run(run) for run in state.runs],
+        "active": list(state.active),
+        "machines": [_digest_machine(machine) for machine in state.machines],
+        "attempts": {number: _digest_attempt(attempt) for number, attempt in sorted(state.attempts.items())},
+        "next_attempt": state.next_attempt,
+        "cached": {host: sorted(files) for host, files in sorted(state.copies.at.items())},
+        "unknown": {machine: list(attempts) for machine, attempts in sorted(state.unknown.items())},
+        "timers": dict(sorted(state.timers.items())),
+        "discovered_s": state.inquiries.discovered_s,
+        "listed": None if state.inquiries.listed is None else sorted(state.inquiries.listed),
+        "first_asked_s": dict(sorted(state.inquiries.first_asked_s.items())),
+        "access_asked_s": dict(sorted(state.inquiries.access_asked_s.items())),
+        "fetch_asked_s": dict(sorted(state.inquiries.fetch_asked_s.items())),
+        "fetched_s": dict(sorted(state.inquiries.fetched_s.items())),
+        "access": dict(sorted(state.inquiries.access.items())),
+    }
+
+
+def _digest_run(run: RunState) -> dict[str, Any]:
+    found: dict[str, Any] = {name: getattr(run, name) for name in _DIGEST_RUN}
+    found.update({name: deepcopy(dict(sorted(getattr(run, name).items()))) for name in _DIGEST_BY_TASK})
+    found["avoid"] = {task: sorted(machines) for task, machines in sorted(run.avoid.items())}
+    found["state"] = list(run.state)
+    found["missing"] = run.missing.tolist()
+    found["where"] = run.where.tolist()
+    found["ready"] = list(run.ready)
+    found["early"] = sorted(run.early)
+    found["reopened"] = sorted(run.reopened)
+    found["virtual"] = sorted(run.virtual)
+    found["plan"] = None if run.plan is None else run.plan.key
+    found["loops"] = [(body.iteration, body.left) for body in run.loops.bodies]
+    return found
+
+
+def _digest_machine(machine: MachineState) -> dict[str, Any]:
+    return {
+        "up": machine.up,
+        "free_nodes": machine.free_nodes,
+        "amounts": dict(machine.amounts),
+        "speed_factor": machine.speed_factor,
+        "believed_at_s": machine.believed_at_s,
+        "holders": list(machine.holders),
+        "queue": list(machine.queue),
+    }
+
+
+def _digest_attempt(attempt: Attempt) -> dict[str, Any]:
+    return dataclasses.asdict(attempt) | {"sent_for": sorted(attempt.sent_for)}

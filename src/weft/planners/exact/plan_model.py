@@ -1,8 +1,27 @@
-"""The model: all plans of a case as variables and rules of an exact solver.
+"""Movement: what data take in an exact model.
+
+A literal per pair of binding variables says that they share a host. Where all links take the same, that is
+all that matters; otherwise a rule per location of the target adds up what its link from the source takes:
+O(edges x locations) rules, not one per pair of machines.
+
+Occupancy: what machines have, in an exact model.
+
+Machines of one node serve their tasks in turn; of others, nodes and every resource that can run short are
+counted. What is busy beforehand takes its part. Beside the rules themselves stand rows that follow from them
+and help: the node-time of all tasks at a place fits into the makespan (the energy cut).
+
+The model: all plans of a case as variables and rules of an exact solver.
 
 Every task has a start and an end, every binding variable exactly one place, every task exactly one of its
 ways there; data (``movement``) and machines (``occupancy``) add their rules. Machines and tasks that are
 alike are ordered (``alike``).
+
+Reading: a schedule as hints of a model, and a solution as a schedule.
+
+A solution's order, machines and modes are decoded by insertion with the true seconds. Number the tasks by
+start, and start the i-th of them 2 i ticks late: what was rounded off (less than a tick per task and lag)
+has room between any two that follow each other, so that nothing else changes. Decoding starts no task later
+than that; a schedule is at most 2 ticks per task longer than its solution, where times are exact not at all.
 """
 
 from __future__ import annotations
@@ -12,17 +31,204 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.planners.aims import Aim
-from weft.planners.exact.alike import like_tasks
-from weft.planners.exact.case import Case
-from weft.planners.exact.grids import whole_amounts
-from weft.planners.exact.movement import Movement
-from weft.planners.exact.occupancy import Occupancy
+from weft.planners.decoding import INSERTION, decode
+from weft.planners.evaluation import LinearObjective
+from weft.planners.exact.exact_instance import ExactInstance, TransferLag, equivalent_tasks, scale_to_integers
+from weft.planners.genome import encode_schedule, select_modes
+from weft.schedule.schedule import Schedule
+from weft.workflow.task_graph import Indices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.planners.exact.solver import Expression, Literal, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.planners.exact.solver import Expression, Interval, Literal, Model
 
 if TYPE_CHECKING:
     from weft.planners.exact.solver import Expression, Literal, Model
 
-__all__ = ["PlanModel"]
+if TYPE_CHECKING:
+    from weft.planners.exact.solver import Value
+
+__all__ = ["OccupancyConstraints", "PlanModel", "TransferConstraints", "add_hints", "read_schedule"]
+
+
+class TransferConstraints:
+    """Adds rules for data to a model in which variables are bound to places."""
+
+    def __init__(self, model: Model, case: ExactInstance, placed: Sequence[dict[int, Literal]]) -> None:
+        self.model = model
+        self.case = case
+        self.placed = placed
+        network = case.instance.network
+        # Places are single machines wherever data take time.
+        first = [machines[0] for machines in case.places.machines]
+        self.host = [int(network.host[machine]) for machine in first]
+        self.location = [int(network.location[machine]) for machine in first]
+        self.single_hosts = len(np.unique(network.host)) == len(network.latency_s)
+        self._shared: dict[tuple[int, int], Literal] = {}
+        self._there: dict[tuple[int, bool], dict[int, Literal]] = {}
+
+    def between(self, before: Expression, after: Expression, lag: TransferLag) -> None:
+        """Let the data of a lag arrive between two moments."""
+        model = self.model
+        if lag.uniform is not None:
+            model.at_most(before + lag.uniform, after, [~self._apart_not(lag)])
+            return
+        sources = self._literals(lag.source, hosts=False)
+        shared = [] if self.single_hosts else [~self._apart_not(lag)]
+        for location, here in self._literals(lag.target, hosts=False).items():
+            links = [(there, int(lag.ticks[source, location])) for source, there in sources.items()]
+            used = [(there, ticks) for there, ticks in links if ticks]
+            if used:
+                moving = model.total([there for there, _ in used], [ticks for _, ticks in used])
+                model.at_most(before + moving, after, [here, *shared])
+
+    def _apart_not(self, lag: TransferLag) -> Literal:
+        """Give the literal that says that two variables share a host."""
+        pair = (min(lag.source, lag.target), max(lag.source, lag.target))
+        if pair not in self._shared:
+            self._shared[pair] = self._share(*pair)
+        return self._shared[pair]
+
+    def _share(self, one: int, other: int) -> Literal:
+        model, shared = self.model, self.model.literal()
+        here, there = self._literals(one, hosts=True), self._literals(other, hosts=True)
+        for host in sorted({*here, *there}):
+            if host not in there:
+                model.some_of([~shared, ~here[host]])
+            elif host not in here:
+                model.some_of([~shared, ~there[host]])
+            else:
+                model.some_of([~shared, ~here[host], there[host]])
+                model.some_of([~shared, here[host], ~there[host]])
+                model.some_of([shared, ~here[host], ~there[host]])
+        return shared
+
+    def _literals(self, variable: int, *, hosts: bool) -> dict[int, Literal]:
+        """Give the literals of a variable being on each of its hosts, or at each of its locations."""
+        key = (variable, hosts)
+        if key not in self._there:
+            of_place = self.host if hosts else self.location
+            parts: dict[int, list[Literal]] = {}
+            for place, literal in self.placed[variable].items():
+                parts.setdefault(of_place[place], []).append(literal)
+            self._there[key] = {where: self._any(found) for where, found in sorted(parts.items())}
+        return self._there[key]
+
+    def _any(self, literals: list[Literal]) -> Literal:
+        if len(literals) == 1:
+            return literals[0]
+        union = self.model.literal()
+        self.model.one_of([~union, *literals])
+        return union
+
+
+_OptionInterval = tuple[int, int, "Interval"]
+"""Task, way and when."""
+
+
+class OccupancyConstraints:
+    """Adds rules for machines to a model in which tasks have ways, starts and ends."""
+
+    def __init__(
+        self,
+        model: Model,
+        case: ExactInstance,
+        chosen: Sequence[Sequence[Literal]],
+        start: Sequence[Expression],
+        end: Sequence[Expression],
+    ) -> None:
+        self.model = model
+        self.case = case
+        self.chosen = chosen
+        self.stays: list[list[_OptionInterval]] = [[] for _ in case.places.machines]
+        for task, ways in enumerate(case.ways):
+            for index, way in enumerate(ways):
+                if not case.ticks[task][index]:
+                    continue  # what takes no time is in nobody's way
+                when = chosen[task][index] if len(ways) > 1 else None
+                stay = model.interval(start[task], case.ticks[task][index], end[task], when)
+                self.stays[way.place].append((task, index, stay))
+
+    def add(self, makespan: Expression) -> None:
+        """Add the rules of all places."""
+        instance, places = self.case.instance, self.case.places
+        for place, machines in enumerate(places.machines):
+            if instance.unlimited[machines[0]] or not self.stays[place]:
+                continue
+            self._nodes(place, makespan)
+            for resource in range(instance.amounts.shape[1]):
+                self._amounts(place, resource)
+
+    def _nodes(self, place: int, makespan: Expression) -> None:
+        case, capacity = self.case, self.case.places.capacity[place]
+        taken = [case.ways[task][index].nodes for task, index, _ in self.stays[place]]
+        held = self._held(place, [(held.nodes, capacity) for held in case.instance.busy])
+        intervals = [stay for _, _, stay in self.stays[place]] + [stay for stay, _ in held]
+        if capacity == 1:
+            self.model.in_turn(intervals)
+        elif self._short(place, taken, capacity) or held:
+            self.model.together(intervals, [*taken, *(amount for _, amount in held)], capacity)
+        else:
+            return
+        area = self.area(place)
+        self.model.at_most(area, makespan * capacity)
+
+    def area(self, place: int) -> Expression:
+        """Give the node-time of all tasks at a place."""
+        case, literals, areas = self.case, [], []
+        for task, index, _ in self.stays[place]:
+            literals.append(self.chosen[task][index])
+            areas.append(case.ways[task][index].nodes * case.ticks[task][index])
+        return self.model.total(literals, areas)
+
+    def _amounts(self, place: int, resource: int) -> None:
+        """Count one resource, where it can run short."""
+        case = self.case
+        machine = case.places.machines[place][0]
+        total = float(case.instance.amounts[machine, resource])
+        busy = [held.amounts[resource] if held.amounts else 0.0 for held in case.instance.busy]
+        if not np.isfinite(total) or (case.places.capacity[place] == 1 and not any(busy)):
+            return  # one node, one task: its amounts were compared with the totals beforehand
+        stays = self.stays[place]
+        demands = [float(case.ways[task][index].demand[resource]) for task, index, _ in stays]
+        amounts, limit = scale_to_integers(np.array([*demands, *busy]), total)
+        taken = amounts[: len(stays)].tolist()
+        held = self._held(place, [(amount, limit) for amount in amounts[len(stays) :].tolist()])
+        used = [(stay[2], amount) for stay, amount in zip(stays, taken, strict=True) if amount]
+        if used and (self._short(place, taken, limit) or held):
+            used += held
+            self.model.together([stay for stay, _ in used], [amount for _, amount in used], limit)
+
+    def _short(self, place: int, taken: list[int], limit: int) -> bool:
+        """Say whether all tasks at once could take more than there is."""
+        most: dict[int, int] = {}
+        for (task, _, _), amount in zip(self.stays[place], taken, strict=True):
+            most[task] = max(most.get(task, 0), amount)
+        return sum(most.values()) > limit
+
+    def _held(self, place: int, amounts: list[tuple[int, int]]) -> list[tuple[Interval, int]]:
+        """Give what is busy at a place, stretch by stretch, never more than there is."""
+        case, events = self.case, []
+        machines = case.places.machines[place]
+        for held, (amount, limit) in zip(case.instance.busy, amounts, strict=True):
+            first, last = case.grid.tick(max(0.0, held.start_s)), case.grid.tick(max(0.0, held.finish_s))
+            if held.machine in machines and amount and first < last:
+                events += [(first, amount, limit), (last, -amount, limit)]
+        moments = sorted({moment for moment, _, _ in events})
+        found = []
+        for first, last in pairwise(moments):
+            taken = sum(amount for moment, amount, _ in events if moment <= first)
+            if taken:
+                most = min(taken, events[0][2])
+                found.append((self.model.interval(first, last - first, last), most))
+        return found
+
 
 _OBJECTIVE_BITS = 45
 """How fine an objective of several parts is counted."""
@@ -33,18 +239,20 @@ _ROUNDING = 1e-9
 class PlanModel:
     """The variables of a case, and its rules."""
 
-    def __init__(self, model: Model, case: Case, aim: Aim, *, least: int, most: int) -> None:
+    def __init__(
+        self, model: Model, case: ExactInstance, aim: LinearObjective, *, least: int, most: int
+    ) -> None:
         """Build the model of all plans that take from ``least`` to ``most`` ticks."""
         self.model = model
         self.case = case
-        self.twins = like_tasks(case.instance)
+        self.twins = equivalent_tasks(case.instance)
         self.makespan = model.integer(least, most)
         self.placed = [self._places(found) for found in case.candidates]
         self.chosen = [self._choice(task) for task in range(len(case.ways))]
         self.start = [model.integer(earliest, most) for earliest in case.earliest]
         self.end = [self._end(task, most) for task in range(len(case.ways))]
         self._precede()
-        Occupancy(model, case, self.chosen, self.start, self.end).add(self.makespan)
+        OccupancyConstraints(model, case, self.chosen, self.start, self.end).add(self.makespan)
         self._order_alike()
         self._keep_budgets()
         self._aim(aim)
@@ -85,7 +293,7 @@ class PlanModel:
 
     def _precede(self) -> None:
         model, case = self.model, self.case
-        movement = Movement(model, case, self.placed)
+        movement = TransferConstraints(model, case, self.placed)
         for before, task, lag in case.edges:
             model.at_most(self.end[before], self.start[task])
             if lag is not None:
@@ -127,13 +335,13 @@ class PlanModel:
             for task, ways in enumerate(case.ways):
                 literals += self.chosen[task]
                 consumed += [float(way.consumption[budget]) for way in ways]
-            amounts, limit = whole_amounts(np.array(consumed), float(graph.budgets[budget]))
+            amounts, limit = scale_to_integers(np.array(consumed), float(graph.budgets[budget]))
             self.model.at_most(self.model.total(literals, amounts.tolist()), limit)
 
-    def _aim(self, aim: Aim) -> None:
+    def _aim(self, aim: LinearObjective) -> None:
         if np.isfinite(aim.max_cost):
             literals, cost = self._weighed(0.0, 1.0)
-            amounts, limit = whole_amounts(np.array(cost), aim.max_cost)
+            amounts, limit = scale_to_integers(np.array(cost), aim.max_cost)
             self.model.at_most(self.model.total(literals, amounts.tolist()), limit)
         if not aim.per_node_s and not aim.per_price:
             self.model.minimise(self.makespan)
@@ -158,3 +366,94 @@ class PlanModel:
                 rate = per_node_s + per_price * float(price[self.case.places.machines[way.place][0]])
                 weights.append(rate * way.nodes * way.seconds)
         return literals, weights
+
+
+def add_hints(built: PlanModel, schedule: Schedule) -> None:
+    """Let the search start from a schedule, in which machines and tasks that are alike change places."""
+    case, model = built.case, built.model
+    begun = [case.grid.begun(moment) for moment in schedule.start_s.tolist()]
+    plays = _match_equivalent_tasks(built, begun)
+    places = _rename_places(case, [int(schedule.machine[part]) for part in plays])
+    modes = encode_schedule(case.instance, schedule).modes.tolist()
+    model.hint(built.makespan, case.grid.begun(schedule.makespan_s))
+    variable = case.instance.graph.variable.tolist()
+    for task, part in enumerate(plays):
+        model.hint(built.start[task], begun[part])
+        for place, literal in built.placed[variable[task]].items():
+            model.hint(literal, int(place == places[task]))
+        if task in case.transfers:
+            ended = case.grid.begun(schedule.finish_s[part])
+        elif case.ways[task]:
+            chosen = _find_option(built, task, places[task], int(schedule.nodes[part]), modes[part])
+            for index, literal in enumerate(built.chosen[task]):
+                model.hint(literal, int(index == chosen))
+            ended = begun[part] + case.ticks[task][chosen]
+        else:
+            continue
+        model.hint(built.end[task], ended)
+
+
+def _match_equivalent_tasks(built: PlanModel, begun: list[int]) -> list[int]:
+    """Say which task of the schedule each task plays, so that like tasks start in order."""
+    parts = list(range(len(begun)))
+    following = dict(built.twins)
+    firsts = following.keys() - set(following.values())
+    for first in sorted(firsts):
+        chain = [first]
+        while chain[-1] in following:
+            chain.append(following[chain[-1]])
+        for task, part in zip(chain, sorted(chain, key=lambda task: (begun[task], task)), strict=True):
+            parts[task] = part
+    return parts
+
+
+def _rename_places(case: ExactInstance, machines: list[int]) -> list[int]:
+    """Give the place of every task, like places named in the order in which variables use them."""
+    names: dict[int, int] = {}
+    of_class = {place: found for found in case.places.alike for place in found}
+    unused = {found: list(found) for found in case.places.alike}
+    variable = case.instance.graph.variable
+    placed = [case.places.of_machine[machine] for machine in machines]
+    for task in np.argsort(variable, kind="stable").tolist():
+        place = placed[task]
+        if place not in names:
+            names[place] = unused[of_class[place]].pop(0) if place in of_class else place
+    return [names[place] for place in placed]
+
+
+def _find_option(built: PlanModel, task: int, place: int, nodes: int, mode: int) -> int:
+    """Find the way of a mode; one that another serves is not in the model, and the other stands for it."""
+    ways = built.case.ways[task]
+    there = [index for index, way in enumerate(ways) if way.place == place]
+    same = [index for index in there if ways[index].mode == mode]
+    return (same or [index for index in there if ways[index].nodes <= nodes] or there)[-1]
+
+
+def read_schedule(built: PlanModel, value: Value) -> Schedule:
+    """Decode a solution."""
+    case = built.case
+    start = [value(moment) for moment in built.start]
+    end = [value(moment) for moment in built.end]
+    order = sorted(range(len(start)), key=lambda task: (start[task], end[task], task))
+    counts = [
+        next((way.count for way, literal in zip(ways, literals, strict=True) if value(literal)), 0)
+        for ways, literals in zip(case.ways, built.chosen, strict=True)
+    ]
+    bound = _read_bindings(built, value, order, end)
+    modes = select_modes(case.instance, bound, np.array(counts, dtype=np.uint32))
+    return decode(case.instance, order, bound, modes, rule=INSERTION)
+
+
+def _read_bindings(built: PlanModel, value: Value, order: list[int], end: list[int]) -> Indices:
+    """Give every variable its machine; of a place of several, the one that has been free for longest."""
+    case = built.case
+    places = [next(place for place, literal in placed.items() if value(literal)) for placed in built.placed]
+    bound = np.array([case.places.machines[place][0] for place in places], dtype=np.uint32)
+    free = dict.fromkeys(range(len(case.instance.machines)), 0)
+    variable = case.instance.graph.variable.tolist()
+    for task in order:
+        machines = case.places.machines[places[variable[task]]]
+        if len(machines) > 1 and case.ways[task]:
+            machine = min(machines, key=lambda found: (free[found], found))
+            bound[variable[task]], free[machine] = machine, end[task]
+    return bound

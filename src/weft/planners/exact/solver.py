@@ -13,7 +13,16 @@ from typing import Self
 
 from ortools.sat.python import cp_model, cp_model_helper
 
-__all__ = ["Answer", "Expression", "Interval", "Limits", "Literal", "Model", "Told", "Value"]
+__all__ = [
+    "Expression",
+    "Interval",
+    "Limits",
+    "Literal",
+    "Model",
+    "SolutionCallback",
+    "SolverResult",
+    "Value",
+]
 
 Expression = cp_model.LinearExpr
 """A variable, or a sum of variables and numbers."""
@@ -21,7 +30,7 @@ Literal = cp_model_helper.Literal
 Interval = cp_model.IntervalVar
 Value = Callable[[Expression], int]
 """Gives what an expression is in a solution."""
-Told = Callable[[float, Value], bool]
+SolutionCallback = Callable[[float, Value], bool]
 """Hears of a solution, the bound and its values; says whether to search on."""
 
 
@@ -43,7 +52,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class SolverResult:
     """What a search came to."""
 
     found: bool
@@ -126,21 +135,21 @@ class Model:
         """Say what is to be small."""
         self._model.minimize(expression)
 
-    def solve(self, limits: Limits, told: Told | None = None) -> Answer:
+    def solve(self, limits: Limits, told: SolutionCallback | None = None) -> SolverResult:
         """Search; ``told`` hears of every better solution. An error in it ends the search and is raised."""
         solver = cp_model.CpSolver()
         _set(solver, limits)
         self._model.clear_hints()  # type: ignore[no-untyped-call]
         for variable, value in self._hints.values():
             self._model.add_hint(variable, value)
-        ear = None if told is None else _Ear(told)
-        with _Interrupts() as interrupts:
+        ear = None if told is None else _SolutionReporter(told)
+        with _SignalHandover() as interrupts:
             solver.parameters.catch_sigint_signal = interrupts.lent
             status = solver.solve(self._model, ear)
         if ear is not None and ear.failure is not None:
             raise ear.failure
         assert status != cp_model.MODEL_INVALID, self._model.validate()
-        return Answer(
+        return SolverResult(
             found=status in (cp_model.OPTIMAL, cp_model.FEASIBLE),
             proven=status in (cp_model.OPTIMAL, cp_model.INFEASIBLE),
             bound=float(solver.best_objective_bound),
@@ -169,10 +178,10 @@ def _set(solver: cp_model.CpSolver, limits: Limits) -> None:
     given.max_presolve_iterations = 1
 
 
-class _Ear(cp_model.CpSolverSolutionCallback):
+class _SolutionReporter(cp_model.CpSolverSolutionCallback):
     """Passes every better solution on."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: SolutionCallback) -> None:
         super().__init__()
         self.told = told
         self.failure: BaseException | None = None
@@ -187,7 +196,7 @@ class _Ear(cp_model.CpSolverSolutionCallback):
             self.stop_search()
 
 
-class _Interrupts:
+class _SignalHandover:
     """Lends Ctrl-C to the solver, which then stops and gives what it has.
 
     The solver leaves the signal as the system knows it, not as Python does, so it has to be put back. Only

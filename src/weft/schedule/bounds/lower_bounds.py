@@ -1,6 +1,7 @@
 """The bounds of an instance, argument by argument, from cheap to dear; each builds on those before it.
 
-- *critical path* (``paths``, ``moving``, ``machine_paths``): along every path each task takes its fastest
+- *critical path* (``paths``, ``moving``, ``follow_machine_paths``): along every path each task takes
+its fastest
   way, data between tasks that can share no place must move, and unlike machines are chosen path by path;
 - *area* (``supplies``, ``fronts``): every task needs its least share of the platform;
 - *combination* (``combination``): sets of tasks need their area between their heads and their tails, and
@@ -21,20 +22,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.instance.instance import Instance
-from weft.schedule.bounds.ancestors import heads_after_ancestors
-from weft.schedule.bounds.combination import Load, combined
-from weft.schedule.bounds.fronts import front_of
-from weft.schedule.bounds.machine_paths import machine_paths
-from weft.schedule.bounds.moving import Moving, moving_of
-from weft.schedule.bounds.paths import Edges, backwards, forwards, heads, tails
-from weft.schedule.bounds.refutation import SLACK, longest_refuted
-from weft.schedule.bounds.stages import heads_after_stages
-from weft.schedule.bounds.supplies import supplies_of
-from weft.schedule.bounds.together import together_of
-from weft.schedule.bounds.ways import Ways, shortest_s_of, ways_of, widest_of
-from weft.schedule.bounds.whole import all_whole
-from weft.schedule.bounds.windows import windows_of
-from weft.workflow.unfolding.task_graph import Floats
+from weft.schedule.bounds.area import (
+    SLACK,
+    SupplyLoad,
+    bound_by_area,
+    build_windows,
+    heads_after_ancestors,
+    heads_after_stages,
+    longest_refuted,
+)
+from weft.schedule.bounds.colocation import find_colocation
+from weft.schedule.bounds.modes import (
+    BoundModes,
+    collect_modes,
+    has_whole_times,
+    shortest_seconds,
+    widest_nodes,
+)
+from weft.schedule.bounds.paths import (
+    PathEdges,
+    TransferBounds,
+    backward_edges,
+    bound_transfers,
+    follow_machine_paths,
+    forward_edges,
+    heads,
+    tails,
+)
+from weft.schedule.bounds.supplies import build_front, list_supplies
+from weft.workflow.task_graph import Floats
 
 __all__ = ["Bounds", "lower_bounds"]
 
@@ -91,11 +107,11 @@ class Bounds:
 @np.errstate(over="ignore")  # what is longer than numbers can be is refused elsewhere
 def lower_bounds(instance: Instance) -> Bounds:
     """Compute the bounds of an instance."""
-    case = _Case(instance)
+    case = _BoundCase(instance)
     critical = case.critical_path_s()
     loads, tasks = case.loads(), np.arange(len(instance))
     area = max((float(load.front.area.sum()) for load in loads), default=0.0)
-    each = [combined(load, tasks, case.head_s, case.tail_s, 0.0) for load in loads]
+    each = [bound_by_area(load, tasks, case.head_s, case.tail_s, 0.0) for load in loads]
     best = max(critical, area, *each, 0.0)
     deep = [loads[index] for index in np.argsort(-np.array(each), kind="stable")[:_DEEP_LOADS].tolist()]
     levels = case.levels_s(deep)
@@ -112,15 +128,15 @@ def lower_bounds(instance: Instance) -> Bounds:
     )
 
 
-class _Case:
+class _BoundCase:
     """One instance: heads and tails are raised as more is known."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.ways: list[Ways] = ways_of(instance)
-        self.moving: Moving = moving_of(instance)
-        self.shortest_s: Floats = shortest_s_of(self.ways, len(instance)) + self.moving.transfer_s
-        self.whole = all_whole(instance, self.ways)
+        self.ways: list[BoundModes] = collect_modes(instance)
+        self.moving: TransferBounds = bound_transfers(instance)
+        self.shortest_s: Floats = shortest_seconds(self.ways, len(instance)) + self.moving.transfer_s
+        self.whole = has_whole_times(instance, self.ways)
         graph, edge_s = instance.graph, self.moving.edge_s
         self.head_s = heads(graph, self.shortest_s, instance.earliest_start_s, edge_s)
         self.tail_s = tails(graph, self.shortest_s, edge_s)
@@ -128,7 +144,7 @@ class _Case:
     def critical_path_s(self) -> float:
         """Give the longest path."""
         longest = 0.0
-        found = machine_paths(self.instance, self.ways)
+        found = follow_machine_paths(self.instance, self.ways)
         if found is not None:
             self.head_s = np.maximum(self.head_s, found.head_s)
             self.tail_s = np.maximum(self.tail_s, found.tail_s)
@@ -138,46 +154,48 @@ class _Case:
     def _longest_s(self) -> float:
         return float((self.head_s + self.shortest_s + self.tail_s).max(initial=0.0))
 
-    def loads(self) -> list[Load]:
+    def loads(self) -> list[SupplyLoad]:
         """Give what is asked of every supply of which something is."""
-        widest = widest_of(self.ways, len(self.instance))
-        supplies = supplies_of(self.instance, self.ways)
-        fronts = [front_of(self.instance, self.ways, supply) for supply in supplies]
+        widest = widest_nodes(self.ways, len(self.instance))
+        supplies = list_supplies(self.instance, self.ways)
+        fronts = [build_front(self.instance, self.ways, supply) for supply in supplies]
         return [
-            Load(supply=supply, front=front, widest=widest, reach=supply.reach())
+            SupplyLoad(supply=supply, front=front, widest=widest, reach=supply.reach())
             for supply, front in zip(supplies, fronts, strict=True)
             if front.area.any()
         ]
 
-    def levels_s(self, loads: list[Load]) -> float:
+    def levels_s(self, loads: list[SupplyLoad]) -> float:
         """Raise heads and tails by area; give what follows."""
         if not loads:
             return 0.0
         graph, tasks = self.instance.graph, np.arange(len(self.instance))
-        self.head_s = self._raised(forwards(graph, self.moving.edge_s), self.shortest_s, self.head_s, loads)
+        self.head_s = self._raised(
+            forward_edges(graph, self.moving.edge_s), self.shortest_s, self.head_s, loads
+        )
         if len(tasks) <= _MOST_BOTH_WAYS:
-            edges, reverse = backwards(graph, self.moving.edge_s), [load.backwards() for load in loads]
+            edges, reverse = backward_edges(graph, self.moving.edge_s), [load.backwards() for load in loads]
             self.tail_s = self._raised(edges, self.shortest_s[::-1], self.tail_s[::-1], reverse)[::-1]
         longest = self._longest_s()
-        return max(combined(load, tasks, self.head_s, self.tail_s, longest) for load in loads)
+        return max(bound_by_area(load, tasks, self.head_s, self.tail_s, longest) for load in loads)
 
-    def _raised(self, edges: Edges, seconds_s: Floats, base_s: Floats, loads: list[Load]) -> Floats:
+    def _raised(self, edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad]) -> Floats:
         raising = heads_after_ancestors if len(edges) <= _MOST_ANCESTORS else heads_after_stages
         return raising(edges, seconds_s, base_s, loads, whole=self.whole)
 
     def together_s(self, low_s: float) -> float:
         """Give the bound of tasks that must be together; 0 if it is no better than the one known."""
-        tied = together_of(self.instance, self.ways, self.moving, self.shortest_s)
+        tied = find_colocation(self.instance, self.ways, self.moving, self.shortest_s)
         if tied is None:
             return 0.0
         found = self._longest_refuted(low_s, lambda limit_s: tied.refutes(limit_s, self.head_s, self.tail_s))
         return found if found > low_s else 0.0
 
-    def windows_s(self, loads: list[Load], low_s: float) -> float:
+    def windows_s(self, loads: list[SupplyLoad], low_s: float) -> float:
         """Give the bound of time windows; 0 if it is no better than the one known."""
         best = low_s
         for load in loads:
-            windows = windows_of(self.instance, load, self.head_s, self.tail_s)
+            windows = build_windows(self.instance, load, self.head_s, self.tail_s)
             if windows is not None:
                 best = self._longest_refuted(best, windows.refutes)
         return best if best > low_s else 0.0

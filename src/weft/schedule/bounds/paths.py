@@ -1,22 +1,49 @@
 """Paths: when a task can start at the earliest (its head) and what must follow it (its tail).
 
 Along a path every task takes at least its fastest way, and data take what they must (``moving``).
+
+Moving: how long data must at least take, per edge and per transfer, wherever tasks are placed.
+
+Nothing where two tasks can share a host; else the quickest link between any two places they can be. The same
+for two tasks that are known to be apart: then only links between different hosts count.
+
+Paths that choose machines: every task of a path is somewhere, and data between two places take time.
+
+A task can have ended on a machine at the earliest if each of its predecessors is wherever that is best for
+this one task: machines are never busy, and a task may be in several places for several successors. Both only
+make times smaller, so they are bounds: for unlike machines much better ones than fastest ways with free
+data. The same backwards gives tails.
+
+Complexity O(e (p + l^2)) for e edges, p machines and l network locations; larger instances are left alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from weft.workflow.unfolding.task_graph import Floats, TaskGraph
+from weft.instance.instance import Instance
+from weft.schedule.bounds.modes import BoundModes
+from weft.workflow.task_graph import COMPUTE, TRANSFER, Floats, Indices, TaskGraph
 
-__all__ = ["Edges", "backwards", "forwards", "heads", "tails"]
+__all__ = [
+    "MachinePaths",
+    "PathEdges",
+    "TransferBounds",
+    "backward_edges",
+    "bound_transfers",
+    "follow_machine_paths",
+    "forward_edges",
+    "heads",
+    "tails",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Edges:
+class PathEdges:
     """What leads to each task, in an order in which all that leads to a task stands before it."""
 
     pointer: NDArray[np.int64]
@@ -27,20 +54,20 @@ class Edges:
         return len(self.pointer) - 1
 
 
-def forwards(graph: TaskGraph, moving_s: Floats) -> Edges:
+def forward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
     """Give the predecessors."""
     before = graph.predecessor.astype(np.int64)
-    return Edges(pointer=graph.predecessor_pointer, before=before, moving_s=moving_s)
+    return PathEdges(pointer=graph.predecessor_pointer, before=before, moving_s=moving_s)
 
 
-def backwards(graph: TaskGraph, moving_s: Floats) -> Edges:
+def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
     """Give the successors as if they were predecessors: tasks are counted from the last one."""
     lengths = np.diff(graph.successor_pointer)[::-1]
     pointer = np.concatenate([[0], np.cumsum(lengths)])
     first = graph.successor_pointer[:-1][::-1]
     entry = np.repeat(first - pointer[:-1], lengths) + np.arange(len(graph.successor))
     before = len(graph) - 1 - graph.successor[entry].astype(np.int64)
-    return Edges(pointer=pointer, before=before, moving_s=moving_s[graph.successor_edge[entry]])
+    return PathEdges(pointer=pointer, before=before, moving_s=moving_s[graph.successor_edge[entry]])
 
 
 def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Floats | None = None) -> Floats:
@@ -77,3 +104,293 @@ def tails(
         found[task] = tail
         whole[task] = tail + seconds[task]
     return np.asarray(found, dtype=np.float64)
+
+
+_PAIRS = 400
+"""Pairs of candidate sets that are looked at; with more of them data count as free."""
+
+_Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TransferBounds:
+    """Least seconds of data."""
+
+    edge_s: Floats
+    """Per edge (in the order of predecessors)."""
+    apart_s: Floats
+    """Per edge, if its two tasks are on different hosts; 0 where that cannot be, or says nothing."""
+    transfer_s: Floats
+    """Per task: of a transfer; 0 for all others."""
+
+
+def bound_transfers(instance: Instance) -> TransferBounds:
+    """Find the least seconds."""
+    graph = instance.graph
+    target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
+    reads = np.where(graph.kind == TRANSFER, graph.source_variable, graph.variable).astype(np.uint32)
+    places = _CandidateSets(instance)
+    latency, inverse = places.least(graph.variable[graph.predecessor], reads[target])
+    files, size, fixed = graph.edge_files, graph.edge_bytes, graph.edge_seconds
+    edge = np.where(np.isnan(latency), 0.0, fixed + files * latency + size * inverse)
+    apart = np.zeros(len(edge))
+    if len(np.unique(instance.network.host)) > 1:
+        far_latency, far_inverse = places.apart()
+        apart = fixed + files * far_latency + size * far_inverse
+        # A transfer is at both its ends: what it is apart from says nothing.
+        moving = graph.kind == TRANSFER
+        apart[moving[graph.predecessor] | moving[target]] = 0.0
+    transfers = np.flatnonzero(graph.kind == TRANSFER)
+    moved = np.zeros(len(graph))
+    if len(transfers):
+        latency, inverse = places.least(graph.source_variable[transfers], graph.variable[transfers])
+        least = latency + graph.transfer_bytes[transfers] * inverse
+        moved[transfers] = np.where(np.isnan(latency), 0.0, least)
+    return TransferBounds(edge_s=edge, apart_s=apart, transfer_s=moved)
+
+
+class _CandidateSets:
+    """The machines of every binding variable, and the links between them."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.network = instance.network
+        self.sets: list[_Numbers] = [found.astype(np.int64) for found in instance.candidate_sets]
+        self.of_variable = instance.candidates.astype(np.int64)
+        for variable, machine in instance.pinned.items():
+            self.of_variable[variable] = len(self.sets)
+            self.sets.append(np.array([machine]))
+
+    def least(self, source: Indices, target: Indices) -> tuple[Floats, Floats]:
+        """Give latency and seconds per byte of the quickest link per pair of variables; nan: can be free."""
+        free = (np.full(len(source), np.nan), np.full(len(source), np.nan))
+        first, second = self.of_variable[source], self.of_variable[target]
+        codes, inverse = np.unique(first * len(self.sets) + second, return_inverse=True)
+        if len(codes) > _PAIRS or self._common(codes):
+            return free
+        found = [self._pair(*divmod(code, len(self.sets))) for code in codes.tolist()]
+        values = np.array(found).reshape(-1, 2)[inverse]
+        values[source == target] = np.nan  # members of one variable share their machine
+        return values[:, 0], values[:, 1]
+
+    def _common(self, codes: _Numbers) -> bool:
+        """Tell whether some machine is in every set that occurs."""
+        occurring = np.unique(np.concatenate(np.divmod(codes, len(self.sets))))
+        counts = np.zeros(len(self.network.host), dtype=np.int64)
+        for index in occurring.tolist():
+            counts[self.sets[index]] += 1
+        return bool((counts == len(occurring)).any())
+
+    def _pair(self, first: int, second: int) -> tuple[float, float]:
+        network, here, there = self.network, self.sets[first], self.sets[second]
+        if np.isin(network.host[here], network.host[there]).any():
+            return np.nan, np.nan
+        links = np.ix_(np.unique(network.location[here]), np.unique(network.location[there]))
+        return float(network.latency_s[links].min()), float(network.inverse_bandwidth[links].min())
+
+    def apart(self) -> tuple[float, float]:
+        """Give the least latency and seconds per byte between two different hosts."""
+        network = self.network
+        hosts = np.unique(np.stack([network.location, network.host]), axis=1)[0]
+        shared = np.flatnonzero(np.bincount(hosts, minlength=len(network.latency_s)) > 1)
+        return _least_apart(network.latency_s, shared), _least_apart(network.inverse_bandwidth, shared)
+
+
+def _least_apart(links: Floats, shared: NDArray[np.intp]) -> float:
+    """Give the least entry off the diagonal, or on it where a location has several hosts."""
+    least, size = float(links[shared, shared].min(initial=np.inf)), len(links)
+    if size > 1:
+        # All entries but the last in rows of one more: the diagonal is the first column then.
+        apart = np.ascontiguousarray(links).reshape(-1)[:-1].reshape(size - 1, size + 1)[:, 1:]
+        least = min(least, float(apart.min()))
+    return least
+
+
+_CELLS = 3_000_000
+"""The most tasks x machines."""
+_LINKS = 60_000_000
+"""The most edges x locations x locations."""
+_TOGETHER = 500_000
+"""Cells worked on at a time."""
+
+_Numbers2 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MachinePaths:
+    """What follows from the paths."""
+
+    head_s: Floats
+    tail_s: Floats
+    longest_s: float
+    """The longest path through any task, with the task on the machine that is best for both sides."""
+
+
+def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachinePaths | None:
+    """Follow all paths; None where that is too much work or cannot tell more than fastest ways do."""
+    graph, locations = instance.graph, len(instance.network.latency_s)
+    cells = len(graph) * len(instance.machines)
+    if cells > _CELLS or graph.edge_count * locations**2 > _LINKS or _one_place_is_best(instance, ways):
+        return None
+    walk = _PathWalk(instance, ways)
+    ahead, back = walk.follow(forwards=True), walk.follow(forwards=False)
+    through = (ahead.out + back.ready).min(axis=1)
+    return MachinePaths(
+        head_s=ahead.ready.min(axis=1), tail_s=back.ready.min(axis=1), longest_s=float(through.max())
+    )
+
+
+def _one_place_is_best(instance: Instance, ways: list[BoundModes]) -> bool:
+    """Tell whether some machine is the fastest for every task: there all paths are shortest, data free."""
+    graph, best = instance.graph, np.ones(len(instance.machines), dtype=bool)
+    for found in ways:
+        machine, unit_s = found.least_by(np.arange(len(best)), found.unit_s)
+        fastest = np.zeros(len(best), dtype=bool)
+        fastest[machine] = (unit_s == unit_s.min(axis=1, keepdims=True)).all(axis=0)
+        best &= fastest
+    moving = graph.kind == TRANSFER
+    without = np.concatenate([graph.variable[graph.kind != COMPUTE], graph.source_variable[moving]])
+    for variable in np.unique(without).tolist():
+        best &= _allowed_machines(instance, variable)
+    return bool(best.any())
+
+
+def _allowed_machines(instance: Instance, variable: int) -> NDArray[np.bool_]:
+    allowed = np.zeros(len(instance.machines), dtype=bool)
+    allowed[instance.pinned.get(variable, instance.candidates_of(variable))] = True
+    return allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Direction:
+    """The edges as one meets them forwards or backwards."""
+
+    forwards: bool
+    pointer: _Numbers2
+    near: _Numbers2
+    edge: _Numbers2
+    arrives: _Numbers2
+    """Per task: the binding variable where it takes its data."""
+    leaves: _Numbers2
+    """Per task: the binding variable where it leaves them."""
+
+
+def _direction(graph: TaskGraph, *, forwards: bool) -> _Direction:
+    start = np.where(graph.kind == TRANSFER, graph.source_variable, graph.variable).astype(np.int64)
+    end = graph.variable.astype(np.int64)
+    if forwards:
+        return _Direction(
+            forwards=True,
+            pointer=graph.predecessor_pointer,
+            near=graph.predecessor.astype(np.int64),
+            edge=np.arange(graph.edge_count),
+            arrives=start,
+            leaves=end,
+        )
+    return _Direction(
+        forwards=False,
+        pointer=graph.successor_pointer,
+        near=graph.successor.astype(np.int64),
+        edge=graph.successor_edge.astype(np.int64),
+        arrives=end,
+        leaves=start,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _PathTimes:
+    """Tasks x machines, infinite where a task cannot be."""
+
+    ready: Floats
+    """Forwards: when everything has arrived; backwards: what follows after the end."""
+    out: Floats
+    """The same beyond the task: when it has ended; what follows after its start."""
+
+
+class _PathWalk:
+    """Follows paths in either direction."""
+
+    def __init__(self, instance: Instance, ways: list[BoundModes]) -> None:
+        self.instance, self.network = instance, instance.network
+        self.graph = graph = instance.graph
+        self.location, self.host = self.network.location.astype(np.intp), self.network.host.astype(np.intp)
+        self.hosts = int(self.host.max()) + 1
+        self.seconds = np.full((len(graph), len(instance.machines)), np.inf)
+        for found in ways:
+            machine, unit_s = found.least_by(np.arange(len(instance.machines)), found.unit_s)
+            self.seconds[np.ix_(found.tasks, machine)] = found.scale[:, None] * unit_s[found.row]
+        for task in np.flatnonzero(graph.kind != COMPUTE).tolist():
+            self.seconds[task, _allowed_machines(instance, int(graph.variable[task]))] = 0.0
+
+    def follow(self, *, forwards: bool) -> _PathTimes:
+        """Take the tasks level by level, each after everything that leads to it."""
+        direction = _direction(self.graph, forwards=forwards)
+        found = _PathTimes(ready=np.zeros_like(self.seconds), out=np.zeros_like(self.seconds))
+        if forwards:
+            found.ready[:] = self.instance.earliest_start_s[:, None]
+        cells = self.seconds.shape[1] + self.network.latency_s.size
+        for tasks in _levels(direction, cells):
+            waiting = tasks[direction.pointer[tasks] < direction.pointer[tasks + 1]]
+            if len(waiting):
+                self._arrive(found, direction, waiting)
+            self._pass(found, direction, tasks)
+        return found
+
+    def _arrive(self, found: _PathTimes, direction: _Direction, tasks: _Numbers2) -> None:
+        """Let some tasks wait for everything that leads to them."""
+        first = direction.pointer[tasks]
+        counts = direction.pointer[tasks + 1] - first
+        starts = np.cumsum(counts) - counts
+        entry = np.arange(counts.sum()) + np.repeat(first - starts, counts)
+        before, edge, graph = direction.near[entry], direction.edge[entry], self.graph
+        data = (graph.edge_seconds[edge], graph.edge_files[edge], graph.edge_bytes[edge])
+        times = self._moved(found.out[before], *data)
+        same = direction.leaves[before] == np.repeat(direction.arrives[tasks], counts)
+        times[same] = found.out[before[same]]
+        found.ready[tasks] = np.maximum(found.ready[tasks], np.maximum.reduceat(times, starts, axis=0))
+
+    def _moved(self, out: Floats, fixed_s: Floats, files: Floats, size: Floats) -> Floats:
+        """Give when data that leave each machine at some time are on each machine at the earliest."""
+        network = self.network
+        there = _least_by(out, self.location, len(network.latency_s))
+        cost = files[:, None, None] * network.latency_s + size[:, None, None] * network.inverse_bandwidth
+        arrival = fixed_s[:, None] + (there[:, :, None] + cost).min(axis=1)
+        home = out if self.hosts == out.shape[1] else _least_by(out, self.host, self.hosts)[:, self.host]
+        return np.asarray(np.minimum(home, arrival[:, self.location]), dtype=np.float64)
+
+    def _pass(self, found: _PathTimes, direction: _Direction, tasks: _Numbers2) -> None:
+        """Get beyond some tasks."""
+        moving = self.graph.kind[tasks] == TRANSFER
+        plain = tasks[~moving]
+        found.ready[plain] = np.where(np.isfinite(self.seconds[plain]), found.ready[plain], np.inf)
+        found.out[plain] = found.ready[plain] + self.seconds[plain]
+        for task in tasks[moving].tolist():
+            here, there = int(direction.arrives[task]), int(direction.leaves[task])
+            found.ready[task, ~_allowed_machines(self.instance, here)] = np.inf
+            out = found.ready[task]
+            if here != there:
+                size = self.graph.transfer_bytes[task : task + 1]
+                out = self._moved(out[None], np.zeros(1), np.ones(1), size)[0]
+            found.out[task] = np.where(_allowed_machines(self.instance, there), out, np.inf)
+
+
+def _least_by(values: Floats, group: NDArray[np.intp], groups: int) -> Floats:
+    """Give the least of every row within each group of columns."""
+    if groups == 1:
+        return np.asarray(values.min(axis=1, keepdims=True), dtype=np.float64)
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(groups))
+    return np.minimum.reduceat(values[:, order], starts, axis=1)
+
+
+def _levels(direction: _Direction, cells: int) -> Iterator[_Numbers2]:
+    """Give tasks such that all that leads to them came before, few enough to be worked on at once."""
+    starts, near = direction.pointer.tolist(), direction.near.tolist()
+    tasks = len(starts) - 1
+    level = [0] * tasks
+    for task in range(tasks) if direction.forwards else range(tasks - 1, -1, -1):
+        for other in near[starts[task] : starts[task + 1]]:
+            if level[other] >= level[task]:
+                level[task] = level[other] + 1
+    order = np.argsort(level, kind="stable")
+    part = np.cumsum(cells * np.maximum(1, np.diff(direction.pointer))[order]) // _TOGETHER
+    yield from np.split(order, np.flatnonzero(np.diff(np.asarray(level)[order]) | np.diff(part)) + 1)

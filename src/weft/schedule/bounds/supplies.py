@@ -12,21 +12,28 @@ dual of fractional assignment. So every weighting gives a bound; which are good 
 - countable resources, plain and rounded.
 
 Machines where tasks do not disturb each other weigh nothing.
+
+Fronts: how much of a supply each task takes at least, given how long it may last.
+
+A wide run is short and takes much, a narrow one is long and takes little. Of a task's ways only those count
+that no other one beats in both seconds and share per second. Where too many are left, neighbours are merged
+into a step with the least of each: optimistic, so the bound stays a bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from weft.instance.instance import Instance
-from weft.schedule.bounds.ways import Ways
-from weft.workflow.unfolding.task_graph import Floats
+from weft.schedule.bounds.modes import BoundModes
+from weft.workflow.task_graph import Floats
 
-__all__ = ["Supply", "supplies_of"]
+__all__ = ["AreaFront", "Supply", "build_front", "list_supplies"]
+
 
 _SETS = 8
 """How many candidate sets get weights of their own, those with the most work first."""
@@ -49,7 +56,7 @@ class Supply:
     """Column of the resource; None: the supply is nodes."""
     rounding: int = 0
 
-    def rate(self, found: Ways) -> Floats:
+    def rate(self, found: BoundModes) -> Floats:
         """Give what each way takes of the supply per second: where its amount varies or is nodes, in all."""
         weight = self.weight[found.machine]
         if self.resource is not None:
@@ -57,9 +64,9 @@ class Supply:
         if not self.rounding:
             return np.asarray(weight * found.nodes, dtype=np.float64)
         capacity = self.capacity[found.machine]
-        return np.asarray(weight * capacity * _rounded(found.nodes / capacity, self.rounding))
+        return np.asarray(weight * capacity * _round_shares(found.nodes / capacity, self.rounding))
 
-    def scale(self, instance: Instance, ways: list[Ways]) -> Floats:
+    def scale(self, instance: Instance, ways: list[BoundModes]) -> Floats:
         """Give per task the factor of its ways' rates: its amount, or 1 where the ways know it."""
         if self.resource is None:
             return np.ones(len(instance))
@@ -72,7 +79,7 @@ class Supply:
     def _counted(self, amount: Floats) -> Floats:
         """Give the amounts, rounded if they are to be; then all machines that count have the same total."""
         each = float(self.capacity.max())
-        return each * _rounded(amount / each, self.rounding) if self.rounding else amount.copy()
+        return each * _round_shares(amount / each, self.rounding) if self.rounding else amount.copy()
 
     def reach(self) -> tuple[Floats, Floats] | None:
         """Give how much of the supply some nodes can take at once: counts, and the most they weigh.
@@ -86,33 +93,33 @@ class Supply:
         return counts, np.minimum(1.0, np.cumsum((self.weight * self.capacity)[order]))
 
 
-def _rounded(share: Floats, rounding: int) -> Floats:
+def _round_shares(share: Floats, rounding: int) -> Floats:
     """Round shares of a whole so that those which fit together still sum to at most 1."""
     parts = (rounding + 1) * share
     exact = np.abs(parts - np.rint(parts)) <= 1e-9 * np.maximum(1.0, parts)
     return np.where(exact, share, np.floor(parts) / rounding)
 
 
-def supplies_of(instance: Instance, ways: list[Ways]) -> list[Supply]:
+def list_supplies(instance: Instance, ways: list[BoundModes]) -> list[Supply]:
     """Give the supplies worth trying, no two alike."""
     if instance.unlimited.all() or not ways:
         return []
     known: dict[tuple[object, ...], Supply] = {}
-    for supply in (*_of_nodes(instance, ways), *_of_resources(instance)):
+    for supply in (*_node_supplies(instance, ways), *_resource_supplies(instance)):
         relative = np.rint(supply.weight / supply.weight.max() * 1e9)
         known.setdefault((relative.tobytes(), supply.resource, supply.rounding), supply)
     return list(known.values())
 
 
-def _of_nodes(instance: Instance, ways: list[Ways]) -> Iterator[Supply]:
+def _node_supplies(instance: Instance, ways: list[BoundModes]) -> Iterator[Supply]:
     nodes, limited = instance.capacity.astype(np.float64), (~instance.unlimited).astype(np.float64)
     rates = np.array([machine.rate(None) for machine in instance.machines])
     bases = [limited, limited * rates]
-    for chosen in _confining(ways, instance.unlimited):
+    for chosen in _confining_sets(ways, instance.unlimited):
         bases += [chosen, chosen * rates]
     weights = [base / (base * nodes).sum() for base in bases]
     if limited.sum() > 1 and sum(len(found.unit_s) for found in ways) > 1:
-        weights.append(_priced(ways, nodes, weights))
+        weights.append(_adjust_prices(ways, nodes, weights))
     for weight in weights:
         yield Supply(weight=weight, capacity=nodes)
     largest = max(float((found.nodes / nodes[found.machine]).max()) for found in ways)
@@ -121,7 +128,7 @@ def _of_nodes(instance: Instance, ways: list[Ways]) -> Iterator[Supply]:
             yield Supply(weight=weights[0], capacity=nodes, rounding=rounding)
 
 
-def _confining(ways: list[Ways], unlimited: NDArray[np.bool_]) -> list[Floats]:
+def _confining_sets(ways: list[BoundModes], unlimited: NDArray[np.bool_]) -> list[Floats]:
     """Give the sets of machines (as 0 and 1) outside which some tasks cannot run, largest load first."""
     loads: dict[bytes, float] = {}
     for found in ways:
@@ -135,16 +142,16 @@ def _confining(ways: list[Ways], unlimited: NDArray[np.bool_]) -> list[Floats]:
     return [np.frombuffer(inside) for inside in best[:_SETS]]
 
 
-def _priced(ways: list[Ways], nodes: Floats, starts: list[Floats]) -> Floats:
+def _adjust_prices(ways: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
     """Adjust prices: what is asked for more than its share becomes dearer. Keep the best prices seen."""
-    rows = [_sampled(found) for found in ways]
-    values = [_asked(rows, start)[0] for start in starts]
+    rows = [_sample_requests(found) for found in ways]
+    values = [_cheapest_requests(rows, start)[0] for start in starts]
     best_value = max(values)
     best = starts[values.index(best_value)]
     prices = np.maximum(best, 1e-6 * starts[0])
     for turn in range(_TURNS):
         prices = prices / (prices * nodes).sum()
-        value, load = _asked(rows, prices)
+        value, load = _cheapest_requests(rows, prices)
         if value > best_value:
             best_value, best = value, prices
         if value <= 0.0:
@@ -154,17 +161,17 @@ def _priced(ways: list[Ways], nodes: Floats, starts: list[Floats]) -> Floats:
     return best
 
 
-_Asking = tuple[NDArray[np.intp], Floats, Floats]
+_Request = tuple[NDArray[np.intp], Floats, Floats]
 """Machine per way; node-seconds by row and way; how much each row counts."""
 
 
-def _sampled(found: Ways) -> _Asking:
+def _sample_requests(found: BoundModes) -> _Request:
     count: Floats = np.bincount(found.row, weights=found.scale, minlength=len(found.unit_s)).astype(float)
     stride = max(1, len(count) // _SAMPLE)
     return found.machine.astype(np.intp), found.unit_s[::stride] * found.nodes, count[::stride] * stride
 
 
-def _asked(rows: list[_Asking], prices: Floats) -> tuple[float, Floats]:
+def _cheapest_requests(rows: list[_Request], prices: Floats) -> tuple[float, Floats]:
     """Give the cost of all tasks at their cheapest, and the node-seconds each machine is asked for."""
     load, total = np.zeros(len(prices)), 0.0
     for machine, area, count in rows:
@@ -176,7 +183,7 @@ def _asked(rows: list[_Asking], prices: Floats) -> tuple[float, Floats]:
     return total, load
 
 
-def _of_resources(instance: Instance) -> Iterator[Supply]:
+def _resource_supplies(instance: Instance) -> Iterator[Supply]:
     for column in range(instance.amounts.shape[1]):
         amounts = instance.amounts[:, column]
         amounts = np.where(np.isfinite(amounts) & ~instance.unlimited, amounts, 0.0)
@@ -187,3 +194,130 @@ def _of_resources(instance: Instance) -> Iterator[Supply]:
         if len(np.unique(amounts[amounts > 0])) == 1:  # else an amount is another share of each machine
             for rounding in _ROUNDINGS:
                 yield Supply(weight=weight, capacity=amounts, resource=column, rounding=rounding)
+
+
+_MOST_STEPS = 48
+_SORTED = 1_000_000
+"""Tables with more entries than this are not sorted: their fronts have one optimistic step."""
+_TOGETHER = 500_000
+"""Entries looked at together."""
+
+_Steps = tuple[Floats, Floats, Floats]
+"""Seconds, rate and area, each rows x steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AreaFront:
+    """Per task the row of its steps; steps get longer and cheaper. Tasks without nodes have nothing."""
+
+    row: NDArray[np.int64]
+    scale_s: Floats
+    scale_rate: Floats
+    step_s: Floats
+    """Rows x steps, ascending; where a row has fewer, its last one is repeated."""
+    step_rate: Floats
+    cheapest: Floats
+    """Rows x steps: the least area (seconds x rate) of a step and those before it."""
+    area: Floats
+    """Per task: what it takes at least, in seconds of the whole supply."""
+    shortest_s: Floats
+    """Per task: its fastest way."""
+    least_rate: Floats
+    """Per task: the smallest share of the supply it can take at once."""
+    peak: Floats
+    """Per task: the largest share of the supply it can take at once."""
+    bends: bool
+    """Whether a limit can make any task dearer."""
+
+    def area_within(self, limit_s: Floats, tasks: NDArray[np.intp] | None = None) -> Floats:
+        """Give what some tasks take at least if each lasts no longer than its limit; inf where it cannot."""
+        chosen = slice(None) if tasks is None else tasks
+        row, scale_s = self.row[chosen], self.scale_s[chosen]
+        fitting = (self.step_s[row] * scale_s[:, None] <= limit_s[:, None]).sum(axis=1)
+        area = scale_s * self.scale_rate[chosen] * self.cheapest[row, np.maximum(fitting, 1) - 1]
+        return np.where(fitting > 0, area, np.inf)
+
+    def backwards(self) -> AreaFront:
+        """Give the same with the tasks in reverse order."""
+        return replace(
+            self,
+            row=self.row[::-1],
+            scale_s=self.scale_s[::-1],
+            scale_rate=self.scale_rate[::-1],
+            area=self.area[::-1],
+            shortest_s=self.shortest_s[::-1],
+            least_rate=self.least_rate[::-1],
+            peak=self.peak[::-1],
+        )
+
+
+def build_front(instance: Instance, ways: list[BoundModes], supply: Supply) -> AreaFront:
+    """Find the fronts of all tasks for one supply."""
+    row, scale_s = np.zeros(len(instance), dtype=np.int64), np.zeros(len(instance))
+    # Row 0 is that of tasks without nodes.
+    parts, filled = [(np.zeros((1, 1)),) * 3], 1
+    for found in ways:
+        row[found.tasks] = filled + found.row
+        scale_s[found.tasks] = found.scale
+        rate, small = supply.rate(found), found.unit_s.size <= _SORTED
+        parts += [_steps(piece, rate) if small else _step(piece, rate) for piece in _pieces(found)]
+        filled += len(found.unit_s)
+    width = max(part[0].shape[1] for part in parts)
+    step_s, step_rate, step_area = (
+        np.concatenate([_pad(part[column], width) for part in parts]) for column in range(3)
+    )
+    cheapest, scale_rate = np.minimum.accumulate(step_area, axis=1), supply.scale(instance, ways)
+    return AreaFront(
+        row=row,
+        scale_s=scale_s,
+        scale_rate=scale_rate,
+        step_s=step_s,
+        step_rate=step_rate,
+        cheapest=cheapest,
+        area=scale_s * scale_rate * cheapest[row, -1],
+        shortest_s=scale_s * step_s[row, 0],
+        least_rate=scale_rate * step_rate.min(axis=1)[row],
+        peak=scale_rate * step_rate.max(axis=1)[row],
+        bends=bool((cheapest[:, 0] > cheapest[:, -1] * (1 + 1e-9)).any()),
+    )
+
+
+def _pieces(found: BoundModes) -> Iterator[Floats]:
+    rows = max(1, _TOGETHER // len(found))
+    for first in range(0, len(found.unit_s), rows):
+        yield found.unit_s[first : first + rows]
+
+
+def _pad(steps: Floats, width: int) -> Floats:
+    return np.pad(steps, ((0, 0), (0, width - steps.shape[1])), mode="edge")
+
+
+def _step(unit_s: Floats, rate: Floats) -> _Steps:
+    """Merge all ways of every row into one step."""
+    shortest = unit_s.min(axis=1, keepdims=True)
+    return shortest, np.full_like(shortest, rate.min()), (unit_s * rate).min(axis=1, keepdims=True)
+
+
+def _steps(unit_s: Floats, rate: Floats) -> _Steps:
+    """Give the steps of every row."""
+    if (rate == rate[0]).all():
+        return _step(unit_s, rate)
+    order = np.lexsort((np.broadcast_to(rate, unit_s.shape), unit_s), axis=1)
+    seconds, rates = np.take_along_axis(unit_s, order, axis=1), rate[order]
+    kept = np.ones(unit_s.shape, dtype=bool)
+    kept[:, 1:] = rates[:, 1:] < np.minimum.accumulate(rates, axis=1)[:, :-1]
+    rows, columns = np.nonzero(kept)
+    count = kept.sum(axis=1)[rows]
+    place = np.cumsum(kept, axis=1)[rows, columns] - 1
+    # Short fronts keep every step; of long ones neighbours share a place.
+    place = np.where(count > _MOST_STEPS, place * _MOST_STEPS // count, place)
+    values = (seconds[rows, columns], rates[rows, columns])
+    steps = []
+    for column in (*values, values[0] * values[1]):
+        step = np.full((len(unit_s), int(place.max()) + 1), np.inf)
+        np.minimum.at(step, (rows, place), column)
+        for right in range(1, step.shape[1]):
+            missing = np.isinf(step[:, right])
+            step[missing, right] = step[missing, right - 1]
+        steps.append(step)
+    return steps[0], steps[1], steps[2]

@@ -1,23 +1,23 @@
-"""Workflows made to order: the shelf of generators. The contract is in ``generator.py``; read it first."""
+"""Workflows made to order: the registry of generators. The contract is in ``generator.py``; read it first."""
 
 from __future__ import annotations
 
-from weft.registry import Shelf
+from weft.registry import Registry
 
 __all__ = ["GENERATORS"]
 
-GENERATORS = Shelf(
+GENERATORS = Registry(
     "weft.generators",
     "kind of workflow",
     {
-        "barrier": "weft.workflow.generators.barrier:Barrier",
+        "barrier": "weft.workflow.generators.moldable:Barrier",
         "fork-join": "weft.workflow.generators.fork_join:ForkJoin",
-        "independent": "weft.workflow.generators.independent:Independent",
-        "layered": "weft.workflow.generators.layered:Layered",
+        "independent": "weft.workflow.generators.moldable:Independent",
+        "layered": "weft.workflow.generators.layered:LayeredGraph",
         "montage": "weft.workflow.generators.montage:Montage",
-        "reduction-tree": "weft.workflow.generators.reduction_tree:ReductionTree",
-        "sample-sweeps": "weft.workflow.generators.sample_graphs:SampleGraph",
-        "sweeps": "weft.workflow.generators.sweep_layers:RandomSweeps",
+        "reduction-tree": "weft.workflow.generators.moldable:ReductionTree",
+        "sample-sweeps": "weft.workflow.generators.sweep_graphs:SampleGraph",
+        "sweeps": "weft.workflow.generators.sweep_graphs:RandomSweeps",
     },
 )
 """To add a kind: one file, one line here."""

@@ -8,12 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from weft.workflow.generators.draws import draw_around, draw_bytes
-from weft.workflow.generators.generator import LARGEST, MOST_TASKS, Generated, parameter, require, within
-from weft.workflow.generators.unlike_machines import MOST_MACHINES, unlike_machines
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.workflow.generators.generator import (
+    LARGEST,
+    MOST_MACHINES,
+    MOST_TASKS,
+    GeneratedWorkflow,
+    check_rules,
+    draw_around,
+    draw_bytes,
+    draw_platform,
+    parameter,
+    range_rule,
+)
+from weft.workflow.task import Input, Output, Task
+from weft.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,20 +50,20 @@ class ForkJoin:
 
     def __post_init__(self) -> None:
         most = max(1, MOST_TASKS // (max(1, self.width) + 1))
-        require(
+        check_rules(
             self,
-            within(self, "width", 1, MOST_TASKS),
+            range_rule(self, "width", 1, MOST_TASKS),
             ("stages", 1 <= self.stages <= most, f"at least 1, and {MOST_TASKS:,} tasks in all at most"),
-            within(self, "work_s", 0, LARGEST),
-            within(self, "work_spread", 0, 1),
-            within(self, "join_work_s", 0, LARGEST),
-            within(self, "part_bytes", 0, LARGEST),
-            within(self, "bytes_spread", 0, 1),
-            within(self, "machines", 0, MOST_MACHINES),
-            within(self, "heterogeneity", 1, LARGEST),
+            range_rule(self, "work_s", 0, LARGEST),
+            range_rule(self, "work_spread", 0, 1),
+            range_rule(self, "join_work_s", 0, LARGEST),
+            range_rule(self, "part_bytes", 0, LARGEST),
+            range_rule(self, "bytes_spread", 0, 1),
+            range_rule(self, "machines", 0, MOST_MACHINES),
+            range_rule(self, "heterogeneity", 1, LARGEST),
         )
 
-    def generate(self, rng: np.random.Generator) -> Generated:
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Make the split, then the parts and the join of every stage."""
         tasks = [Task(name="split", outputs=self._scattered(rng, 1), work=self.join_work_s)]
         for stage in range(1, self.stages + 1):
@@ -70,7 +78,9 @@ class ForkJoin:
             )
         name = f"fork-join-{self.stages}x{self.width}"
         workflow = Workflow(name=name, tasks=tuple(tasks))
-        return Generated(workflow=workflow, platform=unlike_machines(rng, self.machines, self.heterogeneity))
+        return GeneratedWorkflow(
+            workflow=workflow, platform=draw_platform(rng, self.machines, self.heterogeneity)
+        )
 
     def _scattered(self, rng: np.random.Generator, stage: int) -> tuple[Output, ...]:
         """Give the files a split writes, one for each part of the stage."""

@@ -19,22 +19,30 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from weft.platform.link import DEFAULT_LINK
-from weft.workflow.generators.draws import draw_around, draw_bytes
-from weft.workflow.generators.generator import LARGEST, MOST_TASKS, Generated, parameter, require, within
-from weft.workflow.generators.unlike_machines import MOST_MACHINES, unlike_machines
-from weft.workflow.records.data import Input, Output
-from weft.workflow.records.task import Task
-from weft.workflow.records.workflow import Workflow
+from weft.platform.platform import DEFAULT_LINK
+from weft.workflow.generators.generator import (
+    LARGEST,
+    MOST_MACHINES,
+    MOST_TASKS,
+    GeneratedWorkflow,
+    check_rules,
+    draw_around,
+    draw_bytes,
+    draw_platform,
+    parameter,
+    range_rule,
+)
+from weft.workflow.task import Input, Output, Task
+from weft.workflow.workflow import Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Layered"]
+__all__ = ["LayeredGraph"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layered:
+class LayeredGraph:
     """Layers of tasks that read files of the layer above."""
 
     name: ClassVar[str] = "layered"
@@ -52,21 +60,21 @@ class Layered:
     heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
 
     def __post_init__(self) -> None:
-        require(
+        check_rules(
             self,
-            within(self, "tasks", 1, MOST_TASKS),
+            range_rule(self, "tasks", 1, MOST_TASKS),
             ("layers", 0 <= self.layers <= self.tasks, "from 0 to the number of tasks"),
-            within(self, "density", 0, 1),
-            within(self, "work_s", 0, LARGEST),
-            within(self, "work_spread", 0, 1),
-            within(self, "ccr", 0, LARGEST),
-            within(self, "bytes_spread", 0, 1),
-            within(self, "bandwidth_Bps", 1, LARGEST),
-            within(self, "machines", 0, MOST_MACHINES),
-            within(self, "heterogeneity", 1, LARGEST),
+            range_rule(self, "density", 0, 1),
+            range_rule(self, "work_s", 0, LARGEST),
+            range_rule(self, "work_spread", 0, 1),
+            range_rule(self, "ccr", 0, LARGEST),
+            range_rule(self, "bytes_spread", 0, 1),
+            range_rule(self, "bandwidth_Bps", 1, LARGEST),
+            range_rule(self, "machines", 0, MOST_MACHINES),
+            range_rule(self, "heterogeneity", 1, LARGEST),
         )
 
-    def generate(self, rng: np.random.Generator) -> Generated:
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Draw the edges layer by layer, then work, sizes and machines."""
         readers = list(self._parents(rng))
         work = draw_around(rng, self.work_s, self.work_spread, self.tasks)
@@ -81,8 +89,10 @@ class Layered:
             )
             for index, parents in enumerate(readers)
         )
-        platform = unlike_machines(rng, self.machines, self.heterogeneity, self.bandwidth_Bps)
-        return Generated(workflow=Workflow(name=f"layered-{self.tasks}", tasks=tasks), platform=platform)
+        platform = draw_platform(rng, self.machines, self.heterogeneity, self.bandwidth_Bps)
+        return GeneratedWorkflow(
+            workflow=Workflow(name=f"layered-{self.tasks}", tasks=tasks), platform=platform
+        )
 
     def _parents(self, rng: np.random.Generator) -> Iterator[list[int]]:
         """Give the tasks each task reads from, in the order of tasks."""

@@ -19,14 +19,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from weft.workflow.builder import Builder
-from weft.workflow.generators.draws import draw_around, shortened
-from weft.workflow.generators.generator import LARGEST, MOST_TASKS, Generated, parameter, require, within
-from weft.workflow.generators.unlike_machines import MOST_MACHINES, unlike_machines
+from weft.workflow.generators.generator import (
+    LARGEST,
+    MOST_MACHINES,
+    MOST_TASKS,
+    GeneratedWorkflow,
+    check_rules,
+    draw_around,
+    draw_platform,
+    parameter,
+    range_rule,
+    round_digits,
+)
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Montage", "images_and_overlaps", "overlapping"]
+__all__ = ["Montage", "count_images_and_overlaps", "find_overlaps"]
 
 _SINGLE = 6
 """mConcatFit, mBgModel, mImgtbl, mAdd, mShrink and mJPEG are there once."""
@@ -62,26 +71,26 @@ class Montage:
     heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
 
     def __post_init__(self) -> None:
-        require(
+        check_rules(
             self,
-            within(self, "tasks", _LEAST_TASKS, MOST_TASKS),
-            within(self, "work_spread", 0, 1),
-            within(self, "work_factor", 0, LARGEST),
-            within(self, "data_factor", 0, LARGEST),
-            within(self, "machines", 0, MOST_MACHINES),
-            within(self, "heterogeneity", 1, LARGEST),
+            range_rule(self, "tasks", _LEAST_TASKS, MOST_TASKS),
+            range_rule(self, "work_spread", 0, 1),
+            range_rule(self, "work_factor", 0, LARGEST),
+            range_rule(self, "data_factor", 0, LARGEST),
+            range_rule(self, "machines", 0, MOST_MACHINES),
+            range_rule(self, "heterogeneity", 1, LARGEST),
         )
 
-    def generate(self, rng: np.random.Generator) -> Generated:
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Place the images, find their overlaps, draw their work."""
-        images, overlaps = images_and_overlaps(self.tasks)
+        images, overlaps = count_images_and_overlaps(self.tasks)
         flow = Builder(f"montage-{self.tasks}", params=self._numbers(rng, images, overlaps))
-        self._fit(flow, images, overlapping(images, overlaps))
+        self._fit(flow, images, find_overlaps(images, overlaps))
         self._correct(flow, images, overlaps)
         self._add(flow, images)
         workflow = replace(flow.build(), document=None)
-        platform = unlike_machines(rng, self.machines, self.heterogeneity)
-        return Generated(workflow=workflow, platform=platform)
+        platform = draw_platform(rng, self.machines, self.heterogeneity)
+        return GeneratedWorkflow(workflow=workflow, platform=platform)
 
     def _numbers(self, rng: np.random.Generator, images: int, overlaps: int) -> dict[str, object]:
         """Draw what differs between tasks of one program."""
@@ -92,7 +101,7 @@ class Montage:
         }
 
     def _work(self, seconds: float) -> float:
-        return shortened(self.work_factor * seconds)
+        return round_digits(self.work_factor * seconds)
 
     def _size(self, size_bytes: float) -> int:
         return round(self.data_factor * size_bytes)
@@ -172,7 +181,7 @@ class Montage:
         )
 
 
-def images_and_overlaps(tasks: int) -> tuple[int, int]:
+def count_images_and_overlaps(tasks: int) -> tuple[int, int]:
     """Share out the tasks: as few images, and so as many overlaps, as the images allow."""
     images = 1
     while (overlaps := tasks - _SINGLE - 2 * images) > min(
@@ -182,7 +191,7 @@ def images_and_overlaps(tasks: int) -> tuple[int, int]:
     return images, overlaps
 
 
-def overlapping(images: int, overlaps: int) -> list[tuple[int, int]]:
+def find_overlaps(images: int, overlaps: int) -> list[tuple[int, int]]:
     """List the nearest pairs of images on a square grid, numbered from 1 along its rows."""
     columns = math.isqrt(images - 1) + 1
     steps = [(down, right) for down in range(_REACH + 1) for right in range(-_REACH, _REACH + 1)]

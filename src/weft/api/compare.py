@@ -1,0 +1,216 @@
+"""Compare planners on workflows: the call behind ``weft compare``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.errors import Infeasible, InvalidInput, Problem, WeftError
+from weft.formats.files import load_platform, read_workflow_file
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.planners import PLANNERS
+from weft.planners.planner import Budget, Planner, make_planner
+from weft.planners.problem import compile_problem
+from weft.platform.platform import Platform
+from weft.randomness import generator
+from weft.reports.comparison import PlannerComparison, PlannerResult, WorkflowResults
+from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
+from weft.schedule.bounds import lower_bounds
+from weft.schedule.objective import make_objective
+from weft.schedule.schedule import Schedule
+from weft.schedule.verification import verify
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.workflow import Workflow, set_params
+
+__all__ = ["ALL", "Progress", "compare"]
+
+
+ALL = "all"
+"""Stands for every planner on the registry."""
+
+Progress = Callable[[str], AbstractContextManager[object]]
+"""Shows what is being done while it is done."""
+
+_Source = Workflow | str | Path
+_BudgetFactory = Callable[[Planner], Budget]
+
+
+def compare(
+    workflows: _Source | Iterable[_Source],
+    *,
+    on: Platform | str | Path = "local",
+    planners: str | Iterable[str] = (),
+    seed: int = 0,
+    params: Mapping[str, Any] | None = None,
+    format_name: str | None = None,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
+    progress: Progress = nullcontext,
+) -> PlannerComparison:
+    """Plan every workflow with every planner, check every schedule, and set their makespans side by side.
+
+    ``planners`` are names with options, in a list or with commas between them, or ``"all"``; none: those on
+    the registry that can plan some of the workflows. A planner that cannot plan one is listed with the
+    reason.
+    Planners that search get ``plan_time_s`` (2 if nothing is said) or ``plan_steps`` for every workflow.
+    """
+    spending = partial(_budget, plan_time_s, plan_steps)
+    make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)  # refuses before any work what cannot be
+    if seed < 0:
+        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+    chosen = _load_planners(planners)
+    platform = on if isinstance(on, Platform) else load_platform(on)
+    listed = [workflows] if isinstance(workflows, _Source) else list(workflows)
+    if not listed:
+        raise InvalidInput(Problem(what="no workflow to compare planners on", advice="give at least one"))
+    found = [_load(source, format_name, params or {}, progress) for source in listed]
+    made = PlannerComparison(
+        platform=platform.name,
+        seed=seed,
+        planners=tuple(chosen),
+        workflows=tuple(
+            _compare_on(label, workflow, platform, chosen, seed, spending, progress)
+            for label, workflow in zip(_labels(listed, found), found, strict=True)
+        ),
+    )
+    _require_a_plan(made)
+    return made if planners else _drop_unable(made)
+
+
+def _load_planners(planners: str | Iterable[str]) -> dict[str, Planner]:
+    """Make the planners by the names asked for, each once; every unknown name is told at once."""
+    texts = planners.split(",") if isinstance(planners, str) else list(planners)
+    names = [text.strip() for text in texts] or [ALL]
+    found: dict[str, Planner] = {}
+    problems: list[Problem] = []
+    for name in names:
+        for single in PLANNERS if name == ALL else [name]:
+            try:
+                found.setdefault(single, make_planner(single))
+            except InvalidInput as error:
+                problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def _load(
+    source: _Source, format_name: str | None, params: Mapping[str, Any], progress: Progress
+) -> Workflow:
+    if not isinstance(source, Workflow):
+        with progress(f"reading {source}"):
+            source = read_workflow_file(source, format_name=format_name)
+    return set_params(source, params)
+
+
+def _labels(sources: list[_Source], found: list[Workflow]) -> list[str]:
+    """Name the workflows: as they call themselves, else by their files, else by their place in the list."""
+    by_name = [workflow.name for workflow in found]
+    by_file = [
+        name if isinstance(source, Workflow) else str(source)
+        for source, name in zip(sources, by_name, strict=True)
+    ]
+    numbered = [f"{name} ({place})" for place, name in enumerate(by_file, start=1)]
+    return next(labels for labels in (by_name, by_file, numbered) if len(set(labels)) == len(labels))
+
+
+def _compare_on(
+    label: str,
+    workflow: Workflow,
+    platform: Platform,
+    planners: Mapping[str, Planner],
+    seed: int,
+    spending: _BudgetFactory,
+    progress: Progress,
+) -> WorkflowResults:
+    """Compile a workflow once and let every planner plan it."""
+    with progress(f"compiling {label}"):
+        graph = check_and_unfold(workflow)
+        try:
+            instance = compile_instance(graph, platform)
+        except Infeasible as error:
+            raise Infeasible(f"{label}: {error}") from None
+        compile_problem(instance)  # made here, so that it counts for none of the planners
+        bound_s = lower_bounds(instance).best_s
+    trials = []
+    for name, planner in planners.items():
+        with progress(f"planning {label} with {name}"):
+            trials.append(_try_planner(name, planner, instance, label, seed, spending))
+    return WorkflowResults(
+        workflow=label,
+        tasks=len(graph),
+        edges=graph.edge_count,
+        lower_bound_s=max([bound_s, *(proven_s for _, proven_s in trials)]),
+        results=tuple(result for result, _ in trials),
+    )
+
+
+def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner) -> Budget:
+    """Start the clock of a planner."""
+    if plan_time_s is None and plan_steps is None and is_search(planner):
+        plan_time_s = DEFAULT_PLAN_TIME_S
+    return make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
+
+
+def _try_planner(
+    name: str, planner: Planner, instance: Instance, label: str, seed: int, spending: _BudgetFactory
+) -> tuple[PlannerResult, float]:
+    """Plan once, as ``weft plan`` does; give the result and the lower bound that the planner proved."""
+    objective = make_objective("makespan")
+    refusal = planner.supports(instance, objective)
+    if refusal is not None:
+        return PlannerResult(planner=name, makespan_s=None, reason=refusal.reason), 0.0
+    rng = generator(seed, "planner", planner.name)
+    started = time.perf_counter()
+    try:
+        budget = spending(planner)
+        with exclude_compilation(budget):
+            made = planner.plan(instance, objective=objective, budget=budget, rng=rng)
+    except Infeasible as error:
+        return PlannerResult(planner=name, makespan_s=None, reason=str(error)), 0.0
+    planning_s = time.perf_counter() - started
+    if not np.isfinite(made.schedule.finish_s).all():
+        reason = "the times of this plan are larger than numbers can be"
+        return PlannerResult(planner=name, makespan_s=None, reason=reason), 0.0
+    _check_schedule(made.schedule, instance, f"{name} on {label}")
+    return PlannerResult(
+        planner=name, makespan_s=made.schedule.makespan_s, planning_s=planning_s
+    ), made.bound_s
+
+
+def _check_schedule(schedule: Schedule, instance: Instance, who: str) -> None:
+    violations = verify(schedule, instance.graph, instance.platform)
+    if violations:
+        more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
+        raise WeftError(
+            f"{who} gives an impossible schedule, which is a fault of the planner: {violations[0]}{more}"
+        )
+
+
+def _require_a_plan(made: PlannerComparison) -> None:
+    if all(standing.planned == 0 for standing in made.standings):
+        reasons = dict.fromkeys(
+            f"planner {planner!r} cannot plan this: {why}" for planner, _, why in made.refusals
+        )
+        raise InvalidInput([Problem(what=reason) for reason in reasons])
+
+
+def _drop_unable(made: PlannerComparison) -> PlannerComparison:
+    """Leave out the planners that made no plan at all: nobody asked for them."""
+    idle = {standing.planner for standing in made.standings if standing.planned == 0}
+    return replace(
+        made,
+        planners=tuple(name for name in made.planners if name not in idle),
+        workflows=tuple(
+            replace(row, results=tuple(result for result in row.results if result.planner not in idle))
+            for row in made.workflows
+        ),
+    )

@@ -1,1 +1,0 @@
-"""Executing workflows for real, and looking after what was executed."""

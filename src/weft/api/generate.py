@@ -1,0 +1,25 @@
+"""Generate a workflow: the call behind ``weft generate``."""
+
+from __future__ import annotations
+
+from weft.errors import InvalidInput, Problem
+from weft.randomness import generator
+from weft.workflow.generators import GENERATORS
+from weft.workflow.generators.generator import GeneratedWorkflow, configure_generator
+
+__all__ = ["generate"]
+
+
+def generate(kind: str, /, *, seed: int = 0, **parameters: object) -> GeneratedWorkflow:
+    """Make a workflow of a kind (``weft generate`` lists them), with the platform it is meant for.
+
+    Parameters that are not given have their defaults; the same seed gives the same workflow.
+
+    >>> made = generate("montage", tasks=25, seed=3)
+    >>> made.workflow.name, len(made.platform.machines)
+    ('montage-25', 8)
+    """
+    if seed < 0:
+        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+    chosen = configure_generator(GENERATORS.load(kind), parameters)
+    return chosen.generate(generator(seed, "generate", kind))

@@ -1,0 +1,158 @@
+"""Explain a task of a journal: the call behind ``weft explain``, and its answer in lines.
+
+Replay a journal file: the call behind ``weft replay``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from weft.engine.explanation import Candidate, Explanation, PlacementChoice, explain
+from weft.engine.replay import ReplayResult, replay
+from weft.policies.policy import make_policy
+from weft.repository.journal import Journal
+from weft.repository.journal_store import SelectedJournal, find_journal
+from weft.units import format_count, format_seconds
+
+__all__ = ["ReplayedJournal", "explain_task", "explanation_lines", "replay_journal"]
+
+
+_SHOWN, _STORY = 12, 12
+"""Machines, and steps of the story, that are written out."""
+
+
+def explain_task(
+    journal: Journal | str | Path, task: str, *, run: int | None = None, at_s: float | None = None
+) -> Explanation:
+    """Say why a task is where it is, at a time of a journal; at its end if none is given.
+
+    ``run`` is the number that ``weft ls`` shows, if not given the last; of a journal or a file of JSON lines
+    its place within it, from 0, if not given the first.
+    """
+    if isinstance(journal, Journal):
+        found = SelectedJournal(journal=journal, position=run or 0)
+    else:
+        found = find_journal(journal, run)
+    read, which = found.journal, found.position
+    wanted = math.inf if at_s is None else at_s
+    told = explain(read.engine, read.entries, read.plans, task, run=which, at_s=wanted, rebuilt=read.rebuilt)
+    return told if found.number is None else replace(told, run=found.number)
+
+
+def explanation_lines(found: Explanation) -> Iterator[str]:
+    """Write an explanation for a reader."""
+    iteration = f", iteration {found.iteration}" if found.iteration > 1 else ""
+    yield (
+        f"{found.task} of run {found.run} ({found.workflow}){iteration} is {found.state} "
+        f"at {format_seconds(found.at_s)}"
+    )
+    for reason in found.waits_for:
+        yield f"  it waits for {reason}"
+    if found.choice is not None:
+        yield from _choice_lines(found.choice)
+    if found.candidates:
+        yield "now:"
+        yield from _candidate_lines(found.candidates, chosen="")
+    yield "what happened:"
+    skipped = len(found.story) - _STORY
+    if skipped > 0:
+        yield f"  … {format_count(skipped, 'earlier step')}"
+    for step in found.story[-_STORY:]:
+        yield f"  {format_seconds(step.now):>10}  {step.text}"
+    if not found.story:
+        yield "  nothing yet"
+
+
+def _choice_lines(choice: PlacementChoice) -> Iterator[str]:
+    how = ", to wait in its queue" if choice.queued else ""
+    nodes = f" with {format_count(choice.count, 'node')}" if choice.count else ""
+    yield (
+        f"it was sent to {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "
+        f"(entry {choice.entry}) by {choice.by}; the machines then:"
+    )
+    yield from _candidate_lines(choice.candidates, chosen=choice.machine)
+
+
+def _candidate_lines(candidates: Sequence[Candidate], *, chosen: str) -> Iterator[str]:
+    """Write the machines, the chosen one first, then by when the task would end there."""
+
+    def place(candidate: Candidate) -> tuple[bool, bool, float]:
+        finish = min((option.finish_s for option in candidate.options), default=math.inf)
+        return candidate.machine != chosen, not candidate.options, finish
+
+    common = _met_by_all(candidates)
+    if common:
+        yield f"   every machine: {', '.join(common)}"
+    ordered = sorted(candidates, key=place)
+    for candidate in ordered[:_SHOWN]:
+        mark = "*" if candidate.machine == chosen else " "
+        yield f" {mark} {candidate.machine}: {'; '.join(_verdict(candidate, common))}"
+    if len(ordered) > _SHOWN:
+        yield f"   … {format_count(len(ordered) - _SHOWN, 'more machine')}"
+
+
+def _met_by_all(candidates: Sequence[Candidate]) -> list[str]:
+    """List the conditions that every machine meets: they are said once."""
+    met = [
+        {condition.text: None for condition in candidate.conditions if condition.holds}
+        for candidate in candidates
+    ]
+    return [text for text in met[0] if all(text in other for other in met[1:])] if len(met) > 1 else []
+
+
+def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
+    met = [each.text for each in candidate.conditions if each.holds and each.text not in common]
+    if met:
+        yield "yes, " + ", ".join(met)
+    if candidate.refusals:
+        yield "no, " + ", ".join(condition.text for condition in candidate.refusals)
+    if candidate.rank is not None:
+        yield f"rank {candidate.rank:g}"
+    if candidate.options:
+        best = min(candidate.options, key=lambda option: (option.finish_s, option.count))
+        nodes = f"{best.count} nodes: " if len(candidate.options) > 1 else ""
+        yield (
+            f"{nodes}{format_seconds(best.seconds)} of work, "
+            f"data there at {format_seconds(best.data_ready_s)}, end at {format_seconds(best.finish_s)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplayedJournal:
+    """A journal, and what deciding it again gave."""
+
+    journal: Journal
+    policy: str
+    """Who decided now."""
+    replayed: ReplayResult
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data: the object ``weft replay --json`` prints."""
+        replayed = self.replayed
+        return {
+            "policy": self.policy,
+            "recorded_policy": self.journal.header.policy,
+            "recorded_version": self.journal.header.version,
+            "entries": replayed.total,
+            "decided": replayed.entries,
+            "commands": replayed.commands,
+            "same": replayed.same,
+            "differences": [difference.as_record() for difference in replayed.differences],
+        }
+
+
+def replay_journal(
+    journal: Journal | str | Path, *, policy: str | None = None, run: int | None = None
+) -> ReplayedJournal:
+    """Decide a journal again, with its own policy or another.
+
+    Of a project ``run`` says which journal: that of the run of this number, if not given of the last.
+    """
+    read = journal if isinstance(journal, Journal) else find_journal(journal, run).journal
+    name = read.header.policy if policy is None else policy
+    engine = read.engine(make_policy(name))
+    return ReplayedJournal(journal=read, policy=name, replayed=replay(engine, read.entries, read.plans))

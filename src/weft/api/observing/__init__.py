@@ -1,1 +1,0 @@
-"""Looking at executions, in this process or from another: journals, counts, the time left, reports."""

@@ -1,0 +1,490 @@
+"""The workers a planner gets: planners open no pools themselves.
+
+Plan a workflow on a platform: the call behind ``weft plan``.
+
+Show a plan: as a chart in the terminal, as a page, as facts.
+
+A schedule as comma-separated values: one line per task.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.engine.replan.promise import Promise, compute_promise
+from weft.errors import Infeasible, InvalidInput, Problem
+from weft.formats.files import load_platform, read_workflow_file
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.planners.evaluation import compute_bounds
+from weft.planners.forecast import PlanForecast, forecast_schedule
+from weft.planners.planner import Budget, Plan, Planner, PlanProgress, make_planner
+from weft.platform.platform import Platform
+from weft.predictors.chain import PredictorChain, default_chain
+from weft.predictors.predictor import Predictor
+from weft.randomness import generator
+from weft.reports import REPORTS
+from weft.reports.report import GanttView
+from weft.reports.text import time_text, untimed_text
+from weft.runtime.budget import DEFAULT_PLAN_TIME_S, exclude_compilation, is_search, make_budget
+from weft.schedule.bounds import Bounds
+from weft.schedule.metrics import Metrics, critical_path, measure_schedule
+from weft.schedule.objective import Objective, make_objective, refuse_impossible_limits, refuse_missed_limits
+from weft.schedule.schedule import Schedule, expected_total_seconds
+from weft.schedule.verification import Violation, verify
+from weft.search.pool import INLINE_POOL, Pool
+from weft.units import format_count, format_seconds
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.task_graph import COMPUTE, TaskGraph
+from weft.workflow.workflow import Workflow, set_params
+
+__all__ = [
+    "DEFAULT_PLANNER",
+    "PlannedWorkflow",
+    "measure_plan",
+    "open_pool",
+    "plan",
+    "plan_facts",
+    "plan_view",
+    "render_plan",
+    "schedule_csv",
+]
+
+
+@contextmanager
+def open_pool(
+    *, workers: int = 1, cluster: str | None = None, pool: Pool | str | None = None
+) -> Iterator[Pool]:
+    """Open what was asked for, and close it: a pool by name, a Dask cluster, or processes of this host.
+
+    A pool that is open already stays so.
+    """
+    if workers < 1:
+        raise InvalidInput(Problem(what=f"{workers} workers", rule="must be at least 1"))
+    given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
+    if sum(given.values()) > 1:
+        both = " and ".join(name for name, said in given.items() if said)
+        rule = "only one of them can say where planning is done"
+        raise InvalidInput(Problem(what=f"{both} were given", rule=rule))
+    if pool is not None and not isinstance(pool, str):
+        yield pool
+        return
+    name = pool or (f"dask:{cluster}" if cluster is not None else f"processes:{workers}")
+    if name == "processes:1":
+        yield INLINE_POOL
+        return
+    from weft.pools.pool import make_pool
+
+    with make_pool(name) as opened:
+        yield opened
+
+
+DEFAULT_PLANNER = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedWorkflow:
+    """A plan with its numbers: what was promised, and how far from optimal it can be at most."""
+
+    planner: str
+    """As it was asked for, with its options."""
+    objective: Objective
+    instance: Instance
+    plan: Plan
+    metrics: Metrics
+    bounds: Bounds
+    outlook: PlanForecast
+    promise: Promise
+    """What a run would be promised: what nobody knows is left out of it."""
+    planning_s: float
+    """Wall-clock seconds from the task graph to the schedule."""
+    seed: int
+    plan_time_s: float | None = None
+    """What a planner that searches was given; None: no clock."""
+    plan_steps: int | None = None
+    workers: int = 1
+    islands: int = 1
+    """Searches side by side; with a budget of steps, the plan depends on their number."""
+
+    @property
+    def workflow(self) -> Workflow:
+        """Give the workflow that was planned."""
+        return self.graph.workflow
+
+    @property
+    def graph(self) -> TaskGraph:
+        """Give the task graph that was planned."""
+        return self.instance.graph
+
+    @property
+    def schedule(self) -> Schedule:
+        """Give the schedule."""
+        return self.plan.schedule
+
+    @property
+    def makespan_s(self) -> float:
+        """Give the promised time (of one iteration, where there are loops)."""
+        return self.metrics.makespan_s
+
+    @property
+    def lower_bound_s(self) -> float:
+        """Give the best lower bound of the makespan.
+
+        Bound and schedule add the same seconds in different orders: what differs by rounding is equal.
+        """
+        bound = max(self.bounds.best_s, self.plan.bound_s)
+        return self.makespan_s if math.isclose(bound, self.makespan_s, rel_tol=1e-12) else bound
+
+    @property
+    def lower_bound_by(self) -> str:
+        """Name the argument that gives the best lower bound."""
+        proven = self.plan.bound_s > self.bounds.best_s
+        return f"proof of {self.plan.bound_by or self.planner}" if proven else self.bounds.argument
+
+    @property
+    def gap(self) -> float | None:
+        """Say by which share the plan can be above the optimum at most; None where the bound is 0."""
+        bound = self.lower_bound_s
+        if bound <= 0:
+            return 0.0 if self.makespan_s <= 0 else None
+        return max(0.0, self.makespan_s / bound - 1.0)
+
+    @property
+    def objective_value(self) -> float:
+        """Give the number the plan is judged by."""
+        return self.objective.value(self.schedule, self.instance)
+
+    @property
+    def deadline_slack_s(self) -> float | None:
+        """Give the time between the plan's end and the deadline; None without a deadline."""
+        deadline = self.objective.deadline_s
+        return None if deadline is None else max(0.0, deadline - self.makespan_s)
+
+    @property
+    def cost_slack(self) -> float | None:
+        """Give what is left of the maximal cost; None without one."""
+        most = self.objective.max_cost
+        return None if most is None else max(0.0, most - self.metrics.cost)
+
+    @property
+    def total_s(self) -> float | None:
+        """Give the time of all expected iterations; None: some loop does not say how many to expect."""
+        return expected_total_seconds(self.schedule, self.graph)
+
+    @property
+    def estimate_sources(self) -> dict[str, int]:
+        """Count the compute tasks by where their estimate comes from."""
+        seconds = self.instance.seconds
+        computing = seconds.source[self.graph.kind == COMPUTE]
+        counts = Counter(seconds.sources[index] for index in computing.tolist())
+        return dict(sorted(counts.items()))
+
+    @property
+    def critical_path(self) -> list[str]:
+        """Name the tasks that decide the makespan, in order."""
+        return [self.graph.names[task] for task in critical_path(self.schedule, self.instance)]
+
+    @property
+    def notes(self) -> list[str]:
+        """Say what the numbers rest on that a reader should know."""
+        found = []
+        if self.promise.untimed:
+            found.append(f"{untimed_text(self.promise)}: 1 s on speed 1 is the placeholder in this plan")
+        if self.graph.unsized_files:
+            found.append(
+                f"{format_count(self.graph.unsized_files, 'file movement')} of unknown size: "
+                "0 bytes are assumed"
+            )
+        unknown = [body.loop.name for body in self.graph.loops if body.expect is None]
+        if unknown:
+            found.append(f"the plan is of one iteration; how often {', '.join(unknown)} runs is unknown")
+        goal = self.objective
+        if self.graph.loops and (goal.deadline_s, goal.max_cost) != (None, None):
+            found.append("deadline and maximal cost are those of one iteration")
+        if goal.max_cost is not None and not self.instance.price_per_node_s.any():
+            found.append("no machine has a price: the maximal cost limits nothing")
+        outlook = self.outlook
+        if outlook.exact:
+            tasks = format_count(outlook.tasks, "task")
+            found.append(f"no spread known for {outlook.exact} of {tasks}: counted as exact")
+        return [*found, *self.plan.notes]
+
+    def verify(self) -> list[Violation]:
+        """Check the schedule independently; an empty list means it is valid."""
+        return verify(self.schedule, self.graph, self.instance.platform)
+
+    def as_record(self) -> dict[str, Any]:
+        """Give everything as plain data: the object ``weft plan --json`` prints."""
+        metrics = {key: _finite_or_none(value) for key, value in asdict(self.metrics).items()}
+        return {
+            "workflow": self.workflow.name,
+            "platform": self.instance.platform.name,
+            "planner": self.planner,
+            "objective": self.objective.name,
+            "alpha": self.objective.alpha if self.objective.has_alpha else None,
+            "objective_value": _finite_or_none(self.objective_value),
+            "deadline_s": self.objective.deadline_s,
+            "deadline_slack_s": self.deadline_slack_s,
+            "max_cost": self.objective.max_cost,
+            "cost_slack": self.cost_slack,
+            "seed": self.seed,
+            "tasks": len(self.graph),
+            "edges": self.graph.edge_count,
+            "makespan_s": self.makespan_s,
+            "makespan_p50_s": self.outlook.makespan_p50_s,
+            "makespan_p90_s": self.outlook.makespan_p90_s,
+            "promise": self.promise.as_record(),
+            "total_s": self.total_s,
+            "cost": self.metrics.cost,
+            "cost_p50": self.outlook.cost_p50,
+            "cost_p90": self.outlook.cost_p90,
+            "lower_bound_s": self.lower_bound_s,
+            "lower_bound_by": self.lower_bound_by,
+            "gap": self.gap,
+            "machines_used": self.metrics.machines_used,
+            "planning_s": self.planning_s,
+            "steps": self.plan.steps,
+            "cut": self.plan.cut,
+            "found_by": self.plan.by or self.planner,
+            "plan_time_s": self.plan_time_s,
+            "plan_steps": self.plan_steps,
+            "workers": self.workers,
+            "islands": self.islands,
+            "estimate_sources": self.estimate_sources,
+            "notes": self.notes,
+            "metrics": metrics,
+            "critical_path": self.critical_path,
+            "schedule": [asdict(line) for line in self.schedule],
+        }
+
+    def _repr_html_(self) -> str:
+        """Show the chart in a notebook."""
+        import html
+
+        return f'<iframe srcdoc="{html.escape(render_plan(self))}" width="100%" height="480"></iframe>'
+
+
+def _finite_or_none(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plan(
+    workflow: Workflow | str | Path,
+    *,
+    on: Platform | str | Path = "local",
+    planner: str = DEFAULT_PLANNER,
+    objective: str = "makespan",
+    alpha: float | None = None,
+    deadline_s: float | None = None,
+    max_cost: float | None = None,
+    seed: int = 0,
+    params: Mapping[str, Any] | None = None,
+    pinned: Mapping[str, str] | None = None,
+    predictor: Predictor | None = None,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
+    workers: int = 1,
+    cluster: str | None = None,
+    pool: Pool | str | None = None,
+    progress: Callable[[PlanProgress], None] | None = None,
+) -> PlannedWorkflow:
+    """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form).
+
+    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` is asked before what the
+    workflow itself says. Raises Infeasible where no plan exists, or this one exceeds deadline or cost.
+
+    Planners that search end after ``plan_time_s`` (2 if nothing is said) or, always with the same plan, after
+    ``plan_steps``. They work on ``workers`` processes of this host, on a Dask ``cluster``
+    (``"tcp://host:8786"``), or on any other ``pool``; ``progress`` hears of every better plan.
+    """
+    chosen = make_planner(planner)
+    if plan_time_s is None and plan_steps is None and is_search(chosen):
+        plan_time_s = DEFAULT_PLAN_TIME_S
+    budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps, progress=progress)
+    loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
+    platform = on if isinstance(on, Platform) else load_platform(on)
+    goal = make_objective(objective, alpha, deadline_s=deadline_s, max_cost=max_cost)
+    if seed < 0:
+        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+    graph = check_and_unfold(set_params(loaded, params or {}))
+    chain = None if predictor is None else PredictorChain((predictor, *default_chain().predictors))
+    started = time.perf_counter()
+    instance = compile_instance(graph, platform, predictor=chain, pinned=pinned)
+    compiling_s = time.perf_counter() - started
+    with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
+        made, planning_s = _run_planner(instance, planner, chosen, goal, seed, budget, opened)
+        side_by_side = opened.workers
+    return measure_plan(
+        instance,
+        goal,
+        made,
+        planner=planner,
+        planning_s=compiling_s + planning_s,
+        seed=seed,
+        plan_time_s=plan_time_s,
+        plan_steps=plan_steps,
+        workers=side_by_side,
+        islands=int(getattr(chosen, "islands", 1)) or side_by_side,
+    )
+
+
+def _run_planner(
+    instance: Instance,
+    planner: str,
+    chosen: Planner,
+    objective: Objective,
+    seed: int,
+    budget: Budget,
+    pool: Pool,
+) -> tuple[Plan, float]:
+    """Plan what is compiled; give the plan and the seconds it took."""
+    refusal = chosen.supports(instance, objective)
+    if refusal is not None:
+        what = f"planner {planner!r} cannot plan this: {refusal.reason}"
+        raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+    started = time.perf_counter()
+    rng = generator(seed, "planner", chosen.name)
+    made = chosen.plan(instance, objective=objective, budget=budget, rng=rng, pool=pool)
+    planning_s = time.perf_counter() - started
+    if not np.isfinite(made.schedule.finish_s).all():
+        raise Infeasible("the times of this plan are larger than numbers can be")
+    return made, planning_s
+
+
+def measure_plan(
+    instance: Instance, objective: Objective, made: Plan, *, planner: str, seed: int, **spent: Any
+) -> PlannedWorkflow:
+    """Measure a plan, and hold it against the limits."""
+    metrics, bounds = measure_schedule(made.schedule, instance), compute_bounds(instance)
+    bound_s = max(bounds.best_s, made.bound_s)
+    refuse_impossible_limits(objective, instance, bound_s)
+    refuse_missed_limits(
+        objective, planner, makespan_s=metrics.makespan_s, cost=metrics.cost, bound_s=bound_s
+    )
+    outlook = forecast_schedule(made.schedule, instance, seed=seed)
+    return PlannedWorkflow(
+        planner=planner,
+        objective=objective,
+        instance=instance,
+        plan=made,
+        metrics=metrics,
+        bounds=bounds,
+        outlook=outlook,
+        promise=compute_promise(made.schedule, instance, outlook),
+        seed=seed,
+        **spent,
+    )
+
+
+_ROUNDING = 1e-9
+"""A gap that sums of doubles make by themselves."""
+
+
+def plan_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
+    """List what a reader wants to know first, as labels and texts."""
+    metrics = planned.metrics
+    return [
+        ("makespan", _makespan_text(planned)),
+        *_loop_facts(planned),
+        ("lower bound", f"{format_seconds(planned.lower_bound_s)} ({planned.lower_bound_by})"),
+        ("gap", _gap_text(planned)),
+        ("cost", _cost_text(planned)),
+        *_goal_facts(planned),
+        ("machines", f"{metrics.machines_used} of {len(planned.instance.machines)} used"),
+        ("nodes busy", f"{metrics.used_share:.0%}"),
+    ]
+
+
+def _makespan_text(planned: PlannedWorkflow) -> str:
+    if planned.promise.untimed:
+        # A promise is of all iterations, and stands in the line about them.
+        known = "unknown" if planned.graph.loops else time_text(planned.promise)
+        return f"{known}; {format_seconds(planned.makespan_s)} with placeholders"
+    late = planned.outlook.makespan_p90_s
+    spread = f" (P90 {format_seconds(late)})" if late != planned.makespan_s else ""
+    return format_seconds(planned.makespan_s) + spread
+
+
+def _loop_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
+    total = planned.total_s
+    text = "unknown" if total is None else format_seconds(total)
+    if planned.promise.untimed and total is not None:
+        text = f"{time_text(planned.promise)}; {text} with placeholders"
+    return [("all iterations", text)] if planned.graph.loops else []
+
+
+def _cost_text(planned: PlannedWorkflow) -> str:
+    cost, dear = planned.metrics.cost, planned.outlook.cost_p90
+    if not planned.instance.price_per_node_s.any():
+        return "0 (no prices)"
+    if planned.promise.untimed:
+        return f"unknown; {cost:.4g} with placeholders"
+    return f"{cost:.4g} (P90 {dear:.4g})" if dear != cost else f"{cost:.4g}"
+
+
+def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
+    """Say what was asked for beyond time and cost, and how much is left of the limits."""
+    goal, facts = planned.objective, []
+    if goal.name not in ("makespan", "cost"):
+        alpha = f", alpha {goal.alpha:g}" if goal.has_alpha else ""
+        better = "lower" if goal.sense == "minimise" else "higher"
+        facts.append((goal.name, f"{planned.objective_value:.4g} ({better} is better{alpha})"))
+    if goal.deadline_s is not None and planned.deadline_slack_s is not None:
+        left = format_seconds(planned.deadline_slack_s)
+        facts.append(("deadline", f"{format_seconds(goal.deadline_s)}, {left} to spare"))
+    if goal.max_cost is not None and planned.cost_slack is not None:
+        facts.append(("maximal cost", f"{goal.max_cost:.4g}, {planned.cost_slack:.4g} to spare"))
+    return facts
+
+
+def _gap_text(planned: PlannedWorkflow) -> str:
+    gap = planned.gap
+    # A plan that was not to be short is compared with the shortest all the same, and that is said.
+    best = "the optimum" if planned.objective.is_makespan else "the shortest makespan"
+    if gap is None:
+        return "unknown"
+    if gap <= _ROUNDING:
+        return "0 (optimal)" if planned.objective.is_makespan else "0 (no plan is shorter)"
+    return f"less than 0.1% above {best}" if gap < 0.001 else f"at most {gap:.1%} above {best}"
+
+
+def plan_view(planned: PlannedWorkflow) -> GanttView:
+    """Collect what the charts need."""
+    graph = planned.graph
+    return GanttView(
+        title=f"{planned.workflow.name} on {planned.instance.platform.name}, {planned.planner}",
+        schedule=planned.schedule,
+        kinds=tuple(graph.description(task).program for task in range(len(graph))),
+        machine_nodes=tuple(machine.nodes for machine in planned.instance.machines),
+        machine_sites=tuple(machine.site or "" for machine in planned.instance.machines),
+        facts=tuple(plan_facts(planned)),
+        critical=tuple(critical_path(planned.schedule, planned.instance)),
+        lower_bound_s=planned.lower_bound_s,
+    )
+
+
+def render_plan(planned: PlannedWorkflow) -> str:
+    """Render the plan as one self-contained page."""
+    page: str = REPORTS.load("gantt-html")().render(plan_view(planned))
+    return page
+
+
+def schedule_csv(schedule: Schedule) -> str:
+    """Write task, machine, nodes, start_s, finish_s."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["task", "machine", "nodes", "start_s", "finish_s"])
+    for line in schedule:
+        writer.writerow([line.task, line.machine, line.nodes, repr(line.start_s), repr(line.finish_s)])
+    return text.getvalue()

@@ -1,0 +1,438 @@
+"""The tally of an execution: per kind of task how many wait, run, are done, taken over, failed; and why.
+
+It hears every entry, while the engine decides or when the journal is read later, and looks at the engine's
+state only when somebody wants to see the counts.
+
+The time a run has left, as a range: what remains of its plan, at the pace of the tasks that have ended.
+
+The plan says how much lies between the earliest task that has not ended and its own end, and how long further
+expected iterations of loops take; the pace is how long tasks took over how long they were estimated to take.
+Half of the tasks were slower than P50 says, one in ten slower than P90. Before any has ended the range is
+that of the promise. Tasks without a stated time are planned with a placeholder: their pace is that of those
+of the same kind that have ended. Of open tasks of several paces the mean counts, weighed by planned seconds.
+
+Nobody knows the time left without a plan, while a task is open of whose kind neither an estimate nor a
+measured time is known, in a loop that does not say how often it runs or runs more often than it said, and
+when the run should be over by now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.engine import Engine
+from weft.engine.journal import JournalEntry
+from weft.engine.replan.promise import Promise, is_untimed, mark_untimed_tasks
+from weft.engine.state.compiled import LoopState
+from weft.engine.state.plan import PlanLine
+from weft.engine.state.run import RunState
+from weft.engine.state.state import EngineState
+from weft.engine.states import FINAL, TaskState
+from weft.units import format_count, format_seconds
+from weft.workflow.task_graph import COMPUTE
+
+__all__ = [
+    "UNKNOWN",
+    "AttemptFailure",
+    "ExecutionCounters",
+    "KindCount",
+    "RunningAttempt",
+    "TimeLeft",
+    "latest_of",
+    "time_left",
+]
+
+
+_S = TaskState
+_WAITING = (_S.WAITING, _S.READY, _S.SCHEDULED, _S.PROLOG)
+_RUNNING = (_S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED)
+_DONE = (_S.COMPLETED, _S.SKIPPED)
+_FAILED = (_S.FAILED, _S.STOPPED)
+_STATES = len(TaskState)
+_KEPT = 1_000
+"""How many of the last measured tasks of a run its pace is judged by, and how many setbacks are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindCount:
+    """The tasks of one kind in one run."""
+
+    run: int
+    """As the engine counts."""
+    workflow: str
+    kind: str
+    tasks: int
+    waiting: int
+    running: int
+    done: int
+    """Those that completed, were taken over, or were not needed."""
+    taken_over: int
+    """Of those that are done."""
+    failed: int
+    held: int = 0
+    cancelled: int = 0
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailure:
+    """An attempt that failed."""
+
+    at_s: float
+    run: int
+    task: str
+    attempt: int
+    """-1: none (a loop that did not converge)."""
+    cause: str
+    text: str
+    """What the world said of it."""
+    for_good: bool
+    waits: bool
+    """Whether it waits for the user to resume it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningAttempt:
+    """An attempt that runs."""
+
+    run: int
+    task: str
+    attempt: int
+    machine: str
+    nodes: int
+    since_s: float
+
+
+class ExecutionCounters:
+    """Counts what happens."""
+
+    def __init__(self) -> None:
+        self.taken_over: Counter[tuple[int, str]] = Counter()
+        """By run and kind: tasks that an earlier execution had done."""
+        self.stale: dict[tuple[int, str], Counter[str]] = {}
+        """By run and kind: why what an earlier execution had made could not be used, and how often."""
+        self.ran: Counter[tuple[int, str]] = Counter()
+        """By run and kind: tasks whose programs ran and completed."""
+        self.setbacks: deque[AttemptFailure] = deque(maxlen=_KEPT)
+        self.paces: dict[int, deque[float]] = {}
+        """By run: seconds that tasks took over seconds that were estimated, of the last that completed."""
+        self.untimed: dict[tuple[int, str], deque[float]] = {}
+        """By run and kind, of tasks whose time nobody had stated: the same over their placeholders."""
+        self._begun: dict[int, float] = {}
+        """When the program of each live attempt began."""
+        self._seen: dict[int, tuple[int, int, float]] = {}
+        """Run, task and estimated seconds of each live attempt."""
+        self._story: dict[int, str] = {}
+
+    def hear(self, entry: JournalEntry, engine: Engine) -> None:
+        """Take in an entry; the engine's state is that after it."""
+        event = entry.event
+        if type(event) is ev.Ended:
+            self._ended(event, entry.now, engine.state)
+        elif isinstance(event, ev.StagedIn | ev.StagedOut) and event.problem:
+            self._story[event.attempt] = event.problem
+        for command in entry.commands:
+            if type(command) is cm.Start:
+                self._start(command, entry.now, engine.state)
+            elif type(command) is cm.Settle and command.cause:
+                self._set_back(command, entry, engine.state)
+
+    def _start(self, command: cm.Start, now_s: float, state: EngineState) -> None:
+        known = state.runs[command.run].compiled
+        seconds = 0.0
+        if known.kind[command.task] == COMPUTE:
+            left = 1.0 - command.restart_from
+            seconds = left * known.seconds(command.task, command.machine, command.count)
+        self._begun[command.attempt] = now_s
+        self._seen[command.attempt] = command.run, command.task, seconds
+
+    def _ended(self, event: ev.Ended, now_s: float, state: EngineState) -> None:
+        began_s = self._begun.pop(event.attempt, None)
+        seen = self._seen.pop(event.attempt, None)
+        if event.cause or event.exit_code is None:
+            self._story[event.attempt] = event.story
+        if began_s is None or seen is None or event.cause or event.exit_code != 0:
+            return
+        run, task, seconds = seen
+        key = run, state.runs[run].compiled.description(task).program
+        if event.taken_over is not None:
+            self.taken_over[key] += 1
+            return
+        self.ran[key] += 1
+        if event.story:
+            self.stale.setdefault(key, Counter())[event.story] += 1
+        if seconds > 0:
+            pace = (now_s - began_s if event.ran_s is None else event.ran_s) / seconds
+            if is_untimed(state.runs[run].instance, task):
+                self.untimed.setdefault(key, deque(maxlen=_KEPT)).append(pace)
+            else:
+                self.paces.setdefault(run, deque(maxlen=_KEPT)).append(pace)
+
+    def _set_back(self, command: cm.Settle, entry: JournalEntry, state: EngineState) -> None:
+        attempt = getattr(entry.event, "attempt", None)
+        self.setbacks.append(
+            AttemptFailure(
+                at_s=entry.now,
+                run=command.run,
+                task=state.runs[command.run].name(command.task),
+                attempt=-1 if attempt is None else attempt,
+                cause=command.cause,
+                text=self._story.pop(attempt, "") if attempt is not None else command.reason,
+                for_good=command.state == "FAILED",
+                waits=command.state == "STOPPED",
+            )
+        )
+
+    def began_s(self, attempt: int) -> float | None:
+        """Give when an attempt that runs began; None: it does not."""
+        return self._begun.get(attempt)
+
+    def going(
+        self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
+    ) -> list[RunningAttempt]:
+        """List the attempts that run, in the order in which they began."""
+        found = []
+        for number, since_s in self._begun.items():
+            attempt = state.attempts.get(number)
+            if attempt is not None and chosen(state.runs[attempt.run]):
+                run = state.runs[attempt.run]
+                going = RunningAttempt(
+                    run=run.index,
+                    task=run.name(attempt.task),
+                    attempt=number,
+                    machine=state.machines[attempt.machine].name,
+                    nodes=attempt.count,
+                    since_s=since_s,
+                )
+                found.append(going)
+        return found
+
+    def counts(
+        self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
+    ) -> list[KindCount]:
+        """Count the tasks of runs by kind, in the order of their descriptions."""
+        return [row for run in state.runs if chosen(run) for row in self._of(run)]
+
+    def _of(self, run: RunState) -> Iterator[KindCount]:
+        graph = run.compiled.graph
+        templates = np.asarray(graph.template, dtype=np.int64)
+        states = np.frombuffer(bytes(run.state), dtype=np.uint8)
+        kinds = graph.workflow.tasks
+        table = np.bincount(templates * _STATES + states, minlength=len(kinds) * _STATES)
+        rows: dict[str, list[int]] = {}
+        for kind, row in zip(kinds, table.reshape(-1, _STATES).tolist(), strict=True):
+            if any(row):
+                before = rows.get(kind.program)
+                rows[kind.program] = (
+                    row if before is None else [a + b for a, b in zip(before, row, strict=True)]
+                )
+        for name, row in rows.items():
+
+            def summed(states: tuple[TaskState, ...], row: list[int] = row) -> int:
+                return sum(row[state] for state in states)
+
+            yield KindCount(
+                run=run.index,
+                workflow=run.compiled.key,
+                kind=name,
+                tasks=sum(row),
+                waiting=summed(_WAITING),
+                running=summed(_RUNNING),
+                done=summed(_DONE),
+                taken_over=self.taken_over[run.index, name],
+                failed=summed(_FAILED),
+                held=row[_S.HELD],
+                cancelled=row[_S.CANCELLED],
+            )
+
+
+_NOT_YET = 0.05
+"""A pace below this says nothing: tasks that take no time at all."""
+
+_Pace = tuple[float, float | None]
+"""How slow tasks are against their estimates: half of them, and nine of ten (None: unknown)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLeft:
+    """Seconds until a run ends; None: unknown."""
+
+    p50_s: float | None
+    p90_s: float | None
+    why: str = ""
+    """Why it is unknown; "": nothing to say."""
+
+    def __str__(self) -> str:
+        if self.p50_s is None:
+            return f"unknown ({self.why})" if self.why else "unknown"
+        if self.p90_s is None:
+            return f"{_rounded(self.p50_s)} (spread unknown)"
+        low, high = _rounded(self.p50_s), _rounded(self.p90_s)
+        return low if low == high else f"{low} to {high}"
+
+
+UNKNOWN = TimeLeft(p50_s=None, p90_s=None)
+
+
+def _rounded(seconds: float) -> str:
+    """Write a time that nobody knows to the millisecond."""
+    return format_seconds(round(seconds, 1) if seconds < 10 else float(round(seconds)))
+
+
+def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
+    """Give the time until the last of several runs ends."""
+    unknown = [each for each in found if each.p50_s is None]
+    if unknown:
+        return unknown[0]
+    late = [each.p90_s for each in found if each.p90_s is not None]
+    return TimeLeft(
+        p50_s=max((each.p50_s or 0.0 for each in found), default=0.0),
+        p90_s=max(late, default=0.0) if len(late) == len(found) else None,
+    )
+
+
+def time_left(
+    run: RunState, state: EngineState, tally: ExecutionCounters, now_s: float, promise: Promise | None = None
+) -> TimeLeft:
+    """Judge how long a run will still take; ``promise``: what was said before it began."""
+    if run.ending:
+        return TimeLeft(p50_s=0.0, p90_s=0.0)
+    further_s = None if run.plan is None else _further_s(run, run.plan.line)
+    if run.plan is None or further_s is None:
+        return UNKNOWN
+    lines = run.plan.line
+    open_tasks = [task for task in lines if run.state[task] not in FINAL]
+    if not open_tasks:
+        return TimeLeft(p50_s=0.0, p90_s=0.0)
+    untimed = mark_untimed_tasks(run.instance)
+    mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in tally.untimed]
+    if mute:
+        return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown length")
+    usual, slow = _mean_pace(run, tally, open_tasks, untimed.tolist(), promise)
+    reached_s = min(_reached_s(run, state, tally, task, lines[task], now_s, usual) for task in open_tasks)
+    if len(open_tasks) == len(lines) and not run.attempt_of:
+        reached_s = min(reached_s, now_s)  # a plan may begin with waiting
+    left_s = max(lines[task].finish_s for task in open_tasks) - reached_s + further_s
+    if left_s <= 0.0:
+        return TimeLeft(p50_s=None, p90_s=None, why="it should be over by now")
+    return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow)
+
+
+def _key(run: RunState, task: int) -> tuple[int, str]:
+    return run.index, run.compiled.description(task).program
+
+
+def _mean_pace(
+    run: RunState,
+    tally: ExecutionCounters,
+    tasks: Sequence[int],
+    untimed: Sequence[bool],
+    promise: Promise | None,
+) -> _Pace:
+    """Give the mean pace of open tasks."""
+    lines = run.plan.line if run.plan is not None else {}
+    weights: dict[tuple[int, str], float] = {}
+    stated_s = 0.0
+    for task in tasks:
+        planned_s = lines[task].finish_s - lines[task].start_s
+        if untimed[task]:
+            key = _key(run, task)
+            weights[key] = weights.get(key, 0.0) + planned_s
+        else:
+            stated_s += planned_s
+    paces = [(seconds, _measured_pace(tally.untimed[key])) for key, seconds in weights.items()]
+    if stated_s > 0.0 or not paces:
+        paces.append((max(stated_s, 1e-9), _stated_pace(tally.paces.get(run.index, ()), promise)))
+    whole = sum(weight for weight, _ in paces) or 1.0
+    usual = sum(weight * pace[0] for weight, pace in paces) / whole
+    late = [weight * pace[1] for weight, pace in paces if pace[1] is not None]
+    return usual, sum(late) / whole if len(late) == len(paces) else None
+
+
+def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
+    """Give the pace of tasks whose time was stated: as measured, before that as promised."""
+    usual, slow = 1.0, None
+    if promise is not None and promise.p50_s is not None and promise.planned_s > 0.0:
+        usual = promise.p50_s / promise.planned_s
+        slow = None if promise.p90_s is None else promise.p90_s / promise.planned_s
+    found = list(measured)
+    if not found:
+        return usual, slow
+    middle, late = _measured_pace(found)
+    return middle, middle * slow / usual if late is None and slow is not None else late
+
+
+def _measured_pace(paces: Iterable[float]) -> _Pace:
+    """Give P50 and P90 of measured paces; one alone has no spread."""
+    found = np.array(list(paces))
+    usual, slow = np.quantile(found, [0.5, 0.9]).tolist()
+    return max(_NOT_YET, usual), max(_NOT_YET, slow) if len(found) > 1 else None
+
+
+def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
+    """Give the planned seconds of the iterations that are still expected to begin; None: unknown."""
+    total_s = 0.0
+    for declared in run.compiled.graph.loops:
+        counts = [_to_come(run, body) for body in run.loops.bodies if body.loop.name == declared.loop.name]
+        more = [each[0] for each in counts if each is not None]
+        if len(more) < len(counts):
+            return None
+        found = [lines[task] for task in declared.tasks.tolist() if task in lines]
+        if found:
+            span_s = max(line.finish_s for line in found) - min(line.start_s for line in found)
+            total_s += max(more, default=0) * span_s
+    return total_s
+
+
+def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
+    """Count the iterations to come of a body: those that begin after its own last, and all; None: unknown.
+
+    An iteration of an outer loop has one of the inner one in its span already.
+    """
+    around = [each for each in run.loops.bodies if body.index in each.inner]
+    outer = 0
+    if around:
+        found = _to_come(run, min(around, key=lambda each: len(each.tasks)))
+        if found is None:
+            return None
+        outer = found[1]
+    if body.left and not outer:
+        return 0, 0
+    expect = next(each.expect for each in run.compiled.graph.loops if each.loop.name == body.loop.name)
+    if expect is None or (not body.left and body.iteration > expect):
+        return None
+    now = 0 if body.left else expect - body.iteration
+    return now + outer * (expect - 1), now + outer * expect
+
+
+def _reached_s(
+    run: RunState,
+    state: EngineState,
+    tally: ExecutionCounters,
+    task: int,
+    line: PlanLine,
+    now_s: float,
+    pace: float,
+) -> float:
+    """Give the time of the plan that a task has reached."""
+    number = run.attempt_of.get(task)
+    began_s = None if number is None else tally.began_s(number)
+    if number is None or began_s is None:
+        return line.start_s
+    attempt = state.attempts.get(number)
+    if attempt is not None and attempt.work_done is not None:
+        share = attempt.work_done
+    else:
+        planned_s = max(1e-9, line.finish_s - line.start_s)
+        share = (now_s - began_s) / (planned_s * pace)
+    return line.start_s + min(1.0, max(0.0, share)) * (line.finish_s - line.start_s)

@@ -1,0 +1,461 @@
+"""What became of an execution: what ``weft.run`` gives.
+
+Pace: how often programs are asked for their progress.
+
+Settings say every half a minute, which is right for tasks of hours. A task of seconds would be through before
+anybody asks, whatever it promised; so the shortest task that owes something is asked a few times.
+
+Being interrupted: the first signal ends a run in order, the second at once.
+
+Handlers are put in place only in the main thread of a process, because Python allows them nowhere else; in
+another thread, as in some notebooks, a run is ended by whoever started the thread.
+
+Run workflows on real machines: the call behind ``weft run`` and ``weft resume``.
+
+Giving up a run that no engine drives any more: what still runs of it is ended, and it is marked.
+
+A dry run: the plan that a run would begin with, and nothing else.
+"""
+
+from __future__ import annotations
+
+import getpass
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from weft.api.plan import PlannedWorkflow, plan
+from weft.api.project import OpenProject, find_project, require_project
+from weft.api.report import ExecutionReport, read_report, reports_folder, write_reports
+from weft.api.request import WorkflowSource, load_arrivals, load_machines, load_workflows
+from weft.api.simulation import DEFAULT_PLANNER, DEFAULT_POLICY
+from weft.backends.layout import ProjectLayout
+from weft.engine.messages import Submitted
+from weft.engine.settings import EngineSettings, find_settings
+from weft.errors import Infeasible, InvalidInput, Problem
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.planners.planner import make_planner
+from weft.platform.platform import Platform
+from weft.policies.policy import make_policy
+from weft.reports.comparison import TextTable
+from weft.reports.execution_page import execution_facts, execution_lines, kind_table
+from weft.repository.database import Database, open_database
+from weft.repository.journal import JournalHeader
+from weft.repository.runs import UNFINISHED, RunRecord, RunTable
+from weft.runtime.budget import PlanningBudget
+from weft.runtime.driver import Listener
+from weft.runtime.execution import Execution, ExecutionOutcome, check_backend, open_project
+from weft.runtime.lock import Lock
+from weft.schedule.objective import make_objective
+from weft.workflow.checks import check_and_unfold
+
+__all__ = [
+    "SIGNALS",
+    "RunResult",
+    "SignalHandler",
+    "Watcher",
+    "cancel_unfinished",
+    "plan_dry_run",
+    "resume",
+    "run",
+    "set_poll_interval",
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunResult:
+    """What became of an execution; printed, it sums it up, and so it does in a notebook."""
+
+    layout: ProjectLayout
+    execution: int
+    ending: ExecutionOutcome
+    resumed: bool
+    """Whether it went on with one that was not finished."""
+
+    @property
+    def outcome(self) -> str:
+        """Say how it ended: ``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``."""
+        return self.ending.state
+
+    @property
+    def completed(self) -> bool:
+        """Say whether all went well."""
+        return self.outcome == "completed"
+
+    @cached_property
+    def runs(self) -> tuple[RunRecord, ...]:
+        """List its runs, with the numbers that ``weft ls`` shows."""
+        with OpenProject.at(str(self.layout.project)) as place:
+            return tuple(place.runs.of(self.execution))
+
+    @cached_property
+    def told(self) -> ExecutionReport:
+        """Give everything that reports show."""
+        with OpenProject.at(str(self.layout.project)) as place:
+            return read_report(place, self.execution)
+
+    def write_reports(self) -> Path:
+        """Write page, trace, events and WfFormat; give the folder in which they are."""
+        with OpenProject.at(str(self.layout.project)) as place:
+            write_reports(place, self.execution)
+        return self.reports
+
+    @property
+    def reports(self) -> Path:
+        """Give the folder of its reports."""
+        return reports_folder(self.layout, self.runs[0].number if self.runs else 0)
+
+    def __str__(self) -> str:
+        return "\n".join([*execution_lines(self.told.executed), *self.ending.stuck])
+
+    def __repr__(self) -> str:
+        return f"Ran(execution={self.execution}, outcome={self.outcome!r})"
+
+    def _repr_html_(self) -> str:
+        executed = self.told.executed
+        facts = "".join(
+            f"<tr><th style='text-align:left'>{escape(label)}</th>"
+            f"<td style='text-align:left'>{escape(text)}</td></tr>"
+            for label, text in execution_facts(executed)
+        )
+        failures = "".join(
+            f"<pre>{escape(each.headline)}</pre>" for each in executed.failures[:_SHOWN_FAILURES]
+        )
+        kinds = _table_html(kind_table(executed))
+        return f"<b>{escape(executed.title)}</b><table>{facts}</table>{kinds}{failures}"
+
+
+_SHOWN_FAILURES = 5
+
+
+def _table_html(table: TextTable) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.heading)
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows[:50]
+    )
+    return f"<table><tr>{head}</tr>{rows}</table>"
+
+
+_POLLS_PER_TASK = 5
+"""How often a task is asked that takes as long as it should."""
+_MIN_POLL_S = 0.5
+
+
+def set_poll_interval(settings: EngineSettings, instances: Iterable[Instance]) -> EngineSettings:
+    """Have programs asked often enough for what they owe."""
+    shortest_s = min(
+        (least_s for each in instances for least_s in _shortest_contract_task(each, settings)), default=None
+    )
+    if shortest_s is None:
+        return settings
+    return replace(
+        settings, poll_every_s=min(settings.poll_every_s, max(_MIN_POLL_S, shortest_s / _POLLS_PER_TASK))
+    )
+
+
+def _shortest_contract_task(instance: Instance, settings: EngineSettings) -> Iterator[float]:
+    """Give the seconds of the shortest task that owes something, if there is one."""
+    all_owe = settings.contract is not None or settings.iteration_limit_s is not None
+    graph = instance.graph
+    owing = [all_owe or task.recovery.contract is not None for task in graph.workflow.tasks]
+    if not any(owing):
+        return
+    seconds = instance.shortest_s()[np.asarray(owing)[graph.template]]
+    if (seconds > 0.0).any():
+        yield float(seconds[seconds > 0.0].min())
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalHandler:
+    """A context in which signals are counted instead of ending the process."""
+
+    def __init__(
+        self, at_once: Callable[[int], object], *, signals: Sequence[signal.Signals] = SIGNALS
+    ) -> None:
+        """``at_once`` is called, with the signal's number, when a second signal comes; it may raise."""
+        self.first: int | None = None
+        """The number of the first signal; None: none came."""
+        self._at_once = at_once
+        self._signals = signals
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __call__(self) -> bool:
+        """Say whether a signal came."""
+        return self.first is not None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for each in self._signals:
+                # What was ignored before us (`nohup`) stays ignored.
+                if signal.getsignal(each) is not signal.SIG_IGN:
+                    self._before[each] = signal.signal(each, self._heard)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 -- a handler is given both
+        if self.first is None:
+            self.first = number
+        else:
+            self._at_once(number)
+
+
+Watcher = Callable[[Execution], Sequence[Listener]]
+"""Is shown an execution before anything happens, and gives who is to hear of every entry."""
+
+_Interrupted = Callable[[], bool] | None
+
+
+def run(
+    workflows: WorkflowSource | Sequence[WorkflowSource] = (),
+    *,
+    on: Platform | str | Path = "local",
+    project: str | Path | None = None,
+    policy: str = DEFAULT_POLICY,
+    planner: str = DEFAULT_PLANNER,
+    plan_time_s: float | None = None,
+    plan_steps: int | None = None,
+    preset: str = "default",
+    settings: EngineSettings | None = None,
+    params: Mapping[str, Any] | None = None,
+    until: Sequence[str] = (),
+    most_nodes: int | None = None,
+    keep_going: bool = False,
+    retries: int | None = None,
+    arrivals: str | Path | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    format_name: str | None = None,
+    command: Sequence[str] = (),
+    watch: Watcher | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> RunResult:
+    """Run workflows (records, builders, calls of tasks, or files) to their end.
+
+    State lies in ``.weft/`` of ``project`` (the current directory, or the nearest above that has one). An
+    unfinished execution that was asked for the same is gone on with, and what was done before and is still
+    valid is taken over, unless ``fresh``. ``until`` names tasks after which nothing more is run;
+    ``most_nodes`` limits the nodes of every machine; ``keep_going`` goes on with what does not depend on a
+    task that failed. Planners that search may search for ``plan_time_s`` (2 if nothing is said), or for
+    ``plan_steps``; what is said holds for each plan that is made again during the run too.
+
+    ``watch`` is shown the execution before it begins. ``interrupted`` is asked all the time: when it says so,
+    all programs are ended in order, and ``resume`` goes on. If it is not given, Ctrl-C does that, and
+    KeyboardInterrupt is raised then; a second Ctrl-C raises it at once.
+
+    Raises InvalidInput, Infeasible, or Locked where another engine works in the project.
+    """
+    spending = PlanningBudget(time_s=plan_time_s, steps=plan_steps)
+    layout = find_project(project)
+    asked = load_workflows(workflows, layout, params or {}, format_name, until)
+    coming, more = load_arrivals(arrivals, layout, seed)
+    flows = {**asked.flows, **more.flows}
+    if not flows:
+        raise InvalidInput(Problem(what="no workflow to run", advice="name one, or a file of arrivals"))
+    platform = load_machines(on, most_nodes)
+    check_backend(platform)
+    header = JournalHeader(
+        policy=policy,
+        settings=_settings(settings or find_settings(preset), keep_going=keep_going, retries=retries),
+        seed=seed,
+        planner=planner,
+        platform=platform,
+        workflows=flows,
+        folders={**asked.folders, **more.folders},
+        owner=getpass.getuser(),
+        command=tuple(command),
+    )
+    header = replace(header, settings=set_poll_interval(header.settings, _compile_all(header)))
+    first = [(0.0, key, asked.flows[key].owner or "") for key in asked.flows]
+    expected = [
+        (at_s, Submitted(run=number, workflow=key, owner=owner or header.owner))
+        for number, (at_s, key, owner) in enumerate(sorted([*first, *coming], key=lambda each: each[0]))
+    ]
+    lock, database = open_project(layout, command)
+    try:
+        unfinished = None if fresh else RunTable(database).unfinished(header.fingerprint)
+        if unfinished is None:
+            begun = replace(header, started_at_s=time.time())
+            execution = Execution.begin(
+                layout, lock, database, begun, expected, spending=spending, fresh=fresh
+            )
+        else:
+            execution = _resume_execution(layout, lock, database, unfinished.number)
+        return _drive(execution, watch, interrupted, resumed=unfinished is not None)
+    finally:
+        database.close()
+        lock.release()
+
+
+def resume(
+    execution: int | None = None,
+    *,
+    project: str | Path | None = None,
+    cancel: Sequence[int] = (),
+    command: Sequence[str] = (),
+    watch: Watcher | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> RunResult:
+    """Go on with an execution that was not finished: the one of this number, or the last one.
+
+    Tasks that had failed and wait for the user are tried again. ``cancel`` names runs, as the engine counts
+    them, that are given up instead: what still runs of them is ended.
+    """
+    layout = require_project(project)
+    lock, database = open_project(layout, command)
+    try:
+        made = _resume_execution(layout, lock, database, _resumable(database, execution), cancel)
+        return _drive(made, watch, interrupted, resumed=True)
+    finally:
+        database.close()
+        lock.release()
+
+
+def _resumable(database: Database, execution: int | None) -> int:
+    runs = RunTable(database)
+    if execution is None:
+        found = runs.unfinished()
+        if found is None:
+            earlier = [run.number for run in runs.all() if runs.execution(run.execution).state in UNFINISHED]
+            begin = "`weft run WORKFLOW` begins another; `weft ls` lists what was run"
+            advice = f"`weft resume {earlier[-1]}` goes on with an earlier one" if earlier else begin
+            raise InvalidInput(Problem(what="nothing to resume: the last run is over", advice=advice))
+        return found.number
+    stated = runs.execution(execution)
+    if stated.state not in UNFINISHED:
+        what = f"nothing to resume: it is over ({stated.state})"
+        raise InvalidInput(Problem(what=what, advice="`weft run WORKFLOW` begins another"))
+    return execution
+
+
+def _resume_execution(
+    layout: ProjectLayout, lock: Lock, database: Database, number: int, cancel: Sequence[int] = ()
+) -> Execution:
+    execution = Execution.resume(layout, lock, database, number)
+    runs = execution.engine.state.runs
+    stopped = [run.index for run in runs if run.ending == "stopped" and run.index not in cancel]
+    execution.ask("resume", stopped)
+    execution.ask("cancel", [run.index for run in runs if run.index in cancel and not run.ending])
+    return execution
+
+
+def _drive(
+    execution: Execution, watch: Watcher | None, interrupted: _Interrupted, *, resumed: bool
+) -> RunResult:
+    try:
+        if watch is not None:
+            execution.loop.listen(watch(execution))
+        if interrupted is not None:
+            ending = execution.run(interrupted)
+        else:
+            with SignalHandler(_raise_interrupt, signals=[signal.SIGINT]) as asked:
+                ending = execution.run(asked)
+            if asked():
+                raise KeyboardInterrupt
+    finally:
+        execution.close()
+    return RunResult(layout=execution.layout, execution=execution.number, ending=ending, resumed=resumed)
+
+
+def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
+    raise KeyboardInterrupt
+
+
+def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None) -> EngineSettings:
+    """Add to the settings what holds in every real world, and what was asked for."""
+    return replace(
+        settings,
+        begins_at_once=True,
+        brings_results=True,
+        on_failure="continue" if keep_going else settings.on_failure,
+        retries=settings.retries if retries is None else retries,
+    )
+
+
+def _compile_all(header: JournalHeader) -> list[Instance]:
+    """Compile the workflows; what cannot be run is refused before anything is written."""
+    instances = []
+    chosen = make_policy(header.policy)
+    goal, planning = make_objective("makespan"), make_planner(header.planner)
+    for key, flow in header.workflows.items():
+        try:
+            instance = compile_instance(check_and_unfold(flow), header.platform)
+        except Infeasible as error:
+            raise Infeasible(f"{key}: {error}") from None
+        refusal = planning.supports(instance, goal) if chosen.needs_plan else None
+        if refusal is not None:
+            what = f"planner {header.planner!r} cannot plan {key!r}: {refusal.reason}"
+            raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+        instances.append(instance)
+    return instances
+
+
+def cancel_unfinished(place: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
+    """Take up the execution of a run only to cancel it; give the run as it is then.
+
+    Other runs of the same execution stay as they are, to be resumed.
+    """
+    engines: list[Execution] = []
+
+    def watch(execution: Execution) -> list[Listener]:
+        engines.append(execution)
+        return []
+
+    def over() -> bool:
+        return interrupted() or bool(engines and engines[0].engine.state.runs[run.position].ending)
+
+    resume(run.execution, project=place.layout.project, cancel=[run.position], watch=watch, interrupted=over)
+    with open_database(place.layout.database) as database:
+        _mark_cancelled(RunTable(database), run)
+        database.commit()
+        return RunTable(database).run(run.number)
+
+
+def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
+    """Call cancelled what only waited for the user: no engine has anything to do about it."""
+    if runs.run(run.number).state == "stopped":
+        runs.set_state(
+            run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user"
+        )
+    others = [each for each in runs.of(run.execution) if each.number != run.number]
+    if not any(each.state in UNFINISHED for each in others):
+        runs.set_execution_state(run.execution, "cancelled", at_s=time.time())
+
+
+def plan_dry_run(
+    workflows: WorkflowSource | Sequence[WorkflowSource],
+    *,
+    on: Platform | str | Path,
+    project: str | Path | None,
+    planner: str,
+    plan_time_s: float | None,
+    plan_steps: int | None,
+    params: Mapping[str, Any],
+    until: Sequence[str],
+    most_nodes: int | None,
+    seed: int,
+    format_name: str | None,
+) -> list[PlannedWorkflow]:
+    """Plan each workflow as it would be planned when it is run, alone on the empty machines."""
+    platform = load_machines(on, most_nodes)
+    check_backend(platform)
+    asked = load_workflows(workflows, find_project(project), params, format_name, until)
+    return [
+        plan(flow, on=platform, planner=planner, plan_time_s=plan_time_s, plan_steps=plan_steps, seed=seed)
+        for flow in asked.flows.values()
+    ]

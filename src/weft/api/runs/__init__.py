@@ -1,1 +1,0 @@
-"""Runs and their journals: written and read, replayed, explained, shown."""

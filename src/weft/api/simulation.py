@@ -1,0 +1,588 @@
+"""What a simulation gave: per seed a history and its numbers; over several seeds medians and spread.
+
+The recorder: hears of every entry of a simulation, keeps its history, and writes its journal.
+
+Simulate workflows on a platform: the call behind ``weft simulate``.
+
+Show a simulation: facts for a reader, the view that charts and pages draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from weft.backends.simulation.scenario import UNDISTURBED, Arrival, Scenario, draw_arrivals
+from weft.backends.simulation.scenario_checks import check_scenario
+from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
+from weft.engine.engine import Engine
+from weft.engine.explanation import describe_standstill
+from weft.engine.history import (
+    History,
+    MachineUse,
+    count_causes,
+    count_migration_reasons,
+    list_slowdowns,
+    measure_machines,
+    replicated_share,
+)
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Repeat
+from weft.engine.settings import EngineSettings, find_settings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.errors import Infeasible, InvalidInput, Problem
+from weft.formats.files import load_platform, read_workflow_file
+from weft.formats.native import replace_unwritable_names
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.papers.statistics import Summary, summarise
+from weft.planners.evaluation import compute_bounds
+from weft.planners.planner import make_planner
+from weft.platform.platform import Platform, planned_machines
+from weft.policies.policy import make_policy
+from weft.randomness import generator
+from weft.reports.simulation import SimulationView, simulation_html
+from weft.repository.journal import JournalHeader
+from weft.repository.journal_store import JournalFileWriter, open_journal_file
+from weft.runtime.simulation import Simulation
+from weft.schedule.objective import make_objective
+from weft.units import format_count, format_seconds
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.workflow import Workflow, set_params
+
+__all__ = [
+    "DEFAULT_PLANNER",
+    "DEFAULT_POLICY",
+    "DEFAULT_STEPS",
+    "MEASURES",
+    "MOST_ITERATIONS",
+    "SimulatedRun",
+    "SimulatedRuns",
+    "SimulationProgress",
+    "SimulationRecorder",
+    "render_simulation",
+    "simulate",
+    "simulation_facts",
+    "simulation_notes",
+    "simulation_title",
+    "simulation_view",
+    "spread_facts",
+]
+
+
+_CURVE_POINTS = 1_000
+"""Steps of a curve that are written into a record."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulatedRun:
+    """One simulation."""
+
+    seed: int
+    history: History
+    machines: tuple[tuple[str, int], ...]
+    """Name and nodes of each machine."""
+    instances: Mapping[str, Instance]
+    stuck: tuple[str, ...] = ()
+    """Why it could not go on; empty: every run ended."""
+    pending: int = 0
+    """Workflows that had not arrived when it ended."""
+
+    @property
+    def machine_names(self) -> tuple[str, ...]:
+        """Name the machines."""
+        return tuple(name for name, _ in self.machines)
+
+    @property
+    def end_s(self) -> float:
+        """Give when the last run ended."""
+        return self.history.end_s
+
+    @property
+    def outcome(self) -> str:
+        """Say how it ended: ``completed``, ``failed`` (some run did not complete), ``stuck``."""
+        if self.stuck:
+            return "stuck"
+        return "completed" if all(run.outcome == "completed" for run in self.history.runs) else "failed"
+
+    @cached_property
+    def lower_bound_s(self) -> float:
+        """Give a time before which all this cannot end, if estimates are right and loops run once."""
+        bounds = (
+            run.arrival_s + compute_bounds(self.instances[run.workflow]).best_s for run in self.history.runs
+        )
+        return max(bounds, default=0.0)
+
+    @cached_property
+    def uses(self) -> list[MachineUse]:
+        """Measure the machines."""
+        return measure_machines(self.history, self.machines)
+
+    @property
+    def utilisation(self) -> float:
+        """Give the share of all node-seconds up to the end that was taken."""
+        offered = sum(nodes for _, nodes in self.machines) * self.end_s
+        return sum(use.busy_node_s for use in self.uses) / offered if offered > 0 else 0.0
+
+    @property
+    def replicated(self) -> float:
+        """Give the share of the node-seconds taken that was replicated work."""
+        return replicated_share(self.uses)
+
+    @property
+    def migrations(self) -> int:
+        """Count the migrations."""
+        return sum(not move.off for move in self.history.moves)
+
+    @cached_property
+    def slowdown(self) -> Summary | None:
+        """Sum up the slowdowns of the runs that completed; None: none did."""
+        found = [value for values in list_slowdowns(self.history).values() for value in values]
+        return summarise(found) if found else None
+
+    @cached_property
+    def slowdown_of(self) -> dict[str, Summary]:
+        """Sum up the slowdowns by application."""
+        return {name: summarise(values) for name, values in list_slowdowns(self.history).items()}
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        history, names = self.history, self.machine_names
+        return {
+            "seed": self.seed,
+            "outcome": self.outcome,
+            "stuck": list(self.stuck),
+            "end_s": self.end_s,
+            "lower_bound_s": self.lower_bound_s,
+            "entries": history.entries,
+            "utilisation": self.utilisation,
+            "replicated_share": self.replicated,
+            "violations": history.violations,
+            "migration_reasons": count_migration_reasons(history),
+            "failure_causes": count_causes(history),
+            "runs": [run.as_record() for run in history.runs],
+            "slowdowns": {name: asdict(found) for name, found in self.slowdown_of.items()},
+            "machines": [asdict(use) for use in self.uses],
+            "migrations": [move.as_record(names) for move in history.moves],
+            "failures": [asdict(failure) for failure in history.failures],
+            "attempts": [attempt.as_record(names) for attempt in history.attempts.values()],
+            "active": [list(step) for step in history.active.thinned(_CURVE_POINTS)],
+            "ready": [list(step) for step in history.ready.thinned(_CURVE_POINTS)],
+        }
+
+
+def _mean_slowdown(run: SimulatedRun) -> float | None:
+    return None if run.slowdown is None else run.slowdown.mean
+
+
+MEASURES: Mapping[str, Callable[[SimulatedRun], float | None]] = {
+    "end_s": lambda run: run.end_s,
+    "mean_slowdown": _mean_slowdown,
+    "migrations": lambda run: float(run.migrations),
+    "replicated_share": lambda run: run.replicated,
+    "utilisation": lambda run: run.utilisation,
+}
+"""The numbers of which repetitions give medians and spread."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulatedRuns:
+    """One simulation or several, of seeds in a row."""
+
+    platform: Platform
+    policy: str
+    planner: str | None
+    """None: nobody asks one."""
+    scenario: str
+    preset: str
+    runs: tuple[SimulatedRun, ...]
+
+    @property
+    def first(self) -> SimulatedRun:
+        """Give the run of the first seed."""
+        return self.runs[0]
+
+    @property
+    def end_s(self) -> float:
+        """Give the end of the first run; with several seeds the median."""
+        return self.spread("end_s").median
+
+    @property
+    def outcome(self) -> str:
+        """Give the worst outcome of all."""
+        found = {run.outcome for run in self.runs}
+        return next(word for word in ("stuck", "failed", "completed") if word in found)
+
+    def spread(self, measure: str) -> Summary:
+        """Sum up one of the measures over the seeds."""
+        found = _present([MEASURES[measure](run) for run in self.runs])
+        return summarise(found or [0.0])
+
+    def as_record(self) -> dict[str, Any]:
+        """Give everything as plain data: the object ``weft simulate --json`` prints."""
+        return {
+            "platform": self.platform.name,
+            "policy": self.policy,
+            "planner": self.planner,
+            "scenario": self.scenario,
+            "preset": self.preset,
+            "outcome": self.outcome,
+            "end_s": self.end_s,
+            "measures": {name: asdict(self.spread(name)) for name in MEASURES},
+            "simulations": [run.as_record() for run in self.runs],
+        }
+
+
+def _present(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+MOST_ITERATIONS = 1_000
+"""After so many a loop without ``max_iterations`` is taken for one that never ends."""
+
+_REPORT_EVERY = 1_000
+
+SimulationProgress = Callable[[int, float, int], None]
+"""Hears of progress: entries so far, the simulated time, active workflows."""
+
+
+class SimulationRecorder:
+    """What a simulation reports to."""
+
+    def __init__(
+        self, journal: JournalFileWriter | None = None, tell: SimulationProgress | None = None
+    ) -> None:
+        self.history = History()
+        self.endless = ""
+        """Which loop seems to run for ever; "": none."""
+        self._journal = journal
+        self._tell = tell
+        self._entry: JournalEntry | None = None
+
+    def record(self, entry: JournalEntry) -> None:
+        """Hear of an entry."""
+        self._entry = entry
+
+    def check(self, engine: Engine) -> None:
+        """Take the entry in, now that the engine's state can be asked for names."""
+        entry = self._entry
+        assert entry is not None
+        if self._journal is not None:
+            self._journal.write(entry, engine.state)
+        self.history.take(entry, engine.state)
+        for command in entry.commands:
+            if isinstance(command, Repeat) and command.iteration > MOST_ITERATIONS:
+                self._judge(engine, command)
+        if self._tell is not None and entry.sequence % _REPORT_EVERY == 0:
+            self._tell(entry.sequence, entry.now, len(engine.state.active))
+
+    def stop(self, engine: Engine) -> bool:  # noqa: ARG002
+        """Say whether the simulation should end."""
+        return bool(self.endless)
+
+    def _judge(self, engine: Engine, command: Repeat) -> None:
+        body = engine.state.runs[command.run].loops.bodies[command.body]
+        if body.most is None:
+            self.endless = (
+                f"loop {body.loop.name} has run {MOST_ITERATIONS} times and `{body.loop.until}` never held: "
+                "give it max_iterations, or state its iterations or results in the scenario"
+            )
+
+
+DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
+DEFAULT_STEPS = 200
+"""What a planner that searches may spend, at the start and at each re-planning."""
+
+_Source = Workflow | str | Path
+
+
+def simulate(
+    workflows: _Source | Sequence[_Source] = (),
+    *,
+    on: Platform | str | Path = "local",
+    policy: str = DEFAULT_POLICY,
+    planner: str = DEFAULT_PLANNER,
+    scenario: Scenario | str | Path | None = None,
+    preset: str = "default",
+    settings: EngineSettings | None = None,
+    seed: int = 0,
+    repeat: int = 1,
+    params: Mapping[str, Any] | None = None,
+    plan_steps: int = DEFAULT_STEPS,
+    format_name: str | None = None,
+    journal: str | Path | None = None,
+    progress: SimulationProgress | None = None,
+) -> SimulatedRuns:
+    """Simulate workflows (records or files) that arrive at 0, and those that a scenario lets arrive.
+
+    ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner is asked by
+    policies that follow plans, and by re-planning. ``settings`` say how the engine adapts; ``preset`` names
+    a set of them. With ``repeat`` the seeds ``seed``, ``seed + 1``, ... are simulated. ``journal`` is a file
+    to write the journal to.
+
+    Raises Infeasible where the platform can run some task nowhere. A run that fails or comes to a standstill
+    is no error of the simulation: ``SimulatedRun.outcome`` says so.
+    """
+    if repeat < 1:
+        raise InvalidInput(Problem(what=f"repeat {repeat}", rule="must be at least 1"))
+    if repeat > 1 and journal is not None:
+        raise InvalidInput(Problem(what="a journal of several runs", advice="give either repeat or journal"))
+    if seed < 0:
+        raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
+    truth = _load_scenario(scenario)
+    platform = on if isinstance(on, Platform) else load_platform(on)
+    first = _load_first(workflows, params or {}, format_name)
+    arriving = {key: replace_unwritable_names(flow) for key, flow in load_arrival_workflows(truth).items()}
+    _check_clash(first, arriving)
+    flows = {**first, **arriving}
+    if not flows:
+        advice = "name one, or a scenario in which some arrive"
+        raise InvalidInput(Problem(what="no workflow to simulate", advice=advice))
+    check_scenario(truth, platform, flows)
+    prepared = _PreparedSimulation(
+        flows=flows,
+        platform=platform,
+        instances=_compile_all(flows, platform),
+        scenario=truth,
+        policy=policy,
+        planner=planner,
+        settings=find_settings(preset) if settings is None else settings,
+        plan_steps=plan_steps,
+        first=tuple(first),
+    )
+    prepared.refuse_planner()
+    runs = [prepared.run(seed + number, journal, progress) for number in range(repeat)]
+    return SimulatedRuns(
+        platform=platform,
+        policy=policy,
+        planner=planner if prepared.plans else None,
+        scenario=truth.name,
+        preset=preset if settings is None else "given",
+        runs=tuple(runs),
+    )
+
+
+def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
+    if given is None:
+        return UNDISTURBED
+    return given if isinstance(given, Scenario) else load_scenario(given)
+
+
+def _load_first(
+    workflows: _Source | Sequence[_Source], params: Mapping[str, Any], format_name: str | None
+) -> dict[str, Workflow]:
+    """Load the workflows that arrive at 0, by name; the second of one name gets a number."""
+    sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
+    found: dict[str, Workflow] = {}
+    for source in sources:
+        loaded = (
+            source if isinstance(source, Workflow) else read_workflow_file(source, format_name=format_name)
+        )
+        flow = replace_unwritable_names(set_params(loaded, params))
+        found[_unique_key(flow.name, found)] = flow
+    return found
+
+
+def _unique_key(name: str, taken: Mapping[str, object]) -> str:
+    numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(each for each in numbered if each not in taken)
+
+
+def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]) -> None:
+    clash = sorted(first.keys() & arriving.keys())
+    if clash:
+        what = f"workflow {clash[0]!r} is named on the command line and by the scenario"
+        raise InvalidInput(Problem(what=what, advice="let only one of them name it"))
+
+
+def _compile_all(flows: Mapping[str, Workflow], platform: Platform) -> dict[str, Instance]:
+    """Compile every workflow; what keeps one from running anywhere is told with its name."""
+    found = {}
+    for key, flow in flows.items():
+        try:
+            found[key] = compile_instance(check_and_unfold(flow), platform)
+        except Infeasible as error:
+            raise Infeasible(f"{key}: {error}") from None
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PreparedSimulation:
+    """Everything that all repetitions share."""
+
+    flows: Mapping[str, Workflow]
+    platform: Platform
+    instances: Mapping[str, Instance]
+    scenario: Scenario
+    policy: str
+    planner: str
+    settings: EngineSettings
+    plan_steps: int
+    first: tuple[str, ...]
+
+    @property
+    def plans(self) -> bool:
+        """Say whether a planner is asked at all."""
+        return make_policy(self.policy).needs_plan
+
+    def refuse_planner(self) -> None:
+        """Refuse a planner that cannot plan some workflow, before anything is simulated."""
+        if not self.plans:
+            return
+        goal, chosen = make_objective("makespan"), make_planner(self.planner)
+        for key, instance in self.instances.items():
+            refusal = chosen.supports(instance, goal)
+            if refusal is not None:
+                what = f"planner {self.planner!r} cannot plan {key!r}: {refusal.reason}"
+                raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
+
+    def run(self, seed: int, journal: str | Path | None, tell: SimulationProgress | None) -> SimulatedRun:
+        """Simulate once."""
+        simulation = Simulation(
+            library=WorkflowLibrary(self.instances),
+            arrivals=list(self._arrivals(seed)),
+            policy=make_policy(self.policy),
+            settings=self.settings,
+            scenario=self.scenario,
+            planner=self.planner,
+            plan_steps=self.plan_steps,
+            seed=seed,
+        )
+        opened = nullcontext() if journal is None else open_journal_file(journal, self._header(simulation))
+        with opened as writer:
+            recorder = SimulationRecorder(writer, tell)
+            engine = simulation.run(record=recorder.record, check=recorder.check, stop=recorder.stop)
+        stuck = [recorder.endless] if recorder.endless else describe_standstill(engine.state)
+        return SimulatedRun(
+            seed=seed,
+            history=recorder.history.finish(),
+            machines=tuple((machine.name, machine.nodes) for machine in engine.state.machines),
+            instances=self.instances,
+            stuck=tuple(stuck),
+            pending=len(simulation.arrivals) - len(engine.state.runs),
+        )
+
+    def _arrivals(self, seed: int) -> Iterator[Arrival]:
+        """List what arrives when: what was named at 0, in its order, then what the scenario says."""
+        drawn = draw_arrivals(self.scenario, generator(seed, "arrivals"))
+        own = [Arrival(workflow=key, owner=self.flows[key].owner) for key in self.first]
+        yield from sorted([*own, *drawn], key=lambda arrival: arrival.at_s)
+
+    def _header(self, simulation: Simulation) -> JournalHeader:
+        return JournalHeader(
+            policy=self.policy,
+            settings=simulation.settings,
+            seed=simulation.seed,
+            planner=self.planner,
+            platform=self.platform,
+            workflows=self.flows,
+            scenario=self.scenario.name,
+        )
+
+
+def simulation_title(runs: SimulatedRuns) -> str:
+    """Say in a line what was simulated."""
+    names = list(dict.fromkeys(run.workflow for run in runs.first.history.runs))
+    what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    by = f"{runs.policy} with {runs.planner}" if runs.planner else runs.policy
+    return f"{what or 'nothing'} on {runs.platform.name}, policy {by}"
+
+
+def simulation_facts(run: SimulatedRun) -> list[tuple[str, str]]:
+    """List what a reader wants to know first of one simulation."""
+    history = run.history
+    facts = [
+        ("end", format_seconds(run.end_s)),
+        ("lower bound", _bound_text(run)),
+        ("slowdown", _slowdown_text(run.slowdown)),
+        ("migrations", _counts(run.migrations, count_migration_reasons(history))),
+        ("failures", _counts(len(history.failures), count_causes(history))),
+        ("replicated work", f"{run.replicated:.1%} of the node-seconds taken"),
+        ("nodes busy", f"{run.utilisation:.1%}"),
+    ]
+    if run.outcome != "completed":
+        facts.insert(0, ("outcome", run.outcome))
+    return facts
+
+
+def _bound_text(run: SimulatedRun) -> str:
+    comparable = run.outcome == "completed" and run.lower_bound_s > 0
+    above = f" ({run.end_s / run.lower_bound_s - 1:+.1%})" if comparable else ""
+    return format_seconds(run.lower_bound_s) + above
+
+
+def _slowdown_text(found: Summary | None) -> str:
+    if found is None:
+        return "-"
+    if found.number == 1:
+        return f"{found.mean:.3g}"
+    return f"{found.mean:.3g} on average, {found.least:.3g} to {found.most:.3g}"
+
+
+def _counts(total: int, by_reason: dict[str, int]) -> str:
+    parts = ", ".join(f"{count} {reason or 'without a reason'}" for reason, count in by_reason.items())
+    return f"{total} ({parts})" if parts else str(total)
+
+
+def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
+    """List medians and spread over the seeds."""
+
+    def text(measure: str, shown: str) -> str:
+        found = runs.spread(measure)
+        values = (found.median, found.least, found.lower_quartile, found.upper_quartile, found.most)
+        if shown == "time":
+            median, least, low, high, most = (format_seconds(value) for value in values)
+        else:
+            median, least, low, high, most = (format(value, shown) for value in values)
+        return f"median {median}, quartiles {low} to {high}, range {least} to {most}"
+
+    outcomes = [run.outcome for run in runs.runs]
+    counts = {word: outcomes.count(word) for word in dict.fromkeys(outcomes)}
+    return [
+        ("outcomes", ", ".join(f"{count} {word}" for word, count in counts.items())),
+        ("end", text("end_s", "time")),
+        ("mean slowdown", text("mean_slowdown", ".3g")),
+        ("migrations", text("migrations", ".3g")),
+        ("replicated work", text("replicated_share", ".1%")),
+        ("nodes busy", text("utilisation", ".1%")),
+    ]
+
+
+def simulation_notes(run: SimulatedRun) -> list[str]:
+    """Say what a reader should know besides the numbers."""
+    notes = []
+    for story in run.history.runs:
+        if story.outcome not in ("completed", ""):
+            why = f": {story.reason}" if story.reason else ""
+            notes.append(f"run {story.index} ({story.workflow}) {story.outcome}{why}")
+    notes += [f"standstill: {line}" for line in run.stuck]
+    if run.pending:
+        notes.append(f"{format_count(run.pending, 'workflow')} had not arrived when nothing could go on")
+    if any(story.iterations for story in run.history.runs):
+        notes.append("bound and time alone are those of one iteration of every loop")
+    return notes
+
+
+def simulation_view(runs: SimulatedRuns) -> SimulationView:
+    """Collect what charts and pages need, of the first seed."""
+    run = runs.first
+    return SimulationView(
+        title=simulation_title(runs),
+        history=run.history,
+        machines=run.machines,
+        sites=tuple(machine.site or "" for machine in planned_machines(runs.platform)),
+        facts=tuple(simulation_facts(run)),
+        uses=tuple(run.uses),
+        slowdowns=tuple(run.slowdown_of.items()),
+        lower_bound_s=run.lower_bound_s,
+        notes=tuple(simulation_notes(run)),
+    )
+
+
+def render_simulation(runs: SimulatedRuns) -> str:
+    """Render the first simulation as one self-contained page."""
+    return simulation_html(simulation_view(runs))

@@ -1,0 +1,81 @@
+"""Runs a Python function as the program of a task: ``python -m weft.backends.attempt.call MODULE:NAME JSON``.
+
+The function is given the values it has parameters for: parameters and sweep variables of the workflow,
+``inputs``, ``outputs``, ``nodes``, ``cores``, ``memory_mb``, ``iteration``, ``task``; further words are
+positional. What it returns becomes the task's result: a mapping as it is, another value as ``value``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft import task
+
+__all__ = ["main", "select_arguments"]
+
+
+_WRONG_CALL = 2
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def main(words: Sequence[str]) -> None:
+    """Call the function; it ends with 2 and a message if it cannot be found or called."""
+    name, given, *positional = words
+    folder = os.environ.get("WEFT_FOLDER")
+    # Beside the workflow packages are whole; to the task's directory only single files were brought.
+    sys.path[:0] = [folder] if folder else []
+    sys.path.append(str(Path.cwd()))
+    function = _function(name)
+    try:
+        named = select_arguments(function, json.loads(given), positional)
+    except TypeError as error:
+        _end(f"{name} cannot be called: {error}")
+    answer = function(*positional, **named)
+    if answer is not None:
+        task.result(**(answer if isinstance(answer, Mapping) else {"value": answer}))
+
+
+def select_arguments(
+    function: Callable[..., Any], values: Mapping[str, object], positional: Sequence[str] = ()
+) -> dict[str, object]:
+    """Choose the values that a function has parameters for; raises TypeError if some parameter has none."""
+    signature = inspect.signature(function)
+    taken = list(signature.parameters)[: len(positional)]
+    everything = any(kind.kind is inspect.Parameter.VAR_KEYWORD for kind in signature.parameters.values())
+    named = [name for name, kind in signature.parameters.items() if kind.kind in _NAMED and name not in taken]
+    found = {name: values[name] for name in (values if everything else named) if name in values}
+    signature.bind(*positional, **found)
+    return found
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and needs another one that is not
+        _end(f"no module {module!r} beside the workflow or on this Python's path")
+    for part in path.split("."):
+        if not hasattr(found, part):
+            _end(f"module {module!r} has no {path!r}")
+        found = getattr(found, part)
+    # What stands for a task in a workflow written in Python says which function it runs.
+    function: Callable[..., Any] = getattr(found, "__weft_function__", found)
+    return function
+
+
+def _end(why: str) -> Any:
+    sys.stderr.write(f"weft: {why}\n")
+    raise SystemExit(_WRONG_CALL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,784 @@
+"""A rendered job: everything that is needed to run the program of one attempt.
+
+Words of a command that name files beside the workflow: programs and scripts that are brought along.
+
+``./lapw0`` and ``python train.py`` work as the user wrote them: each such file lies in the task's directory
+under the same name, and its content is part of the fingerprint.
+
+A recipe: what all subtasks of one description have in common when they are started.
+
+Most tasks say nothing that differs from attempt to attempt: then everything is worked out once.
+
+Results of other tasks that a command speaks of: which tasks they are (``{conv.result.delta}``).
+
+Surroundings of a command: modules, containers, conda environments, own prolog, wrapper and epilog.
+
+They become lines of the script that runs it (S3 section 3: prolog, wrapper and epilog are replaceable per
+job). From the outside in: modules are loaded, the prolog runs, then the wrapper is given the command, which
+stands in the container or the conda environment. The epilog runs when the command is over, also if it failed.
+Which container program there is, only the machine knows: the script takes the first it finds.
+
+Rendering: from the description of a task and a Start to the program that is run (format: "Workflow").
+
+A command text is a line for ``/bin/sh -eu`` in which every replacement is quoted; a list runs without a
+shell; ``call`` runs a Python function in a process of its own. The environment says what was *allocated*
+(design section 8). Nothing is written and no program is asked: the same Start gives the same job.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import hashlib
+import json
+import os
+import posixpath
+import re
+import shlex
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from weft.backends.attempt.inputs import output_names, refuse_redirection
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.substitution import (
+    ALLOCATED,
+    JobProblem,
+    TemplateValues,
+    machine_values,
+    template_names,
+)
+from weft.engine.messages import Start
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.errors import shorten
+from weft.expressions import Value
+from weft.message import message
+from weft.platform.machine import Machine
+from weft.workflow.task import NO_RECOVERY, Environment, JobSpec, Task, TaskKind
+
+__all__ = [
+    "NO_COMMAND",
+    "PROGRESS_FILE",
+    "RESULT_FILE",
+    "CommandEnvironment",
+    "CommandTemplate",
+    "RenderedCommand",
+    "RenderedJob",
+    "ResultReferences",
+    "compile_template",
+    "conda_prefix",
+    "find_command_files",
+    "find_result_tasks",
+    "monitored_files",
+    "program_command",
+    "render_job",
+    "shell_command",
+    "split_words",
+    "wrap_command",
+]
+
+
+_is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
+
+
+@message
+class RenderedJob:
+    """The command of an attempt and its surroundings, every name filled in."""
+
+    task: str
+    """The task's name."""
+    argv: tuple[str, ...] | None
+    """What is executed, in ``workdir``; None: there is nothing to execute."""
+    env: Mapping[str, str]
+    """Variables that are added to the environment."""
+    workdir: str
+    stdin: str | None
+    stdout: str
+    stderr: str
+    streams: tuple[str, ...] = ()
+    """The streams that are files of the task's own directory: their folders are made before it starts."""
+    words: tuple[str, ...] = ()
+    """Files of the workflow's folder that the command names: they are brought along, under these names."""
+    body: str | None = None
+    """What the shell is given; None: it runs without a shell."""
+    needs_script: bool = False
+    """Whether ``argv`` runs ``command.sh``, because the line is too long to be handed over."""
+    command: str = ""
+    """The command as the fingerprint sees it: without what differs between attempts of one task."""
+    declared: Mapping[str, str]
+    """The environment variables that the task states."""
+    environment: Environment | None = None
+    outputs: tuple[str, ...] = ()
+    version: str = ""
+    identity: str = ""
+    """Which task of which workflow it is, and in which iteration."""
+
+    @property
+    def script(self) -> str:
+        """Give the text of ``command.sh``: what a user can run by hand to do the same."""
+        lines = ["#!/bin/sh", f"# task {_one_line(self.task)}"]
+        if self.argv is None:
+            return "\n".join([*lines, "# nothing to execute", ""])
+        lines.append(f"cd {shlex.quote(self.workdir)}")
+        # Most need no quotes, and to find that out so is quicker.
+        lines += [
+            f"export {name}={value if _is_plain(value) else shlex.quote(value)}"
+            for name, value in self.env.items()
+        ]
+        if self.body is None:
+            lines.append(f"exec {shlex.join(self.argv)}")
+        else:
+            lines.append(self.body)
+        return "\n".join([*lines, ""])
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)
+
+
+_MAX_WORD_CHARACTERS = 1000
+_OWN = ".weft"
+_MANY = ("inputs", "outputs")
+
+
+@functools.lru_cache(maxsize=1024)
+def split_words(line: str) -> tuple[str, ...]:
+    """Split a line for the shell into words, but for those it writes to; names in braces stay."""
+    reader = shlex.shlex(line, posix=True, punctuation_chars=True)
+    reader.whitespace_split = True
+    reader.commenters = ""
+    try:
+        tokens = list(reader)
+    except ValueError:  # quotes of a here-document need not match
+        tokens = line.split()
+    found: dict[str, None] = {}
+    written = False
+    for token in tokens:
+        if not written:
+            found[token] = None
+        written = token.startswith(">") or token.endswith(">")
+    return tuple(word for word in found if _may_name_file(word))
+
+
+def _may_name_file(word: str) -> bool:
+    return (
+        word[:1] not in ("", *"-/~();<>|&")
+        and len(word) <= _MAX_WORD_CHARACTERS
+        and not any(f"{{{name}}}" in word for name in _MANY)
+    )
+
+
+def find_command_files(words: Iterable[str], folder: str, declared: Collection[str]) -> tuple[str, ...]:
+    """List the words that are files of the workflow's folder, but for those the task declares itself."""
+    found: dict[str, None] = {}
+    for word in words:
+        if "\0" in word or not os.path.isfile(f"{folder}/{word}"):  # noqa: PTH113 -- a Path costs more than the question
+            continue
+        name = posixpath.normpath(word)
+        parts = name.split("/")
+        if name.startswith("/") or parts[0] in ("..", _OWN) or _is_declared(name, declared):
+            continue
+        found[name] = None
+    return tuple(found)
+
+
+def _is_declared(name: str, declared: Collection[str]) -> bool:
+    if name in declared:
+        return True
+    patterns = [given for given in declared if given.endswith("/") or "*" in given or "?" in given]
+    return any(fnmatch.fnmatchcase(name, p + "*" if p.endswith("/") else p) for p in patterns)
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+_EMPTY_JOB = JobSpec()
+_SHELL = ("/bin/sh", "-eu", "-c")
+
+
+class RenderedCommand(NamedTuple):
+    """A command, written out."""
+
+    argv: tuple[str, ...] | None
+    body: str | None
+    """The same for a script of the shell; None: it runs without one."""
+    meaning: str
+    """The same without what differs between attempts of one task."""
+
+
+def shell_command(line: str, meaning: str | None = None) -> RenderedCommand:
+    """Let the shell run a line."""
+    return RenderedCommand((*_SHELL, line), f"set -eu\n{line}", line if meaning is None else meaning)
+
+
+def program_command(words: Sequence[str], meaning: str | None = None) -> RenderedCommand:
+    """Run a program without a shell."""
+    return RenderedCommand(tuple(words), None, shlex.join(words) if meaning is None else meaning)
+
+
+NO_COMMAND = RenderedCommand(None, None, "")
+"""What a task without a program executes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTemplate:
+    """What is known of a description's job before a machine is chosen."""
+
+    job: JobSpec
+    runs: bool
+    """Whether there is anything to execute."""
+    names: tuple[str, ...]
+    """The names in braces that the job uses."""
+    by_attempt: bool
+    """Whether some of them differ between attempts of one task."""
+    fixed: bool
+    """Whether nothing has to be filled in."""
+    around: bool
+    """Whether something stands around the command."""
+    calls: bool
+    """Whether it is a Python function."""
+    words: tuple[str, ...]
+    """Words, as written, that may name files beside the workflow."""
+    ready: RenderedCommand | None
+    """What is executed, where nothing has to be filled in."""
+    env: dict[str, str]
+
+
+def compile_template(task: Task) -> CommandTemplate:
+    """Work out what the attempts of a task have in common."""
+    job = task.job or _EMPTY_JOB
+    texts = _template_texts(job)
+    names = template_names(texts)
+    calls = job.call is not None and job.command is None
+    around = any((job.environment, job.prolog, job.wrapper, job.epilog))
+    runs = task.kind is TaskKind.COMPUTE and (calls or bool(job.command))
+    fixed = not calls and not around and not any("{" in text or "}" in text for text in texts)
+    return CommandTemplate(
+        job=job,
+        runs=runs,
+        names=names,
+        by_attempt=any(name in ALLOCATED or name.startswith("machine.") for name in names),
+        fixed=fixed or not runs,
+        around=around,
+        calls=calls,
+        words=_file_words(job),
+        ready=_render_fixed(job) if fixed and runs else None if runs else NO_COMMAND,
+        env=_check_variables(job, task.name),
+    )
+
+
+def _render_fixed(job: JobSpec) -> RenderedCommand:
+    if isinstance(job.command, str):
+        return shell_command(" ".join([job.command, *map(shlex.quote, job.arguments)]))
+    return program_command([*(job.command or ()), *job.arguments])
+
+
+def _template_texts(job: JobSpec) -> list[str]:
+    """List everything in which names are filled in."""
+    command = (job.command,) if isinstance(job.command, str) else job.command or ()
+    others = (job.stdin, job.stdout, job.stderr, job.prolog, job.wrapper, job.epilog)
+    return [*command, *job.arguments, *(text for text in others if text)]
+
+
+def _file_words(job: JobSpec) -> tuple[str, ...]:
+    lines = [text for text in (job.prolog, job.wrapper, job.epilog) if text]
+    if isinstance(job.command, str):
+        lines.append(job.command)
+    found = [word for line in lines for word in split_words(line)]
+    listed = [*(job.command if isinstance(job.command, tuple) else ()), *job.arguments]
+    found += [word for word in listed if word and not word.startswith(("-", "/"))]
+    found += [job.stdin] if job.stdin else []
+    if job.environment is not None and job.environment.conda is not None:
+        found.append(job.environment.conda)
+    if job.call is not None:
+        found += _module_files(job.call)
+    return tuple(dict.fromkeys(found))
+
+
+def _module_files(call: str) -> list[str]:
+    """List the files in which a Python function may be found."""
+    parts = call.partition(":")[0].split(".")
+    packages = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
+    return [*packages, "/".join(parts) + ".py"]
+
+
+def _check_variables(job: JobSpec, task: str) -> dict[str, str]:
+    for name, value in job.env.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            what = f"{task} sets the variable {shorten(repr(name))} to {shorten(repr(value))}"
+            raise JobProblem(what, rule="a variable has a plain name and a value without NUL")
+    return dict(job.env)
+
+
+_Point = tuple[Value, ...]
+
+
+class ResultReferences:
+    """Finds the subtask of one workflow that is meant by the name of its description."""
+
+    def __init__(self, known: CompiledWorkflow) -> None:
+        self._places = {task.name: place for place, task in enumerate(known.graph.workflow.tasks)}
+        self._rows: dict[str, list[int]] = {}
+        self._by_point: dict[tuple[str, tuple[str, ...]], dict[_Point, list[int]]] = {}
+
+    def of(self, known: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
+        """Give the task behind every dotted name of a template, by the name of its description."""
+        found: dict[str, int] = {}
+        for name in names:
+            head, dot, _ = name.partition(".")
+            if dot and head in self._places and head not in found:
+                found[head] = self._meant(known, head, task)
+        return found
+
+    def _meant(self, known: CompiledWorkflow, name: str, task: int) -> int:
+        rows = self._rows.get(name)
+        if rows is None:
+            rows = self._rows[name] = np.flatnonzero(known.graph.template == self._places[name]).tolist()
+        if len(rows) != 1:
+            rows = self._at_same_point(known, name, task)
+        if len(rows) != 1:
+            raise JobProblem(
+                f"{known.names[task]} asks for the result of {name}, of which it may mean {len(rows)}",
+                rule="the sweep variables that both have must tell which one is meant",
+                advice=f"give both the variables of {name}",
+            )
+        return rows[0]
+
+    def _at_same_point(self, known: CompiledWorkflow, name: str, task: int) -> list[int]:
+        """List the subtasks that have the same values of the sweep variables which both tasks have."""
+        there, here = known.graph.workflow.tasks[self._places[name]].sweep, known.description(task).sweep
+        if there is None or here is None:
+            return self._rows[name]
+        shared = tuple(variable for variable in there.names if variable in here.names)
+        table = self._by_point.get((name, shared))
+        if table is None:
+            places = [there.names.index(variable) for variable in shared]
+            table = {}
+            for row in self._rows[name]:
+                point = known.graph.points[row]
+                table.setdefault(tuple(point[place] for place in places), []).append(row)
+            self._by_point[name, shared] = table
+        own = known.graph.points[task]
+        return table.get(tuple(own[here.names.index(variable)] for variable in shared), [])
+
+
+_FIND_MODULES = """\
+if ! command -v module >/dev/null 2>&1; then
+  weft_home="${MODULESHOME:-/usr/share/modules}"
+  for weft_file in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh "$weft_home/init/sh"; do
+    if [ -r "$weft_file" ]; then . "$weft_file"; break; fi
+  done
+fi"""
+
+_FIND_CONTAINERS = """\
+for weft_runtime in apptainer singularity podman docker none; do
+  if command -v "$weft_runtime" >/dev/null 2>&1; then break; fi
+done
+if [ "$weft_runtime" = none ]; then
+  echo "weft: a container is asked for, but there is no apptainer, singularity, podman or docker here" >&2
+  exit 127
+fi"""
+
+_CREATE_CONDA = """\
+weft_conda={prefix}
+if [ ! -d "$weft_conda/conda-meta" ]; then
+  mkdir -p "${{weft_conda%/*}}"
+  (flock 9; [ -d "$weft_conda/conda-meta" ] ||
+    conda env create --quiet --prefix "$weft_conda" --file {file} >&2) 9>"$weft_conda.lock"
+fi"""
+
+_SPEC_FILE = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnvironment:
+    """What stands around one command, filled in."""
+
+    environment: Environment | None = None
+    prolog: str = ""
+    wrapper: str = ""
+    epilog: str = ""
+    conda_prefix: str = ""
+    """Where the environment of a conda file is made; "": the name of an environment was given."""
+
+
+def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -> str:
+    """Say where the environment of a conda file lies: by its content, so that another file makes another."""
+    if environment is None or environment.conda is None or not _SPEC_FILE.fullmatch(environment.conda):
+        return ""
+    try:
+        content = (folder / environment.conda).read_bytes()
+    except OSError as error:
+        what = f"the conda file {environment.conda} cannot be read: {error.strerror}"
+        raise JobProblem(what, rule="it lies beside the workflow") from None
+    return str(sandbox / "conda" / hashlib.blake2b(content, digest_size=10).hexdigest())
+
+
+def wrap_command(command: str, around: CommandEnvironment, variables: Iterable[str]) -> str:
+    """Write the lines that run a command (one simple command of the shell) in its surroundings.
+
+    ``variables``: the names that a container must be told of.
+    """
+    lines = []
+    environment = around.environment or Environment()
+    if environment.modules:
+        # The files of module systems do not stand `set -u`.
+        load = "module load " + " ".join(map(shlex.quote, environment.modules))
+        lines += [_FIND_MODULES, f"{load} || exit"]
+    lines.append("set -eu")
+    if around.prolog:
+        lines.append(around.prolog)
+    if environment.conda is not None:
+        if around.conda_prefix:
+            prefix, file = shlex.quote(around.conda_prefix), shlex.quote(environment.conda)
+            lines.append(_CREATE_CONDA.format(prefix=prefix, file=file))
+        which = (
+            '--prefix "$weft_conda"' if around.conda_prefix else f"--name {shlex.quote(environment.conda)}"
+        )
+        command = f"conda run --no-capture-output {which} {command}"
+    if environment.container is not None:
+        lines += [_FIND_CONTAINERS, _choose_container(environment.container, variables)]
+        command = f'"$weft_runtime" "$@" {command}'
+    if around.wrapper:
+        command = f"{around.wrapper} {command}"
+    if not around.epilog:
+        return "\n".join([*lines, f"exec {command}"])
+    # The shell has to outlive the command, also when both are told to end.
+    return "\n".join(
+        [
+            *lines,
+            "trap : TERM",
+            "weft_code=0",
+            f"{command} || weft_code=$?",
+            around.epilog,
+            'exit "$weft_code"',
+        ]
+    )
+
+
+def _choose_container(image: str, variables: Iterable[str]) -> str:
+    known = shlex.quote(image)
+    stored = (
+        image
+        if "://" in image or image.endswith((".sif", ".img")) or image[:1] in "./"
+        else f"docker://{image}"
+    )
+    told = " ".join(f"--env {name}" for name in variables)
+    here = '--volume "$PWD:$PWD" --workdir "$PWD" --user "$(id -u):$(id -g)"'
+    return "\n".join(
+        [
+            'case "$weft_runtime" in',
+            f'apptainer | singularity) set -- exec --bind "$PWD" --pwd "$PWD" {shlex.quote(stored)} ;;',
+            f"*) set -- run --rm --init --interactive {here} {told} {known} ;;",
+            "esac",
+        ]
+    )
+
+
+PROGRESS_FILE = ".weft-progress"
+"""Where a task reports its progress that names no file for it."""
+
+RESULT_FILE = ".weft-result.json"
+"""Where a task may leave its result."""
+
+_MAX_ARGUMENT_BYTES = 100_000
+"""Linux takes 128 KiB as one argument; what is longer is run from the script."""
+_NO_RESULTS: Mapping[str, Mapping[str, Value]] = {}
+_CALL_MODULE = "weft.backends.attempt.call"
+_WEFT_VARIABLES = ("WEFT_TASK", "WEFT_ATTEMPT", "WEFT_NODES", "WEFT_CORES", "WEFT_MEM_MB", "WEFT_ITERATION",
+         "WEFT_RESTART", "WEFT_CHECKPOINT_DIR", "WEFT_CHECKPOINT_FILES", "WEFT_PROGRESS_FILE",
+         "WEFT_RESULT_FILE", "WEFT_TIME_LEFT_S", "WEFT_FOLDER")  # fmt: skip
+
+
+def render_job(
+    known: CompiledWorkflow,
+    start: Start,
+    machine: Machine,
+    *,
+    workdir: str,
+    records: str,
+    project: Path,
+    folder: Path,
+    inputs: Sequence[str] = (),
+    results: Mapping[str, Mapping[str, Value]] = _NO_RESULTS,
+    attempt_number: int = 1,
+    restart: bool = False,
+) -> RenderedJob:
+    """Render the job of an attempt; raises a JobProblem that says what stands in the way.
+
+    ``inputs``: the names under which its inputs lie in ``workdir``. ``results``: by the name of a
+    description, ``{"exit_code": 0, "result": {...}}`` of those that ``find_result_tasks`` names.
+    ``attempt_number``: 1 is the task's first. ``restart``: whether restart files were put in place.
+    """
+    recipe = _template_cache(known).recipe(known, start.task)
+    rendering = _CommandRenderer(known, start, machine, recipe, folder, inputs, results)
+    written = recipe.ready or rendering.written(workdir)
+    outputs, work = rendering.outputs, workdir
+    progress, restarts = monitored_files(known, start.task)
+    env = rendering.environment(work, progress, restarts)
+    env["WEFT_ATTEMPT"] = str(attempt_number)
+    env["WEFT_RESTART"] = "1" if restart else "0"
+    stdin, stdout, stderr = rendering.streams()
+    own = tuple(name for name in (stdout, stderr) if name and not name.startswith("/"))
+    words: tuple[str, ...] = ()
+    if recipe.words and recipe.runs:
+        declared = {*inputs, *outputs, *restarts, progress, *own}
+        words = find_command_files(rendering.words(), str(folder), declared)
+    argv, body = written.argv, written.body
+    needs_script = body is not None and len(body) > _MAX_ARGUMENT_BYTES // 4 and _exceeds_argument(body)
+    return RenderedJob(
+        task=known.names[start.task],
+        argv=("/bin/sh", f"{records}/command.sh") if needs_script else argv,
+        env=env,
+        workdir=work,
+        stdin=None if stdin is None else _absolute_path(work, stdin),
+        stdout=f"{records}/out" if stdout is None else _absolute_path(work, stdout),
+        stderr=f"{records}/err" if stderr is None else _absolute_path(work, stderr),
+        streams=own,
+        words=words,
+        body=body,
+        needs_script=needs_script,
+        command=written.meaning,
+        declared=recipe.env,
+        environment=recipe.job.environment,
+        outputs=tuple(outputs),
+        version=recipe.job.version or "",
+        identity=f"{_relative_folder(folder, project)}:{known.names[start.task]}:{start.iteration}",
+    )
+
+
+def find_result_tasks(known: CompiledWorkflow, task: int) -> Mapping[str, int]:
+    """Give the tasks whose results a task's command speaks of, by the name of their description."""
+    kitchen = _template_cache(known)
+    names = kitchen.recipe(known, task).names
+    return kitchen.others.of(known, task, names) if any("." in name for name in names) else {}
+
+
+def monitored_files(known: CompiledWorkflow, task: int) -> tuple[str, tuple[str, ...]]:
+    """Name the files in which a task reports its progress, and its restart files."""
+    recovery = known.description(task).recovery
+    if recovery is NO_RECOVERY:
+        return PROGRESS_FILE, ()
+    values = TemplateValues({**known.graph.context(task), "task": known.names[task]}, {}, _NO_RESULTS)
+    files = recovery.checkpoint.files if recovery.checkpoint is not None else ()
+    progress = PROGRESS_FILE if recovery.progress is None else values.text(recovery.progress)
+    return progress, tuple(values.text(file) for file in files)
+
+
+class _TemplateCache:
+    """What was worked out for one workflow; it does not hold it, lest it be kept for ever."""
+
+    def __init__(self, known: CompiledWorkflow) -> None:
+        self.others = ResultReferences(known)
+        self._recipes: dict[int, CommandTemplate] = {}
+
+    def recipe(self, known: CompiledWorkflow, task: int) -> CommandTemplate:
+        """Give what the attempts of a task have in common."""
+        template = known.template(task)
+        found = self._recipes.get(template)
+        if found is None:
+            found = self._recipes[template] = compile_template(known.description(task))
+        return found
+
+
+_TEMPLATE_CACHES: WeakKeyDictionary[CompiledWorkflow, _TemplateCache] = WeakKeyDictionary()
+
+
+def _template_cache(known: CompiledWorkflow) -> _TemplateCache:
+    found = _TEMPLATE_CACHES.get(known)
+    if found is None:
+        found = _TEMPLATE_CACHES[known] = _TemplateCache(known)
+    return found
+
+
+class _CommandRenderer:
+    """One attempt, and what its names stand for."""
+
+    def __init__(
+        self,
+        known: CompiledWorkflow,
+        start: Start,
+        machine: Machine,
+        recipe: CommandTemplate,
+        folder: Path,
+        inputs: Sequence[str],
+        results: Mapping[str, Mapping[str, Value]],
+    ) -> None:
+        self.compiled = known
+        self.start = start
+        self.machine = machine
+        self.recipe = recipe
+        self.folder = folder
+        self.inputs = inputs
+        self.results = results
+        self.outputs = output_names(known, start.task, start.iteration)
+        memory = machine.memory if start.memory_bytes is None else start.memory_bytes
+        self.memory_mb = None if memory is None else int(memory // 1_000_000)
+        """What the task asked for; without a demand, what the machine has."""
+        # Where a node is a core, several of them may make one of the user's nodes.
+        self.cores = max(1, start.nodes // max(1, start.count)) if machine.node_is_core else machine.cores
+        self._values: TemplateValues | None = None
+
+    @property
+    def values(self) -> TemplateValues:
+        """Give what the names in braces stand for."""
+        if self._values is None:
+            self._values = self._make_values(by_name=False)
+        return self._values
+
+    def _make_values(self, *, by_name: bool) -> TemplateValues:
+        asked = any(name.startswith("machine.") for name in self.recipe.names)
+        machine = machine_values(self.machine) if asked else {}
+        return TemplateValues(self._filled_in(), machine, self.results, by_name=by_name)
+
+    def _filled_in(self) -> dict[str, Value]:
+        start = self.start
+        return {
+            **self.compiled.graph.context(start.task),
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "nodes": start.count,
+            "cores": self.cores,
+            "memory_mb": self.memory_mb,
+            "iteration": start.iteration,
+            "task": self.compiled.names[start.task],
+        }
+
+    def words(self) -> Sequence[str]:
+        """List the words of the job that may name files."""
+        return self.recipe.words if self.recipe.fixed else [self.values.text(w) for w in self.recipe.words]
+
+    def written(self, workdir: str) -> RenderedCommand:
+        """Write the command out."""
+        plain = self._plain(self.values)
+        named = self._plain(self._make_values(by_name=True)) if self.recipe.by_attempt else plain
+        if not self.recipe.around:
+            return RenderedCommand(plain.argv, plain.body, named.meaning)
+        job, values = self.recipe.job, self.values
+        around = CommandEnvironment(
+            environment=job.environment,
+            prolog=values.line(job.prolog or ""),
+            wrapper=values.line(job.wrapper or ""),
+            epilog=values.line(job.epilog or ""),
+            conda_prefix=conda_prefix(job.environment, self.folder, Path(workdir).parent.parent),
+        )
+        assert plain.argv is not None
+        body = wrap_command(shlex.join(plain.argv), around, [*self.recipe.env, *_WEFT_VARIABLES])
+        named_values = self._make_values(by_name=True)
+        others = [named_values.line(text or "") for text in (job.prolog, job.wrapper, job.epilog)]
+        return RenderedCommand(("/bin/sh", "-c", body), body, "\n".join([named.meaning, *others]))
+
+    def _plain(self, values: TemplateValues) -> RenderedCommand:
+        """Write the command without its surroundings."""
+        job = self.recipe.job
+        arguments = values.words(job.arguments)
+        if self.recipe.calls:
+            return self._call(arguments)
+        if isinstance(job.command, str):
+            return shell_command(" ".join([values.line(job.command), *map(shlex.quote, arguments)]))
+        return program_command([*values.words(job.command or ()), *arguments])
+
+    def _call(self, arguments: Sequence[str]) -> RenderedCommand:
+        """Run a Python function: it is given the values that it has parameters for."""
+        job, filled = self.recipe.job, self._filled_in()
+        assert job.call is not None
+        given = json.dumps(filled, default=str)
+        if len(given) > _MAX_ARGUMENT_BYTES:
+            what = f"the parameters of {job.call} take {len(given)} bytes"
+            rule = f"at most {_MAX_ARGUMENT_BYTES} bytes are handed to a function"
+            raise JobProblem(what, rule=rule, advice="put large ones into a file and declare it as an input")
+        elsewhere = job.environment is not None and (job.environment.container or job.environment.conda)
+        # -P: what lies in the task's directory must not stand in for modules of Python itself.
+        python = ["python3"] if elsewhere else [sys.executable, "-P"]
+        kept = {name: value for name, value in filled.items() if name not in ALLOCATED}
+        meaning = shlex.join([job.call, json.dumps(kept, default=str, sort_keys=True), *arguments])
+        return program_command([*python, "-m", _CALL_MODULE, job.call, given, *arguments], meaning)
+
+    def streams(self) -> tuple[str | None, str | None, str | None]:
+        """Name the files of the three streams; None: the usual one."""
+        job = self.recipe.job
+        if job.stdin is None and job.stdout is None and job.stderr is None:
+            return None, None, None
+        stdin, stdout, stderr = (
+            text and (text if self.recipe.fixed else self.values.text(text))
+            for text in (job.stdin, job.stdout, job.stderr)
+        )
+        for text in (job.stdin, job.stdout, job.stderr):
+            if text:
+                self._refuse_astray(text)
+        for key, name in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+            if name and (".." in name.split("/") or "\0" in name or name.endswith("/")):
+                rule = "a stream is a file in the task's own directory, or has an absolute path"
+                raise JobProblem(f"{key} is {shorten(repr(name))}", rule=rule)
+            if name and key != "stdin" and name in self.inputs:
+                raise JobProblem(
+                    f"{key} is {shorten(repr(name))}, an input", rule="inputs are not written to"
+                )
+        return stdin or None, stdout or None, stderr or None
+
+    def _refuse_astray(self, text: str) -> None:
+        try:
+            refuse_redirection(self.compiled.description(self.start.task), text, self._said())
+        except StagingProblem as problem:
+            raise JobProblem(str(problem)) from None
+
+    def _said(self) -> dict[str, Value]:
+        """Give what names stand for that may be a task's word."""
+        results = {
+            f"{name}.result.{key}": value
+            for name, told in self.results.items()
+            for key, value in _mapping(told.get("result")).items()
+        }
+        return {**self._filled_in(), **results}
+
+    def environment(self, work: str, progress: str, restarts: Sequence[str]) -> dict[str, str]:
+        """Give the variables of design section 8."""
+        start = self.start
+        env = {
+            **self.recipe.env,
+            "WEFT_TASK": self.compiled.names[start.task],
+            "WEFT_NODES": str(start.count),
+            "WEFT_CORES": str(self.cores),
+            "WEFT_ITERATION": str(start.iteration),
+            "WEFT_CHECKPOINT_DIR": work,
+            "WEFT_PROGRESS_FILE": f"{work}/{progress}",
+            "WEFT_RESULT_FILE": f"{work}/{RESULT_FILE}",
+        }
+        if self.memory_mb is not None:
+            env["WEFT_MEM_MB"] = str(self.memory_mb)
+        if start.time_limit_s is not None:
+            env["WEFT_TIME_LEFT_S"] = f"{start.time_limit_s:g}"
+        if restarts:
+            env["WEFT_CHECKPOINT_FILES"] = "\n".join(restarts)
+        if self.recipe.calls:
+            env["WEFT_FOLDER"] = str(self.folder)
+        return env
+
+
+def _mapping(value: object) -> Mapping[str, Value]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _absolute_path(work: str, name: str) -> str:
+    return name if name.startswith("/") else f"{work}/{name}"
+
+
+def _exceeds_argument(text: str) -> bool:
+    return len(text.encode()) > _MAX_ARGUMENT_BYTES
+
+
+def _relative_folder(folder: Path, project: Path) -> str:
+    """Name a workflow's folder as seen from the project, which may be moved as a whole."""
+    inside, outside = str(folder), str(project)
+    return (
+        inside[len(outside) + 1 :]
+        if inside.startswith(outside + "/")
+        else ""
+        if inside == outside
+        else inside
+    )

@@ -1,0 +1,146 @@
+"""Fingerprints: what a task's outputs were made from, in one word and part by part (design section 7).
+
+A task is taken over from an earlier run if the same task of the same workflow has the same command after
+substitution, the same declared environment, inputs and scripts of the same content, the same outputs and the
+same ``version:``. How many nodes it ran on and where does not matter. A loop's iterations are told apart:
+what they read beyond their declared inputs is not known. Values of environment variables are kept only as
+digests, since some are secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from weft.backends.attempt.command import RenderedJob
+from weft.backends.backend import Product
+from weft.errors import shorten
+
+__all__ = ["Fingerprint", "compute_fingerprint", "explain_staleness"]
+
+
+_MOST_FILES = 100
+"""The digests of so many files are kept one by one; of more, only all together."""
+_MOST_CHARACTERS = 500
+_SHORT = 12
+_NAMED = {"inputs": "input", "scripts": "script", "environment": "environment variable"}
+"""Parts that are lists of names with digests, and what one of their entries is called."""
+_OTHERS = ("task", "command", "version", "outputs")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What a task is made from."""
+
+    key: str
+    parts: Mapping[str, str]
+
+
+def compute_fingerprint(
+    job: RenderedJob, inputs: Mapping[str, str], scripts: Mapping[str, str]
+) -> Fingerprint:
+    """Give the fingerprint of a job; ``inputs`` and ``scripts`` are digests of contents by name."""
+    surroundings = _surroundings(job)
+    whole = (
+        job.identity,
+        job.command,
+        job.version,
+        sorted(job.outputs),
+        sorted(surroundings.items()) if surroundings else [],
+        sorted(inputs.items()) if inputs else [],
+        sorted(scripts.items()) if scripts else [],
+    )
+    parts = {"task": job.identity, "command": _brief(job.command)}
+    if job.version:
+        parts["version"] = job.version
+    if job.outputs:
+        parts["outputs"] = _brief(" ".join(sorted(job.outputs)))
+    for part, found in (("inputs", inputs), ("scripts", scripts), ("environment", surroundings)):
+        if found:
+            parts[part] = _listed(found)
+    return Fingerprint(_digest(repr(whole)), parts)
+
+
+def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
+    """Say what has changed since a product was made; "": nothing that a fingerprint knows of."""
+    if not old.parts:
+        return "what it was made from was not written down"
+    found = []
+    for part in _OTHERS:
+        before, now = old.parts.get(part, ""), parts.get(part, "")
+        if before != now and part == "task":
+            found.append(_other_task(before, now))
+        elif before != now:
+            found.append(f"the {part} changed from {shorten(before or 'none', 80)!r}")
+    for part, word in _NAMED.items():
+        found += _differences(old.parts.get(part, ""), parts.get(part, ""), word)
+    return "; ".join(found)
+
+
+def _other_task(before: str, now: str) -> str:
+    """Say what tells two identities (``folder:name:iteration``) apart."""
+    folder, _, old = before.partition(":")
+    if folder != now.partition(":")[0]:
+        return f"it was made for a workflow in {shorten(folder) if folder else 'the project folder'}"
+    return f"it was made for {shorten(old.rpartition(':')[0])}, iteration {old.rpartition(':')[2]}"
+
+
+def _surroundings(job: RenderedJob) -> dict[str, str]:
+    """Give what is declared of a job's surroundings, as digests by name."""
+    if not job.declared and job.environment is None and job.stdin is None:
+        return {}
+    found = {name: _digest(value) for name, value in job.declared.items()}
+    environment = job.environment
+    if environment is not None:
+        said = (environment.container, environment.conda, environment.modules)
+        for name, value in zip(("container", "conda", "modules"), said, strict=True):
+            if value:
+                found[f"{name}:"] = _digest(json.dumps(value))
+    if job.stdin is not None:
+        found["stdin:"] = _digest(job.stdin.removeprefix(f"{job.workdir}/"))
+    return found
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+
+
+def _brief(text: str) -> str:
+    """Keep a short text as it is, and of a long one its beginning and a digest."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    return f"{text[:_MOST_CHARACTERS]}… {_digest(text)[:_SHORT]}"
+
+
+def _listed(digests: Mapping[str, str]) -> str:
+    if len(digests) > _MOST_FILES:
+        return f"{len(digests)} {_digest(json.dumps(sorted(digests.items())))}"
+    return json.dumps({name: digest[:_SHORT] for name, digest in sorted(digests.items())})
+
+
+def _differences(before: str, now: str, word: str) -> list[str]:
+    if before == now:
+        return []
+    old, new = _entries(before), _entries(now)
+    if old is None or new is None:
+        return [f"some {word} changed"]
+    changed = [name for name in new if name in old and old[name] != new[name]]
+    added = [name for name in new if name not in old]
+    gone = [name for name in old if name not in new]
+    told = ((changed, "changed"), (added, "is new"), (gone, "is no longer there"))
+    return [f"{word} {_some(names)} {verb}" for names, verb in told if names]
+
+
+def _entries(text: str) -> dict[str, str] | None:
+    """Read a list of names with digests; None: there were too many to keep them."""
+    if not text:
+        return {}
+    found: dict[str, str] | None = json.loads(text) if text.startswith("{") else None
+    return found
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(shorten(name.rstrip(":")) for name in names[:3]) + more

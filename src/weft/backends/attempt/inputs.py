@@ -1,0 +1,223 @@
+"""What tasks say: lines that sweeps grow over, and results. They are values, and never say where weft goes.
+
+A file that the user names may lie anywhere. What a task has written is not the user's word: filled into the
+name of a file that weft itself reads or writes, it must not lead out of the folder that the user meant.
+
+Inputs: the files a task wants in its directory, and which tasks of the run make them.
+
+A file that several iterations of a loop make is the one made last; before any was made it is the user's own
+(the first guess of a calculation). So who makes a file is known before the run, and which one it is only when
+the task starts.
+
+What the tasks of a run have made so far: the last products of each, for those who come after.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.backends.attempt.safe_paths import StagingProblem
+from weft.backends.attempt.staging import measure_file
+from weft.backends.backend import FileRecord, Product, ProductStore
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.expressions import Value
+from weft.platform.machine import Machine
+from weft.workflow.task import Input, Task
+from weft.workflow.task_graph import TaskGraph
+from weft.workflow.templates import fill_template, split_template
+
+__all__ = [
+    "DeclaredInput",
+    "ProducerIndex",
+    "RunProducts",
+    "TaskInputs",
+    "output_names",
+    "placed_values",
+    "refuse_redirection",
+    "select_files",
+    "start_values",
+]
+
+
+def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
+    """Refuse a name of a file that leads elsewhere by the word of a task; raises StagingProblem."""
+    if "{" not in text:
+        return
+    said = task.sweep.from_file if task.sweep is not None else ()
+    for piece in split_template(text):
+        if isinstance(piece, str) or not (piece.name in said or _is_result(piece.name)):
+            continue
+        word = str(values.get(piece.name, ""))
+        if word.startswith("/") or "://" in word or ".." in word.split("/"):
+            why = f"a task has said so ({piece.name}), and only what the user names may lie elsewhere"
+            advice = "let the program open it itself"
+            raise StagingProblem("is neither read nor written", word, why, advice=advice, lasting=True)
+
+
+def _is_result(name: str) -> bool:
+    return "." in name and not name.startswith("machine.")
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredInput:
+    """One declared input of a task."""
+
+    name: str
+    """In the task's directory; may be a wildcard or a folder."""
+    makers: tuple[int, ...] = ()
+    """The tasks that write it."""
+    source: str = ""
+    """Where the user keeps it; "": under the same name beside the workflow."""
+    shared: bool = False
+    compressed: bool = False
+
+
+def placed_values(
+    known: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1
+) -> dict[str, Value]:
+    """Give what file names may speak of once a machine was chosen."""
+    return {
+        **start_values(known, task, iteration),
+        "machine.name": machine.name,
+        "machine.arch": machine.arch or "",
+        "machine.os": machine.os or "",
+    }
+
+
+def start_values(known: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
+    """Give what file names may speak of when a task begins."""
+    return {**known.graph.context(task), "iteration": iteration, "task": known.names[task]}
+
+
+def output_names(known: CompiledWorkflow, task: int, iteration: int = 1) -> list[str]:
+    """List the names of the files a task writes; wildcards and folders as they were declared."""
+    outputs = known.description(task).outputs
+    if not outputs:
+        return []
+    names = start_values(known, task, iteration)
+    return [fill_template(output.file, names) for output in outputs]
+
+
+class ProducerIndex:
+    """Who makes which file of one workflow."""
+
+    def __init__(self, graph: TaskGraph) -> None:
+        self._makers: dict[str, list[int]] = {}
+        self._patterns: list[tuple[str, int]] = []
+        tasks = graph.workflow.tasks
+        for task, template in enumerate(graph.template.tolist()):
+            outputs = tasks[template].outputs
+            context = graph.context(task) if outputs else {}
+            for output in outputs:
+                self._note(fill_template(output.file, context, last=False), task)
+
+    def _note(self, name: str, task: int) -> None:
+        self._makers.setdefault(name, []).append(task)
+        if _is_pattern(name):
+            self._patterns.append((name + "*" if name.endswith("/") else name, task))
+
+    def of(self, name: str) -> list[int]:
+        """List the tasks that make a file, or what a wildcard or a folder holds, as known before a run."""
+        found = self._makers.get(name)
+        if found is not None:
+            return found
+        if _is_pattern(name):
+            return [maker for made, makers in self._makers.items() if _holds(name, made) for maker in makers]
+        return [task for pattern, task in self._patterns if fnmatch.fnmatchcase(name, pattern)]
+
+
+class TaskInputs:
+    """What the tasks of one workflow read, and who makes it."""
+
+    def __init__(self, known: CompiledWorkflow) -> None:
+        self._known = known
+        self._makers = ProducerIndex(known.graph)
+
+    def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[DeclaredInput]:
+        """List the inputs of a task, in the order in which they were declared; raises StagingProblem."""
+        inputs = self._known.description(task).inputs
+        if not inputs:
+            return
+        names = placed_values(self._known, task, machine, iteration)
+        context = self._known.graph.context(task)
+        for item in inputs:
+            if item.source:
+                refuse_redirection(self._known.description(task), item.source, names)
+            yield self._wanted(item, names, context)
+
+    def _wanted(self, item: Input, names: dict[str, Value], context: dict[str, Value]) -> DeclaredInput:
+        name = fill_template(item.file, names)
+        source = fill_template(item.source, names) if item.source else ""
+        declared = fill_template(item.file, context, last=False)
+        makers = () if source else tuple(self._makers.of(declared))
+        return DeclaredInput(name, makers, source, item.shared, item.compressed)
+
+
+def _holds(pattern: str, name: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern + "*" if pattern.endswith("/") else pattern)
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name or name.endswith("/")
+
+
+class RunProducts:
+    """The last two products of every task: in a loop the one of the iteration before may be asked for."""
+
+    def __init__(self, products: ProductStore, execution: int) -> None:
+        self._products = products
+        self._execution = execution
+        self._last: dict[tuple[int, int], Product] = {}
+        self._before: dict[tuple[int, int], Product] = {}
+
+    def add(self, product: Product) -> None:
+        """Take a product in; one without files and result is of no use to others."""
+        if not product.files and not product.result and not product.exit_code:
+            return
+        key = product.run, product.task
+        old = self._last.get(key)
+        if old is not None and old.iteration < product.iteration:
+            self._before[key] = old
+        self._last[key] = product
+
+    def of(self, run: int, task: int) -> Product | None:
+        """Give the last product of a task: one of this process, or of one that worked for it before."""
+        found = self._last.get((run, task))
+        if found is None:
+            found = self._products.of(self._execution, run, task)
+        return found
+
+    def for_input(
+        self, known: CompiledWorkflow, run: int, task: int, iteration: int, wanted: DeclaredInput
+    ) -> list[Product]:
+        """List the products that an input is taken from; empty: nobody has made it yet.
+
+        What a task of the same iteration writes before it is read is the last one made; what is only written
+        later in the loop's body comes from the iteration before.
+        """
+        found = []
+        before = known.before(task) if wanted.makers else ()
+        for maker in wanted.makers:
+            product = self.of(run, maker)
+            if product is not None and maker not in before and product.iteration >= iteration:
+                product = self._before.get((run, maker))
+            if product is not None:
+                found.append(product)
+        return found
+
+
+def select_files(product: Product, name: str) -> list[FileRecord]:
+    """List the files of a product that are, or lie in, what an input names; or the folder it lies in."""
+    if name.endswith("/"):
+        folder = name.rstrip("/")
+        return [
+            file for file in product.files if file.name.rstrip("/") == folder or file.name.startswith(name)
+        ]
+    exact = [file for file in product.files if file.name == name]
+    found = exact or [file for file in product.files if fnmatch.fnmatchcase(file.name, name)]
+    if found or not any(name.startswith(f"{file.name.rstrip('/')}/") for file in product.files):
+        return found
+    return [measure_file(Path(product.directory), name)]

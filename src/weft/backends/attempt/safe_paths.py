@@ -1,0 +1,448 @@
+"""What can go wrong with a file on its way: one type, which says what was tried, on which file, and why.
+
+Safe paths: every name from a workflow or a task, and everything a task left, is reached through here.
+
+A task may leave any names and links, and may change them while weft looks. So nothing is reached by a path:
+each part is opened on its own below the directory that was opened before it, without following links, and
+what was opened is looked at, not its name. A link is resolved here, part by part; one that leads out of its
+root is refused. Files are opened for reading only once they are known to be plain: a FIFO never blocks, a
+device is never touched.
+
+A root must be absolute and have no link in it (resolve it once, when it is made): where the kernel finds it
+elsewhere, somebody has put a link in its place since.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from weft.errors import WeftError
+
+__all__ = [
+    "MAX_DEPTH",
+    "DirectoryCursor",
+    "OpenEntry",
+    "Parts",
+    "StagingProblem",
+    "describe_kind",
+    "is_inside",
+    "join_inside",
+    "list_names",
+    "make_directory",
+    "make_parents",
+    "open_child",
+    "open_directory",
+    "open_entry",
+    "open_inside",
+    "open_parent",
+    "open_root",
+    "quote_name",
+    "reopen_for_reading",
+    "split_name",
+    "staging_errors",
+    "staging_problem",
+]
+
+
+_LONGEST_NAME = 200
+
+
+class StagingProblem(WeftError):
+    """A file could not be brought, made sure of, or taken away."""
+
+    def __init__(
+        self,
+        what: str,
+        file: str,
+        why: str,
+        *,
+        advice: str = "",
+        number: int | None = None,
+        lasting: bool = False,
+    ) -> None:
+        self.what = what
+        """What was tried or demanded, such as ``cannot be linked``."""
+        self.file = file
+        self.why = why
+        self.number = number
+        """The system's error number, such as ``errno.ENOSPC``; ``EAGAIN``: it changed while it was read."""
+        self.lasting = lasting
+        """Whether trying again would not help: nobody but the user can change it."""
+        tail = f"; {advice}" if advice else ""
+        super().__init__(f"{quote_name(file)} {what}: {why}{tail}")
+
+
+def quote_name(name: str) -> str:
+    """Show a file name in a message: quoted, on one line, not too long, whatever bytes are in it."""
+    text = repr(name)
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 2]}…{text[0]}"
+
+
+def staging_errors(what: str, file: str) -> _StagingErrors:
+    """Tell what the system refuses in a ``with`` block as a staging problem of one file."""
+    return _StagingErrors(what, file)
+
+
+class _StagingErrors:
+    """A class, because generators cost more than what is done in most of these blocks."""
+
+    __slots__ = ("_file", "_what")
+
+    def __init__(self, what: str, file: str) -> None:
+        self._what = what
+        self._file = file
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise staging_problem(self._what, self._file, error) from error
+
+
+def staging_problem(what: str, file: str, error: OSError, *, lasting: bool = False) -> StagingProblem:
+    """Make a staging problem of what the system said."""
+    why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
+    return StagingProblem(what, file, why, number=error.errno, lasting=lasting)
+
+
+Parts = tuple[str, ...]
+"""A name below a root, part by part; none of them ``.``, ``..`` or empty."""
+
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MOST_LINKS = 40
+MAX_DEPTH = 100
+"""Directories below a root: each holds a file descriptor while a name is resolved."""
+_KINDS = {
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def describe_kind(status: os.stat_result) -> str:
+    """Say what something is, in words."""
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
+
+
+def split_name(name: str) -> Parts:
+    """Take a name below a root apart; one that could lead elsewhere is refused."""
+    why = ""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if not name.strip() or not all(part.strip() for part in parts):
+        why = "a name must not be empty or blank"
+    elif "\0" in name:
+        why = "a name must not hold a NUL character"
+    elif name.startswith("/"):
+        why = "only names relative to the directory are allowed"
+    elif ".." in parts:
+        why = "'..' leads out of the directory"
+    elif not parts:
+        why = "it names the directory itself"
+    elif not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name):
+        why = "a name must be UTF-8"
+    if why:
+        raise StagingProblem("is no name of a file here", name, why, lasting=True)
+    return parts
+
+
+def join_inside(root: Path, name: str) -> Path:
+    """Give the path of a name below a root; the name alone is checked, not what lies there."""
+    return root.joinpath(*split_name(name))
+
+
+def is_inside(root: Path, name: str) -> bool:
+    """Say whether a name is allowed and leads, links followed, to something below the root."""
+    try:
+        with open_entry(root, split_name(name)):
+            return True
+    except StagingProblem:
+        return False
+
+
+def open_root(root: Path, *, listing: bool = False) -> int:
+    """Open a root, to look or for ``listing``; refuse one in whose place, or above which, there is a link."""
+    try:
+        top = os.open(root, _LIST if listing else _ENTER)
+    except OSError as error:
+        raise staging_problem("cannot be entered", str(root), error) from error
+    place = os.readlink(f"/proc/self/fd/{top}")  # noqa: PTH115 - it is a text to be compared
+    if place != os.path.normpath(root):
+        os.close(top)
+        why = f"it is {place!r} in truth, so there is a link on the way to it"
+        raise StagingProblem("cannot be entered", str(root), why)
+    return top
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEntry:
+    """Something below a root, held by a descriptor that neither reads nor writes."""
+
+    fd: int
+    status: os.stat_result
+    parts: Parts
+    """Where it lies, links resolved."""
+
+    @property
+    def is_file(self) -> bool:
+        """Say whether it is a plain file."""
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_directory(self) -> bool:
+        """Say whether it is a directory."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+def open_entry(root: Path, parts: Sequence[str]) -> _EntryContext:
+    """Reach (``with``) what a name leads to, links inside the root resolved; what lies outside is refused."""
+    return _EntryContext(root, parts)
+
+
+class _EntryContext:
+    """Holds what is reached while its block lasts. A class: this is done several times for every file."""
+
+    __slots__ = ("_parts", "_root", "_top", "_way")
+
+    def __init__(self, root: Path, parts: Sequence[str]) -> None:
+        self._root = root
+        self._parts = parts
+
+    def __enter__(self) -> OpenEntry:
+        name = "/".join(self._parts)
+        self._top = open_root(self._root)
+        way = self._way = _PathWalk(self._top, str(self._root), name)
+        try:
+            way.follow(self._parts)
+            return OpenEntry(way.fds[-1], os.fstat(way.fds[-1]), tuple(way.names))
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, OSError):
+                raise staging_problem("cannot be reached", name, error) from error
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._way.leave()
+        os.close(self._top)
+
+
+class _PathWalk:
+    """The directories that were opened on the way to a name, the last one first to be left."""
+
+    def __init__(self, top: int, root: str, name: str) -> None:
+        self._top = top
+        self._root = os.path.normpath(root)
+        self._name = name
+        self.fds: list[int] = []
+        self.names: list[str] = []
+
+    def follow(self, parts: Sequence[str]) -> None:
+        todo = list(reversed(parts))
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                self._go_up()
+            elif part not in ("", "."):
+                target = self._enter(part)
+                if target is not None:
+                    links += 1
+                    if links > _MOST_LINKS:
+                        raise OSError(errno.ELOOP, "")
+                    todo.extend(reversed(self._below(target)))
+        if not self.fds:
+            raise StagingProblem("cannot be used", self._name, "it is a link to the directory it lies in")
+
+    def leave(self) -> None:
+        while self.fds:
+            os.close(self.fds.pop())
+        self.names.clear()
+
+    def _enter(self, part: str) -> str | None:
+        """Open the next part; of a link, give what it says instead."""
+        if len(self.fds) >= MAX_DEPTH:
+            raise StagingProblem(
+                "cannot be reached", self._name, f"it lies over {MAX_DEPTH} directories deep"
+            )
+        fd = os.open(part, _LOOK, dir_fd=self.fds[-1] if self.fds else self._top)
+        try:
+            if stat.S_ISLNK(os.fstat(fd).st_mode):
+                # An empty name reads the link that was opened, not one that has taken its place.
+                return os.readlink("", dir_fd=fd)
+            self.fds.append(fd)
+            self.names.append(part)
+            fd = -1
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        return None
+
+    def _go_up(self) -> None:
+        if not self.fds:
+            self._refuse("..")
+        os.close(self.fds.pop())
+        self.names.pop()
+
+    def _below(self, target: str) -> list[str]:
+        if not target.startswith("/"):
+            return target.split("/")
+        if target != self._root and not target.startswith(self._root + "/"):
+            self._refuse(target)
+        self.leave()
+        return target[len(self._root) :].split("/")
+
+    def _refuse(self, target: str) -> None:
+        why = f"a link leads out of {self._root!r} (to {target!r}), and weft follows none that does"
+        raise StagingProblem("cannot be used", self._name, why, advice="make it a file of its own")
+
+
+def reopen_for_reading(found: OpenEntry, name: str) -> int:
+    """Open a plain file or a directory for reading; whatever else it is, it is not opened."""
+    if not (found.is_file or found.is_directory):
+        raise StagingProblem(
+            "cannot be read", name, f"it is {describe_kind(found.status)}, no file or directory"
+        )
+    try:
+        return os.open(f"/proc/self/fd/{found.fd}", _READ)
+    except OSError as error:
+        raise staging_problem("cannot be read", name, error) from error
+
+
+def open_child(directory: int, parts: Parts) -> OpenEntry:
+    """Hold what lies in an open directory, itself and not what it may be a link to. The caller closes it.
+
+    ``parts``: where it lies below the root.
+    """
+    try:
+        fd = os.open(parts[-1], _LOOK, dir_fd=directory)
+        return OpenEntry(fd, os.fstat(fd), parts)
+    except OSError as error:
+        raise staging_problem("cannot be reached", "/".join(parts), error) from error
+
+
+def open_inside(root: Path, name: str) -> int:
+    """Open a file or directory below a root for reading, links inside the root followed; never blocks."""
+    with open_entry(root, split_name(name)) as found:
+        return reopen_for_reading(found, name)
+
+
+def open_directory(root: Path, parts: Sequence[str], *, make: bool = False) -> _DirectoryContext:
+    """Open (``with``) a directory below a root to list and change it; ``make`` it where absent.
+
+    No link is followed, not even one inside the root.
+    """
+    return _DirectoryContext(root, parts, make)
+
+
+class _DirectoryContext:
+    """Holds a directory while its block lasts."""
+
+    __slots__ = ("_fd", "_make", "_parts", "_root")
+
+    def __init__(self, root: Path, parts: Sequence[str], make: bool) -> None:
+        self._root = root
+        self._parts = parts
+        self._make = make
+
+    def __enter__(self) -> int:
+        self._fd = _enter_directory(self._root, self._parts, self._make)
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+class DirectoryCursor:
+    """Holds (``with``) the directory below a root that was asked for last: many files in a row lie in one."""
+
+    __slots__ = ("_fd", "_make", "_parts", "_root")
+
+    def __init__(self, root: Path, *, make: bool = False) -> None:
+        self._root = root
+        self._make = make
+        self._parts: Sequence[str] = ()
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def at(self, parts: Sequence[str]) -> int:
+        """Give a directory as ``open_directory`` opens it; it stays open until another one is asked for."""
+        if self._fd < 0 or parts != self._parts:
+            self.__exit__()
+            self._fd = _enter_directory(self._root, parts, self._make)
+            self._parts = parts
+        return self._fd
+
+
+def _enter_directory(root: Path, parts: Sequence[str], make: bool) -> int:
+    fd = open_root(root, listing=not parts)
+    for depth, part in enumerate(parts, 1):
+        flags = _LIST if depth == len(parts) else _ENTER
+        try:
+            below = _enter_child(fd, part, flags, "/".join(parts[:depth]), make)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
+def _enter_child(above: int, part: str, flags: int, name: str, make: bool) -> int:
+    try:
+        return os.open(part, flags, dir_fd=above)
+    except OSError as error:
+        if error.errno == errno.ENOENT and make:
+            return _make_child(above, part, flags, name)
+        what, why = "cannot be entered", os.strerror(error.errno or 0)
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            why = "it is a file or a link, and no directory"
+        raise StagingProblem(what, name, why, number=error.errno) from error
+
+
+def _make_child(above: int, part: str, flags: int, name: str) -> int:
+    with staging_errors("cannot be made", name):
+        with suppress(FileExistsError):  # Another thread was faster.
+            os.mkdir(part, dir_fd=above)
+        return os.open(part, flags, dir_fd=above)
+
+
+def open_parent(root: Path, parts: Sequence[str]) -> _DirectoryContext:
+    """Open (``with``) the directory in which a name is to lie, made where absent."""
+    return _DirectoryContext(root, parts[:-1], True)
+
+
+def make_parents(root: Path, name: str) -> None:
+    """Make the directories in which a name is to lie."""
+    with open_parent(root, split_name(name)):
+        pass
+
+
+def make_directory(root: Path, name: str) -> Path:
+    """Make a directory, and those above it, below a root; it may be there already."""
+    parts = split_name(name)
+    with open_directory(root, parts, make=True):
+        return root.joinpath(*parts)
+
+
+def list_names(directory: int) -> list[str]:
+    """List what lies in an open directory, in order."""
+    return sorted(os.listdir(directory))

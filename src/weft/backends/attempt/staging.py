@@ -1,0 +1,626 @@
+"""New files: written under another name and renamed when they are whole, so that nobody sees half of one.
+
+Digests: content in one word, by BLAKE2b of 20 bytes; a file that has not changed is not read again.
+
+A file counts as unchanged if device, inode, size and time of change are the same. Times are coarse: one that
+was changed a moment ago could be changed once more without showing it, so such a one is not remembered.
+
+Placing: a file or a directory gets a second place, by a hard link where one will do, else by a copy.
+
+What is placed is seen under its name only when it is whole. A directory that is there already is added to,
+file by file; nothing else in it is touched.
+
+What a task has made: its declared outputs are looked for, measured, and then kept from being changed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+from weft.backends.attempt.safe_paths import (  # fmt: skip
+    DirectoryCursor,
+    OpenEntry,
+    Parts,
+    StagingProblem,
+    describe_kind,
+    list_names,
+    make_directory,
+    open_directory,
+    open_entry,
+    open_parent,
+    quote_name,
+    reopen_for_reading,
+    split_name,
+    staging_errors,
+    staging_problem,
+)
+from weft.backends.attempt.trees import (
+    DIGEST_SIZE,
+    TreeEntry,
+    digest_entries,
+    is_wildcard,
+    list_tree,
+    match_names,
+    open_tree_file,
+    remove_tree,
+    walk_tree,
+)
+from weft.backends.backend import FileRecord
+from weft.errors import nearest
+
+__all__ = [
+    "DIGESTS",
+    "CopyMethod",
+    "CopyPermissions",
+    "DigestCache",
+    "atomic_file",
+    "collect_outputs",
+    "copy_content",
+    "create_file",
+    "digest_file",
+    "digest_tree",
+    "extent",
+    "is_intact",
+    "is_unchanged",
+    "link_or_copy",
+    "make_read_only",
+    "measure_file",
+    "read_chunks",
+    "temporary_name",
+    "unnamed_file",
+    "write_all",
+]
+
+
+_NUMBERS = count()
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK_BYTES = 1 << 20
+_MOST_TRIES = 1000
+
+
+def temporary_name() -> str:
+    """Give a name that nobody else uses, and that wildcards pass over."""
+    return f".weft-new-{os.getpid()}-{next(_NUMBERS)}"
+
+
+@contextmanager
+def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
+    """Open a file to write in a directory; it gets its name when the block ends well, else it vanishes."""
+    hidden, fd = _create_temporary(directory, mode)
+    try:
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+        os.rename(hidden, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(hidden, dir_fd=directory)
+        raise
+
+
+@contextmanager
+def create_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
+    """Open a file to write in a directory that nobody looks at before it is whole, under its own name."""
+    fd = os.open(name, _CREATE, mode, dir_fd=directory)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def unnamed_file(directory: int) -> Iterator[int]:
+    """Open a file to write and read in a directory that has no name and vanishes with the block."""
+    hidden, fd = _create_temporary(directory, 0o600)
+    try:
+        os.unlink(hidden, dir_fd=directory)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _create_temporary(directory: int, mode: int) -> tuple[str, int]:
+    # An earlier process of the same number may have died over a file of this name.
+    for _ in range(_MOST_TRIES):
+        hidden = temporary_name()
+        with suppress(FileExistsError):
+            return hidden, os.open(hidden, _CREATE, mode, dir_fd=directory)
+    raise FileExistsError(hidden)
+
+
+def write_all(content: bytes, target: int) -> None:
+    """Write all of a content to an open file."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+
+
+def read_chunks(source: int, expected_bytes: int) -> Iterator[bytes]:
+    """Read an open file piece by piece; one as long as ``expected`` costs no call, and no room, too much.
+
+    Whoever reads it looks afterwards whether it has changed meanwhile.
+    """
+    at = 0
+    most = min(expected_bytes + 1, _CHUNK_BYTES)
+    while chunk := os.pread(source, most, at):
+        yield chunk
+        at += len(chunk)
+        if len(chunk) < most and at == expected_bytes:
+            return
+        most = _CHUNK_BYTES
+
+
+def copy_content(source: int, target: int, expected_bytes: int) -> tuple[int, str]:
+    """Copy the content of one open file to another; give its bytes and its digest."""
+    whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    size_bytes = 0
+    for chunk in read_chunks(source, expected_bytes):
+        whole.update(chunk)
+        size_bytes += len(chunk)
+        write_all(chunk, target)
+    return size_bytes, whole.hexdigest()
+
+
+_SETTLED_NS = 1_000_000_000
+"""How old a change must be before a file's digest is remembered."""
+_MOST_REMEMBERED = 65_536
+
+_Key = tuple[int, int, int, int]
+
+
+class DigestCache:
+    """The digests of the files that were read last."""
+
+    def __init__(self, most: int = _MOST_REMEMBERED) -> None:
+        self._most = most
+        self._known: OrderedDict[_Key, str] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, fd: int, name: str) -> str:
+        """Give the digest of an open file."""
+        with staging_errors("cannot be read", name):
+            status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise StagingProblem("cannot be read", name, "it is no plain file")
+        return self._remembered(status) or self._read(fd, name, status)
+
+    def of_reached(self, found: OpenEntry, name: str) -> str:
+        """Give the digest of a file that was reached."""
+        known = self._remembered(found.status) if found.is_file else None
+        if known is not None:
+            return known
+        fd = reopen_for_reading(found, name)
+        try:
+            return self._read(fd, name, found.status) if found.is_file else self.of(fd, name)
+        finally:
+            os.close(fd)
+
+    def of_tree(self, root: Path, parts: Parts) -> tuple[str, list[TreeEntry]]:
+        """Give the digest of a directory, and what is in it."""
+        pairs = [
+            (leaf, self._of_leaf(root, directory, leaf) if leaf.is_file else "")
+            for directory, leaf in walk_tree(root, parts)
+        ]
+        return digest_entries(pairs), [leaf for leaf, _ in pairs]
+
+    def of_path(self, root: Path, name: str) -> str:
+        """Give the digest of a file or a directory below a root."""
+        with open_entry(root, split_name(name)) as found:
+            if found.is_directory:
+                return self.of_tree(root, found.parts)[0]
+            return self.of_reached(found, name)
+
+    def _of_leaf(self, root: Path, directory: int, leaf: TreeEntry) -> str:
+        found = open_tree_file(root, directory, leaf)
+        try:
+            return self.of_reached(found, "/".join(leaf.lies))
+        finally:
+            os.close(found.fd)
+
+    def _read(self, fd: int, name: str, before: os.stat_result) -> str:
+        settled = 0 <= before.st_mtime_ns <= time.time_ns() - _SETTLED_NS
+        whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
+        try:
+            for chunk in read_chunks(fd, before.st_size):
+                whole.update(chunk)
+            after = os.fstat(fd)
+        except OSError as error:
+            raise staging_problem("cannot be read", name, error) from error
+        if not is_unchanged(before, after):
+            raise StagingProblem("cannot be read", name, "it changed while it was read", number=errno.EAGAIN)
+        digest = whole.hexdigest()
+        if settled:
+            self._remember(_key(before), digest)
+        return digest
+
+    def _remembered(self, status: os.stat_result) -> str | None:
+        key = _key(status)
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+        return known
+
+    def _remember(self, key: _Key, digest: str) -> None:
+        with self._lock:
+            self._known[key] = digest
+            if len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+
+DIGESTS = DigestCache()
+"""Those of this process."""
+
+
+def digest_file(source: int | Path) -> str:
+    """Give the digest of a file, by its path or open."""
+    if isinstance(source, int):
+        return DIGESTS.of(source, f"descriptor {source}")
+    return DIGESTS.of_path(Path(os.path.realpath(source.parent)), source.name)
+
+
+def digest_tree(root: Path, name: str) -> str:
+    """Give the digest of a file or a directory below a root."""
+    return DIGESTS.of_path(root, name)
+
+
+def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
+    """Say whether a file is the same and nobody has written to it."""
+    return (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns) == (
+        after.st_dev,
+        after.st_ino,
+        after.st_size,
+        after.st_mtime_ns,
+    )
+
+
+def _key(status: os.stat_result) -> _Key:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+CopyMethod = Literal["link", "copy"]
+CopyPermissions = Literal["kept", "own"]
+"""Whether a copy may be written as its source may, or as any new file of the user."""
+
+_COPY_INSTEAD = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
+"""Other file system, somebody else's file, too many links, no links at all."""
+
+
+def link_or_copy(
+    source_root: Path,
+    source: str,
+    target_root: Path,
+    name: str,
+    *,
+    how: CopyMethod = "link",
+    digest: str | None = None,
+    modes: CopyPermissions = "kept",
+) -> int:
+    """Give what lies under one name another place; give the bytes that were copied (0: all are links).
+
+    A copy whose content has not this ``digest`` is refused before it gets its name; links are not read.
+    """
+    parts = split_name(name)
+    with open_entry(source_root, split_name(source)) as found:
+        if found.is_file:
+            return _place_file(found, source, target_root, parts, how, modes, digest)[0]
+        if found.is_directory:
+            tree = _TreeCopy(source_root, found.parts, found.status, target_root, parts, how, modes)
+            return tree.place(source, digest)
+        why = f"it is {describe_kind(found.status)}, no file or directory"
+        raise StagingProblem("cannot be placed", source, why)
+
+
+def _place_file(
+    found: OpenEntry,
+    source: str,
+    root: Path,
+    parts: Parts,
+    how: CopyMethod,
+    modes: CopyPermissions,
+    digest: str | None,
+) -> tuple[int, str]:
+    """Place one file; give the bytes that were copied and, if it was copied, its digest."""
+    with open_parent(root, parts) as parent, staging_errors("cannot be placed", "/".join(parts)):
+        if how == "link" and _try_link(found.fd, parent, parts[-1]):
+            return 0, ""
+        with atomic_file(parent, parts[-1], mode=_first_mode(found, modes)) as target:
+            return _copy(found, source, target, modes, digest)
+
+
+def _try_link(fd: int, parent: int, last: str) -> bool:
+    # The handle of what was looked at is linked: a name could lead elsewhere by now.
+    handle = f"/proc/self/fd/{fd}"
+    try:
+        try:
+            os.link(handle, last, dst_dir_fd=parent, follow_symlinks=True)
+        except FileExistsError:
+            _link_over(handle, parent, last)
+    except OSError as error:
+        if error.errno in _COPY_INSTEAD:
+            return False
+        raise
+    return True
+
+
+def _link_over(handle: str, parent: int, last: str) -> None:
+    hidden = temporary_name()
+    os.link(handle, hidden, dst_dir_fd=parent, follow_symlinks=True)
+    try:
+        os.rename(hidden, last, src_dir_fd=parent, dst_dir_fd=parent)
+    finally:
+        # Renaming does nothing where both are names of one file.
+        with suppress(FileNotFoundError):
+            os.unlink(hidden, dir_fd=parent)
+
+
+def _first_mode(found: OpenEntry, modes: CopyPermissions) -> int:
+    """Give what a copy may be used for while it is written; the rest comes when it is whole."""
+    if modes == "kept":
+        return 0o600
+    return 0o777 if found.status.st_mode & 0o111 else 0o666
+
+
+def _copy(
+    found: OpenEntry, source: str, target: int, modes: CopyPermissions, digest: str | None
+) -> tuple[int, str]:
+    before = found.status
+    fd = reopen_for_reading(found, source)
+    try:
+        size_bytes, made = copy_content(fd, target, before.st_size)
+        if not is_unchanged(before, os.fstat(fd)):
+            why = "it changed while it was read"
+            raise StagingProblem("cannot be copied", source, why, number=errno.EAGAIN)
+    finally:
+        os.close(fd)
+    if digest and made != digest:
+        raise _checksum_problem(source)
+    if modes == "kept":
+        os.fchmod(target, stat.S_IMODE(before.st_mode) & 0o777)
+        os.utime(target, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    return size_bytes, made
+
+
+def _checksum_problem(source: str) -> StagingProblem:
+    why = "its checksum is not that of what was made, so somebody has changed it since"
+    return StagingProblem("cannot be placed", source, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _TreeCopy:
+    """The placing of a directory: built under a hidden name beside its place, and then moved there."""
+
+    source_root: Path
+    source_parts: Parts
+    status: os.stat_result
+    root: Path
+    parts: Parts
+    how: CopyMethod
+    modes: CopyPermissions
+
+    def place(self, source: str, digest: str | None) -> int:
+        hidden = (*self.parts[:-1], temporary_name())
+        make_directory(self.root, "/".join(hidden))
+        try:
+            leaves, copied_bytes, made = self._build(hidden)
+            if digest and made and made != digest:
+                raise _checksum_problem(source)
+            if self.modes == "kept":
+                self._date(hidden, leaves)
+            if not self._is_moved(hidden):
+                self._merge(hidden, leaves)
+        finally:
+            remove_tree(self.root, "/".join(hidden))
+        return copied_bytes
+
+    def _build(self, hidden: Parts) -> tuple[list[TreeEntry], int, str]:
+        """Build the tree; give its entries, the bytes copied and, if every file was copied, its digest."""
+        pairs: list[tuple[TreeEntry, str]] = []
+        total_bytes = 0
+        with DirectoryCursor(self.root, make=True) as held:
+            for directory, leaf in walk_tree(self.source_root, self.source_parts):
+                goal = (*hidden, *leaf.parts)
+                try:
+                    size_bytes, digest = self._put(directory, leaf, held.at(goal[:-1]))
+                except OSError as error:
+                    raise staging_problem("cannot be placed", "/".join(goal), error) from error
+                pairs.append((leaf, digest))
+                total_bytes += size_bytes
+        whole = all(digest or not leaf.is_file for leaf, digest in pairs)
+        return [leaf for leaf, _ in pairs], total_bytes, digest_entries(pairs) if whole else ""
+
+    def _put(self, directory: int, leaf: TreeEntry, parent: int) -> tuple[int, str]:
+        last = leaf.parts[-1]
+        if leaf.is_file:
+            found = open_tree_file(self.source_root, directory, leaf)
+            try:
+                return self._put_file(found, parent, last)
+            finally:
+                os.close(found.fd)
+        if leaf.link:
+            os.symlink(leaf.link, last, dir_fd=parent)
+        else:
+            os.mkdir(last, dir_fd=parent)
+        return 0, ""
+
+    def _put_file(self, found: OpenEntry, parent: int, last: str) -> tuple[int, str]:
+        if self.how == "link" and _try_link(found.fd, parent, last):
+            return 0, ""
+        # Under its own name: the tree around it is seen by nobody before it is whole.
+        with create_file(parent, last, mode=_first_mode(found, self.modes)) as target:
+            return _copy(found, "/".join(found.parts), target, self.modes, None)
+
+    def _date(self, hidden: Parts, leaves: list[TreeEntry]) -> None:
+        """Give directories the times they had: what was made is known by them. The deepest come first."""
+        dated = [(leaf.parts, leaf.status) for leaf in leaves if leaf.is_directory]
+        for parts, status in reversed([((), self.status), *dated]):
+            with open_directory(self.root, (*hidden, *parts)) as directory:
+                os.utime(directory, ns=(status.st_mtime_ns, status.st_mtime_ns))
+
+    def _is_moved(self, hidden: Parts) -> bool:
+        """Give the whole tree its name, unless there is a directory of that name."""
+        with (
+            open_parent(self.root, self.parts) as parent,
+            staging_errors("cannot be placed", "/".join(self.parts)),
+        ):
+            try:
+                os.rename(hidden[-1], self.parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                return False
+            return True
+
+    def _merge(self, hidden: Parts, leaves: list[TreeEntry]) -> None:
+        """Move every file into the directory that is there, over the one of its name."""
+        with DirectoryCursor(self.root) as sources, DirectoryCursor(self.root, make=True) as targets:
+            for leaf in leaves:
+                goal = (*self.parts, *leaf.parts)
+                if leaf.is_directory:
+                    targets.at(goal)
+                    continue
+                source, target = sources.at((*hidden, *leaf.parts)[:-1]), targets.at(goal[:-1])
+                with staging_errors("cannot be placed", "/".join(goal)):
+                    os.rename(goal[-1], goal[-1], src_dir_fd=source, dst_dir_fd=target)
+
+
+_WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+def collect_outputs(
+    workdir: Path, patterns: Sequence[str], *, missing_ok: bool = False
+) -> tuple[FileRecord, ...]:
+    """Find and measure the declared outputs, in the order declared; a directory is one thing.
+
+    An output that is missing, unless that is ``missing_ok``, a link that leads out of the directory, and
+    what is neither file nor directory are problems.
+    """
+    made: dict[str, FileRecord] = {}
+    for pattern in patterns:
+        names = match_names(workdir, pattern)
+        if not names and not missing_ok:
+            raise _missing_output(workdir, pattern)
+        for name in names:
+            if name not in made:
+                made[name] = measure_file(workdir, name, directory=pattern.endswith("/"))
+    return tuple(made.values())
+
+
+def _missing_output(workdir: Path, pattern: str) -> StagingProblem:
+    if is_wildcard(pattern):
+        return StagingProblem("was not made", pattern, "no file of the task's directory fits it")
+    *above, last = split_name(pattern)
+    meant = None
+    with suppress(StagingProblem), open_directory(workdir, above) as directory:
+        meant = nearest(last, list_names(directory))
+    advice = f"there is {quote_name('/'.join((*above, meant)))}" if meant else ""
+    return StagingProblem("was not made", pattern, "the task has ended without it", advice=advice)
+
+
+def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRecord:
+    """Measure a file or a directory; with ``directory`` it must be one."""
+    with open_entry(workdir, split_name(name)) as found:
+        if found.is_directory:
+            digest, leaves = DIGESTS.of_tree(workdir, found.parts)
+            size_bytes, modified_ns = _tree_extent(found, leaves)
+        elif directory:
+            raise StagingProblem("was not made", f"{name}/", "there is a file of that name, and no directory")
+        else:
+            digest = DIGESTS.of_reached(found, name)
+            size_bytes, modified_ns = found.status.st_size, found.status.st_mtime_ns
+    return FileRecord(name=name, size_bytes=size_bytes, digest=digest, modified_ns=modified_ns)
+
+
+def _tree_extent(found: OpenEntry, leaves: Sequence[TreeEntry]) -> tuple[int, int]:
+    """Give the bytes of a directory and when anything in it was last changed, added or taken away."""
+    size_bytes = sum(leaf.status.st_size for leaf in leaves if leaf.is_file)
+    times = [leaf.status.st_mtime_ns for leaf in leaves if not leaf.link]
+    return size_bytes, max([found.status.st_mtime_ns, *times])
+
+
+def extent(directory: Path, name: str) -> tuple[int, int]:
+    """Give the bytes of a file or directory and when it was last changed."""
+    with open_entry(directory, split_name(name)) as found:
+        if found.is_directory:
+            return _tree_extent(found, list(list_tree(directory, found.parts)))
+        if found.is_file:
+            return found.status.st_size, found.status.st_mtime_ns
+        raise StagingProblem(
+            "cannot be used", name, f"it is {describe_kind(found.status)}, no file or directory"
+        )
+
+
+def is_intact(directory: Path, file: FileRecord, *, thorough: bool = False) -> bool:
+    """Say whether what was made is still there as it was, by size and time; ``thorough``: by content too."""
+    try:
+        if extent(directory, file.name) != (file.size_bytes, file.modified_ns):
+            return False
+        # With a memory of its own: what was read before is read again.
+        return not thorough or DigestCache().of_path(directory, file.name) == file.digest
+    except StagingProblem:
+        return False
+
+
+def make_read_only(workdir: Path, files: Sequence[FileRecord]) -> None:
+    """Make what was made read-only: the files, not the directories they lie in."""
+    for file in files:
+        with open_entry(workdir, split_name(file.name)) as found:
+            parts, is_directory = found.parts, found.is_directory
+        if is_directory:
+            for directory, leaf in walk_tree(workdir, parts):
+                if leaf.is_file and leaf.status.st_mode & _WRITING:
+                    _make_entry_read_only(workdir, directory, leaf)
+        else:
+            _make_file_read_only(workdir, parts)
+
+
+def _make_entry_read_only(workdir: Path, directory: int, leaf: TreeEntry) -> None:
+    found = open_tree_file(workdir, directory, leaf)
+    try:
+        done = _try_make_read_only(found)
+    finally:
+        os.close(found.fd)
+    if not done:
+        _make_file_read_only(workdir, leaf.lies)
+
+
+def _make_file_read_only(workdir: Path, parts: Parts) -> None:
+    """Make a file read-only; one that has other names, maybe outside, becomes a file of its own first."""
+    with open_entry(workdir, parts) as found:
+        if _try_make_read_only(found):
+            return
+    name = "/".join(parts)
+    with open_directory(workdir, parts[:-1]) as parent:
+        before = os.fstat(parent)
+        link_or_copy(workdir, name, workdir, name, how="copy")
+        # A directory that was made is known by its time, and nothing has come or gone in it.
+        os.utime(parent, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with open_entry(workdir, parts) as found:
+        _try_make_read_only(found)
+
+
+def _try_make_read_only(found: OpenEntry) -> bool:
+    mode = stat.S_IMODE(found.status.st_mode)
+    if not mode & _WRITING:
+        return True
+    if not found.is_file or found.status.st_nlink > 1:
+        return False
+    try:
+        # Through the handle: it is this file, whatever has its name by now.
+        os.chmod(f"/proc/self/fd/{found.fd}", mode & ~_WRITING)  # noqa: PTH101
+    except OSError as error:
+        raise staging_problem("cannot be made read-only", "/".join(found.parts), error) from error
+    return True

@@ -1,0 +1,436 @@
+"""Small files that a task leaves in its directory, read with care: only plain files, never too much.
+
+The text of a progress file: ``0.4``, ``40%``, ``3/10``, or JSON with S3's performance profile.
+
+The last complete line counts; a file of one line may do without the end of line.
+
+Demands that a running application writes: requirement and rank (S3 section 2).
+
+They come in GridWay's language or in ours. They are parsed and translated, never executed; what cannot be
+read is reported and changes nothing. A line ``# optional`` says that the application may stay where it is.
+
+News: what a running program says through files in its directory (S3 section 2).
+
+Progress, a new requirement (``gw_reqs``) or rank (``gw_rank``), a complaint about its performance
+(``gw_perf``), and restart files that have changed. A program may leave anything there: only plain files are
+read, not too much of them, and nothing in them is executed.
+
+What a task that has ended left for those after it: its result, and the lines that sweeps grow over.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, TypeVar
+from weakref import WeakKeyDictionary
+
+from weft.backends.attempt.command import RESULT_FILE, monitored_files
+from weft.backends.attempt.inputs import output_names
+from weft.backends.attempt.safe_paths import StagingProblem, open_inside
+from weft.backends.attempt.substitution import JobProblem
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.errors import InvalidInput, Problem, shorten
+from weft.expressions import Expression, Value, ValueKind, infer_kind, parse
+from weft.formats.format import ProblemCollector, SourceFile
+from weft.formats.gridway_template import TemplateEntry, translate_rank, translate_requirement
+from weft.workflow.quantity import MAX_POINTS
+from weft.workflow.workflow import find_growth_files
+
+__all__ = [
+    "MAX_BYTES",
+    "PERFORMANCE_FILE",
+    "RANK_FILE",
+    "REQUIREMENT_FILE",
+    "Demand",
+    "Observation",
+    "ReportedProgress",
+    "Signature",
+    "TaskFiles",
+    "parse_progress",
+    "parse_rank",
+    "parse_requirement",
+    "read_result",
+    "read_signature",
+    "read_sweep_lines",
+    "read_task_file",
+]
+
+
+MAX_BYTES = 65_536
+"""Larger files are no messages."""
+
+Signature = tuple[int, int, int]
+"""Inode, size and time of the last change: another one means another content."""
+
+
+def read_signature(workdir: Path, name: str) -> Signature | None:
+    """Tell a file's present state without reading it; None: there is none that may be read."""
+    try:
+        fd = open_inside(workdir, name)
+    except StagingProblem:
+        return None
+    try:
+        return _signature(os.fstat(fd))
+    finally:
+        os.close(fd)
+
+
+def read_task_file(
+    workdir: Path, name: str, *, tail: bool = False, most_bytes: int = MAX_BYTES
+) -> str | None:
+    """Read a file; None: there is none. ``tail``: of a longer one only the end, else it is refused."""
+    try:
+        fd = open_inside(workdir, name)
+    except StagingProblem as problem:
+        if problem.number in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise JobProblem(str(problem)) from None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise JobProblem(f"{shorten(name)} is no plain file")
+        if status.st_size > most_bytes and not tail:
+            what = f"{shorten(name)} has {status.st_size} bytes"
+            raise JobProblem(what, rule=f"at most {most_bytes} bytes are read")
+        start = max(0, status.st_size - most_bytes)
+        content = os.pread(fd, most_bytes, start)
+    except OSError as error:
+        raise JobProblem(f"{shorten(name)} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    return content.decode("utf-8", "replace")
+
+
+def _signature(status: os.stat_result) -> Signature:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_PROGRESS_RULE = (
+    "progress is written as 0.4, 40%, 3/10, or JSON with done, iterations, all_iterations, last_iteration_s"
+)
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{0,15})?(?:[eE][+-]?[0-9]{1,2})?"
+_SHARE = re.compile(rf"({_NUMBER}|\.[0-9]{{1,15}})\s*(%?)")
+_STEPS = re.compile(rf"({_NUMBER})\s*/\s*({_NUMBER})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedProgress:
+    """How far a program says it is; None: it does not say."""
+
+    done: float | None = None
+    """The share of the whole task's work."""
+    iterations: int | None = None
+    all_iterations: int | None = None
+    last_iteration_s: float | None = None
+
+
+def parse_progress(text: str) -> ReportedProgress | None:
+    """Read the last complete line of a progress file; None: it says nothing yet."""
+    whole, _, begun = text.rpartition("\n")
+    lines = [line.strip() for line in (whole or begun).split("\n") if line.strip()]
+    if not lines:
+        return None
+    line = lines[-1]
+    if line.startswith("{"):
+        return _from_json(line)
+    if steps := _STEPS.fullmatch(line):
+        return _from_steps(float(steps[1]), float(steps[2]), line)
+    if share := _SHARE.fullmatch(line):
+        return ReportedProgress(done=_share(float(share[1]) / (100.0 if share[2] else 1.0), line))
+    raise _progress_problem(line)
+
+
+def _from_steps(done: float, whole: float, line: str) -> ReportedProgress:
+    if not whole > 0 or done > whole:
+        raise _progress_problem(line)
+    counted = done.is_integer() and whole.is_integer()
+    return ReportedProgress(
+        done=done / whole,
+        iterations=int(done) if counted else None,
+        all_iterations=int(whole) if counted else None,
+    )
+
+
+def _from_json(line: str) -> ReportedProgress:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _progress_problem(line) from None
+    done = _number(found, "done", line)
+    iterations, everything = _number(found, "iterations", line), _number(found, "all_iterations", line)
+    if done is None and iterations is not None and everything:
+        done = iterations / everything
+    return ReportedProgress(
+        done=None if done is None else _share(done, line),
+        iterations=None if iterations is None else int(iterations),
+        all_iterations=None if everything is None else int(everything),
+        last_iteration_s=_number(found, "last_iteration_s", line),
+    )
+
+
+def _number(found: dict[str, object], key: str, line: str) -> float | None:
+    value = found.get(key)
+    if value is None:
+        return None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < math.inf
+        or value > 1e15
+    ):
+        raise _progress_problem(line)
+    return float(value)
+
+
+def _share(value: float, line: str) -> float:
+    if not 0 <= value <= 1:
+        raise _progress_problem(line)
+    return value
+
+
+def _progress_problem(line: str) -> JobProblem:
+    return JobProblem(f"progress {shorten(repr(line))} cannot be understood", rule=_PROGRESS_RULE)
+
+
+_OPTIONAL = "optional"
+
+Demand = tuple[str, bool]
+"""The expression in our language ("": none), and whether it is mandatory."""
+
+
+def parse_requirement(text: str, file: str) -> Demand:
+    """Read a requirement; raises a JobProblem."""
+    return _parse_demand(text, file, translate_requirement, ValueKind.BOOLEAN)
+
+
+def parse_rank(text: str, file: str) -> Demand:
+    """Read a rank; raises a JobProblem."""
+    return _parse_demand(text, file, translate_rank, ValueKind.NUMBER)
+
+
+def _parse_demand(
+    text: str,
+    file: str,
+    translate: Callable[[TemplateEntry, ProblemCollector], Expression | None],
+    wanted: ValueKind,
+) -> Demand:
+    lines = [line.strip() for line in text.split("\n")]
+    comments = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
+    said = " ".join(line for line in lines if line and not line.startswith("#"))
+    mandatory = _OPTIONAL not in comments
+    if not said.rstrip(" ;"):
+        return "", mandatory
+    complaints = ProblemCollector(SourceFile(name=file, data=b""))
+    found = translate(TemplateEntry(key=file, value=said, line=1, column=1), complaints)
+    if found is not None:
+        return str(found), mandatory
+    try:
+        # GridWay's language comes first: what is valid in both (SIZE_MEM_MB > 512) is meant in it.
+        return str(_check_kind(parse(said), wanted)), mandatory
+    except InvalidInput as error:
+        why = complaints.problems[0] if "=" in said and "==" not in said else error.problems[0]
+        reason = f"{why.what}; {why.rule}" if why.rule else why.what
+        raise JobProblem(f"{file} says {shorten(repr(said))}: {reason}") from None
+
+
+def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:
+    kind = infer_kind(expression, {})
+    if kind not in (wanted, ValueKind.UNKNOWN):
+        raise InvalidInput(Problem(what=f"it gives a {kind.value}", rule=f"must give a {wanted.value}"))
+    return expression
+
+
+REQUIREMENT_FILE, RANK_FILE, PERFORMANCE_FILE = "gw_reqs", "gw_rank", "gw_perf"
+"""The names of GridWay's protocol."""
+
+_Found = TypeVar("_Found")
+_LONGEST_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a look has found: how far the program is as far as known, and what is new since the last look."""
+
+    done: float | None = None
+    """The share of the whole task's work; None: it has not said."""
+    iterations: int | None = None
+    all_iterations: int | None = None
+    last_iteration_s: float | None = None
+    progressed: bool = False
+    """Whether it has said anything new of these."""
+    requirements: str | None = None
+    """In our language; "": the application takes its demand back; None: nothing new."""
+    rank: str | None = None
+    mandatory: bool = True
+    """Whether the application must leave a machine that does not meet the requirement."""
+    degraded: str | None = None
+    """What the application newly says of its bad performance."""
+    restart_changed: bool = False
+    problems: tuple[str, ...] = ()
+    """What it wrote that cannot be understood, and so changes nothing."""
+
+
+class TaskFiles:
+    """Looks after the files of one attempt."""
+
+    def __init__(
+        self, workdir: Path, progress: str, restart: Sequence[str] = (), *, from_now: bool = False
+    ) -> None:
+        """``from_now``: restart files that are there already were put in place before the start.
+
+        Otherwise they count as changed at the first look, as after the death of an engine.
+        """
+        self._workdir = workdir
+        self._progress_file = progress
+        self.restart_files = tuple(restart)
+        self._signatures: dict[str, Signature | None] = {}
+        self._restart: tuple[Signature | None, ...] | None = self._restart_state() if from_now else None
+        self._progress = ReportedProgress()
+
+    @classmethod
+    def of(cls, known: CompiledWorkflow, task: int, workdir: Path, *, from_now: bool = False) -> TaskFiles:
+        """Look after an attempt of a task."""
+        progress, restart = monitored_files(known, task)
+        return cls(workdir, progress, restart, from_now=from_now)
+
+    def look(self) -> Observation:
+        """Tell how far the program is, and what is new since the last look."""
+        problems: list[str] = []
+        progress = self._changed(self._progress_file, _read_progress, problems, tail=True)
+        requirement = self._changed(REQUIREMENT_FILE, parse_requirement, problems)
+        rank = self._changed(RANK_FILE, parse_rank, problems)
+        degraded = self._changed(PERFORMANCE_FILE, _read_complaint, problems, tail=True)
+        known = self._progress = progress or self._progress
+        return Observation(
+            done=known.done,
+            iterations=known.iterations,
+            all_iterations=known.all_iterations,
+            last_iteration_s=known.last_iteration_s,
+            progressed=progress is not None,
+            requirements=None if requirement is None else requirement[0],
+            rank=None if rank is None else rank[0],
+            mandatory=requirement is None or requirement[1],
+            degraded=degraded,
+            restart_changed=self._restart_changed(),
+            problems=tuple(problems),
+        )
+
+    def _changed(
+        self, name: str, read: Callable[[str, str], _Found], problems: list[str], *, tail: bool = False
+    ) -> _Found | None:
+        """Read a file if it is another one than at the last look."""
+        signature = read_signature(self._workdir, name)
+        if signature == self._signatures.get(name):
+            return None
+        # A file that changes while it is read differs from this signature at the next look.
+        self._signatures[name] = signature
+        try:
+            text = None if signature is None else read_task_file(self._workdir, name, tail=tail)
+            return None if text is None else read(text, name)
+        except JobProblem as problem:
+            problems.append(str(problem))
+            return None
+
+    def _restart_state(self) -> tuple[Signature | None, ...]:
+        return tuple(read_signature(self._workdir, name) for name in self.restart_files)
+
+    def _restart_changed(self) -> bool:
+        """Say whether restart files have changed and all of them are there."""
+        if not self.restart_files:
+            return False
+        state = self._restart_state()
+        if state == self._restart or None in state:
+            return False
+        self._restart = state
+        return True
+
+
+def _read_progress(text: str, name: str) -> ReportedProgress | None:  # noqa: ARG001 -- read like the other files
+    return parse_progress(text)
+
+
+def _read_complaint(text: str, name: str) -> str:  # noqa: ARG001 -- read like the other files
+    return shorten(text.strip(), _LONGEST_TEXT) or "its performance is bad"
+
+
+_RESULT_RULE = (
+    "a result file holds one flat JSON object, {name: number, text or true/false}, of at most 64 kB"
+)
+_MOST_LINE_BYTES = 64_000_000
+_SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
+"""By workflow as it has grown so far: the files whose lines some sweep waits for."""
+
+
+def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
+    """Read the result file of a task; {}: it has left none."""
+    text = read_task_file(workdir, name)
+    if text is None or not text.strip():
+        return {}
+    try:
+        found = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise JobProblem(f"the result file is no JSON: {shorten(str(error))}", rule=_RESULT_RULE) from None
+    if not isinstance(found, dict):
+        raise JobProblem(f"the result file holds {shorten(text)}", rule=_RESULT_RULE)
+    for key, value in found.items():
+        if isinstance(value, dict | list) or (isinstance(value, float) and not math.isfinite(value)):
+            raise JobProblem(f"{shorten(key)} in the result file is {shorten(value)}", rule=_RESULT_RULE)
+    return found
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number")
+
+
+def read_sweep_lines(
+    known: CompiledWorkflow, task: int, workdir: str, iteration: int = 1
+) -> dict[str, tuple[str, ...]]:
+    """Give the lines of the files that some sweep waits for and this task has written, by file name.
+
+    ``lines(split.parts)`` means the file of that name, or what the task ``split`` wrote as ``parts``.
+    """
+    awaited = _SWEEP_FILES.get(known)
+    if awaited is None:
+        awaited = _SWEEP_FILES[known] = find_growth_files(known.graph.workflow)
+    if not awaited:
+        return {}
+    outputs = output_names(known, task, iteration)
+    described = known.description(task).name
+    written = {name for other in known.graph.workflow.tasks for name in (out.file for out in other.outputs)}
+    found: dict[str, tuple[str, ...]] = {}
+    for file in awaited:
+        head, _, rest = file.partition(".")
+        if file in outputs:
+            found[file] = _read_lines(Path(workdir), file)
+        elif head == described and file not in written:
+            found[file] = _read_lines(Path(workdir), rest if rest in outputs else file)
+    return found
+
+
+def _read_lines(workdir: Path, name: str) -> tuple[str, ...]:
+    text = read_task_file(workdir, name, most_bytes=_MOST_LINE_BYTES)
+    if text is None:
+        raise JobProblem(f"{shorten(name)} was not written", rule="a sweep waits for its lines")
+    lines = [line for line in (raw.strip() for raw in text.split("\n")) if line]
+    fault = ""
+    if not lines:
+        fault = "has no lines"
+    elif len(lines) > MAX_POINTS:
+        fault = f"has {len(lines):,} lines, and a sweep at most {MAX_POINTS:,} values"
+    elif len(set(lines)) < len(lines):
+        twice = Counter(lines).most_common(1)[0][0]
+        fault = f"has the line {shorten(twice)!r} twice"
+    elif "\0" in text or "\ufffd" in text:
+        fault = "is no text"
+    if fault:
+        raise JobProblem(f"{shorten(name)} {fault}", rule="a sweep has one subtask per line")
+    return tuple(lines)

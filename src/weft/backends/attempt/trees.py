@@ -1,0 +1,403 @@
+"""Walking: everything below a directory, found without following a link, each directory opened once.
+
+Trees: a directory that is handed on as one thing, with its links resolved or kept so that they stay in it.
+
+A link to a file of the task's directory stands for that file; a link to a directory inside the tree stays a
+link inside the tree. One that leads anywhere else is refused, and so is what is no file or directory.
+
+Removing a tree that a task has left, without ever reaching out of it.
+
+A path is never used twice: directories are opened below the one opened before, without following links, so a
+link that is put in a directory's place while it is being removed is removed itself. Directories that are
+not empty are first moved up to the top of the tree: so one needs no more than two descriptors and no
+recursion however deep a task has nested them, and a file system mounted below is not entered (it cannot be
+moved).
+
+Wildcards: which names below a root a declared name stands for, by the rules of a shell.
+
+``*`` and ``?`` (and, beside one of them, ``[ab]``) match within one part of a name and never a hidden one;
+``**`` is any number of directories. A name without ``*`` and ``?`` is itself, brackets and all, as the
+workflow's own rules have it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from weft.backends.attempt.safe_paths import (
+    MAX_DEPTH,
+    OpenEntry,
+    Parts,
+    StagingProblem,
+    describe_kind,
+    list_names,
+    open_child,
+    open_directory,
+    open_entry,
+    open_root,
+    reopen_for_reading,
+    split_name,
+    staging_errors,
+)
+
+__all__ = [
+    "DIGEST_SIZE",
+    "DirectoryEntry",
+    "TreeEntry",
+    "digest_entries",
+    "is_wildcard",
+    "list_tree",
+    "match_names",
+    "open_tree_file",
+    "remove_tree",
+    "walk_directories",
+    "walk_inside",
+    "walk_tree",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """Something that lies below a root, as a walk finds it."""
+
+    parts: Parts
+    """From the root."""
+    status: os.stat_result
+    """Of itself: a link is a link."""
+
+
+def walk_inside(root: Path, parts: Sequence[str] = ()) -> Iterator[DirectoryEntry]:
+    """Walk over everything below a directory, in the order of names, directories before what is in them."""
+    for _, entries in walk_directories(root, parts):
+        yield from entries
+
+
+def walk_directories(root: Path, parts: Sequence[str] = ()) -> Iterator[tuple[int, list[DirectoryEntry]]]:
+    """Walk over a directory and those below it: each open, until the next is asked for, and what is in it."""
+    todo = [tuple(parts)]
+    while todo:
+        here = todo.pop()
+        if len(here) >= MAX_DEPTH:
+            raise StagingProblem("cannot be walked", "/".join(here), f"over {MAX_DEPTH} directories deep")
+        with open_directory(root, here) as listing:
+            found = list(_list_entries(listing, here))
+            yield listing, found
+        todo.extend(entry.parts for entry in reversed(found) if stat.S_ISDIR(entry.status.st_mode))
+
+
+def _list_entries(directory: int, parts: Parts) -> Iterator[DirectoryEntry]:
+    with staging_errors("cannot be listed", "/".join(parts)):
+        names = list_names(directory)
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # Somebody has removed it since.
+        yield DirectoryEntry((*parts, name), status)
+
+
+DIGEST_SIZE = 20
+"""Bytes of every digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """One entry of a tree."""
+
+    parts: Parts
+    """From the top of the tree."""
+    lies: Parts
+    """From the root: where its content is."""
+    status: os.stat_result
+    link: str = ""
+    """Of a link inside the tree: what it says."""
+
+    @property
+    def is_file(self) -> bool:
+        """Say whether it has content."""
+        return not self.link and stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_directory(self) -> bool:
+        """Say whether it is a directory, and no link to one."""
+        return not self.link and stat.S_ISDIR(self.status.st_mode)
+
+
+def list_tree(root: Path, parts: Parts) -> Iterator[TreeEntry]:
+    """List everything in a directory below a root, by name, directories before their content."""
+    for _, leaf in walk_tree(root, parts):
+        yield leaf
+
+
+def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
+    """List as ``list_tree``, each with the directory it lies in, which is open until the next is asked for.
+
+    -1 stands for the directory of what is behind a link.
+    """
+    depth = len(parts)
+    for directory, entries in walk_directories(root, parts):
+        for entry in entries:
+            mode = entry.status.st_mode
+            if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+                yield directory, TreeEntry(entry.parts[depth:], entry.parts, entry.status)
+            elif stat.S_ISLNK(mode):
+                yield -1, _resolve_link(root, parts, entry)
+            else:
+                what = f"it is {describe_kind(entry.status)}, no file or directory"
+                raise StagingProblem("cannot be handed on", "/".join(entry.parts), what)
+
+
+def open_tree_file(root: Path, directory: int, leaf: TreeEntry) -> OpenEntry:
+    """Hold a file that a walk has found. The caller closes it."""
+    if directory < 0:
+        with open_entry(root, leaf.lies) as behind:
+            found = OpenEntry(os.dup(behind.fd), behind.status, behind.parts)
+    else:
+        found = open_child(directory, leaf.lies)
+    if not found.is_file:
+        os.close(found.fd)
+        why = f"it became {describe_kind(found.status)} while it was looked at"
+        raise StagingProblem("cannot be handed on", "/".join(leaf.lies), why, number=errno.EAGAIN)
+    return found
+
+
+def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
+    below = entry.parts[len(parts) :]
+    with open_entry(root, entry.parts) as found:
+        if found.is_file:
+            return TreeEntry(below, found.parts, found.status)
+        if found.is_directory and found.parts[: len(parts)] == parts:
+            to = "/".join(found.parts[len(parts) :]) or "."
+            return TreeEntry(
+                below, found.parts, entry.status, os.path.relpath(f"/{to}", "/" + "/".join(below[:-1]))
+            )
+        what = "it is a link to a directory outside the one that is handed on"
+        if not found.is_directory:
+            what = f"it is a link to {describe_kind(found.status)}"
+        raise StagingProblem("cannot be handed on", "/".join(entry.parts), what)
+
+
+def digest_entries(leaves: Iterable[tuple[TreeEntry, str]]) -> str:
+    """Give one digest for a tree from its entries, in any order, with the digests of its files."""
+    whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
+    for leaf, digest in sorted(leaves, key=lambda pair: pair[0].parts):
+        name = os.fsencode("/".join(leaf.parts))
+        kind, content = ("f", digest) if leaf.is_file else ("l", leaf.link) if leaf.link else ("d", "")
+        text = os.fsencode(content)
+        # Lengths first: no name can look like the end of another entry.
+        whole.update(f"{kind} {len(name)} {len(text)} ".encode() + name + text)
+    return whole.hexdigest()
+
+
+_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_MOST_ROUNDS = 20
+"""How often a directory is gone through when somebody still writes into it."""
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
+_NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
+
+
+def remove_tree(root: Path, name: str) -> None:
+    """Remove what lies under a name below a root, whatever it is; nothing there is no problem."""
+    parts = split_name(name)
+    try:
+        with open_directory(root, parts[:-1]) as parent, staging_errors("cannot be removed", name):
+            _remove(parent, parts[-1], name)
+    except StagingProblem as problem:
+        # Only of the name itself: what vanishes inside the tree is passed over there.
+        if problem.number != errno.ENOENT:
+            raise
+
+
+def _remove(parent: int, last: str, name: str) -> None:
+    for _ in range(_MOST_ROUNDS):
+        top = _open_for_removal(parent, last)
+        if top is None:
+            os.unlink(last, dir_fd=parent)
+            return
+        try:
+            _empty_directory(top)
+        finally:
+            os.close(top)
+        if _try_rmdir(parent, last):
+            return
+    raise StagingProblem("cannot be removed", name, "something keeps writing into it")
+
+
+def _open_for_removal(parent: int, name: str) -> int | None:
+    """Open a directory so that it can be emptied; None: it is something else."""
+    try:
+        fd = os.open(name, _LIST, dir_fd=parent)
+    except PermissionError:
+        fd = _open_by_force(parent, name)
+    except OSError as error:
+        if error.errno in _NO_DIRECTORY:
+            return None
+        raise
+    if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.fchmod(fd, stat.S_IRWXU)
+    return fd
+
+
+def _open_by_force(parent: int, name: str) -> int:
+    """Open a directory that a task has closed to its own user."""
+    closed = os.open(name, _LOOK, dir_fd=parent)
+    try:
+        handle = f"/proc/self/fd/{closed}"
+        # Through the handle: by its name, a link in its place would be followed.
+        os.chmod(handle, stat.S_IRWXU)  # noqa: PTH101
+        return os.open(handle, _LIST & ~os.O_NOFOLLOW)
+    finally:
+        os.close(closed)
+
+
+def _empty_directory(top: int) -> None:
+    """Remove everything in a directory; what is nested comes up to it and is emptied there."""
+    numbers = count()
+    todo = _clear_directory(top, top, numbers)
+    while todo:
+        name = todo.pop()
+        # What somebody else has removed meanwhile is gone, which is what was wanted.
+        with suppress(FileNotFoundError):
+            fd = _open_for_removal(top, name)
+            if fd is None:
+                os.unlink(name, dir_fd=top)
+                continue
+            try:
+                todo.extend(_clear_directory(fd, top, numbers))
+            finally:
+                os.close(fd)
+            _try_rmdir(top, name)
+
+
+def _clear_directory(directory: int, top: int, numbers: count[int]) -> list[str]:
+    """Unlink what is no directory, remove empty ones and move the others up; name those."""
+    moved = []
+    for name in os.listdir(directory):
+        with suppress(FileNotFoundError):
+            if not _try_unlink(directory, name) and not _try_rmdir(directory, name):
+                moved.append(name if directory == top else _move_up(directory, name, top, numbers))
+    return moved
+
+
+def _try_unlink(directory: int, name: str) -> bool:
+    """Unlink what is no directory."""
+    try:
+        os.unlink(name, dir_fd=directory)
+        return True
+    except (IsADirectoryError, PermissionError):
+        # Linux says EISDIR of a directory, other systems EPERM.
+        if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            return False
+        raise
+
+
+def _try_rmdir(directory: int, name: str) -> bool:
+    """Remove a directory if it is empty."""
+    try:
+        os.rmdir(name, dir_fd=directory)
+        return True
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+
+
+def _move_up(directory: int, name: str, top: int, numbers: count[int]) -> str:
+    """Move a directory to the top, under a name that is not taken."""
+    # One that its user may not write cannot be moved: its ".." changes.
+    opened = _open_for_removal(directory, name)
+    if opened is not None:
+        os.close(opened)
+    while True:
+        new = f".weft-removed-{next(numbers)}"
+        try:
+            os.rename(name, new, src_dir_fd=directory, dst_dir_fd=top)
+            return new
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+
+
+def is_wildcard(name: str) -> bool:
+    """Say whether a declared name may stand for several."""
+    return "*" in name or "?" in name
+
+
+def match_names(root: Path, pattern: str) -> list[str]:
+    """List the names below a root that a declared name stands for, in order; none: nothing is there."""
+    parts = split_name(pattern)
+    if not is_wildcard(pattern):
+        return ["/".join(parts)] if _exists(root, parts) else []
+    found: dict[Parts, None] = {}
+    _expand(root, (), parts, found)
+    return sorted("/".join(name) for name in found)
+
+
+def _expand(root: Path, above: Parts, rest: Parts, found: dict[Parts, None]) -> None:
+    if not rest:
+        if _exists(root, above):
+            found[above] = None
+    elif rest[0] == "**":
+        if above or len(rest) > 1:
+            _expand(root, above, rest[1:], found)  # At the end it stands for the directory as a whole.
+        if len(rest) > 1 or not above:
+            for name in _visible_names(root, above, only_directories=len(rest) > 1):
+                _expand(root, (*above, name), rest if len(rest) > 1 else (), found)
+    elif any(letter in rest[0] for letter in "*?["):
+        for name in _visible_names(root, above):
+            if fnmatch.fnmatchcase(name, rest[0]):
+                _expand(root, (*above, name), rest[1:], found)
+    else:
+        _expand(root, (*above, rest[0]), rest[1:], found)
+
+
+def _exists(root: Path, parts: Parts) -> bool:
+    """Say whether there is something; a link that leads out is refused, not passed over."""
+    try:
+        with open_entry(root, parts):
+            return True
+    except StagingProblem as problem:
+        if problem.number in (errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise
+
+
+def _visible_names(root: Path, parts: Parts, *, only_directories: bool = False) -> list[str]:
+    """List what lies in a directory, but nothing hidden; ``only_directories`` leaves links to them out."""
+    fd = _open_listing(root, parts)
+    if fd is None:
+        return []
+    try:
+        with os.scandir(fd) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".")
+                and not (only_directories and not entry.is_dir(follow_symlinks=False))
+            )
+    except NotADirectoryError:
+        return []
+    finally:
+        os.close(fd)
+
+
+def _open_listing(root: Path, parts: Parts) -> int | None:
+    if not parts:
+        return open_root(root, listing=True)
+    try:
+        with open_entry(root, parts) as found:
+            return reopen_for_reading(found, "/".join(parts)) if found.is_directory else None
+    except StagingProblem as problem:
+        if problem.number in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise

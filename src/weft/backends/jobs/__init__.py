@@ -1,1 +1,0 @@
-"""Jobs: what the program of an attempt is given."""

@@ -1,0 +1,631 @@
+"""Orphans: tasks that go on after their runner was killed. Nobody can wait for them, so they are ended.
+
+They are found by the records of their starts and by the session of the dead runner, never by a process number
+alone: a number is believed only with the moment at which its process began, and a session only if its number
+was not given away since (the kernel gives none away while a process of the session or group lives). A program
+whose start was not recorded any more is found by the session and the moment of the runner's last beat; one
+that has left the session, by the mark of the runner in its environment.
+
+The engine's end of a runner: finds a living one or starts one, speaks with it, reads what it has written.
+
+Nothing here waits except ``connect``, ``kill`` and ``kill_orphans``. One thread uses a link.
+
+The runners of an execution: one per machine, started when the machine is first used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.backends.attempt.safe_paths import StagingProblem, open_directory
+from weft.backends.backend import BackendContext
+from weft.backends.local import runner
+from weft.backends.local.processes import (
+    TICKS_PER_S,
+    Process,
+    list_processes,
+    mark_prefix,
+    marked_attempt,
+    read_process,
+    signal_exactly,
+    signal_group,
+)
+from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record
+from weft.errors import WeftError
+from weft.platform.machine import Machine
+
+__all__ = [
+    "RunnerFailed",
+    "RunnerGone",
+    "RunnerLink",
+    "RunnerMessage",
+    "RunnerPool",
+    "RunnerUnresponsive",
+    "find_orphans",
+    "is_alive",
+    "kill_orphans",
+]
+
+
+_TICK_S = 2.0 / TICKS_PER_S
+"""By so much the kernel's count may differ from the clock's."""
+_AFTER_BEAT_S = 3.0
+"""A runner that is not stopped beats once a second; a loaded computer is late."""
+
+
+def is_alive(identity: Record | None) -> bool:
+    """Tell whether the runner of a ``pid`` record still lives, stopped or not."""
+    if identity is None or identity.get("boot") != _boot_id():
+        return False
+    found = read_process(int(str(identity["pid"])))
+    return found is not None and found.began_ticks == identity["began_ticks"]
+
+
+def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[int, ...]:
+    """Kill what a dead runner has left, and wait until it is gone; gives the processes that were killed.
+
+    Raises TimeoutError if some cannot be killed.
+    """
+    killed: list[int] = []
+    end_s = time.monotonic() + timeout_s
+    wait_s = 0.002
+    session = int(str((records.read("pid") or {}).get("pid", 0)))
+    while left := find_orphans(records):
+        killed += [one.pid for one in left if one.pid not in killed]
+        for group in sorted({one.group for one in left if one.session == session}):
+            signal_group(group, signal.SIGKILL)  # all at once, so that none can make another meanwhile
+        for one in left:
+            if one.session != session:
+                signal_exactly(one, signal.SIGKILL)
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"processes that cannot be killed: {', '.join(str(one.pid) for one in left)}")
+        time.sleep(wait_s)
+        wait_s = min(2.0 * wait_s, 0.1)
+    return tuple(killed)
+
+
+def find_orphans(records: SealedRecords) -> list[Process]:
+    """Give the living processes that a dead runner has started; none if it lives."""
+    identity = records.read("pid")
+    if identity is None or identity.get("boot") != _boot_id() or is_alive(identity):
+        return []
+    session = int(str(identity["pid"]))
+    first_ticks = int(str(identity["began_ticks"]))
+    living, mark = list_processes(), mark_prefix(session, first_ticks)
+    strays = [one for one in living if one.session != session and marked_attempt(one.pid, mark) is not None]
+    # If its number was given away, nothing of its session was left.
+    members = [] if read_process(session) is not None else [one for one in living if one.session == session]
+    return strays + _find_session_orphans(records, members, first_ticks) if members else strays
+
+
+def _find_session_orphans(records: SealedRecords, members: list[Process], first_ticks: int) -> list[Process]:
+    """Give the members of a dead runner's session that it has started itself."""
+    begun = [start for start in RecordLog.read(records, "starts").values() if start["pid"] is not None]
+    starts = {int(str(start["pid"])): start for start in begun}
+    last_ticks = _last_moment_s(records) * TICKS_PER_S
+    groups = {
+        one.group
+        for one in members
+        if (one.group in starts and _is_same_leader(starts[one.group]))
+        or first_ticks <= one.began_ticks <= last_ticks
+    }
+    return [one for one in members if one.group in groups]
+
+
+def _is_same_leader(start: Record) -> bool:
+    """Tell whether the number of a group's leader still belongs to it, or to nobody."""
+    leader = read_process(int(str(start["pid"])))
+    within = start["within"]
+    if leader is None or not isinstance(within, list):
+        return leader is None
+    began_s = leader.began_ticks / TICKS_PER_S
+    return bool(within[0] - _TICK_S <= began_s <= within[1] + _TICK_S)
+
+
+def _last_moment_s(records: SealedRecords) -> float:
+    """Give the latest moment, since the computer started, at which the runner can have started something."""
+    beat = records.read_again("beat")
+    if beat is None:
+        return float("inf")
+    age_s = time.monotonic() - float(str(beat["monotonic_s"]))
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - age_s + _AFTER_BEAT_S
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+_Message = dict[str, Any]
+
+_SILENT_S = 5.0
+"""A runner without a beat for so long is stopped or stuck."""
+_WAKING_S = 2.0
+_PART_BYTES = 1 << 18
+_decode = json.JSONDecoder().decode
+
+
+class RunnerGone(WeftError):
+    """The connection to a runner is lost: it has ended, was killed, or serves another engine."""
+
+
+class RunnerUnresponsive(WeftError):
+    """A runner lives and does not answer; ``kill`` ends it and its tasks."""
+
+
+class RunnerFailed(WeftError):
+    """A runner could not be started, or what a dead one has left could not be ended."""
+
+
+class RunnerLink:
+    """The connection to the runner of one directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        token: str,
+        *,
+        environment: Mapping[str, str],
+        cores: Sequence[int] | None = None,
+        python: str = sys.executable,
+        idle_s: float = 60.0,
+        grace_s: float = 5.0,
+    ) -> None:
+        self.directory = directory
+        self.pid: int | None = None
+        """The runner's process, once connected."""
+        self._token = token
+        self._environment = dict(environment)
+        self._cores = None if cores is None else list(cores)
+        self._python = python
+        self._settings = {"token": token, "idle_s": idle_s, "grace_s": grace_s}
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._records = SealedRecords(str(directory.absolute()), token)
+        except OSError as error:
+            raise RunnerFailed(f"no runner can work in {directory}: {error.strerror}") from error
+        self._socket: socket.socket | None = None
+        self._lost = False
+        self._outgoing: list[str] = []
+        self._unsent = b""
+        self._incoming = b""
+        self._child: int | None = None
+        self._heard_at_s = -math.inf
+
+    # Finding and starting.
+
+    def connect(self, timeout_s: float = 15.0) -> _Message:
+        """Connect to the living runner, else start one; gives its greeting: what runs and what has ended.
+
+        Orphans of a dead runner are killed first; the new one reports them as ended, cause ``lost``.
+        Raises RunnerHangs, RunnerFailed.
+        """
+        self.disconnect()
+        end_s = time.monotonic() + timeout_s
+        while time.monotonic() < end_s:
+            if self._call():
+                here = self._greet(end_s)
+                if here is not None:
+                    return here
+            elif not is_alive(self._records.read("pid")) and not self._child_lives():
+                self.kill_orphans()
+                self._start()
+            time.sleep(0.005)
+        if self.alive:
+            raise RunnerUnresponsive(f"the runner in {self.directory} lives and does not answer")
+        raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_words()}")
+
+    def reach(self, timeout_s: float = 5.0) -> bool:
+        """Connect to the living runner, and start none; False: there is none that answers."""
+        self.disconnect()
+        try:
+            return self._call() and self._greet(time.monotonic() + timeout_s) is not None
+        except (RunnerUnresponsive, RunnerFailed):
+            return False
+
+    def _call(self) -> bool:
+        """Try to reach a listening runner."""
+        connection = socket.socket(socket.AF_UNIX)
+        # A stopped runner takes no calls once its queue is full.
+        connection.settimeout(1.0)
+        try:
+            connection.connect(f"/proc/self/fd/{self._records.folder}/socket")
+        except OSError:
+            connection.close()
+            return False
+        connection.setblocking(False)
+        self._socket = connection
+        self._lost = False
+        return True
+
+    def _greet(self, end_s: float) -> _Message | None:
+        """Say hello and wait for the answer; None where the runner went meanwhile. A stopped one is woken."""
+        self.send({"do": "hello", "token": self._token, "env": self._environment, "cores": self._cores})
+        self.flush()
+        silent_at_s = min(time.monotonic() + _WAKING_S, end_s)
+        while time.monotonic() < end_s:
+            try:
+                messages = self.receive()
+            except RunnerGone:
+                self.disconnect()
+                return None
+            if messages:
+                return self._welcomed(messages)
+            self.flush()
+            if time.monotonic() > silent_at_s:
+                silent_at_s = end_s
+                self._tell_runner(signal.SIGCONT)
+            time.sleep(0.001)
+        self.disconnect()
+        raise RunnerUnresponsive(f"the runner in {self.directory} lives and does not answer")
+
+    def _welcomed(self, messages: list[_Message]) -> _Message:
+        """Give the greeting, with what has happened since it was written: nobody waits for that again."""
+        here = messages[0]
+        self.pid = int(here["pid"])
+        if here["problem"]:
+            self.disconnect()
+            raise RunnerFailed(f"the runner in {self.directory}: {here['problem']}")
+        ended = {each["attempt"]: each for each in messages[1:] if each["is"] == "ended"}
+        here["running"] = [each for each in here["running"] if each["attempt"] not in ended]
+        here["ended"] += ended.values()
+        return here
+
+    def _start(self) -> None:
+        """Start a runner in its own session; what for is said on its input, where nobody else can read it."""
+        log = self._opened_log()
+        reading, writing = os.pipe()
+        try:
+            actions = [
+                (os.POSIX_SPAWN_DUP2, reading, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ]
+            command = [self._python, "-I", "-S", str(Path(runner.__file__)), str(self.directory.absolute())]
+            self._child = os.posix_spawn(
+                self._python, command, os.environ, file_actions=actions, setsid=True, setsigmask=()
+            )
+            os.write(writing, json.dumps(self._settings).encode() + b"\n")
+        except OSError as error:
+            raise RunnerFailed(f"no runner could be started with {self._python}: {error.strerror}") from error
+        finally:
+            for descriptor in (log, reading, writing):
+                os.close(descriptor)
+
+    def _opened_log(self) -> int:
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            self._records.make_own("log")
+            return os.open("log", how, 0o600, dir_fd=self._records.folder)
+        except OSError as error:
+            raise RunnerFailed(f"no runner can work in {self.directory}: {error.strerror}") from error
+
+    def _child_lives(self) -> bool:
+        """Tell whether the runner that was started here is still there; raises RunnerFailed if it broke."""
+        if self._child is None:
+            return False
+        try:
+            found, status = os.waitpid(self._child, os.WNOHANG)
+        except ChildProcessError:
+            found, status = self._child, 0
+        if not found:
+            return True
+        self._child = None
+        code = os.waitstatus_to_exitcode(status)
+        if code >= runner.CANNOT_WRITE:
+            why = os.strerror(code - runner.CANNOT_WRITE)
+            raise RunnerFailed(f"no runner can work in {self.directory}: {why}")
+        if code not in (0, runner.ALREADY_RUNNING) and code > 0:
+            raise RunnerFailed(f"the runner in {self.directory} ended with code {code}: {self._last_words()}")
+        return False
+
+    def _child_is_there(self) -> bool:
+        try:
+            return self._child_lives()
+        except RunnerFailed:
+            return False
+
+    def _last_words(self) -> str:
+        lines = self._records.content("log").decode(errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    # Speaking.
+
+    def fileno(self) -> int:
+        """Give the socket, to be waited for; -1 where there is no connection."""
+        return -1 if self._socket is None else self._socket.fileno()
+
+    @property
+    def connected(self) -> bool:
+        """Tell whether messages can be sent and received."""
+        return self._socket is not None and not self._lost
+
+    @property
+    def has_unsent(self) -> bool:
+        """Tell whether ``flush`` has to be called again when the socket can be written to."""
+        return bool(self._unsent or self._outgoing)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Put a message in line; ``flush`` sends all of them at once."""
+        self._outgoing.append(encode_record(message))
+
+    def flush(self) -> None:
+        """Send what the socket takes now. A lost connection is noticed by ``receive``."""
+        if self._socket is None or self._lost:
+            return
+        if self._outgoing:
+            self._outgoing.append("")
+            self._unsent += "\n".join(self._outgoing).encode()
+            self._outgoing.clear()
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lost = True
+
+    def receive(self) -> list[_Message]:
+        """Give the messages that have come, without waiting; raises RunnerGone after the last one."""
+        if self._socket is None:
+            raise RunnerGone(f"no runner is connected in {self.directory}")
+        gone = False
+        parts = [self._incoming]
+        while True:
+            try:
+                part = self._socket.recv(_PART_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                part = b""
+            if not part:
+                gone = True
+                break
+            parts.append(part)
+            if len(part) < _PART_BYTES:
+                break
+        lines = b"".join(parts).split(b"\n")
+        self._incoming = lines.pop()
+        if gone and not lines:
+            self.disconnect()
+            raise RunnerGone(f"the runner in {self.directory} is gone, or serves another engine")
+        if lines:
+            self._heard_at_s = time.monotonic()
+        return [_decode(line.decode()) for line in lines]
+
+    def end(self) -> None:
+        """Tell the runner to end as soon as nothing runs; one that was stopped is woken, or it would stay."""
+        self.send({"do": "end"})
+        self.flush()
+        self._tell_runner(signal.SIGCONT)
+
+    def disconnect(self) -> None:
+        """Hang up; the runner and its tasks go on."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._outgoing.clear()
+        self._unsent = self._incoming = b""
+
+    def close(self) -> None:
+        """Hang up for good."""
+        self.disconnect()
+        self._records.close()
+        if self._child is not None:
+            try:
+                os.waitpid(self._child, os.WNOHANG)
+            except ChildProcessError:
+                self._child = None
+
+    # Seeing from outside.
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the runner's process is there, whether it answers or not."""
+        return self._child_is_there() or is_alive(self._records.read("pid"))
+
+    def beat_age_s(self) -> float:
+        """Give how long ago the runner has last shown a sign of life, on disk or by a message."""
+        beat = self._records.read_again("beat")
+        beat_at_s = -math.inf if beat is None else float(str(beat["monotonic_s"]))
+        return time.monotonic() - max(beat_at_s, self._heard_at_s)
+
+    @property
+    def hangs(self) -> bool:
+        """Tell whether the runner is there without a sign of life: stopped, or stuck."""
+        return self.beat_age_s() > _SILENT_S and self.alive
+
+    def starts_on_disk(self) -> dict[int, _Message]:
+        """Give the starts that the runner has written, by attempt; what others wrote is not believed."""
+        return RecordLog.read(self._records, "starts")
+
+    def ends_on_disk(self) -> dict[int, _Message]:
+        """Give the ends that the runner has written, by attempt; what others wrote is not believed."""
+        return RecordLog.read(self._records, "ends")
+
+    def kill_orphans(self) -> tuple[int, ...]:
+        """Kill what a dead runner has left, and wait for it; nothing if it lives. Raises RunnerFailed."""
+        try:
+            return kill_orphans(self._records)
+        except TimeoutError as error:
+            raise RunnerFailed(f"the dead runner in {self.directory} has left {error}") from error
+
+    def kill(self, timeout_s: float = 10.0) -> tuple[int, ...]:
+        """Kill the runner and all its tasks, whatever state it is in; gives the orphans that were killed."""
+        if self._child_is_there() and self._child is not None:
+            os.kill(self._child, signal.SIGKILL)
+        self._tell_runner(signal.SIGKILL)
+        end_s = time.monotonic() + timeout_s
+        while self.alive:
+            if time.monotonic() > end_s:
+                raise RunnerFailed(f"the runner in {self.directory} cannot be killed")
+            time.sleep(0.002)
+        self.disconnect()
+        return self.kill_orphans()
+
+    def _tell_runner(self, number: int) -> None:
+        identity = self._records.read("pid")
+        if identity is not None and is_alive(identity):
+            os.kill(int(str(identity["pid"])), number)
+
+
+_FORGET_BATCH = 100
+"""So many ends are told to be forgotten at once: until then the runner keeps them in memory."""
+
+RunnerMessage = Mapping[str, Any]
+"""What a runner says: of a program's end, of all that it has."""
+
+
+class RunnerPool:
+    """Connections to runners, by machine."""
+
+    def __init__(self, circumstances: BackendContext, poller: select.poll) -> None:
+        self._circumstances = circumstances
+        self._poller = poller
+        self._links: dict[int, RunnerLink] = {}
+        self._machine_of: dict[int, int] = {}
+        """By file descriptor."""
+        self._unsent: set[int] = set()
+        """Machines for whose runner messages have gathered."""
+        self._over: dict[int, list[int]] = {}
+        """By machine: attempts whose end is in the journal, which the runner has not been told."""
+        self._environment = dict(os.environ)
+
+    def connect(self, machine: int) -> RunnerMessage:
+        """Reach a machine's runner, or start one; give its greeting: what runs, and ends not yet forgotten.
+
+        What a dead runner left is ended first, and told as lost; one that hangs is killed. Raises
+        RunnerFailed.
+        """
+        link = self._link(machine)
+        self._unregister(machine)
+        try:
+            here = link.connect()
+        except RunnerUnresponsive:
+            link.kill()
+            here = link.connect()
+        self._machine_of[link.fileno()] = machine
+        self._poller.register(link.fileno(), select.POLLIN)
+        return here
+
+    def start(self, machine: int, message: RunnerMessage) -> str:
+        """Give a program to the machine's runner; say why that was not possible, or ""."""
+        link = self._links.get(machine)
+        if link is None or not link.connected:
+            try:
+                self.connect(machine)
+            except (RunnerFailed, RunnerUnresponsive) as error:
+                return str(error)
+        self._send(machine, message)
+        return ""
+
+    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
+        """Tell a program to end."""
+        self._send(machine, {"do": "cancel", "attempt": attempt, "grace_s": grace_s})
+
+    def signal(self, machine: int, attempt: int, name: str) -> None:
+        """Send a signal to a program."""
+        self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
+
+    def forget(self, machine: int, attempt: int) -> None:
+        """Say that the end of a program is in the journal: that has time, and is said of many at once."""
+        over = self._over.setdefault(machine, [])
+        over.append(attempt)
+        if len(over) >= _FORGET_BATCH:
+            self._send_over(machine)
+
+    def _send_over(self, machine: int) -> None:
+        over = self._over.get(machine)
+        if over:
+            self._send(machine, {"do": "forget", "attempts": over.copy()})
+            over.clear()
+
+    def flush(self) -> None:
+        """Send what has gathered."""
+        for machine in list(self._unsent):
+            link = self._links[machine]
+            link.flush()
+            if not link.has_unsent:
+                self._unsent.discard(machine)
+
+    def receive(self, descriptor: int) -> tuple[int, list[dict[str, Any]], bool]:
+        """Take what a runner says: the machine, the messages, and whether the runner is gone."""
+        machine = self._machine_of[descriptor]
+        try:
+            return machine, list(self._links[machine].receive()), False
+        except RunnerGone:
+            self._unregister(machine)
+            return machine, [], True
+
+    def silent(self) -> list[int]:
+        """List the machines whose runner lives and shows no sign of it."""
+        return [machine for machine, link in self._links.items() if link.connected and link.hangs]
+
+    def close(self, *, stop: bool) -> None:
+        """Let go of all; ``stop``: they end as soon as nothing runs, those of an engine that died too."""
+        if stop:
+            self._reach_others()
+        for machine, link in self._links.items():
+            self._unregister(machine)
+            if link.connected and stop:
+                self._send_over(machine)
+                link.end()
+            link.flush()
+            link.close()
+
+    def _reach_others(self) -> None:
+        """Connect to the living runners that were not needed any more since an engine died."""
+        circumstances = self._circumstances
+        for machine, described in enumerate(circumstances.machines):
+            place = circumstances.layout.runner(circumstances.execution, described)
+            if machine not in self._links and place.is_dir():
+                self._link(machine).reach()
+
+    def _send(self, machine: int, message: RunnerMessage) -> None:
+        link = self._links.get(machine)
+        if link is not None and link.connected:
+            link.send(message)
+            self._unsent.add(machine)
+
+    def _unregister(self, machine: int) -> None:
+        for descriptor in [each for each, of in self._machine_of.items() if of == machine]:
+            self._poller.unregister(descriptor)
+            del self._machine_of[descriptor]
+
+    def _make_room(self) -> None:
+        """Make the directory of all runners, entered without following links that a task has put there."""
+        above = "runners", str(self._circumstances.execution)
+        try:
+            with open_directory(self._circumstances.layout.home, above, make=True):
+                return
+        except StagingProblem as problem:
+            raise RunnerFailed(f"no runner can be started: {problem}") from problem
+
+    def _link(self, machine: int) -> RunnerLink:
+        link = self._links.get(machine)
+        if link is None:
+            circumstances = self._circumstances
+            described = circumstances.machines[machine]
+            self._make_room()
+            link = self._links[machine] = RunnerLink(
+                circumstances.layout.runner(circumstances.execution, described),
+                circumstances.token,
+                cores=_machine_cores(described),
+                environment=self._environment,
+            )
+        return link
+
+
+def _machine_cores(machine: Machine) -> list[int] | None:
+    """Give the cores a machine asks for as its own; None: any."""
+    stated = machine.backend.get("cores")
+    return [int(core) for core in stated] if isinstance(stated, list | tuple) else None

@@ -1,0 +1,612 @@
+"""Processes as the kernel's ``/proc`` shows them: by group, by session and by mark.
+
+A runner leads its own session and each of its tasks a group in it, so that whatever belongs to a task, and
+whatever a dead runner has left behind, is found without having been its parent. Who leaves its session keeps
+the mark that every program gets in its environment. A zombie still answers to signals and is counted as gone.
+Read by the runner too: no other part of weft, and only light modules.
+
+Programs of a runner: how one is started in its own process group, and what is said where it cannot be.
+
+``posix_spawn`` costs no copy of the runner. It knows no working directory: the runner, which has no threads,
+goes there itself. The program is looked for in the task's own PATH, by the rules of ``execvp``. Each gets a
+mark in its environment, by which it and all it starts is known again.
+Read by the runner only: no other part of weft, and only light modules.
+
+Memory of a runner's programs: what they use, what they used at most, and when the kernel had too little.
+
+Resident sets are added up first, because that is cheap, and only where the sum is too large are shared pages
+shared out. The kernel counts to the peak of a new process what the runner had resident when it started it: a
+peak that is not larger than that may be the runner's, and says nothing.
+Read by the runner only: no other part of weft, and only light modules.
+
+Strays: processes that have left the group of their task, and are counted to it all the same.
+
+A program that calls ``setsid``, or forks twice to become a daemon, leaves the group and the session of its
+task, and its parent ends. The runner is a child subreaper (``prctl(2)``): such a process becomes its own
+child and not that of ``init``. To which attempt it belongs is told by its parents as long as they live, by
+what was seen before, and by the mark in its environment. One that has cleaned its environment before anybody
+looked belongs to no attempt, and ends with the runner. On a kernel without subreapers or without lists of
+children nobody is found here, and who leaves the session is left alone.
+Read by the runner only: no other part of weft, and only light modules.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from collections.abc import Container, Mapping
+
+__all__ = [
+    "MARK",
+    "TICKS_PER_S",
+    "LaunchFailure",
+    "MemoryMeter",
+    "Process",
+    "ProcessTracker",
+    "ProgramLauncher",
+    "StartOrder",
+    "catches_signal",
+    "describe_excess",
+    "list_processes",
+    "list_session",
+    "mark_prefix",
+    "marked_attempt",
+    "out_of_memory_kills",
+    "peak_bytes",
+    "proportional_bytes",
+    "read_process",
+    "signal_exactly",
+    "signal_group",
+    "signal_process",
+    "used_bytes",
+]
+
+
+MARK = "WEFT_MARK"
+"""The variable by which a runner knows what it has started, wherever it has gone since."""
+TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
+"""The unit in which the kernel counts when a process has begun."""
+_PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
+
+
+class Process:
+    """One living process."""
+
+    __slots__ = ("began_ticks", "group", "parent", "pid", "resident_bytes", "session")
+
+    def __init__(self, pid: int, fields: list[bytes]) -> None:
+        self.pid = pid
+        self.parent = int(fields[1])
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.began_ticks = int(fields[19])
+        """Since the computer was started: with the number it names a process for ever."""
+        self.resident_bytes = int(fields[21]) * _PAGE_BYTES
+
+
+def read_process(pid: int) -> Process | None:
+    """Give a process by its number; None if there is none, or only what is left of one."""
+    text = _read(f"/proc/{pid}/stat")
+    # Its name stands in parentheses and may hold anything, parentheses too.
+    fields = text[text.rfind(b")") + 2 :].split()
+    return Process(pid, fields) if len(fields) > 21 and fields[0] not in (b"Z", b"X") else None
+
+
+def list_processes() -> list[Process]:
+    """Give all living processes of this computer that can be seen."""
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdecimal())
+    return [one for one in found if one is not None]
+
+
+def list_session(session: int, group: int | None = None) -> list[Process]:
+    """Give the living processes of a session, or of one group of it."""
+    return [
+        one for one in list_processes() if one.session == session and (group is None or one.group == group)
+    ]
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to a group, and say whether there is one (zombies count)."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # it has members, but they run as somebody else
+    return True
+
+
+def signal_process(pid: int, number: int) -> bool:
+    """Send a signal to a process, and say whether it could be told."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def signal_exactly(one: Process, number: int) -> bool:
+    """Send a signal to a process, and never to another that was given its number since; say if it was."""
+    try:
+        handle = os.pidfd_open(one.pid)
+    except OSError:
+        return False
+    try:
+        now = read_process(one.pid)
+        if now is None or now.began_ticks != one.began_ticks:
+            return False
+        signal.pidfd_send_signal(handle, number)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def mark_prefix(pid: int, began_ticks: int) -> str:
+    """Give how the marks of all that a runner starts begin; the number of the attempt follows."""
+    return f"{pid}.{began_ticks}."
+
+
+def marked_attempt(pid: int, mark: str) -> int | None:
+    """Give the attempt that a process was started for by the runner of a mark; None: it was not."""
+    for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
+        if variable.startswith(f"{MARK}={mark}".encode()):
+            number = variable.rpartition(b".")[2]
+            return int(number) if number.isdigit() else None
+    return None
+
+
+def catches_signal(pid: int, number: int) -> bool:
+    """Tell whether a process has a handler for a signal, so that the signal does not end it."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def proportional_bytes(pid: int) -> int | None:
+    """Give the memory of a process in which shared pages are shared out; None where it cannot be read."""
+    for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def peak_bytes(pid: int) -> int:
+    """Give the most memory that a process had resident at a time; 0 where it cannot be read."""
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def out_of_memory_kills() -> int:
+    """Give how often the kernel has killed for want of memory since the computer was started."""
+    for line in _read("/proc/vmstat").splitlines():
+        if line.startswith(b"oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+def _read(name: str) -> bytes:
+    """Read a file of the kernel; empty where the process has gone meanwhile or may not be seen."""
+    try:
+        file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        parts = []
+        while part := os.read(file, 65536):
+            parts.append(part)
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
+
+_OUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+"""A link that stands in the place of an output is not followed: it may lead anywhere."""
+_DEFAULT = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+"""Python ignores some signals, and programs would inherit that."""
+
+
+class LaunchFailure(Exception):
+    """A program could not be started; ``code`` is what a shell would give."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class StartOrder:
+    """What a start message asks for, checked."""
+
+    __slots__ = (
+        "append", "argv", "attempt", "cores", "cwd", "env", "grace_s", "memory_bytes", "reminder", "stderr",
+        "stdin", "stdout", "tells_start", "time_s",
+    )  # fmt: skip
+
+    def __init__(self, message: dict[str, object], grace_s: float) -> None:
+        self.attempt = _whole(message, "attempt")
+        self.argv = _texts(message, "argv")
+        self.env = _changes(message)
+        self.cwd = _text(message, "cwd") or "/"
+        self.stdin = _text(message, "stdin")
+        self.stdout = _text(message, "stdout") or os.devnull
+        self.stderr = _text(message, "stderr") or os.devnull
+        self.append = message.get("append") is True
+        self.tells_start = message.get("tells_start") is True
+        self.time_s = _number(message, "time_s")
+        self.memory_bytes = _number(message, "memory_bytes")
+        self.cores = _cores(message)
+        self.reminder = _text(message, "reminder")
+        self.grace_s = grace_s if message.get("grace_s") is None else _number(message, "grace_s") or 0.0
+
+
+class ProgramLauncher:
+    """Starts programs with one base environment and set of cores."""
+
+    __slots__ = ("_all_cores", "_base", "_cores", "_found", "_mark")
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._base: dict[str, str] = {"PATH": os.defpath}
+        self._all_cores = self._cores = os.sched_getaffinity(0)
+        self._found: dict[tuple[str, str], str] = {}
+
+    def set_base(self, environment: dict[str, str]) -> None:
+        """Set what every program gets, changed by its own order."""
+        self._base = environment
+        self._found.clear()
+
+    def set_cores(self, cores: list[int] | None) -> None:
+        """Keep this process, and all it starts from now on, to some cores (None: all); raises OSError."""
+        os.sched_setaffinity(0, self._all_cores if cores is None else cores)
+        self._cores = os.sched_getaffinity(0)
+
+    def start(self, order: StartOrder) -> int:
+        """Start a program and give the number of its process and group; raises NotStarted."""
+        if not order.argv or not order.argv[0]:
+            raise LaunchFailure(126, "the command is empty")
+        environment = self._environment(order)
+        try:
+            os.chdir(order.cwd)
+        except (OSError, ValueError) as error:
+            raise LaunchFailure(
+                126, f"the directory {order.cwd} cannot be entered: {_reason(error)}"
+            ) from None
+        here = os.getcwd()
+        if here != order.cwd and here != os.path.normpath(order.cwd):
+            os.chdir("/")
+            raise LaunchFailure(
+                126, f"the directory {order.cwd} is not entered: a link lies on the way to it"
+            )
+        try:
+            if order.cores is not None:
+                self._pin(order)
+            return self._spawn(order, environment)
+        finally:
+            os.chdir("/")
+            if order.cores is not None:
+                os.sched_setaffinity(0, self._cores)
+
+    def _environment(self, order: StartOrder) -> dict[str, str]:
+        mark = f"{self._mark}{order.attempt}"
+        if not order.env:
+            return {**self._base, MARK: mark}
+        every = {**self._base, **order.env, MARK: mark}
+        return {key: value for key, value in every.items() if value is not None}
+
+    def _pin(self, order: StartOrder) -> None:
+        try:
+            os.sched_setaffinity(0, order.cores or ())
+        except (OSError, ValueError) as error:
+            raise LaunchFailure(126, f"cores {order.cores} cannot be had: {_reason(error)}") from None
+
+    def _spawn(self, order: StartOrder, environment: dict[str, str]) -> int:
+        path = self._search(order.argv[0], environment.get("PATH") or os.defpath)
+        try:
+            return os.posix_spawn(
+                path, order.argv, environment, file_actions=_file_actions(order), setpgroup=0, setsigmask=(),
+                setsigdef=_DEFAULT,
+            )  # fmt: skip
+        except (OSError, ValueError, TypeError) as error:
+            self._found.clear()
+            raise _explain_failure(order, path, error) from None
+
+    def _search(self, name: str, path: str) -> str:
+        if "/" in name:
+            return name
+        found = self._found.get((name, path))
+        if found is not None and os.access(found, os.X_OK):
+            return found
+        seen = ""
+        for folder in path.split(os.pathsep):
+            candidate = os.path.join(folder or ".", name)
+            if os.path.isfile(candidate):
+                if os.access(candidate, os.X_OK):
+                    if candidate.startswith("/"):
+                        self._found[name, path] = candidate
+                    return candidate
+                seen = seen or candidate
+        if seen:
+            raise LaunchFailure(126, f"{seen} is not executable; chmod +x makes it so")
+        raise LaunchFailure(127, f"command not found: {name} (looked for in {path})")
+
+
+def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
+    """Say what the new process opens: input from nowhere unless stated, one file only once."""
+    how = _OUT if order.append else _OUT | os.O_TRUNC
+    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 1, order.stdout, how, 0o666)
+    ]
+    if order.stdin is not None:
+        actions.append((os.POSIX_SPAWN_OPEN, 0, order.stdin, os.O_RDONLY, 0))
+    if order.stderr == order.stdout:
+        actions.append((os.POSIX_SPAWN_DUP2, 1, 2))
+    else:
+        actions.append((os.POSIX_SPAWN_OPEN, 2, order.stderr, how, 0o666))
+    return actions
+
+
+def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFailure:
+    """Find out what it was: the system gives one number for the program and its files alike."""
+    for what, name, how in (
+        ("stdin", order.stdin, os.O_RDONLY | os.O_NONBLOCK),
+        ("stdout", order.stdout, _OUT | os.O_NONBLOCK),
+        ("stderr", order.stderr, _OUT | os.O_NONBLOCK),
+    ):
+        if name is None:
+            continue
+        try:
+            os.close(os.open(name, how, 0o666))
+        except (OSError, ValueError) as problem:
+            return LaunchFailure(126, f"{what} {name} cannot be opened: {_reason(problem)}")
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOENT and os.path.exists(path):
+        return LaunchFailure(
+            126, f"{path} cannot be started: the interpreter that its first line names is missing"
+        )
+    if number == errno.ENOENT:
+        return LaunchFailure(127, f"command not found: {path} (from {order.cwd})")
+    if number == errno.EACCES and os.path.isfile(path) and not os.access(path, os.X_OK):
+        return LaunchFailure(126, f"{path} is not executable; chmod +x makes it so")
+    if number == errno.ENOEXEC:
+        return LaunchFailure(126, f"{path} is no program for this computer, and has no line #! at its top")
+    return LaunchFailure(126, f"{path} cannot be started: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _whole(message: dict[str, object], key: str) -> int:
+    value = message.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{key} is not a whole number: {value!r}")
+    return value
+
+
+def _number(message: dict[str, object], key: str) -> float | None:
+    value = message.get(key)
+    if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
+        raise ValueError(f"{key} is not a number: {value!r}")
+    return value
+
+
+def _text(message: dict[str, object], key: str) -> str | None:
+    value = message.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{key} is not a text: {value!r}")
+    return value
+
+
+def _texts(message: dict[str, object], key: str) -> list[str]:
+    value = message.get(key)
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"{key} is not a list of texts: {value!r}")
+    return value
+
+
+def _changes(message: dict[str, object]) -> dict[str, str | None]:
+    value = message.get("env") or {}
+    if not isinstance(value, dict):
+        raise ValueError(f"env is not a mapping: {value!r}")
+    return value
+
+
+def _cores(message: dict[str, object]) -> list[int] | None:
+    value = message.get("cores")
+    if value is not None and not isinstance(value, list):
+        raise ValueError(f"cores is not a list: {value!r}")
+    return value
+
+
+_UNSURE_BYTES = 1 << 20
+"""The kernel counts memory on every core apart, so that its sums are off by a little."""
+
+
+class MemoryMeter:
+    """What is remembered from one look to the next."""
+
+    def __init__(self) -> None:
+        self._own_peak_bytes = 0
+        self._kills = (out_of_memory_kills(),) * 2
+
+    def program_peak_bytes(self, counted_bytes: int) -> int:
+        """Give what the kernel has counted as a program's peak; 0: it may as well be this process's own."""
+        if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES:
+            self._own_peak_bytes = peak_bytes(os.getpid())
+        return counted_bytes if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES else 0
+
+    def count_kills(self) -> None:
+        """Take note, once a second, of how often the kernel has killed for want of memory."""
+        self._kills = (self._kills[1], out_of_memory_kills())
+
+    def kernel_killed(self) -> bool:
+        """Tell whether the kernel has killed for want of memory in the last two seconds; each counts once."""
+        before, last = self._kills
+        if out_of_memory_kills() <= before:
+            return False
+        self._kills = (before + 1, max(before + 1, last))
+        return True
+
+
+def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
+    """Give what the processes of a task have resident; exactly only if it seems more than the limit."""
+    whole_bytes = sum(one.resident_bytes for one in members)
+    if limit_bytes is None or whole_bytes <= limit_bytes:
+        return whole_bytes
+    shares = [(proportional_bytes(one.pid), one.resident_bytes) for one in members]
+    return sum(whole if share is None else share for share, whole in shares)
+
+
+def describe_excess(used: int, limit_bytes: float) -> str:
+    """Say that a task used more than it was given."""
+    return f"it used {used / 1e6:.1f} MB of memory, and was given {limit_bytes / 1e6:.1f} MB"
+
+
+_SET_CHILD_SUBREAPER = 36
+_PART_BYTES = 65536
+_CHILDREN_PAGE_BYTES = 2048
+"""The kernel gives a list of children in pieces; one longer than this may go on."""
+_ENDING_S = 5.0
+_LOOK_S = 0.005
+
+_Identity = tuple[int, int]
+
+
+class ProcessTracker:
+    """Knows which processes belong to which attempt of this runner."""
+
+    def __init__(self) -> None:
+        self._own = os.getpid()
+        self._session = os.getsid(0)
+        own = read_process(self._own)
+        self.mark = mark_prefix(self._own, own.began_ticks if own is not None else 0)
+        """How the marks of all programs of this runner begin."""
+        self._known: dict[_Identity, int | None] = {}
+        """Strays that were seen, by number and begin, and their attempts; None: nobody knows."""
+        self._children = _open_children() if _become_subreaper() else -1
+
+    def any_of(self, attempt: int, leaders: Mapping[int, object]) -> bool:
+        """Say whether something that an attempt has left has become a child of this process.
+
+        ``leaders``: the children that it has started itself, none of which was waited for yet.
+        """
+        return any(self._attempt_of(one) == attempt for one in self._adopted(leaders))
+
+    def end_late(self, leaders: Mapping[int, object], running: Container[int]) -> None:
+        """Kill what an attempt that is over has left: it was born while everybody else was looked at."""
+        for one in self._adopted(leaders):
+            attempt = self._attempt_of(one)
+            if attempt is not None and attempt not in running:
+                signal_exactly(one, signal.SIGKILL)
+
+    def _adopted(self, leaders: Mapping[int, object]) -> list[Process]:
+        """Give the children that others have started; it takes few millionths of a second if none are."""
+        if self._children < 0:
+            return []
+        text = os.pread(self._children, _PART_BYTES, 0)
+        if text.count(b" ") == len(leaders):
+            return []
+        while len(text) > _CHILDREN_PAGE_BYTES and (more := os.pread(self._children, _PART_BYTES, len(text))):
+            text += more
+        found = (read_process(int(word)) for word in text.split() if int(word) not in leaders)
+        return [one for one in found if one is not None]
+
+    def members(self, groups: Mapping[int, int]) -> dict[int | None, list[Process]]:
+        """Give all living processes below this one, by attempt; of None is what belongs to nobody.
+
+        ``groups``: the attempt of every process group of this session that belongs to one.
+        """
+        living = {one.pid: one for one in list_processes()}
+        decided: dict[int, int | None] = {}
+        sorted_out: dict[int | None, list[Process]] = {}
+        known: dict[_Identity, int | None] = {}
+        for one in living.values():
+            if not self._decide(one, living, groups, decided):
+                continue
+            attempt = decided[one.pid]
+            sorted_out.setdefault(attempt, []).append(one)
+            if one.session != self._session:
+                known[one.pid, one.began_ticks] = attempt
+        self._known = known
+        return sorted_out
+
+    def _decide(
+        self,
+        one: Process,
+        living: Mapping[int, Process],
+        groups: Mapping[int, int],
+        decided: dict[int, int | None],
+    ) -> bool:
+        """Find the attempt of a process and of those above it; False: it does not come from here."""
+        way: list[Process] = []
+        while one.pid not in decided:
+            if one.session == self._session and one.group in groups:
+                decided[one.pid] = groups[one.group]
+            elif one.parent == self._own:
+                decided[one.pid] = self._attempt_of(one)
+            elif one.parent in living and one.pid != self._own:
+                way.append(one)
+                one = living[one.parent]
+            else:
+                return False
+        attempt = decided[one.pid]
+        for each in reversed(way):
+            attempt = self._attempt_of(each) if attempt is None else attempt
+            decided[each.pid] = attempt
+        return True
+
+    def _attempt_of(self, one: Process) -> int | None:
+        """Give the attempt of a process by what was seen of it before, or by its mark."""
+        if one.session == self._session:
+            return None  # its group says it
+        identity = one.pid, one.began_ticks
+        if identity not in self._known:
+            self._known[identity] = marked_attempt(one.pid, self.mark)
+        return self._known[identity]
+
+    def end_all(self) -> None:
+        """Kill what is still there, whomever it belongs to, and wait for it."""
+        end_s = time.monotonic() + _ENDING_S
+        while self._children >= 0 and time.monotonic() < end_s:
+            left = [one for ones in self.members({}).values() for one in ones]
+            for one in left:
+                signal_exactly(one, signal.SIGKILL)
+            _reap()
+            if not left:
+                return
+            time.sleep(_LOOK_S)
+
+
+def _become_subreaper() -> bool:
+    """Become the parent of all processes below this one whose own parents end; False: it cannot be."""
+    try:
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def _open_children() -> int:
+    """Open the kernel's list of the children of this process, which has one thread; -1: there is none."""
+    try:
+        return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return

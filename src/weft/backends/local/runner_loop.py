@@ -1,0 +1,751 @@
+"""The door of a runner: the socket at which its engine speaks to it, one JSON object per line.
+
+Whoever connects is a stranger until the first line shows the token; a second engine with the token takes the
+place of the first. Lines out are gathered and sent at once; what a slow engine does not take yet waits.
+Read by the runner only: no other part of weft, and only light modules.
+
+Tasks of a runner: each a process group with limits, watched from its start to the end of its last member.
+
+The leader's wait status is the truth about an end. Whatever of the group is still there then, or has left it
+(``strays``), is told to end, and killed, before the end is told. Limits: SIGTERM at the time limit and
+SIGKILL after a grace; SIGKILL where the resident memory of all members is seen above its limit. Nothing is
+told as ended while a process of it lives.
+Read by the runner only: no other part of weft, and only light modules.
+
+The runner's loop: one thread that waits for its engine, its tasks and the clock, and for nothing else.
+
+Each turn: hear the engine, take note of ends, do what is due, send all that is to be said in one piece.
+Read by the runner only: no other part of weft, and only light modules.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import select
+import signal
+import socket
+import time
+
+from weft.backends.local.processes import (
+    LaunchFailure,
+    MemoryMeter,
+    Process,
+    ProcessTracker,
+    ProgramLauncher,
+    StartOrder,
+    catches_signal,
+    describe_excess,
+    read_process,
+    signal_exactly,
+    signal_group,
+    used_bytes,
+)
+from weft.backends.local.records import Record, RecordLog, SealedRecords, encode_record, write_log
+
+__all__ = ["EngineSocket", "Runner", "RunnerTask", "RunnerTasks"]
+
+
+_MOST_STRANGERS = 8
+_LONGEST_GREETING_BYTES = 1 << 22
+"""An environment is at most a few megabytes; a stranger does not fill our memory."""
+_PART_BYTES = 1 << 18
+
+_decode = json.JSONDecoder().decode
+
+
+class _Connection:
+    """One connection."""
+
+    __slots__ = ("incoming", "socket")
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.incoming = b""
+
+
+class EngineSocket:
+    """The listening socket, the strangers before it and the one engine inside."""
+
+    def __init__(self, folder: int, token: str) -> None:
+        self._folder = folder
+        self._token = token.encode()
+        self._callers: dict[int, _Connection] = {}
+        self._engine: _Connection | None = None
+        self._outgoing: list[str] = []
+        self._unsent = b""
+        self._listener = self._listen()
+        self.poll = select.poll()
+        self.poll.register(self._listener, select.POLLIN)
+
+    def _listen(self) -> socket.socket:
+        """Bind by way of the open directory: a socket's path holds 107 characters, and may not be enough."""
+        self._remove()
+        listener = socket.socket(socket.AF_UNIX)
+        mask = os.umask(0o077)
+        try:
+            listener.bind(f"/proc/self/fd/{self._folder}/socket")
+        finally:
+            os.umask(mask)
+        listener.listen(128)
+        listener.setblocking(False)
+        return listener
+
+    def _remove(self) -> None:
+        try:
+            os.unlink("socket", dir_fd=self._folder)
+        except FileNotFoundError:
+            return
+
+    @property
+    def engine_is_here(self) -> bool:
+        """Tell whether an engine is connected."""
+        return self._engine is not None
+
+    def close(self) -> None:
+        """Shut the door, and let nobody wait before it."""
+        self._remove()
+        self._listener.close()
+        for caller in list(self._callers.values()):
+            self._drop(caller)
+
+    def tell(self, text: str) -> None:
+        """Say an encoded message to the engine; nobody hears it where none is here."""
+        if self._engine is not None:
+            self._outgoing.append(text)
+
+    def flush(self) -> None:
+        """Send what was said."""
+        engine = self._engine
+        if engine is None:
+            return
+        if self._outgoing:
+            self._outgoing.append("")
+            self._unsent += "\n".join(self._outgoing).encode()
+            self._outgoing.clear()
+        if not self._unsent:
+            return
+        try:
+            sent = engine.socket.send(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._drop(engine)
+            return
+        was_waiting = sent < len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        self.poll.modify(engine.socket, select.POLLIN | (select.POLLOUT if was_waiting else 0))
+
+    def hear(self, descriptor: int) -> list[Record]:
+        """Take what has come in on one socket and give the messages of the engine, greetings included."""
+        if descriptor == self._listener.fileno():
+            self._accept()
+            return []
+        caller = self._callers.get(descriptor)
+        return self._receive(caller) if caller is not None else []
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return  # it has gone again, or there are too many open files: it may come back
+        connection.setblocking(False)
+        strangers = [caller for caller in self._callers.values() if caller is not self._engine]
+        if len(strangers) >= _MOST_STRANGERS:
+            self._drop(strangers[0])
+        self._callers[connection.fileno()] = _Connection(connection)
+        self.poll.register(connection, select.POLLIN)
+
+    def _receive(self, caller: _Connection) -> list[Record]:
+        try:
+            part = caller.socket.recv(_PART_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            part = b""
+        lines = (caller.incoming + part).split(b"\n")
+        caller.incoming = lines.pop()
+        messages: list[Record] = []
+        for line in lines:
+            if caller is not self._engine and not self._admit(caller, line):
+                self._drop(caller)
+                return messages
+            messages.append(_decode_line(line))
+        if not part or (caller is not self._engine and len(caller.incoming) > _LONGEST_GREETING_BYTES):
+            self._drop(caller)
+        return messages
+
+    def _admit(self, caller: _Connection, line: bytes) -> bool:
+        """Let a stranger in who shows the token; the engine that was here before goes."""
+        token = _decode_line(line).get("token")
+        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
+            return False
+        if self._engine is not None:
+            self._drop(self._engine)
+        self._engine = caller
+        return True
+
+    def _drop(self, caller: _Connection) -> None:
+        self._callers.pop(caller.socket.fileno(), None)
+        self.poll.unregister(caller.socket)
+        caller.socket.close()
+        if caller is self._engine:
+            self._engine = None
+            self._outgoing.clear()
+            self._unsent = b""
+
+
+def _decode_line(line: bytes) -> Record:
+    """Read one line; what is no object says so of itself."""
+    try:
+        message = _decode(line.decode())
+    except ValueError as error:
+        message = {"do": "", "problem": f"not JSON: {error}"}
+    return message if isinstance(message, dict) else {"do": "", "problem": "not an object"}
+
+
+_LEFT_BEHIND_S = 2.0
+"""Grace of members that outlive their leader."""
+_STUCK_S = 30.0
+"""After so long a SIGKILL should have worked; if not, that is told."""
+_SOONEST_S, _LATEST_S = 0.002, 0.1
+"""How soon, and at most how late, a group that was told to end is looked at again."""
+_SAMPLE_S = 0.1
+_SAMPLE_COST = 25.0
+"""Memory is looked at so rarely that looking costs at most one part in so many of a core."""
+_AGED_S, _AGED_COST = 1.0, 100.0
+"""So old is a task whose memory is looked at though it has no limit, and so much more rarely."""
+_LINES = 1000
+"""The ledgers are rewritten after so many lines, if most were forgotten."""
+_WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
+
+
+class RunnerTask:
+    """One attempt whose group is not over yet."""
+
+    __slots__ = (
+        "attempt", "began", "began_s", "cause", "grace_s", "kill_at_s", "killed", "look_s", "memory_bytes",
+        "peak_bytes", "pid", "status", "stopping", "text", "usage",
+    )  # fmt: skip
+
+    def __init__(self, order: StartOrder, pid: int, began: float, began_s: float) -> None:
+        self.attempt = order.attempt
+        self.pid = pid
+        self.began = began
+        self.began_s = began_s
+        self.grace_s = order.grace_s
+        self.memory_bytes = order.memory_bytes
+        self.peak_bytes = 0
+        self.cause: str | None = None
+        """Why it was told to end; None: it was not."""
+        self.text = ""
+        self.kill_at_s: float | None = None
+        """When those who do not end by themselves are killed; None: nobody was told to end."""
+        self.killed = False
+        self.look_s = _SOONEST_S
+        """After how long a group without its leader is looked at again: soon, then less and less often."""
+        self.stopping = False
+        self.status: int | None = None
+        """How its leader has ended; None: it has not."""
+        self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
+
+
+class RunnerTasks:
+    """All that a runner has started, and the ends that its engine has not written down yet."""
+
+    def __init__(
+        self, records: SealedRecords, programs: ProgramLauncher, door: EngineSocket, strays: ProcessTracker
+    ) -> None:
+        self.running: dict[int, RunnerTask] = {}
+        self.ended: dict[int, str] = {}
+        """Encoded, as they are told and written."""
+        self.starts: dict[int, str] = {}
+        """Encoded, as they are written, of what runs and of the ends that are kept."""
+        self._start_ledger = RecordLog(records, "starts")
+        self._end_ledger = RecordLog(records, "ends")
+        self._programs = programs
+        self._tell = door.tell
+        self._strays = strays
+        self._memory = MemoryMeter()
+        self._leaders: dict[int, RunnerTask] = {}
+        self._due_s: dict[int, float] = {}
+        self._limited: dict[int, RunnerTask] = {}
+        self._sample_at_s = 0.0
+        self._unwritten: list[tuple[RecordLog, str]] = []
+        self._forgotten: set[int] = set()
+        self._load(records)
+
+    def _load(self, records: SealedRecords) -> None:
+        """Take up what an earlier runner of this directory has left: ends, and tasks that died with it."""
+        for attempt, end in RecordLog.read(records, "ends").items():
+            self.ended[attempt] = encode_record(end)
+        for attempt, start in RecordLog.read(records, "starts").items():
+            self.starts[attempt] = encode_record(start)
+            if attempt not in self.ended:
+                text = "its runner was killed, and it with it"
+                self._keep(_end_record(attempt, start.get("at"), cause="lost", text=text))
+
+    # What the engine asks for.
+
+    def start(self, order: StartOrder) -> None:
+        """Start an attempt, once; an attempt that was started before is reported again."""
+        attempt = order.attempt
+        if self._repeated(attempt):
+            return
+        began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
+        # Before: if this process dies in between, the program may have run, and must not run again.
+        self._record_start(attempt, f'{{"attempt":{attempt},"pid":null,"at":{began!r}}}')
+        try:
+            pid = self._programs.start(order)
+        except LaunchFailure as problem:
+            self._keep(_end_record(attempt, began, code=problem.code, cause="error", text=problem.text))
+            return
+        task = self.running[attempt] = self._leaders[pid] = RunnerTask(order, pid, began, began_s)
+        if order.time_s is not None:
+            self._due_s[attempt] = began_s + order.time_s
+        if order.memory_bytes is not None:
+            self._sample_at_s = began_s + _SAMPLE_S if not self._limited else self._sample_at_s
+            self._limited[attempt] = task
+        # Between these two moments the leader has begun: its number with them names it for ever.
+        within = f"[{before_s!r},{_since_boot_s()!r}]"
+        told = f'"within":{within},"reminder":{encode_record(order.reminder)}'
+        self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{told}}}')
+        if order.tells_start:
+            self._tell(_encode_started(task))
+
+    def cancel(self, attempt: int, grace_s: float | None) -> None:
+        """End an attempt; one that was never started is so kept from ever starting."""
+        task = self.running.get(attempt)
+        if task is not None:
+            self._end_group(
+                task, "cancelled", "it was cancelled", task.grace_s if grace_s is None else grace_s
+            )
+        elif not self._repeated(attempt):
+            self._keep(
+                _end_record(attempt, None, cause="cancelled", text="it was cancelled before it had started")
+            )
+
+    def send_signal(self, attempt: int, name: str) -> None:
+        """Send a signal to an attempt's group: one that a program must know, only to those that know it."""
+        number = getattr(signal, f"SIG{name}", None)
+        if not isinstance(number, signal.Signals):
+            raise ValueError(f"there is no signal {name!r}")
+        task = self.running.get(attempt)
+        members = self._members(task) if task is not None else []
+        told = len(members)
+        if task is not None and name in _WHOLE_GROUP:
+            task.stopping = number == signal.SIGSTOP and task.status is None
+            if task.stopping:  # a shell cannot be while its child, stopped too, has not begun: it goes first
+                os.kill(task.pid, number)
+            else:
+                _signal_task(task, members, number)
+        else:
+            told = sum(catches_signal(one.pid, number) and signal_exactly(one, number) for one in members)
+        self._tell(encode_record({"is": "signalled", "attempt": attempt, "signal": name, "processes": told}))
+
+    def forget(self, attempt: int) -> None:
+        """Drop an end that the engine has written down."""
+        if self.ended.pop(attempt, None) is not None:
+            self._forgotten.add(attempt)
+            self.starts.pop(attempt, None)
+            if self._end_ledger.lines >= _LINES and len(self.ended) < _LINES // 2:
+                self._shorten()
+
+    def _shorten(self) -> None:
+        """Leave what was forgotten out of the ledgers, so that they do not grow with the execution."""
+        try:
+            self._start_ledger.rewrite(list(self.starts.values()))
+            self._end_ledger.rewrite(list(self.ended.values()))
+        except OSError as error:
+            write_log(f"the ledgers cannot be rewritten: {error.strerror}")
+            return
+        self._unwritten.clear()
+
+    def end_all(self, cause: str, text: str) -> None:
+        """Tell all tasks to end."""
+        for task in list(self.running.values()):
+            self._end_group(task, cause, text, task.grace_s)
+
+    def _repeated(self, attempt: int) -> bool:
+        """Report again what is known of an attempt; False if nothing is."""
+        if attempt in self.running:
+            self._tell(_encode_started(self.running[attempt]))
+        elif attempt in self.ended:
+            self._tell(self.ended[attempt])
+        elif attempt in self._forgotten:
+            self._tell(_encode_problem(attempt, "it has ended and was to be forgotten"))
+        else:
+            return False
+        return True
+
+    # What happens.
+
+    def reap(self) -> None:
+        """Take note of the leaders that have ended, or were stopped or continued by others."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                self._tell_stop(pid, "stopped" if os.WIFSTOPPED(status) else "continued")
+                continue
+            task = self._leaders.pop(pid, None)
+            if task is not None:
+                task.status = status
+                peak_bytes = self._memory.program_peak_bytes(usage.ru_maxrss * 1024)
+                task.usage = (usage.ru_utime, usage.ru_stime, peak_bytes)
+                self._leader_ended(task)
+
+    def _tell_stop(self, pid: int, word: str) -> None:
+        task = self._leaders.get(pid)
+        if task is not None:
+            if task.stopping and word == "stopped":
+                _signal_task(task, self._members(task), signal.SIGSTOP)
+            self._tell(encode_record({"is": word, "attempt": task.attempt}))
+
+    def _members(self, task: RunnerTask) -> list[Process]:
+        """Give all living processes of a task, also those that have left its group."""
+        return self._strays.members(self._groups()).get(task.attempt, [])
+
+    def _groups(self) -> dict[int, int]:
+        return {task.pid: task.attempt for task in self.running.values()}
+
+    def end_strays(self) -> None:
+        """Kill what belongs to no task: nobody will look after it any more."""
+        self._strays.end_all()
+
+    def _leader_ended(self, task: RunnerTask) -> None:
+        left = signal_group(task.pid, 0) or self._strays.any_of(task.attempt, self._leaders)
+        if not left or not self._members(task):
+            self._finish(task)
+        elif task.killed:
+            self._look_again(task, time.monotonic())
+        else:
+            self._terminate(task, min(task.grace_s, _LEFT_BEHIND_S))
+
+    def next_s(self) -> float | None:
+        """Give the moment (of the monotonic clock) at which ``tick`` has something to do."""
+        due_s = min(self._due_s.values(), default=None)
+        if self._limited and (due_s is None or self._sample_at_s < due_s):
+            return self._sample_at_s
+        return due_s
+
+    def tick(self, now_s: float) -> None:
+        """Do what is due."""
+        for attempt in [attempt for attempt, due_s in self._due_s.items() if due_s <= now_s]:
+            self._step(self.running[attempt], now_s)
+        if self._limited and self._sample_at_s <= now_s:
+            self._sample(now_s, _SAMPLE_COST)
+
+    def beat(self) -> None:
+        """Do what is done once a second: write what could not be written, count the kernel's kills."""
+        self._memory.count_kills()
+        self._strays.end_late(self._leaders, self.running)
+        now_s = time.monotonic()
+        aged = any(now_s - task.began_s >= _AGED_S for task in self.running.values())
+        if aged and not self._limited and now_s >= self._sample_at_s:
+            self._sample(now_s, _AGED_COST)
+        while self._unwritten:
+            ledger, text = self._unwritten[0]
+            try:
+                ledger.add(text)
+            except OSError:
+                return  # the disk is still full
+            del self._unwritten[0]
+
+    def _step(self, task: RunnerTask, now_s: float) -> None:
+        if task.kill_at_s is None:
+            self._end_group(
+                task, "timeout", f"it was still running after {now_s - task.began_s:.1f} s", task.grace_s
+            )
+            return
+        members = self._members(task)
+        if task.status is not None and not members:
+            self._finish(task)
+            return
+        if task.killed and now_s >= task.kill_at_s + _STUCK_S:
+            self._tell(_encode_problem(task.attempt, "a process of it cannot be killed"))
+            task.kill_at_s = now_s
+        if now_s >= task.kill_at_s:
+            task.killed = True
+            _signal_task(task, members, signal.SIGKILL)
+        self._look_again(task, now_s)
+
+    def _look_again(self, task: RunnerTask, now_s: float) -> None:
+        """Set when a group that was told to end is looked at; of a leader's end the kernel tells."""
+        kill_at_s = now_s if task.kill_at_s is None else task.kill_at_s
+        if task.status is None:
+            self._due_s[task.attempt] = kill_at_s + _STUCK_S if task.killed else kill_at_s
+            return
+        look_at_s = now_s + task.look_s
+        task.look_s = min(2.0 * task.look_s, _LATEST_S)
+        self._due_s[task.attempt] = look_at_s if task.killed else min(look_at_s, kill_at_s)
+
+    def _end_group(self, task: RunnerTask, cause: str, text: str, grace_s: float) -> None:
+        """Tell a task to end, for the first reason that there is."""
+        if task.cause is None:
+            task.cause, task.text = cause, text
+        self._terminate(task, grace_s)
+
+    def _terminate(self, task: RunnerTask, grace_s: float) -> None:
+        now_s = time.monotonic()
+        if grace_s > 0.0 and (task.kill_at_s is None or task.status is not None):
+            # Who is stopped cannot end.
+            _signal_task(task, self._members(task), signal.SIGTERM, signal.SIGCONT)
+        before_s = task.kill_at_s
+        task.kill_at_s = now_s + grace_s if before_s is None else min(before_s, now_s + grace_s)
+        self._look_again(task, now_s)
+        if now_s >= task.kill_at_s:
+            self._step(task, now_s)
+
+    def _sample(self, now_s: float, cost: float) -> None:
+        """Look at the memory of all members of all tasks."""
+        members = self._strays.members(self._groups())
+        for task in list(self.running.values()):
+            limit_bytes = task.memory_bytes
+            used = used_bytes(members.get(task.attempt, []), limit_bytes)
+            task.peak_bytes = max(task.peak_bytes, used)
+            if limit_bytes is not None and used > limit_bytes and not task.killed:
+                self._end_group(task, "oom", describe_excess(used, limit_bytes), 0.0)
+        self._sample_at_s = now_s + max(_SAMPLE_S, cost * (time.monotonic() - now_s))
+
+    def _finish(self, task: RunnerTask) -> None:
+        attempt = task.attempt
+        del self.running[attempt]
+        self._due_s.pop(attempt, None)
+        self._limited.pop(attempt, None)
+        code = os.waitstatus_to_exitcode(task.status or 0)
+        cause, text = task.cause or "", task.text
+        if code == -signal.SIGKILL and task.cause is None and self._memory.kernel_killed():
+            cause, text = "oom", "the computer ran out of memory, and its kernel killed it"
+        user_s, system_s, peak_bytes = task.usage
+        end = _end_record(
+            attempt, task.began, code=code if code >= 0 else None, signal=-code if code < 0 else None,
+            cause=cause, text=text, seconds=time.monotonic() - task.began_s, user_s=user_s, system_s=system_s,
+            max_rss_bytes=max(peak_bytes, task.peak_bytes) or None,
+        )  # fmt: skip
+        self._keep(end)
+
+    def _keep(self, end: Record) -> None:
+        """Keep an end in memory and on disk, and tell it only then."""
+        text = encode_record(end)
+        self.ended[int(str(end["attempt"]))] = text
+        self._write(self._end_ledger, text)
+        self._tell(text)
+
+    def _record_start(self, attempt: int, text: str) -> None:
+        self.starts[attempt] = text
+        self._write(self._start_ledger, text)
+
+    def _write(self, ledger: RecordLog, text: str) -> None:
+        try:
+            ledger.add(text)
+        except OSError as error:
+            if not self._unwritten:
+                write_log(f"a record cannot be written: {error.strerror}; it is tried again")
+            self._unwritten.append((ledger, text))
+
+
+def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> None:
+    """Send signals to the group of a task, and to the members that have left it."""
+    for number in numbers:
+        signal_group(task.pid, number)
+        for one in members:
+            if one.group != task.pid:
+                signal_exactly(one, number)
+
+
+def _encode_started(task: RunnerTask) -> str:
+    return f'{{"is":"started","attempt":{task.attempt},"pid":{task.pid},"at":{task.began!r}}}'
+
+
+def _encode_problem(attempt: int, text: str) -> str:
+    return encode_record({"is": "problem", "attempt": attempt, "text": text})
+
+
+def _end_record(attempt: int, began: object, **more: object) -> Record:
+    at = time.time()
+    none: Record = {
+        "is": "ended", "attempt": attempt, "code": None, "signal": None, "cause": "", "text": "", "at": at,
+        "began": at if began is None else began, "seconds": 0.0, "user_s": 0.0, "system_s": 0.0,
+        "max_rss_bytes": None,
+    }  # fmt: skip
+    return {**none, **more}
+
+
+def _since_boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+_BEAT_S = 1.0
+_ENDING = {signal.SIGTERM, signal.SIGINT}
+
+
+class Runner:
+    """One runner: the parent of all tasks of an execution on a machine."""
+
+    def __init__(self, records: SealedRecords, token: str, *, idle_s: float, grace_s: float) -> None:
+        self._records = records
+        self._idle_s = idle_s
+        self._grace_s = grace_s
+        strays = ProcessTracker()
+        self._programs = ProgramLauncher(strays.mark)
+        self._door = EngineSocket(records.folder, token)
+        self._tasks = RunnerTasks(records, self._programs, self._door, strays)
+        self._woken, waker = socket.socketpair()
+        self._woken.setblocking(False)
+        waker.setblocking(False)
+        self._waker = waker
+        self._to_end = False
+        """End as soon as nothing runs."""
+        self._told_to_end = False
+        """Somebody has sent SIGTERM: nothing more is started."""
+        self._idle_since_s = time.monotonic()
+        self._beat_at_s = 0.0
+        self._beat_file = records.opened("beat")
+        self._do = {
+            "hello": self._hello, "start": self._start, "cancel": self._cancel, "signal": self._signal,
+            "forget": self._forget, "end": self._end,
+        }  # fmt: skip
+
+    def serve(self) -> None:
+        """Work until there is nothing more to do."""
+        while not self._over():
+            self._turn()
+        self._tasks.end_strays()
+        # Only after a good end: whoever finds these of a dead runner looks for what it has left.
+        self._records.remove("pid")
+        self._records.remove("beat")
+        self._door.close()
+
+    def begin(self) -> None:
+        """Hear signals, and say in the directory who is here; raises OSError."""
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, *_ENDING):
+            signal.signal(number, lambda *_: None)
+        self._door.poll.register(self._woken, select.POLLIN)
+        self._records.write("pid", _identity())
+
+    def _over(self) -> bool:
+        if self._tasks.running:
+            return False
+        if self._to_end or self._told_to_end:
+            self._door.flush()
+            return True
+        return not self._door.engine_is_here and time.monotonic() - self._idle_since_s >= self._idle_s
+
+    def _turn(self) -> None:
+        for descriptor, happened in self._door.poll.poll(self._wait_ms()):
+            if descriptor == self._woken.fileno():
+                self._wake()
+            elif happened & ~select.POLLOUT:
+                for message in self._door.hear(descriptor):
+                    self._obey(message)
+        self._tasks.reap()
+        now_s = time.monotonic()
+        self._tasks.tick(now_s)
+        if self._tasks.running or self._door.engine_is_here:
+            self._idle_since_s = now_s
+        if now_s >= self._beat_at_s:
+            self._beat(now_s)
+        self._door.flush()
+
+    def _wait_ms(self) -> int:
+        due_s = self._tasks.next_s()
+        until_s = self._beat_at_s if due_s is None else min(due_s, self._beat_at_s)
+        if not self._tasks.running and not self._door.engine_is_here:
+            until_s = min(until_s, self._idle_since_s + self._idle_s)
+        return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
+
+    def _wake(self) -> None:
+        """Read which signals have come; ends of tasks are looked for in every turn anyway."""
+        try:
+            numbers = set(self._woken.recv(4096))
+        except BlockingIOError:
+            return
+        if numbers & _ENDING and not self._told_to_end:
+            self._told_to_end = True
+            self._tasks.end_all("lost", "its runner was told to end by a signal")
+
+    def _beat(self, now_s: float) -> None:
+        self._beat_at_s = now_s + _BEAT_S
+        self._tasks.beat()
+        beat: Record = {"at": time.time(), "monotonic_s": now_s, "running": len(self._tasks.running)}
+        try:
+            self._records.overwrite(self._beat_file, "beat", beat)
+        except OSError as error:
+            write_log(f"no beat can be written: {error.strerror}")
+
+    # Messages.
+
+    def _obey(self, message: Record) -> None:
+        """Do what a message asks; one that cannot be understood is told and changes nothing."""
+        what = message.get("do")
+        act = self._do.get(what) if isinstance(what, str) else None
+        try:
+            if act is None:
+                raise ValueError(message.get("problem") or f"unknown message: {what!r}")
+            act(message)
+        except Exception as error:  # whatever one message does, the other tasks go on
+            text = f"{what or 'a message'}: {error}"
+            write_log(f"{type(error).__name__}: {text}")
+            self._door.tell(encode_record({"is": "problem", "attempt": message.get("attempt"), "text": text}))
+
+    def _hello(self, message: Record) -> None:
+        environment, cores = message.get("env"), message.get("cores")
+        self._to_end = False
+        if isinstance(environment, dict):
+            self._programs.set_base(environment)
+        problem = ""
+        try:
+            self._programs.set_cores(cores if isinstance(cores, list) else None)
+        except (OSError, ValueError) as error:
+            problem = f"cores {cores} cannot be had: {error}"
+        running = [
+            {"attempt": task.attempt, "pid": task.pid, "at": task.began}
+            for task in self._tasks.running.values()
+        ]
+        here = encode_record({"is": "here", "pid": os.getpid(), "problem": problem, "running": running})
+        ended, starts = ",".join(self._tasks.ended.values()), ",".join(self._tasks.starts.values())
+        self._door.tell(f'{here[:-1]},"ended":[{ended}],"starts":[{starts}]}}')
+
+    def _start(self, message: Record) -> None:
+        if self._told_to_end:
+            raise ValueError("the runner was told to end by a signal")
+        self._tasks.start(StartOrder(message, self._grace_s))
+
+    def _cancel(self, message: Record) -> None:
+        grace_s = message.get("grace_s")
+        self._tasks.cancel(
+            _attempt_number(message), float(grace_s) if isinstance(grace_s, int | float) else None
+        )
+
+    def _signal(self, message: Record) -> None:
+        self._tasks.send_signal(_attempt_number(message), str(message.get("signal")))
+
+    def _forget(self, message: Record) -> None:
+        several = message.get("attempts")
+        for attempt in several if isinstance(several, list) else [_attempt_number(message)]:
+            self._tasks.forget(attempt)
+
+    def _end(self, _: Record) -> None:
+        self._to_end = True
+
+
+def _attempt_number(message: Record) -> int:
+    attempt = message.get("attempt")
+    if not isinstance(attempt, int):
+        raise ValueError(f"no attempt is named: {attempt!r}")
+    return attempt
+
+
+def _identity() -> Record:
+    """Say which process this is, so that no other is ever taken for it: not after a restart either."""
+    own = read_process(os.getpid())
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip()
+    return {"pid": os.getpid(), "began_ticks": own.began_ticks if own else 0, "boot": boot}

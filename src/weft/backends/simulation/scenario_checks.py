@@ -1,0 +1,193 @@
+"""What can be wrong with a scenario beside a platform and workflows: names that do not exist there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from weft.backends.simulation.scenario import Arrival, ArrivalTrace, Scenario, Series, match_positions
+from weft.documents import locate_problems
+from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten
+from weft.platform.arrays import machine_columns
+from weft.platform.platform import Platform, planned_machines
+from weft.workflow.checks import check_and_unfold, unknown_name_problems
+from weft.workflow.quantity import growth_file
+from weft.workflow.task import Task
+from weft.workflow.workflow import Workflow
+
+__all__ = ["check_scenario", "workflow_keys"]
+
+
+_SECTIONS = ("perturbations", "failures", "loads", "silences")
+
+
+def workflow_keys(entry: Arrival | Series | ArrivalTrace) -> Iterator[str]:
+    """Name the workflows of one entry under ``arrivals``, as often as they arrive."""
+    match entry:
+        case Arrival(workflow=workflow):
+            yield workflow
+        case Series(workflows=workflows):
+            yield from workflows
+        case ArrivalTrace(arrivals=arrivals):
+            yield from (arrival.workflow for arrival in arrivals)
+
+
+def check_scenario(
+    scenario: Scenario, platform: Platform | None, workflows: Mapping[str, Workflow] | None
+) -> None:
+    """Raise InvalidInput with everything a scenario names that does not exist.
+
+    ``workflows`` are all that take part, by the name the scenario (or the command line) has for them. Without
+    a platform names of machines are not looked at, without workflows not those of tasks, loops and files.
+    """
+    problems: list[Problem] = []
+    if platform is not None:
+        problems += _unknown_machines(scenario, [machine.name for machine in platform.machines])
+    if workflows is not None:
+        # What belongs to a workflow that is missing would be missed once more.
+        problems += [*_unknown_workflows(scenario, workflows)] or _unknown_parts(scenario, workflows)
+    if platform is not None and workflows is not None:
+        problems += _unknown_in_expressions(scenario, platform, workflows.values())
+    if problems:
+        raise InvalidInput(list(locate_problems(problems, scenario.document)))
+
+
+def _unknown_parts(scenario: Scenario, workflows: Mapping[str, Workflow]) -> list[Problem]:
+    names = _WorkflowNames(workflows.values())
+    return [
+        *_unknown_tasks(scenario, names),
+        *_find_unknown("loop", scenario.iterations, names.loops, ("iterations",)),
+        *_find_unknown("file of a growing sweep", scenario.lines, names.files, ("lines",)),
+    ]
+
+
+def _unknown_workflows(scenario: Scenario, workflows: Mapping[str, Workflow]) -> Iterator[Problem]:
+    for index, entry in enumerate(scenario.arrivals):
+        for key in dict.fromkeys(workflow_keys(entry)):
+            if key not in workflows:
+                yield _describe_missing("workflow", key, workflows, ("arrivals", index))
+
+
+def _unknown_machines(scenario: Scenario, names: list[str]) -> Iterator[Problem]:
+    for section in _SECTIONS:
+        for index, entry in enumerate(getattr(scenario, section)):
+            for pattern in entry.machines:
+                if not match_positions((pattern,), names):
+                    yield _describe_missing(
+                        "machine",
+                        pattern,
+                        names,
+                        (section, index, _find_machine_key(scenario, section, index)),
+                    )
+
+    for pattern in scenario.denied:
+        if not match_positions((pattern,), names):
+            yield _describe_missing("machine", pattern, names, ("denied",))
+
+
+def _find_machine_key(scenario: Scenario, section: str, index: int) -> str:
+    """Say under which of its two keys an entry names machines."""
+    node = scenario.document.root if scenario.document is not None else None
+    for part in (section, index):
+        if node is not None and isinstance(node.value, dict) and part in node.value:
+            node = node.value[str(part)]
+        elif node is not None and isinstance(node.value, list) and isinstance(part, int):
+            node = node.value[part]
+    written = node.value if node is not None and isinstance(node.value, dict) else {}
+    return "machine" if "machine" in written else "machines"
+
+
+class _WorkflowNames:
+    """What the workflows of a run have: tasks, subtasks, loops, files whose lines are swept."""
+
+    def __init__(self, workflows: Iterable[Workflow]) -> None:
+        self._workflows = tuple(workflows)
+        self.tasks = [task.name for each in self._workflows for task in each.tasks]
+        self.loops = [loop.name for each in self._workflows for loop in each.loops]
+        self.files = [file for each in self._workflows for task in each.tasks for file in _growth_files(task)]
+        self._subtasks: frozenset[str] | None = None
+
+    def has_task(self, name: str) -> bool:
+        """Say whether a task or subtask exists; every subtask of a task that grows may."""
+        if name in self.tasks:
+            return True
+        template = name.partition("[")[0]
+        if template == name or template not in self.tasks:
+            return False
+        described = (task for each in self._workflows for task in each.tasks if task.name == template)
+        if any(True for task in described for _ in _growth_files(task)):
+            return True
+        if self._subtasks is None:  # unfolded only if a scenario speaks of subtasks
+            self._subtasks = frozenset(
+                label for each in self._workflows for label in check_and_unfold(each).names
+            )
+        return name in self._subtasks
+
+    def compiled(self, name: str) -> Iterable[str]:
+        """List what a name that does not exist may have been meant to be."""
+        template = name.partition("[")[0]
+        return (self._subtasks or ()) if template in self.tasks else self.tasks
+
+
+def _growth_files(task: Task) -> Iterator[str]:
+    for _, values in task.sweep.variables if task.sweep is not None else ():
+        file = growth_file(values)
+        if file is not None:
+            yield file
+
+
+def _unknown_tasks(scenario: Scenario, names: _WorkflowNames) -> Iterator[Problem]:
+    for section in ("suspensions", "cancellations", "requirements"):
+        for index, entry in enumerate(getattr(scenario, section)):
+            if not names.has_task(entry.task):
+                yield _describe_missing(
+                    "task", entry.task, names.compiled(entry.task), (section, index, "task")
+                )
+    for path, tasks in (
+        (("exit_codes",), scenario.exit_codes),
+        (("results",), scenario.results),
+        (("profiles",), scenario.profiles),
+        (("durations", "tasks"), scenario.durations.tasks),
+    ):
+        for task in tasks:
+            if not names.has_task(task):
+                yield _describe_missing("task", task, names.compiled(task), (*path, task))
+
+
+def _unknown_in_expressions(
+    scenario: Scenario, platform: Platform, workflows: Iterable[Workflow]
+) -> Iterator[Problem]:
+    """List the names in new requirements and ranks that neither machines nor the workflow have."""
+    if not scenario.requirements:
+        return
+    of_machines = machine_columns(planned_machines(platform)).keys()
+    meant = [(each, task) for each in workflows for task in each.tasks]
+    for index, change in enumerate(scenario.requirements):
+        name = change.task.partition("[")[0]
+        known = {
+            key for each, task in meant if task.name == name for key in (*each.params, *_sweep_names(task))
+        }
+        for key, value in (("expression", change.requirements), ("rank", change.rank)):
+            yield from unknown_name_problems(value, known | of_machines, ("requirements", index, key))
+
+
+def _sweep_names(task: Task) -> tuple[str, ...]:
+    return task.sweep.names if task.sweep is not None else ()
+
+
+def _find_unknown(what: str, found: Iterable[str], known: list[str], path: DocumentPath) -> Iterator[Problem]:
+    return (_describe_missing(what, name, known, (*path, name)) for name in found if name not in known)
+
+
+def _describe_missing(what: str, name: str, known: Iterable[str], path: DocumentPath) -> Problem:
+    """Say that a name means nothing, and what was probably meant."""
+    names = sorted(dict.fromkeys(known))
+    close = nearest(name, names)
+    advice = f"did you mean {close!r}?" if close else _list_known(what, names)
+    return Problem(what=f"no {what} {shorten(repr(name))}", advice=advice, path=path)
+
+
+def _list_known(what: str, names: list[str]) -> str:
+    if not names:
+        return f"there is no {what}"
+    shown = ", ".join(names[:10])
+    return f"known: {shown}{', …' if len(names) > 10 else ''}"

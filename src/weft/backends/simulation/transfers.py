@@ -1,0 +1,427 @@
+"""Transfers under way: data on links whose bandwidth they share, or have each for itself.
+
+``SharedTransfers`` gives max-min fair rates, as progressive filling does (Bertsekas and Gallager, Data
+Networks,
+section 6.5.2). What shares what: a link is what a platform describes once. All transfers, of both directions,
+that take a pair of ``links.between`` share its bandwidth; all inside a site share the site's; where the
+default link holds, all between the same two sites share one such link (a machine without a site is one of
+its own). Platforms state no uplinks of single machines, so a transfer takes one link, and filling ends after
+one step: n transfers on a link get 1/n of its bandwidth each. A transfer first waits for its fixed seconds
+and one latency per file, and takes no bandwidth meanwhile. Data on one host arrive at once.
+
+Every link counts the bytes that each of its transfers has been served since it was last idle: one that joins
+at b and has s bytes is done at b + s, however many come and go. A start or an end costs O(log transfers).
+
+``UnsharedTransfers`` is what planners assume: every transfer has its link's bandwidth for itself.
+
+Data on the way: what StageIn asks for moves over the network, or from where the user keeps it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Protocol, TypeVar
+
+from weft.backends.simulation.scenario import Scenario
+from weft.backends.simulation.state import EventQueue, Host
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.instance.instance import Instance
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform, find_link
+
+__all__ = ["DataStaging", "SharedTransfers", "Transfers", "UnsharedTransfers"]
+
+
+_Value = TypeVar("_Value")
+
+
+class Transfers(Protocol):
+    """Transfers under way. ``now`` never runs backwards; machines are numbered as planners see them."""
+
+    def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
+              now: float) -> None:  # fmt: skip
+        """Begin a transfer under a number that no other one under way has."""
+        ...
+
+    def cancel(self, flow: int, now: float) -> None:
+        """End a transfer before its time, if it is still under way; ``ended`` will not name it."""
+        ...
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that happens up to now."""
+        ...
+
+    def next_end(self) -> float:
+        """Give a time before which no transfer ends, later than the last advance; inf: none is under way.
+
+        It may be the time of another change. Advance to it and ask again.
+        """
+        ...
+
+    def ended(self, now: float) -> list[int]:
+        """Advance, and name those that have ended since the last call, by time, then as they began."""
+        ...
+
+
+class UnsharedTransfers:
+    """Every transfer has the bandwidth of its link for itself."""
+
+    def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
+        self._links = _LinkTable(platform, machines)
+        self._ends: list[tuple[float, int, int]] = []
+        self._begun: dict[int, int] = {}
+        self._count = 0
+
+    def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
+              now: float) -> None:  # fmt: skip
+        """Begin a transfer."""
+        found = self._links.between(source, target)
+        # The sum as planners make it, so that an undisturbed run ends exactly as planned.
+        end_s = now
+        if found is not None:
+            link = found[1]
+            end_s = now + (fixed_s + files * link.latency_s + size_bytes * (1.0 / link.bandwidth_Bps))
+        self._count += 1
+        _register(self._begun, flow, self._count)
+        heapq.heappush(self._ends, (end_s, self._count, flow))
+
+    def cancel(self, flow: int, now: float) -> None:  # noqa: ARG002 -- of the contract
+        """End a transfer before its time; one that should have ended by now is forgotten, too."""
+        self._begun.pop(flow, None)
+
+    def advance(self, now: float) -> None:
+        """Do nothing: when a transfer ends was known when it began."""
+
+    def next_end(self) -> float:
+        """Give the time of the next end."""
+        while self._ends and self._begun.get(self._ends[0][2]) != self._ends[0][1]:
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else math.inf
+
+    def ended(self, now: float) -> list[int]:
+        """Name those that have ended."""
+        found: list[int] = []
+        while self.next_end() <= now:
+            flow = heapq.heappop(self._ends)[2]
+            del self._begun[flow]
+            found.append(flow)
+        return found
+
+
+class SharedTransfers:
+    """Transfers that share the bandwidth of links fairly."""
+
+    def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
+        self._links = _LinkTable(platform, machines)
+        self._queues: dict[Hashable, _LinkQueue] = {}
+        self._order: list[_LinkQueue] = []
+        self._under_way: dict[int, _Transfer] = {}
+        self._changes: list[tuple[float, int]] = []
+        """The next change of every queue; an entry that is not its queue's current one is void."""
+        self._ended: list[tuple[float, int, int]] = []
+        self._count = 0
+
+    def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
+              now: float) -> None:  # fmt: skip
+        """Begin a transfer."""
+        found = self._links.between(source, target)
+        self._count += 1
+        if found is None:
+            begun = _Transfer(flow, self._count, self._queue(None, 0.0), 0.0, now)
+        else:
+            key, link = found
+            wait_s = fixed_s + files * link.latency_s
+            queue = self._queue(key, 1.0 / link.bandwidth_Bps)
+            begun = _Transfer(flow, self._count, queue, size_bytes, now + wait_s)
+        _register(self._under_way, flow, begun)
+        heapq.heappush(begun.queue.waiting, (begun.ready_s, begun.number, begun))
+        self._changed(begun.queue)
+
+    def cancel(self, flow: int, now: float) -> None:
+        """End a transfer before its time; one that has ended by now is forgotten, too."""
+        self.advance(now)
+        begun = self._under_way.pop(flow, None)
+        if begun is not None:
+            begun.queue.drop(begun, now)
+            self._changed(begun.queue)
+        else:
+            self._ended = [entry for entry in self._ended if entry[2] != flow]
+
+    def left_bytes(self, flow: int, now: float) -> float:
+        """Give the bytes of a transfer that have not arrived; 0 when it has ended."""
+        self.advance(now)
+        begun = self._under_way.get(flow)
+        return 0.0 if begun is None else begun.queue.left_bytes(begun, now)
+
+    def advance(self, now: float) -> None:
+        """Let transfers join their links and end, in the order in which they do."""
+        while self._changes and self._changes[0][0] <= now:
+            at_s, number = heapq.heappop(self._changes)
+            queue = self._order[number]
+            if queue.next_s != at_s:
+                continue
+            done = queue.step()
+            if done is not None:
+                del self._under_way[done.flow]
+                self._ended.append((at_s, done.number, done.flow))
+            self._changed(queue)
+
+    def next_end(self) -> float:
+        """Give the time of the next change."""
+        if self._ended:
+            return self._ended[0][0]
+        while self._changes and self._order[self._changes[0][1]].next_s != self._changes[0][0]:
+            heapq.heappop(self._changes)
+        return self._changes[0][0] if self._changes else math.inf
+
+    def ended(self, now: float) -> list[int]:
+        """Name those that have ended."""
+        self.advance(now)
+        found, self._ended = sorted(self._ended), []
+        return [flow for _, _, flow in found]
+
+    def _queue(self, key: Hashable, inverse_bandwidth: float) -> _LinkQueue:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _LinkQueue(len(self._order), inverse_bandwidth)
+            self._order.append(queue)
+        return queue
+
+    def _changed(self, queue: _LinkQueue) -> None:
+        """Look up when a queue changes next, after it has changed."""
+        queue.look_ahead()
+        if queue.next_s < math.inf:
+            heapq.heappush(self._changes, (queue.next_s, queue.number))
+
+
+class _Transfer:
+    """One transfer under way."""
+
+    __slots__ = ("done_at_bytes", "dropped", "flow", "number", "queue", "ready_s", "size_bytes")
+
+    def __init__(self, flow: int, number: int, queue: _LinkQueue, size_bytes: float, ready_s: float) -> None:
+        self.flow, self.number, self.queue = flow, number, queue
+        self.size_bytes, self.ready_s = size_bytes, ready_s
+        self.done_at_bytes: float | None = None
+        """What the queue will have served each when this one is done; None: it still waits."""
+        self.dropped = False
+
+
+class _LinkQueue:
+    """The transfers of one link."""
+
+    __slots__ = ("_count", "_served_bytes", "_since_s", "inverse_bandwidth", "moving", "next_s", "number",
+                 "waiting")  # fmt: skip
+
+    def __init__(self, number: int, inverse_bandwidth: float) -> None:
+        self.number = number
+        self.inverse_bandwidth = inverse_bandwidth
+        self.waiting: list[tuple[float, int, _Transfer]] = []
+        self.moving: list[tuple[float, int, _Transfer]] = []
+        self.next_s = math.inf
+        self._count = 0
+        """Of those that move."""
+        self._served_bytes = 0.0
+        """What each that moves since the link was last idle has been served."""
+        self._since_s = 0.0
+        """When that was so."""
+
+    def look_ahead(self) -> None:
+        """Find the time of the next end or join."""
+        for heap in (self.waiting, self.moving):
+            while heap and heap[0][2].dropped:
+                heapq.heappop(heap)
+        ready_s = self.waiting[0][0] if self.waiting else math.inf
+        self.next_s = min(self._end_s(), ready_s)
+
+    def _end_s(self) -> float:
+        if not self.moving:
+            return math.inf
+        left = max(self.moving[0][0] - self._served_bytes, 0.0)  # rounding may have served a bit too much
+        return self._since_s + left * self._count * self.inverse_bandwidth
+
+    def step(self) -> _Transfer | None:
+        """Let the next change happen; give the transfer that has ended by it."""
+        if self._end_s() == self.next_s:
+            done_at_bytes, _, done = heapq.heappop(self.moving)
+            self._served_bytes, self._since_s = done_at_bytes, self.next_s
+            self._count -= 1
+            return done
+        _, _, joining = heapq.heappop(self.waiting)
+        if joining.size_bytes * self.inverse_bandwidth <= 0.0:
+            return joining
+        self._serve(joining.ready_s)
+        self._count += 1
+        joining.done_at_bytes = self._served_bytes + joining.size_bytes
+        heapq.heappush(self.moving, (joining.done_at_bytes, joining.number, joining))
+        return None
+
+    def drop(self, flow: _Transfer, now: float) -> None:
+        """Take a transfer off the link; its entry goes when it comes up."""
+        if flow.done_at_bytes is not None:
+            self._serve(now)
+            self._count -= 1
+        flow.dropped = True
+
+    def left_bytes(self, flow: _Transfer, now: float) -> float:
+        """Give what of a transfer has not arrived."""
+        if flow.done_at_bytes is None:
+            return flow.size_bytes
+        return max(flow.done_at_bytes - self._served_by(now), 0.0)
+
+    def _served_by(self, now: float) -> float:
+        if self._count == 0:
+            return 0.0  # an idle link begins to count anew
+        return self._served_bytes + (now - self._since_s) / (self._count * self.inverse_bandwidth)
+
+    def _serve(self, now: float) -> None:
+        self._served_bytes, self._since_s = self._served_by(now), now
+
+
+class _LinkTable:
+    """Which link two machines have; looked up once per pair of hosts."""
+
+    def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
+        self._platform, self._machines = platform, machines
+        self._known: dict[tuple[int, int], tuple[Hashable, Link] | None] = {}
+
+    def between(self, source: int, target: int) -> tuple[Hashable, Link] | None:
+        """Give a link and what it is known by; None on one host."""
+        pair = (source, target)
+        if pair not in self._known:
+            machines = self._machines
+            self._known[pair] = find_link(self._platform, machines[source], machines[target])
+        return self._known[pair]
+
+
+def _register(known: dict[int, _Value], flow: int, value: _Value) -> None:
+    if flow in known:
+        raise ValueError(f"transfer {flow} is under way already")
+    known[flow] = value
+
+
+@dataclass(slots=True)
+class _PendingStage:
+    """What is on the way for one StageIn."""
+
+    attempt: int
+    part: int
+    host: Host
+    moved_bytes: float = 0.0
+    flows: set[int] = field(default_factory=set)
+    not_before_s: float = 0.0
+    sources: dict[int, None] = field(default_factory=dict)
+    """The machines from which data come."""
+    lost: dict[int, None] = field(default_factory=dict)
+    """Those that were down, or went down before all had come."""
+
+
+class DataStaging:
+    """All data under way."""
+
+    def __init__(self, agenda: EventQueue, scenario: Scenario, instance: Instance) -> None:
+        self._agenda = agenda
+        self._latency_s = scenario.stage_latency_s
+        kind = SharedTransfers if scenario.network == "shared" else UnsharedTransfers
+        self._transfers: Transfers = kind(instance.platform, instance.machines)
+        self._default_link = instance.platform.default_link
+        self._flows: dict[int, _PendingStage] = {}
+        self._stages: dict[tuple[int, int], _PendingStage] = {}
+        self._numbers = count()
+
+    @property
+    def at_work(self) -> bool:
+        """Say whether data are on the way."""
+        return bool(self._stages)
+
+    @property
+    def busy(self) -> bool:
+        """Say whether data are under way."""
+        return bool(self._flows)
+
+    def next_s(self) -> float:
+        """Give a time before which nothing arrives."""
+        return self._transfers.next_end() if self._flows else math.inf
+
+    def stage_in(self, command: cm.StageIn, host: Host, host_of: Callable[[int], Host]) -> None:
+        """Send for data; those on a host that is down cannot be had."""
+        if (command.attempt, command.part) in self._stages:
+            return
+        stage = self._stages[command.attempt, command.part] = _PendingStage(
+            command.attempt, command.part, host
+        )
+        now = latest = outside_s = self._agenda.now
+        for parcel in command.parcels:
+            if parcel.shared and parcel.name in host.cache:
+                latest = max(latest, host.cache[parcel.name])
+            elif parcel.source < 0:
+                # What the user keeps comes over the user's own link, one file after the other.
+                link = self._default_link
+                outside_s += link.latency_s * parcel.files + parcel.size_bytes / link.bandwidth_Bps
+                latest = max(latest, outside_s)
+                stage.moved_bytes += parcel.size_bytes
+                if parcel.shared:
+                    host.cache[parcel.name] = outside_s
+            elif not host_of(parcel.source).up:
+                stage.lost[parcel.source] = None
+            else:
+                stage.moved_bytes += parcel.size_bytes
+                stage.sources[parcel.source] = None
+                flow = next(self._numbers)
+                stage.flows.add(flow)
+                self._flows[flow] = stage
+                self._transfers.start(
+                    flow, parcel.source, command.machine, parcel.size_bytes, parcel.files, parcel.fixed_s, now
+                )
+        stage.not_before_s = latest
+        if not stage.flows:
+            self._agenda.put(latest + self._latency_s, partial(self._staged, stage))
+
+    def arrive(self) -> None:
+        """Let the data arrive that arrive now; the latency of a stage begins when its data are there."""
+        now = self._agenda.now
+        for flow in self._transfers.ended(now):
+            stage = self._flows.pop(flow)
+            stage.flows.discard(flow)
+            if not stage.flows:
+                self._agenda.put(max(now, stage.not_before_s) + self._latency_s, partial(self._staged, stage))
+
+    def _staged(self, stage: _PendingStage) -> ev.Event | None:
+        if self._stages.get((stage.attempt, stage.part)) is not stage:
+            return None
+        del self._stages[stage.attempt, stage.part]
+        problem = "" if stage.host.up else "the machine does not answer"
+        if stage.lost:
+            problem = "a machine where data lie does not answer"
+        return ev.StagedIn(
+            attempt=stage.attempt,
+            part=stage.part,
+            problem=problem,
+            moved_bytes=stage.moved_bytes,
+            lost=tuple(sorted(stage.lost)),
+        )
+
+    def lose(self, machines: Container[int]) -> None:
+        """Let what comes from machines that have gone down never arrive."""
+        for stage in list(self._stages.values()):
+            gone = [source for source in stage.sources if source in machines]
+            if gone and stage.flows:
+                stage.lost.update(dict.fromkeys(gone))
+                for flow in sorted(stage.flows):
+                    self._transfers.cancel(flow, self._agenda.now)
+                    del self._flows[flow]
+                stage.flows.clear()
+                self._agenda.put(self._agenda.now + self._latency_s, partial(self._staged, stage))
+
+    def give_up(self, attempt: int) -> None:
+        """Forget what is on the way for an attempt."""
+        for key in [key for key in self._stages if key[0] == attempt]:
+            for flow in sorted(self._stages.pop(key).flows):
+                self._transfers.cancel(flow, self._agenda.now)
+                del self._flows[flow]

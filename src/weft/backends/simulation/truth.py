@@ -1,0 +1,174 @@
+"""How long a task really takes: its estimate, times a bias, times noise.
+
+The noise is lognormal with mean 1 (so the mean is preserved, not the median) and with the stated standard
+deviation: ``exp(s z - s^2/2)``, ``s^2 = ln(1 + noise^2)``, z standard normal. It belongs to a task of one run
+and one iteration, wherever and however often it is tried: a task that is long is long everywhere, and two
+policies of one seed meet the same tasks. It is drawn in blocks of tasks, each from a generator of its own,
+and so depends neither on the order of events nor on how many tasks there are; it costs about a microsecond.
+
+How often a loop really runs: the exit code its last task must have, so that the condition says so.
+
+A scenario states the number of iterations; a workflow states a condition on exit codes. The world tries the
+exit codes the workflow speaks of, and takes one for which the condition holds in the last iteration and none
+before.
+
+How the tasks of a run really end: exit codes, results, and the lines of the files they write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import exp, log1p, sqrt
+from typing import TypeVar
+
+from weft.backends.simulation.scenario import Durations, Scenario, find_task_value
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.errors import InvalidInput
+from weft.expressions import Value, evaluate_boolean
+from weft.randomness import generator
+from weft.workflow.workflow import Loop, Workflow, find_growth_files, outcome_codes
+
+__all__ = ["TaskEndings", "TrueDurations", "find_loop_exit_codes"]
+
+
+_BLOCK = 1024
+"""Tasks whose noise is drawn together; a block costs about 0.1 ms."""
+
+
+class TrueDurations:
+    """The true durations of the tasks of one run."""
+
+    def __init__(self, durations: Durations, labels: Sequence[str], *, seed: int, run: int) -> None:
+        """Take the tasks' names (``lapw1[3]``), a list that may grow, and the number of the run."""
+        self._durations = durations
+        self._by_task = bool(durations.tasks)
+        self._labels = labels
+        self._seed, self._run = seed, str(run)
+        self._blocks: dict[tuple[int, int], list[float]] = {}
+        self._laws: dict[str, tuple[float, float]] = {}
+        self._common = _lognormal_parameters(durations)
+        self.exact = not durations.tasks and self._common == (1.0, 0.0)
+        """Whether every estimate is true."""
+
+    def seconds(self, task: int, estimate_s: float, iteration: int = 0) -> float:
+        """Give the true seconds of a task for which somewhere ``estimate_s`` are expected."""
+        return estimate_s * self.factor(task, iteration)
+
+    def factor(self, task: int, iteration: int = 0) -> float:
+        """Give the true time of a task relative to its estimate."""
+        bias, spread = self._law_of(task) if self._by_task else self._common
+        if spread == 0.0:
+            return bias
+        number, position = divmod(task, _BLOCK)
+        block = self._blocks.get((iteration, number)) or self._draw(iteration, number)
+        return bias * exp(spread * (block[position] - 0.5 * spread))
+
+    def _draw(self, iteration: int, number: int) -> list[float]:
+        rng = generator(self._seed, "truth", self._run, str(iteration), str(number))
+        block: list[float] = rng.standard_normal(_BLOCK).tolist()
+        self._blocks[iteration, number] = block
+        return block
+
+    def _law_of(self, task: int) -> tuple[float, float]:
+        """Give the bias and the spread of a task, where tasks differ."""
+        label = self._labels[task]
+        law = self._laws.get(label)
+        if law is None:
+            law = self._laws[label] = _lognormal_parameters(
+                find_task_value(self._durations.tasks, label) or self._durations
+            )
+        return law
+
+
+def _lognormal_parameters(durations: Durations) -> tuple[float, float]:
+    """Give the bias, and the standard deviation of the noise's logarithm."""
+    return durations.bias, sqrt(log1p(durations.noise**2))
+
+
+_OTHER_CODES = (0, 1, 2)
+
+
+def find_loop_exit_codes(
+    workflow: Workflow, scenario: Scenario, params: Mapping[str, object]
+) -> dict[str, tuple[Loop, int, int, int]]:
+    """Give by last task: the loop, its true iterations, and the exit codes before and at the end.
+
+    A loop whose condition does not depend on the exit code of its last task is not among them: its truth is
+    in the results the scenario states.
+    """
+    found = {}
+    for loop in workflow.loops:
+        if loop.until is None:
+            continue
+        codes = dict.fromkeys((*outcome_codes(workflow, loop.last), *_OTHER_CODES))
+        holds = [code for code in codes if _condition_holds(loop, code, params)]
+        fails = [code for code in codes if code not in holds]
+        if holds and fails:
+            found[loop.last] = (loop, scenario.iterations.get(loop.name, 1), fails[0], holds[0])
+    return found
+
+
+def _condition_holds(loop: Loop, code: int, params: Mapping[str, object]) -> bool:
+    assert loop.until is not None
+    names = {**params, "exit_code": code, f"{loop.last}.exit_code": code, "iteration": 1}
+    try:
+        return evaluate_boolean(loop.until, names)
+    except InvalidInput:
+        return False
+
+
+_CAUSES = {"oom": "oom", "preempted": "preempted", "staging": "staging", "no-exit-code": ""}
+"""The words a scenario may use instead of an exit code, with the cause that is reported."""
+
+_Found = TypeVar("_Found")
+
+_TaskEnd = tuple[int | None, str, Mapping[str, Value], Mapping[str, tuple[str, ...]]]
+
+
+class TaskEndings:
+    """The true ends of one run's tasks."""
+
+    def __init__(self, known: CompiledWorkflow, scenario: Scenario) -> None:
+        workflow = known.graph.workflow
+        self._scenario = scenario
+        self._loops = find_loop_exit_codes(workflow, scenario, known.graph.params)
+        self._times: dict[int, int] = {}
+        """How often each task that the scenario speaks of has ended by itself."""
+        self._files: dict[str, list[str]] = {}
+        for file in find_growth_files(workflow):
+            writer = next(
+                (task.name for task in workflow.tasks if any(out.file == file for out in task.outputs)), None
+            )
+            if writer is not None:
+                self._files.setdefault(writer, []).append(file)
+        self._plain = not (self._loops or self._files or scenario.exit_codes or scenario.results)
+
+    def of(self, known: CompiledWorkflow, task: int, iteration: int) -> _TaskEnd:
+        """Give exit code, cause, result and the lines of growing files of a task that ends now."""
+        if self._plain:
+            return 0, "", {}, {}
+        name = known.names[task]
+        description = known.graph.description(task).name
+        times = self._times.get(task, 0)
+        self._times[task] = times + 1
+        result = _nth(find_task_value(self._scenario.results, name), times) or {}
+        lines = {file: self._lines(file) for file in self._files.get(description, ())}
+        stated = _nth(find_task_value(self._scenario.exit_codes, name), times)
+        if isinstance(stated, str):
+            return None, _CAUSES[stated], {}, {}
+        if stated is not None:
+            return stated, "", result, lines
+        loop = self._loops.get(description)
+        if loop is not None:
+            _, iterations, going_on, converged = loop
+            return (converged if iteration >= iterations else going_on), "", result, lines
+        return 0, "", result, lines
+
+    def _lines(self, file: str) -> tuple[str, ...]:
+        number = self._scenario.lines.get(file, 1)
+        return tuple(str(line) for line in range(1, number + 1))
+
+
+def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:
+    """Give the value of the n-th end; the last one holds from then on; None: nothing is stated."""
+    return None if not values else values[min(times, len(values) - 1)]

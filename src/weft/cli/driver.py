@@ -1,0 +1,260 @@
+"""Driving an execution from the command line: progress, signals, what is said at the end, the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from weft.cli import options
+from weft.cli.run_display import RunDisplay
+from weft.cli.terminal import LiveDisplay, width
+
+if TYPE_CHECKING:
+    from weft.api.report import ExecutionReport
+    from weft.api.run import RunResult
+    from weft.engine.engine import Engine
+    from weft.engine.journal import JournalEntry
+    from weft.runtime.driver import Listener
+    from weft.runtime.execution import Execution
+
+__all__ = ["INTERRUPTED", "RunDriver", "command_line", "drive_run"]
+
+
+INTERRUPTED = 75
+"""Exit code: ended by a signal in order, and resumable."""
+
+_KILLED = 128
+"""Exit code of a process that a signal ended: this, and the signal's number."""
+
+_MOST_TASKS = 20_000
+"""Tasks of runs whose reports are written unasked: so many take about ten seconds."""
+
+_STALE_SHOWN = 3
+"""Reasons per kind that are written out."""
+
+
+def command_line() -> list[str]:
+    """Give the command as the user wrote it."""
+    return ["weft", *sys.argv[1:]]
+
+
+class RunDriver:
+    """Follows an execution that this process drives, and shows how it goes."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        from weft.api.run import SignalHandler
+
+        self.signals = SignalHandler(self._at_once)
+        self.view: RunDisplay | None = None
+        self.execution: Execution | None = None
+        self.live = LiveDisplay(self._block, self._line, quiet=quiet)
+        self._told = 0
+        self._said = False
+
+    def watch(self, execution: Execution) -> Sequence[Listener]:
+        """Begin to follow; the journal of one that is gone on with is read first."""
+        from weft.api.project import count_journal
+        from weft.cli.terminal import colored_errors
+        from weft.reports.execution_history import AttemptLogs
+
+        self.execution = execution
+        self.view = RunDisplay(
+            tally=count_journal(execution),
+            state=execution.engine.state,
+            logs=AttemptLogs(layout=execution.layout, execution=execution.number),
+            color=colored_errors(),
+            began_s=execution.clock.now(),
+            promises=execution.promises,
+        )
+        self._told = len(self.view.tally.setbacks)
+        return [self._hear]
+
+    def interrupted(self) -> bool:
+        """Draw if it is time to, and say whether a signal came; the loop asks several times a second."""
+        self.live.tick()
+        if self.signals() and not self._said:
+            self._said = True
+            # Before it is said: a second signal may follow at once.
+            if self.execution is not None:
+                self.execution.end_programs()
+            self.live.clear()
+            self.live.say("interrupted: programs are ended in order; once more ends weft at once")
+        return self.signals()
+
+    def _hear(self, entry: JournalEntry, engine: Engine) -> None:
+        assert self.view is not None
+        self.view.tally.hear(entry, engine)
+        if not self.live.drawn and len(self.view.tally.setbacks) > self._told:
+            self._told += 1
+            for line in self.view.setback_lines(self.view.tally.setbacks[-1]):
+                self.live.say(line)
+
+    def _block(self, columns: int, rows: int) -> list[str]:
+        if self.view is None or self.execution is None or not self.view.state.runs:
+            return []
+        return self.view.block(self.execution.clock.now(), columns, rows)
+
+    def _line(self) -> str:
+        if self.view is None or self.execution is None:
+            return "starting"
+        return self.view.line(self.execution.clock.now())
+
+    def _at_once(self, number: int) -> NoReturn:
+        if not self._said and self.execution is not None:
+            with suppress(Exception):  # it may have been in the middle of something
+                self.execution.end_programs()
+        self.live.say_at_once("ended at once; what programs have left is found by `weft resume`")
+        # Not by an exception: nothing may keep the process any more, not even what is cleaned up at exits.
+        os._exit(_KILLED + number)
+
+
+def drive_run(
+    run: Callable[..., RunResult],
+    *,
+    as_json: bool,
+    quiet: bool,
+    report: str | None,
+    trace: str | None,
+    **how: Any,
+) -> NoReturn:
+    """Call ``run`` or ``resume`` with progress and signals, say how it went, and end with the exit code."""
+    driver = RunDriver(quiet=quiet or as_json)
+    with driver.signals:
+        try:
+            ran = run(**how, command=command_line(), watch=driver.watch, interrupted=driver.interrupted)
+        finally:
+            driver.live.clear()
+        _finish(ran, driver, as_json=as_json, quiet=quiet, report=report, trace=trace)
+
+
+def _finish(
+    ran: RunResult, driver: RunDriver, *, as_json: bool, quiet: bool, report: str | None, trace: str | None
+) -> NoReturn:
+    """Write the reports, say how it went and where to look, and end with the code that says it."""
+    from weft.api.project import OpenProject
+    from weft.api.report import write_reports
+    from weft.formats.files import save_text
+
+    if driver.signals.first is not None:
+        _ignore_output(driver.signals.first)
+    asked = as_json or report is not None or trace is not None
+    if not asked and sum(run.tasks for run in ran.runs) > _MOST_TASKS:
+        if not quiet:
+            _show_briefly(ran, driver)
+        _exit(ran, driver, as_json=as_json)
+    with OpenProject.at(str(ran.layout.project)) as place:
+        written = write_reports(place, ran.execution)
+    if written is not None:
+        folder, told = written
+        if report is not None:
+            save_text(told.html(), report)
+        if trace is not None:
+            save_text(told.trace(), trace)
+        if as_json:
+            options.print_json(_record(ran, driver, told, folder))
+        elif not quiet:
+            _show(ran, driver, told, _relative(folder))
+    _exit(ran, driver, as_json=as_json)
+
+
+def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
+    for line in ran.ending.stuck:
+        click.echo(f"error: it could not go on: {line}", err=True)
+    if ran.outcome == "interrupted":
+        if not as_json:
+            click.echo("interrupted; `weft resume` goes on", err=True)
+        if driver.execution is not None and driver.execution.searching:
+            # A solver may search on for as long as it was given, and Python would wait for its thread.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        raise click.exceptions.Exit(INTERRUPTED)
+    raise click.exceptions.Exit(0 if ran.completed else 1)
+
+
+def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
+    """Sum up a run that is so large that its reports take long to write."""
+    view = driver.view
+    for line in (*view.kind_lines(), *view.failure_lines()) if view is not None else ():
+        click.echo(line)
+    for run in ran.runs:
+        click.echo(f"run {run.number}, {run.workflow}: {run.state}; `weft report {run.number}` says more")
+
+
+def _ignore_output(number: int) -> None:
+    """After SIGHUP nobody reads what is written, and writing must not fail."""
+    import signal
+
+    if number == signal.SIGHUP:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+
+
+def _show(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: str) -> None:
+    from weft.reports.execution_page import execution_lines
+
+    if ran.resumed:
+        click.echo("an unfinished run was gone on with")
+    utf8 = "utf" in (sys.stdout.encoding or "").lower()
+    for line in execution_lines(told.executed, width=width(), ascii_only=not utf8):
+        click.echo(line)
+    for line in _reuse_lines(driver):
+        click.echo(line)
+    numbers = [run.number for run in ran.runs]
+    named = f"run {numbers[0]}" if len(numbers) == 1 else f"runs {numbers[0]} to {numbers[-1]}"
+    click.echo(f"{named}: `weft logs TASK`, `weft explain TASK`; report {folder}/report.html")
+
+
+def _reuse_lines(driver: RunDriver) -> list[str]:
+    """Say per kind what an earlier run had done, what is stale and why, what is new."""
+    view = driver.view
+    if view is None or not (view.tally.taken_over or view.tally.stale):
+        return []
+    tally, lines = view.tally, []
+    for run in view.state.runs:
+        for kind in dict.fromkeys(task.program for task in run.compiled.graph.workflow.tasks):
+            key = run.index, kind
+            parts = [f"{tally.taken_over[key]} taken over"] if tally.taken_over[key] else []
+            stale = tally.stale.get(key)
+            if stale:
+                why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
+                more = f"; and {len(stale) - _STALE_SHOWN} more reasons" if len(stale) > _STALE_SHOWN else ""
+                parts.append(f"{stale.total()} stale ({why}{more})")
+            new = tally.ran[key] - (stale.total() if stale else 0)
+            if new:
+                parts.append(f"{new} new")
+            if parts:
+                lines.append(f"  {kind}: {', '.join(parts)}")
+    return ["of what was done before:", *lines]
+
+
+def _record(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: Path) -> dict[str, Any]:
+    tally = driver.view.tally if driver.view is not None else None
+    numbers = {run.position: run.number for run in ran.runs}
+    return {
+        "numbers": [run.number for run in ran.runs],
+        "execution": ran.execution,
+        "resumed": ran.resumed,
+        "project": str(ran.layout.project),
+        "reports": str(folder),
+        "stuck": list(ran.ending.stuck),
+        "stale": [
+            {"run": numbers[run], "kind": kind, "reasons": dict(reasons)}
+            for (run, kind), reasons in (tally.stale.items() if tally else ())
+        ],
+        **told.executed.as_record(),
+        "outcome": ran.outcome,
+    }
+
+
+def _relative(folder: Path) -> str:
+    """Name a folder as a reader would type it."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)

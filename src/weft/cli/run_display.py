@@ -1,0 +1,164 @@
+"""What is shown of a run under way: a line per kind of task, the time left, the failures at the bottom."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.reports.text import fitted, printable, promise_text, shown_width
+from weft.units import format_count, format_seconds
+
+if TYPE_CHECKING:
+    from weft.api.progress import AttemptFailure, ExecutionCounters, KindCount, TimeLeft
+    from weft.engine.replan.promise import Promise
+    from weft.engine.state.state import EngineState
+    from weft.reports.execution_history import AttemptLogs
+
+__all__ = ["RunDisplay", "sum_by_workflow"]
+
+
+_COLUMNS = ("kind", "waiting", "running", "done", "taken over", "failed")
+_FAILURES = 3
+_LOG_LINES = 2
+_AT_LEAST = 3
+"""Lines of kinds that are shown even on the lowest terminal."""
+_LOW = 8
+"""Up to so many lines a terminal has no room for what was promised."""
+
+
+def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
+    """Add up the counts of runs of the same workflow."""
+    from weft.api.progress import KindCount
+
+    found: dict[tuple[str, str], KindCount] = {}
+    for each in counts:
+        before = found.get((each.workflow, each.kind))
+        if before is not None:
+            numbers = ("tasks", "waiting", "running", "done", "taken_over", "failed", "held", "cancelled")
+            both = {name: getattr(before, name) + getattr(each, name) for name in numbers}
+            each = KindCount(run=before.run, workflow=each.workflow, kind=each.kind, **both)
+        found[each.workflow, each.kind] = each
+    return list(found.values())
+
+
+@dataclass(slots=True, kw_only=True)
+class RunDisplay:
+    """The runs of one execution, or one of them."""
+
+    tally: ExecutionCounters
+    state: EngineState
+    logs: AttemptLogs
+    run: int | None = None
+    """As the engine counts; None: all."""
+    color: bool = False
+    began_s: float = 0.0
+    """On the engine's clock."""
+    promises: Mapping[int, Promise] = field(default_factory=dict)
+    """By run: what was said of it before it began."""
+    goes_on: bool = True
+    """Whether an engine drives it: else nothing runs, whatever the journal decided last."""
+
+    def counts(self) -> list[KindCount]:
+        """Count the tasks by kind."""
+        chosen = self.run
+        return sum_by_workflow(
+            self.tally.counts(self.state, lambda run: chosen is None or run.index == chosen)
+        )
+
+    def left(self, now_s: float) -> TimeLeft:
+        """Give the time that all runs that are shown have left."""
+        from weft.api.progress import latest_of, time_left
+
+        runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
+        said = self.promises
+        return latest_of([time_left(run, self.state, self.tally, now_s, said.get(run.index)) for run in runs])
+
+    def promise_line(self) -> str:
+        """Say what was promised of the only run that is shown; "": nothing was, or there are several."""
+        runs = [run.index for run in self.state.runs if self.run is None or run.index == self.run]
+        said = self.promises.get(runs[0]) if len(runs) == 1 else None
+        return "" if said is None else f"promise: {promise_text(said)}"
+
+    def line(self, now_s: float) -> str:
+        """Say in a line how far it is."""
+        counts = self.counts()
+        done, tasks = sum(each.done for each in counts), sum(each.tasks for each in counts)
+        parts = [f"{done} of {format_count(tasks, 'task')} done"]
+        for name in ("running", "failed", "held"):
+            number = sum(getattr(each, name) for each in counts)
+            if number:
+                parts.append(f"{number} {name}")
+        so_far = format_seconds(round(now_s - self.began_s))
+        return f"{so_far}: {', '.join(parts)}; time left {self.left(now_s)}"
+
+    def block(self, now_s: float, columns: int, rows: int) -> list[str]:
+        """Give the lines of the block, each of at most so many columns."""
+        failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
+        promise = self.promise_line() if rows > _LOW else ""
+        lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures)))
+        lines += [self.line(now_s), *([promise] if promise else [])]
+        shown = [
+            fitted(printable(line), columns, ascii_only=_ascii()).rstrip() for line in (*lines, *failures)
+        ]
+        if not self.color:
+            return shown
+        head, last = click.style(shown[0], bold=True), len(lines)
+        return [head, *shown[1:last], *(click.style(line, fg="red") for line in shown[last:])]
+
+    def kind_lines(self, most: int = 1_000_000) -> list[str]:
+        """Give the table of kinds; what does not fit is counted."""
+        counts = self.counts()
+        several = len({each.workflow for each in counts}) > 1
+        columns = (*_COLUMNS, "cancelled") if any(each.cancelled for each in counts) else _COLUMNS
+        rows: list[tuple[str, ...]] = [columns]
+        for each in counts:
+            kind = f"{each.workflow}: {each.kind}" if several else each.kind
+            running, waiting = each.running, each.waiting + each.held
+            if not self.goes_on:
+                running, waiting = 0, waiting + running
+            numbers = (waiting, running, each.done, each.taken_over, each.failed, each.cancelled)
+            texts = [str(number or "-") for number in numbers]
+            rows.append((printable(kind), *texts[: len(columns) - 1]))
+        if len(rows) > most:
+            hidden = len(rows) - (most - 1)
+            rows = [*rows[: most - 1], (f"… {format_count(hidden, 'more kind')}", *[""] * (len(columns) - 1))]
+        widths = [max(shown_width(row[column]) for row in rows) for column in range(len(columns))]
+        return [_row(row, widths) for row in rows]
+
+    def failure_lines(self, most: int = _FAILURES) -> list[str]:
+        """Repeat the last failures: cause, last lines, log."""
+        chosen = [each for each in self.tally.setbacks if self.run is None or each.run == self.run]
+        lines = []
+        for each in chosen[-most:]:
+            lines += self.setback_lines(each)
+        if len(chosen) > most:
+            lines.insert(0, f"{format_count(len(chosen) - most, 'earlier failure')}; the last:")
+        return lines
+
+    def setback_lines(self, each: AttemptFailure) -> list[str]:
+        """Tell one failure."""
+        then = "failed, is tried again"
+        if each.for_good or each.waits:
+            then = "failed for good" if each.for_good else "failed, waits for `weft resume`"
+        text = f": {each.text}" if each.text else ""
+        lines = [f"{each.task} {then} ({each.cause}{text})"]
+        log = self.logs.last(each.attempt) if each.attempt >= 0 else None
+        if log is not None:
+            lines += [f"  | {line}" for line in log.lines[-_LOG_LINES:]]
+            lines.append(f"  log: {log.path}")
+        return lines
+
+
+def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
+    """Put texts into columns: the first on the left, numbers on the right."""
+    filled = [" " * (width - shown_width(text)) for text, width in zip(texts, widths, strict=True)]
+    numbers = [blanks + text for text, blanks in zip(texts[1:], filled[1:], strict=True)]
+    return "  ".join([texts[0] + filled[0], *numbers]).rstrip()
+
+
+def _ascii() -> bool:
+    return "utf" not in (sys.stderr.encoding or "").lower()

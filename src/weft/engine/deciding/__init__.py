@@ -1,1 +1,0 @@
-"""What the engine decides: one file per concern, each a function of the state that gives commands."""

@@ -1,0 +1,549 @@
+"""Every machine as a candidate for a task: the conditions it meets, and how long the task would take.
+
+Telling: what an entry of a journal says about one task, in words.
+
+What a task waits for, in words; "" for a task that runs.
+
+Explain: why a task is where it is, at any time of a journal.
+
+The journal is applied up to that time. What was decided about the task stands in its commands; the
+conditions and estimates that its last placement rested on are worked out again from the state at the very
+moment of that decision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.engine import Engine
+from weft.engine.journal import JournalEntry
+from weft.engine.messages import Assign
+from weft.engine.reactions.failures import requests_rerun
+from weft.engine.replay import rebuild
+from weft.engine.selection import accepts_machine
+from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.state.machines import MachineState
+from weft.engine.state.plan import StoredPlan
+from weft.engine.state.run import RunState
+from weft.engine.state.state import STATE_UNKNOWN, EngineState
+from weft.engine.states import FINAL, Attempt, Stage, TaskState
+from weft.engine.transitions import absorb, enact
+from weft.engine.view import EngineView
+from weft.errors import InvalidInput, Problem, nearest
+from weft.instance.candidates import list_conditions
+from weft.units import format_count, format_seconds
+from weft.workflow.task_graph import COMPUTE
+
+__all__ = [
+    "Candidate",
+    "CandidateMode",
+    "Condition",
+    "Explanation",
+    "ExplanationStep",
+    "PlacementChoice",
+    "describe_entry",
+    "describe_standstill",
+    "explain",
+    "judge_candidates",
+    "list_wait_reasons",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One thing a machine must be or have."""
+
+    name: str
+    """``demands``, ``up``, ``listed``, ``access``, ``state``, ``bound``, ``application`` or ``room``."""
+    holds: bool
+    text: str
+    """What is so, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateMode:
+    """One way to run a task on a machine, as was believed."""
+
+    count: int
+    nodes: int
+    seconds: float
+    data_ready_s: float
+    finish_s: float
+    free: bool
+    """Whether it could have started right away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One machine, judged."""
+
+    machine: str
+    conditions: tuple[Condition, ...]
+    options: tuple[CandidateMode, ...] = ()
+    """The ways to run the task there, by node count; none where a condition other than room fails."""
+    rank: float | None = None
+    """The task's own ranking expression."""
+
+    @property
+    def possible(self) -> bool:
+        """Say whether the task could have been sent there right away."""
+        return all(condition.holds for condition in self.conditions)
+
+    @property
+    def refusals(self) -> tuple[Condition, ...]:
+        """List the conditions that fail."""
+        return tuple(condition for condition in self.conditions if not condition.holds)
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return asdict(self) | {"possible": self.possible}
+
+
+def judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
+    """Judge every machine for a task, as things stand."""
+    view = EngineView(state)
+    compute = run.compiled.kind[task] == COMPUTE
+    demands = list_conditions(run.instance, task) if compute else []
+    found = []
+    for machine in state.machines:
+        conditions = [Condition(name="demands", holds=met[machine.index], text=text) for text, met in demands]
+        conditions += _list_current_conditions(state, run, task, machine)
+        options: tuple[CandidateMode, ...] = ()
+        if all(condition.holds for condition in conditions):
+            options = tuple(_list_modes(state, view, run, task, machine.index))
+            conditions.append(_check_capacity(state, machine, options))
+        rank = view.rank(view.run(run.index), task, machine.index)
+        found.append(
+            Candidate(machine=machine.name, conditions=tuple(conditions), options=options, rank=rank)
+        )
+    return found
+
+
+def _list_modes(
+    state: EngineState, view: EngineView, run: RunState, task: int, machine: int
+) -> Iterator[CandidateMode]:
+    known = run.compiled
+    compute = known.kind[task] == COMPUTE
+    for count in known.options(task).counts.get(machine, ()) if compute else (0,):
+        mode = view.mode(view.run(run.index), task, machine, count)
+        if mode is None:
+            continue
+        demand = run.demand(task, machine, count) if compute and known.demands else ()
+        yield CandidateMode(
+            count=mode.count,
+            nodes=mode.nodes,
+            seconds=mode.seconds,
+            data_ready_s=mode.ready_s,
+            finish_s=mode.finish_s,
+            free=not compute or state.machines.fits(machine, mode.nodes, demand),
+        )
+
+
+def _list_current_conditions(
+    state: EngineState, run: RunState, task: int, machine: MachineState
+) -> Iterator[Condition]:
+    """Judge what changes while a run is under way."""
+    yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
+    settings, index, asked = state.settings, machine.index, state.inquiries
+    if settings.discover_every_s is not None or asked.listed is not None:
+        listed = asked.listed is not None and index in asked.listed
+        text = f"the information service {'lists' if listed else 'does not list'} it"
+        yield Condition(name="listed", holds=listed, text=text)
+    if settings.authorise or index in asked.access:
+        allowed = asked.access.get(index, False)
+        answer = "granted" if allowed else "refused" if index in asked.access else "not granted yet"
+        yield Condition(name="access", holds=allowed, text=f"access is {answer}")
+    if settings.fetch_every_s is not None:
+        unknown = state.obstacle(index) == STATE_UNKNOWN
+        text = STATE_UNKNOWN if unknown else "its state is known"
+        yield Condition(name="state", holds=not unknown, text=text)
+    variable = run.compiled.variable[task]
+    bound = run.binding.get(variable)
+    if bound is not None:
+        name = run.compiled.graph.variables[variable]
+        text = f"{name!r} is bound to {state.machines[bound].name}"
+        yield Condition(name="bound", holds=bound == machine.index, text=text)
+    changed = run.requirements.get(task)
+    if changed is not None and changed[0]:
+        holds = accepts_machine(state, run, task, machine.index)
+        text = f"the running application demands {changed[0]}"
+        yield Condition(name="application", holds=holds, text=text)
+
+
+def _check_capacity(
+    state: EngineState, machine: MachineState, options: tuple[CandidateMode, ...]
+) -> Condition:
+    if any(option.free for option in options):
+        return Condition(name="room", holds=True, text="there is room")
+    least = min((option.nodes for option in options), default=0)
+    if machine.free_nodes < least and not machine.unlimited:
+        free_s = format_seconds(machine.free_at_s(least, state.attempts, state.now))
+        text = (
+            f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {least} (expected at {free_s})"
+        )
+    else:
+        left = ", ".join(f"{name} {amount:g}" for name, amount in machine.amounts.items())
+        text = f"too little is left of its resources ({left})"
+    return Condition(name="room", holds=False, text=text)
+
+
+_SHOWN_NOTES = ("stay", "violation", "refused", "requirement", "too-late")
+"""Notes that say something to those who ask about a task."""
+
+
+def describe_entry(
+    state: EngineState, entry: JournalEntry, run: int, task: int, attempts: set[int]
+) -> Iterator[tuple[int, str]]:
+    """Tell what an entry says about a task: the command's position (-1: the event) and a sentence.
+
+    ``attempts`` are those of the task so far; new ones are added to it.
+    """
+    number = getattr(entry.event, "attempt", None)
+    if number is not None and number in attempts:
+        text = _describe_event(entry.event)
+        if text:
+            yield -1, text
+    for position, command in enumerate(entry.commands):
+        if isinstance(command, cm.Assign) and (command.run, command.task) == (run, task):
+            attempts.add(command.attempt)
+        mine = (getattr(command, "run", -1), getattr(command, "task", -1)) == (run, task)
+        if mine or getattr(command, "attempt", -1) in attempts:
+            text = _describe_command(state, command)
+            if text:
+                yield position, text
+
+
+def _describe_event(event: ev.Event) -> str:
+    match event:
+        case ev.Started():
+            return "its program began"
+        case ev.Ended(story=story) as ended if story and requests_rerun(ended):
+            return f"its program was ended: {story}"
+        case ev.Ended(exit_code=code, cause=cause):
+            why = cause or ("no exit code" if code is None else f"exit code {code}")
+            return f"its program ended: {why}"
+        case ev.StagedIn(problem=problem):
+            return f"data did not come: {problem}" if problem else "its data came"
+        case ev.Checkpointed(work_done=done):
+            return f"it wrote restart files at {done:.0%} of the work"
+        case ev.Suspended():
+            return "the machine's own system stopped it for a while"
+        case ev.Resumed():
+            return "the machine's own system let it go on"
+        case ev.RequirementsChanged(requirements=requirement, rank=rank):
+            named = (("requirement", requirement), ("rank", rank))
+            said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
+            return f"it changed what it demands: {', '.join(said)}" if said else ""
+        case ev.Progressed(work_done=done) if done is not None:
+            return f"it reported {done:.0%} of the work"
+        case _:
+            return ""
+
+
+def _describe_command(state: EngineState, command: cm.Command) -> str:
+    match command:
+        case cm.Assign():
+            machine = state.machines[command.machine].name
+            how = "bound to" if command.reserve else "sent to the queue of"
+            why = f" ({command.reason})" if command.reason else ""
+            saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
+            return f"attempt {command.attempt}: {how} {machine}{why}{saved}"
+        case cm.StageIn(parcels=parcels):
+            return f"data were sent for ({len(parcels)})"
+        case cm.Start():
+            return f"attempt {command.attempt}: {state.machines[command.machine].name} was told to start it"
+        case cm.Cancel(reason=reason):
+            return f"attempt {command.attempt} was cancelled: {reason}"
+        case cm.Settle():
+            why = f": {command.reason}" if command.reason else ""
+            return f"it became {command.state.lower()}{why}"
+        case cm.Return():
+            return "its migration was called off"
+        case cm.CleanUp():
+            return f"attempt {command.attempt}: what it left was cleaned up"
+        case cm.Note(kind=kind, text=text) if kind in _SHOWN_NOTES:
+            value = f" ({command.value:.2f})" if command.value is not None else ""
+            return f"{kind}{value}{': ' if text else ''}{text}"
+        case _:
+            return ""
+
+
+_MAX_NAMED = 4
+"""How many things of one kind are named before the rest is counted."""
+
+_MAX_TASKS = 100
+"""How many tasks of a run are looked at that does not go on."""
+
+
+def list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
+    """Say what a task waits for; nothing: it runs, or is over."""
+    match TaskState(run.state[task]):
+        case TaskState.WAITING:
+            return _describe_predecessors(run, task)
+        case TaskState.READY:
+            return _describe_machines(state, run, task)
+        case TaskState.HELD:
+            return ["somebody to release it"]
+        case TaskState.STOPPED:
+            return ["the user to resume it: its retries are used up"]
+        case TaskState.SUSPENDED:
+            return ["the machine's own system to let it go on"]
+        case _:
+            number = run.attempt_of.get(task)
+            attempt = state.attempts.get(number) if number is not None else None
+            return [] if attempt is None else _describe_attempt(state, run, attempt)
+
+
+def _describe_predecessors(run: RunState, task: int) -> list[str]:
+    found = []
+    for predecessor in run.compiled.before(task):
+        held = run.loops.held_back_by(predecessor, task)
+        if run.state[predecessor] not in FINAL:
+            found.append(f"{run.name(predecessor)}, which is {_state_word(run, predecessor)}")
+        elif held is not None and not run.loops.bodies[held].left:
+            body = run.loops.bodies[held]
+            found.append(f"loop {body.loop.name}, which is in iteration {body.iteration}")
+    return _shorten_list(list(dict.fromkeys(found)))
+
+
+def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str]:
+    """Say why no machine takes a ready task; where one would, the policy has not chosen it."""
+    if run.planned and run.plan is None:
+        return ["a plan"] if run.plan_wanted else ["a plan, which could not be made"]
+    judged = judge_candidates(state, run, task)
+    if any(candidate.possible for candidate in judged):
+        names = ", ".join(candidate.machine for candidate in judged if candidate.possible)
+        return [f"the policy's choice: there is room on {names}"]
+    reasons: dict[str, list[str]] = {}
+    for candidate in judged:
+        reasons.setdefault(candidate.refusals[0].text, []).append(candidate.machine)
+    return [f"a machine: {', '.join(_shorten_list(names))}: {text}" for text, names in reasons.items()]
+
+
+def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> list[str]:
+    if attempt.stage in (Stage.SUBMITTED, Stage.STAGING_OUT):
+        where = state.machines[attempt.machine].name
+        return [f"{where} to {'start it' if attempt.stage == Stage.SUBMITTED else 'bring its outputs'}"]
+    if attempt.stage != Stage.ASSIGNED:
+        return []
+    machine = state.machines[attempt.machine]
+    found = []
+    old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    if old is not None:
+        found.append(f"attempt {old.number} on {state.machines[old.machine].name} to be out of the way")
+    if run.missing[attempt.task]:
+        found += _describe_predecessors(run, attempt.task)
+    if attempt.staging:
+        found.append(f"data on the way to {machine.name}")
+    if not found and attempt.queued:
+        before = sum(1 for turn in machine.queue if turn < attempt.turn)
+        room = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {attempt.nodes}"
+        found.append(f"its turn on {machine.name}: {before} before it in the queue, {room}")
+    return found
+
+
+def describe_standstill(state: EngineState) -> list[str]:
+    """Say of every run that is not over which tasks wait for what; for runs in which nothing will happen."""
+    return [line for run in state.active.values() for line in _describe_run(state, run)]
+
+
+def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
+    left = [task for task, value in enumerate(run.state) if value not in FINAL]
+    # What waits for another task of the run is not the reason: it would go on by itself.
+    stuck = [task for task in left if run.state[task] != TaskState.WAITING] or left
+    groups: dict[tuple[str, str], list[str]] = {}
+    for task in stuck[:_MAX_TASKS]:
+        reasons = "; ".join(list_wait_reasons(state, run, task)) or "nothing that is known"
+        groups.setdefault((_state_word(run, task), reasons), []).append(run.name(task))
+    for (word, reasons), names in groups.items():
+        wait = "waits" if len(names) == 1 else "wait"
+        yield f"run {run.index}: {', '.join(_shorten_list(names))} ({word}) {wait} for {reasons}"
+    rest = len(left) - min(len(stuck), _MAX_TASKS)
+    if rest:
+        yield f"run {run.index}: {format_count(rest, 'more task')} not ended"
+
+
+def _state_word(run: RunState, task: int) -> str:
+    return TaskState(run.state[task]).name.lower()
+
+
+def _shorten_list(names: list[str]) -> list[str]:
+    rest = len(names) - _MAX_NAMED
+    return [*names[:_MAX_NAMED], f"{rest} more"] if rest > 1 else names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplanationStep:
+    """One thing that happened to the task, or was decided about it."""
+
+    entry: int
+    now: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementChoice:
+    """The last time the task was given a machine."""
+
+    entry: int
+    now: float
+    attempt: int
+    machine: str
+    nodes: int
+    count: int
+    by: str
+    """The policy, or the reason for a migration."""
+    queued: bool
+    """Whether it was sent to wait in the machine's queue."""
+    candidates: tuple[Candidate, ...]
+    """As they were believed to be at that moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a task is where it is."""
+
+    run: int
+    workflow: str
+    task: str
+    iteration: int
+    at_s: float
+    state: str
+    waits_for: tuple[str, ...]
+    choice: PlacementChoice | None
+    candidates: tuple[Candidate, ...]
+    """As they are believed to be now, of a task that has no machine yet."""
+    story: tuple[ExplanationStep, ...]
+
+    def as_record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        record = asdict(self)
+        record["candidates"] = [candidate.as_record() for candidate in self.candidates]
+        if self.choice is not None:
+            record["choice"]["candidates"] = [each.as_record() for each in self.choice.candidates]
+        return record
+
+
+def explain(
+    fresh: Callable[[], Engine],
+    entries: Sequence[JournalEntry],
+    plans: Mapping[str, StoredPlan],
+    task: str,
+    *,
+    run: int = 0,
+    at_s: float = math.inf,
+    rebuilt: Callable[[int], Engine] | None = None,
+) -> Explanation:
+    """Explain one task; ``fresh`` makes an engine as the journal's.
+
+    ``rebuilt`` gives one as it was after so many entries, where there is a quicker way than to apply them
+    all.
+    """
+    engine = fresh()
+    engine.state.plans.update(plans)
+    past = [entry for entry in entries if entry.now <= at_s]
+    story: list[ExplanationStep] = []
+    placed: tuple[int, int] | None = None
+    attempts: set[int] = set()
+    finder = _TaskFinder(task)
+    for index, entry in enumerate(past):
+        engine.apply(entry.event, entry.now, entry.commands)
+        if len(engine.state.runs) <= run:
+            continue
+        number = finder.index(engine.state.runs[run])
+        for position, text in describe_entry(engine.state, entry, run, number, attempts):
+            story.append(ExplanationStep(entry=entry.sequence, now=entry.now, text=text))
+            if position >= 0 and isinstance(entry.commands[position], Assign):
+                placed = index, position
+    there = _find_run(engine, run)
+    number = finder.index(there)
+    if number < 0:
+        raise _unknown_task(there, task)
+    choice = None
+    if placed is not None:
+        index, position = placed
+        before = rebuild(fresh(), past[:index], plans) if rebuilt is None else rebuilt(index)
+        choice = _reconstruct_choice(before, past[index], position)
+    waiting = there.state[number] in (TaskState.READY, TaskState.WAITING, TaskState.HELD)
+    return Explanation(
+        run=run,
+        workflow=there.compiled.key,
+        task=task,
+        iteration=there.loops.iteration(number),
+        at_s=engine.state.now if math.isinf(at_s) else at_s,
+        state=TaskState(there.state[number]).name.lower(),
+        waits_for=()
+        if there.state[number] in FINAL
+        else tuple(list_wait_reasons(engine.state, there, number)),
+        choice=choice,
+        candidates=tuple(judge_candidates(engine.state, there, number)) if waiting else (),
+        story=tuple(story),
+    )
+
+
+class _TaskFinder:
+    """Finds a task by its name, which stays when a graph grows."""
+
+    def __init__(self, task: str) -> None:
+        self._task = task
+        self._compiled: CompiledWorkflow | None = None
+        self._index = -1
+
+    def index(self, run: RunState) -> int:
+        """Give the index of the task in a run; -1: it does not exist (yet)."""
+        if run.compiled is not self._compiled:
+            self._compiled = run.compiled
+            found = (index for index, name in enumerate(run.compiled.names) if name == self._task)
+            self._index = next(found, -1)
+        return self._index
+
+
+def _find_run(engine: Engine, run: int) -> RunState:
+    if run < len(engine.state.runs):
+        return engine.state.runs[run]
+    count = len(engine.state.runs)
+    rule = f"at that time there are {count}, from 0" if count else "nothing has arrived by that time"
+    raise InvalidInput(Problem(what=f"no run {run}", rule=rule))
+
+
+def _unknown_task(run: RunState, task: str) -> InvalidInput:
+    close = nearest(task, run.compiled.names)
+    points = [name for name in run.compiled.names if name.startswith(f"{task}[")]
+    advice = f"did you mean {close!r}?" if close else "`weft show` lists the tasks of a workflow"
+    if points:
+        advice = f"it has {len(points)} points: name one, such as {points[0]!r}"
+    return InvalidInput(
+        Problem(what=f"run {run.index} ({run.compiled.key}) has no task {task!r}", advice=advice)
+    )
+
+
+def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> PlacementChoice:
+    """Work out again what a placement rested on; ``engine`` is as it was before the entry that decided it."""
+    state = engine.state
+    absorb(state, entry.event, entry.now)
+    for command in entry.commands[:position]:
+        enact(state, command)
+    command = entry.commands[position]
+    assert isinstance(command, Assign)
+    run = state.runs[command.run]
+    by = f"policy {engine.policy.name!r}"
+    if command.replaces is not None:
+        by = f"migration: {command.reason}" if command.reason else f"{by}, for a task that had to leave"
+    elif command.reason:
+        by = f"{by}: {command.reason}"
+    return PlacementChoice(
+        entry=entry.sequence,
+        now=entry.now,
+        attempt=command.attempt,
+        machine=state.machines[command.machine].name,
+        nodes=command.nodes,
+        count=command.count,
+        by=by,
+        queued=not command.reserve,
+        candidates=tuple(judge_candidates(state, run, command.task)),
+    )

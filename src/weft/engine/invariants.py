@@ -1,0 +1,616 @@
+"""A broken invariant: a bug of weft, told with the story of what it is about.
+
+The machines: what is free is what nobody takes, and never less than nothing (I2).
+
+The tasks of a run: states and attempts tell the same, and what is counted is what is there (I1, I3).
+
+Checking an engine after an event: everything it knows fits together.
+
+O(tasks + edges + machines) per call: for tests. Nothing here asks the code that decides.
+
+Auditing a journal: what must hold over a whole run, read from its entries alone.
+
+No task completes twice in one iteration or runs twice at one time without a logged cause (I4), nothing
+starts before its predecessors completed and its data arrived (I1), a plan moves nothing that runs properly
+(I5), times go forward (I6), and work is neither lost nor done twice without a log of it (I7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Container, Iterable, Sequence
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.engine import Engine
+from weft.engine.journal import JournalEntry
+from weft.engine.state.compiled import CompiledWorkflow, Loops, build_loops
+from weft.engine.state.indexes import to_units
+from weft.engine.state.machines import MachineState
+from weft.engine.state.run import PromisedWork, RunState, UnfinishedTasks
+from weft.engine.state.state import EngineState
+from weft.engine.states import ACTIVE, FINAL, Attempt, Stage, TaskState
+from weft.errors import WeftError
+from weft.instance.instance import Instance
+from weft.workflow.task_graph import COMPUTE, VIRTUAL
+
+__all__ = [
+    "InvariantViolation",
+    "JournalAudit",
+    "audit_journal",
+    "check_engine",
+    "check_machines",
+    "check_run",
+    "describe_attempt",
+    "describe_task",
+    "require",
+]
+
+
+class InvariantViolation(WeftError):
+    """Something that must always hold does not."""
+
+
+def require(holds: bool, rule: str, *stories: str) -> None:
+    """Raise unless a rule holds."""
+    if not holds:
+        raise InvariantViolation("; ".join((rule, *stories)))
+
+
+def describe_attempt(state: EngineState, attempt: Attempt) -> str:
+    """Tell what is known of an attempt."""
+    facts: Iterable[str] = (
+        f"attempt {attempt.number} of {state.runs[attempt.run].name(attempt.task)!r} of run {attempt.run}",
+        f"on {state.machines[attempt.machine].name!r} with {attempt.nodes} nodes",
+        f"stage {Stage(attempt.stage).name}",
+        "takes nodes" if attempt.holds else "takes none",
+        "waits in the queue" if attempt.queued else "",
+        f"{attempt.staging} parts of its data on the way" if attempt.staging else "",
+        f"assigned at {attempt.assigned_s} s ({attempt.reason or 'no reason given'})",
+        f"started at {attempt.started_s} s" if attempt.started_s is not None else "",
+        f"ended at {attempt.ended_s} s" if attempt.ended_s is not None else "",
+        f"cancelled: {attempt.cancelled}" if attempt.cancelled else "",
+        f"takes over from {attempt.replaces}" if attempt.replaces is not None else "",
+        f"taken over by {attempt.replaced_by}" if attempt.replaced_by is not None else "",
+    )
+    return ", ".join(fact for fact in facts if fact)
+
+
+def describe_task(state: EngineState, run: RunState, task: int) -> str:
+    """Tell what is known of a task and of its attempt."""
+    number = run.attempt_of.get(task)
+    attempt = state.attempts.get(number) if number is not None else None
+    told = (
+        f"task {run.name(task)!r} of run {run.index} is {TaskState(run.state[task]).name} at {state.now} s, "
+        f"{run.missing[task]} predecessors missing, failures {run.failures.get(task, {})}"
+    )
+    if attempt is not None:
+        return f"{told}; {describe_attempt(state, attempt)}"
+    return f"{told}; its attempt {number} is unknown" if number is not None else told
+
+
+_HOLDING = (Stage.ASSIGNED, Stage.SUBMITTED, Stage.RUNNING)
+"""Who has ended has given its nodes back."""
+
+
+def check_machines(state: EngineState, instance: Instance) -> None:
+    """Check what every machine gives and who waits there; O(machines + attempts)."""
+    holders: dict[int, set[int]] = {machine.index: set() for machine in state.machines}
+    queued: dict[int, list[tuple[float, int]]] = {machine.index: [] for machine in state.machines}
+    for attempt in state.attempts.values():
+        told = describe_attempt(state, attempt)
+        if attempt.holds:
+            holders[attempt.machine].add(attempt.number)
+            require(attempt.stage in _HOLDING, "nodes are given back at the end", told)
+        if attempt.queued:
+            queued[attempt.machine].append(attempt.turn)
+            require(attempt.stage == Stage.ASSIGNED, "who has begun does not wait", told)
+            require(not attempt.holds, "who waits for nodes takes none", told)
+        if attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
+            require(attempt.holds, "who runs takes nodes", told)
+        if attempt.stage in _HOLDING:
+            require(attempt.holds or attempt.queued, "an attempt waits for nodes or takes them", told)
+            require(state.machines[attempt.machine].up, "nothing is on a machine that is down", told)
+    free: set[int] = set()
+    for machine in state.machines:
+        _check_capacity(state, machine, instance)
+        where = f"machine {machine.name!r} at {state.now} s"
+        require(
+            set(machine.holders) == holders[machine.index],
+            f"nodes are taken by {sorted(holders[machine.index])}, but {sorted(machine.holders)} are noted",
+            where,
+        )
+        require(
+            machine.queue == sorted(queued[machine.index]),
+            f"{sorted(queued[machine.index])} wait, but the queue is {machine.queue}",
+            where,
+        )
+        units = sum(
+            to_units(state.attempts[number].seconds * state.attempts[number].nodes)
+            for _, number in machine.queue
+        )
+        require(
+            machine.waiting_units == units,
+            f"{units} node-seconds wait, {machine.waiting_units} counted",
+            where,
+        )
+        obstacle = state.obstacle(machine.index)
+        require(machine.usable == (not obstacle), f"whether it may be used ({obstacle or 'it may'})", where)
+        require(machine.left == machine.left_now(), f"{machine.left} is believed to be left", where)
+        if machine.left is not None:
+            free.add(machine.index)
+    believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
+    require(
+        state.machines.beliefs == believed, f"{believed} is believed of the machines", f"at {state.now} s"
+    )
+    require(set(state.machines.free) == free, f"{sorted(free)} have free nodes", f"at {state.now} s")
+    promised = _sum_promised(state)
+    found = {machine.index: machine.promised_units for machine in state.machines if machine.promised_units}
+    require(found == promised, f"{promised} is promised, {found} counted", f"at {state.now} s")
+
+
+def _sum_promised(state: EngineState) -> dict[int, int]:
+    """Give by machine the units of what is bound to it and was not sent yet."""
+    found: dict[int, int] = {}
+
+    def count(machine: int, units: int) -> None:
+        found[machine] = found.get(machine, 0) + units
+
+    for run in state.runs:
+        if run.promises is not None:
+            fresh = PromisedWork(run.compiled, count)
+            for task in range(len(run)):
+                if run.compiled.kind[task] == COMPUTE:
+                    fresh.give(task, run.promised_to(task))
+    return {machine: units for machine, units in found.items() if units}
+
+
+def _check_capacity(state: EngineState, machine: MachineState, instance: Instance) -> None:
+    where = f"machine {machine.name!r} at {state.now} s"
+    taken = sum(holder.nodes for holder in machine.holders.values())
+    require(
+        machine.free_nodes == machine.nodes - taken,
+        f"{taken} of {machine.nodes} nodes are taken, but {machine.free_nodes} are free",
+        where,
+    )
+    require(machine.unlimited or machine.free_nodes >= 0, f"{machine.free_nodes} nodes are free", where)
+    if machine.unlimited:
+        return
+    for name, total in instance.machines[machine.index].amounts.items():
+        held = math.fsum(
+            amount for holder in machine.holders.values() for of, amount in holder.demand if of == name
+        )
+        slack = 1e-6 * max(1.0, total)
+        left = machine.amounts[name]
+        require(abs(total - held - left) <= slack, f"{left} of {total} {name} left beside {held}", where)
+        require(left >= -slack, f"{left} of {total} {name} left", where)
+
+
+_S = TaskState
+
+_STAGES: dict[TaskState, tuple[Stage, ...]] = {
+    _S.SCHEDULED: (Stage.ASSIGNED,),
+    _S.PROLOG: (Stage.ASSIGNED,),
+    _S.SUBMITTED: (Stage.SUBMITTED,),
+    _S.RUNNING: (Stage.RUNNING,),
+    _S.EPILOG: (Stage.STAGING_OUT,),
+    _S.MIGRATING: (Stage.ASSIGNED,),
+    _S.SUSPENDED: (Stage.SUBMITTED, Stage.RUNNING),
+}
+"""How far the attempt of a task can be, by the state of the task."""
+
+_BEGUN = (Stage.SUBMITTED, Stage.RUNNING, Stage.ENDED, Stage.STAGING_OUT)
+
+
+def check_run(state: EngineState, run: RunState) -> None:
+    """Check everything of one run; O(tasks + edges)."""
+    for task in range(len(run)):
+        _check_attempt(state, run, task)
+        if run.state[task] not in FINAL:
+            missing = _count_missing(run, task)
+            require(
+                run.missing[task] == missing,
+                f"{missing} predecessors are missing, but {run.missing[task]} are counted",
+                describe_task(state, run, task),
+            )
+    _check_counts(state, run)
+    _check_bindings(state, run)
+
+
+def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
+    """A task that is under way has a live attempt, no other has one, and both are equally far."""
+    place, number = TaskState(run.state[task]), run.attempt_of.get(task)
+    attempt = state.attempts.get(number) if number is not None else None
+    require(
+        (place in ACTIVE) == (number is not None),
+        "a task has an attempt exactly while it is under way",
+        describe_task(state, run, task),
+    )
+    if number is None:
+        if place is _S.WAITING:
+            require(run.missing[task] > 0, "a waiting task waits", describe_task(state, run, task))
+        elif place is _S.READY:
+            require(run.missing[task] == 0, "a ready task misses nothing", describe_task(state, run, task))
+        return
+    require(attempt is not None, "the attempt of a task is known", describe_task(state, run, task))
+    assert attempt is not None
+    require(
+        (attempt.run, attempt.task) == (run.index, task),
+        "the attempt of a task is its own",
+        describe_task(state, run, task),
+    )
+    require(
+        attempt.stage in _STAGES[place],
+        f"an attempt cannot be {Stage(attempt.stage).name} while its task is {place.name}",
+        describe_task(state, run, task),
+    )
+    _check_progress(state, run, attempt, place)
+
+
+def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: TaskState) -> None:
+    """Nothing begins before its predecessors have ended and its data have come (I1)."""
+    told = describe_task(state, run, attempt.task)
+    require(attempt.replaced_by is None, "the attempt of a task is the last of them", told)
+    if attempt.stage in _BEGUN:
+        # Of a predecessor that runs again, what has begun already had the data of the first time.
+        before = _count_missing(run, attempt.task, besides=run.reopened)
+        require(before == 0, "an attempt began before its predecessors ended", told)
+        require(attempt.staging == 0, "an attempt began before its data were there", told)
+        require(attempt.replaces not in state.attempts, "an attempt began beside the one before it", told)
+    if place is _S.SCHEDULED:
+        require(attempt.staging == 0, "a task whose data are on the way is in its prolog", told)
+    if place is _S.PROLOG:
+        require(attempt.staging > 0 or attempt.cancelled != "", "a prolog brings data", told)
+    if place is _S.SUSPENDED:
+        require(attempt.suspended_since_s is not None, "a suspended task knows since when", told)
+
+
+def _count_missing(run: RunState, task: int, besides: Container[int] = ()) -> int:
+    """Count the predecessors that hold a task up: not ended well, or in a loop that was not left."""
+    missing = 0
+    for predecessor in run.compiled.before(task):
+        if predecessor in besides:
+            continue
+        held = run.loops.held_back_by(predecessor, task)
+        left = held is None or run.loops.bodies[held].left
+        if not left or run.state[predecessor] not in (_S.COMPLETED, _S.SKIPPED):
+            missing += 1
+    return missing
+
+
+def _check_counts(state: EngineState, run: RunState) -> None:
+    where = f"run {run.index} at {state.now} s"
+    unfinished = sum(1 for place in run.state if place not in FINAL)
+    require(
+        run.unfinished == unfinished, f"{unfinished} tasks have not ended, {run.unfinished} counted", where
+    )
+    failed = sum(1 for place in run.state if place == _S.FAILED)
+    require(run.failed == failed, f"{failed} tasks have failed, {run.failed} are counted", where)
+    counted = UnfinishedTasks(
+        run.compiled, (task for task, place in enumerate(run.state) if place not in FINAL)
+    )
+    done_s = run.progress(state.attempts).done_s(state.now)
+    slow_s = sum(_done_s(state, run, task) for task in run.attempt_of)
+    require(abs(done_s - slow_s) <= 1e-6 * (1.0 + slow_s), f"{slow_s} s are done, not {done_s}", where)
+    require(run.left.seconds == counted.seconds, f"{counted.seconds} s are left", where)
+    first = counted.first(len(run))
+    require(run.left.first(len(run)) == first, f"{first} are left, but others are listed", where)
+    ready = {task for task in run.tasks_in(_S.READY) if run.compiled.kind[task] != VIRTUAL}
+    listed = set(run.ready)
+    require(listed == ready, f"the ready tasks are {sorted(ready)}, those listed {sorted(listed)}", where)
+    heads = set(run.ready.heads())
+    require(heads <= ready, f"heads {sorted(heads)} of the ready tasks are not ready", where)
+    kinds = {run.kind_of(task) for task in ready}
+    require(len(heads) == len(kinds), f"{len(kinds)} kinds of ready tasks have {len(heads)} heads", where)
+    require(
+        all(run.state[task] == _S.WAITING for task in run.early),
+        f"of the tasks {sorted(run.early)} that may be placed early some do not wait",
+        where,
+    )
+    over = run.ending != ""
+    require((run.index in state.active) != over, "a run is active until it is over", where)
+    left = unfinished > 0 and run.ending != "stopped"
+    require(not over or not (run.attempt_of or left), "a run that is over has nothing left", where)
+    require(over == (run.ended_s is not None), "a run that is over says since when", where)
+
+
+def _done_s(state: EngineState, run: RunState, task: int) -> float:
+    """Give what of its mean seconds a task has done, if it goes on as expected."""
+    attempt = state.attempts[run.attempt_of[task]]
+    if attempt.started_s is None or run.state[task] in FINAL:
+        return 0.0
+    share = (state.now - attempt.started_s) / (attempt.seconds or 1.0)
+    return min(1.0, max(0.0, share)) * run.compiled.mean_seconds[task]
+
+
+def _check_bindings(state: EngineState, run: RunState) -> None:
+    """What shares an abstract machine and has not begun goes to one host (I3)."""
+    for task, number in run.attempt_of.items():
+        attempt, variable = state.attempts[number], run.compiled.variable[task]
+        begun = attempt.stage != Stage.ASSIGNED or attempt.replaces is not None
+        if not run.compiled.shared[variable] or attempt.cancelled or begun:
+            # What has begun stays where it is, or goes where it is moved, when the others are bound anew.
+            continue
+        bound = run.binding.get(variable)
+        require(
+            bound == attempt.machine,
+            f"abstract machine {run.compiled.graph.variables[variable]!r} is bound to machine {bound}",
+            describe_task(state, run, task),
+        )
+
+
+def check_engine(engine: Engine) -> None:
+    """Raise Broken if something does not fit together."""
+    state = engine.state
+    for run in state.runs:
+        check_run(state, run)
+    for number, attempt in state.attempts.items():
+        told = describe_attempt(state, attempt)
+        require(attempt.number == number < state.next_attempt, "attempts are numbered in order", told)
+        require(attempt.stage != Stage.OVER, "an attempt that is over is forgotten", told)
+        require(attempt.staging >= 0, "no more data come than were sent for", told)
+        _check_place(state, attempt)
+        _check_times(state, attempt)
+    for index, run in enumerate(state.runs):
+        for task, number in run.left_behind.items():
+            require(number in state.attempts, f"what task {task} of run {index} left behind is known")
+    if state.runs:
+        check_machines(state, state.runs[0].instance)
+    for timer, at_s in state.timers.items():
+        require(at_s >= state.now, f"timer {timer!r} was due at {at_s} s", f"it is {state.now} s")
+    left = state.touched or state.arrived or state.to_serve or state.to_tidy or state.dirty
+    require(not left, "nothing is left to be looked at", f"at {state.now} s")
+
+
+def _check_place(state: EngineState, attempt: Attempt) -> None:
+    """Every attempt is that of its task, or leads to it, or waits to be cleaned up."""
+    run, told = state.runs[attempt.run], describe_attempt(state, attempt)
+    leads = run.attempt_of.get(attempt.task) == attempt.number
+    behind = run.left_behind.get(attempt.task) == attempt.number
+    if attempt.replaced_by is not None:
+        successor = state.attempts.get(attempt.replaced_by)
+        require(successor is not None, "who takes over is known", told)
+        assert successor is not None
+        require(successor.replaces == attempt.number, "who takes over knows from whom", told)
+        require(successor.task == attempt.task and successor.run == attempt.run, "it is the same task", told)
+    else:
+        require(leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", told)
+    before = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    if before is not None:
+        require(before.replaced_by == attempt.number, "an attempt takes over from who knows it", told)
+
+
+def _check_times(state: EngineState, attempt: Attempt) -> None:
+    """Time goes forward (I6)."""
+    times = [attempt.assigned_s, attempt.started_s, attempt.ended_s, state.now]
+    known = [at_s for at_s in times if at_s is not None]
+    require(known == sorted(known), "times go forward", describe_attempt(state, attempt))
+
+
+_ROUNDING = 1e-9
+
+_OF_A_RUN = (cm.Assign, cm.Start, cm.Settle, cm.Repeat, cm.Leave)
+
+_Task = tuple[int, int]
+"""Run and task."""
+
+
+def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledWorkflow]) -> JournalAudit:
+    """Read a journal to its end; raise Broken where something does not hold. ``workflows``: by run.
+
+    Runs whose graphs grow are not looked at: their tasks change numbers on the way.
+    """
+    entries = list(entries)
+    growing = {
+        entry.event.run
+        for entry in entries
+        if isinstance(entry.event, ev.TasksAdded) and any(entry.event.lines.values())
+    }
+    found = JournalAudit(workflows, growing)
+    for entry in entries:
+        found.read(entry)
+    return found
+
+
+class _AuditedAttempt:
+    """The work of one attempt, in shares of its task's."""
+
+    __slots__ = ("reached", "source", "spared")
+
+    def __init__(self, spared: float, source: _AuditedAttempt | None) -> None:
+        self.spared = spared
+        self.reached = spared
+        self.source = source
+        """Whose restart files it goes on from; None: it starts from zero."""
+
+
+class JournalAudit:
+    """What a journal has told so far, task by task."""
+
+    def __init__(self, workflows: Sequence[CompiledWorkflow], left_out: Collection[int] = ()) -> None:
+        """Begin; ``left_out``: runs that are not looked at."""
+        self._workflows = workflows
+        self._left_out = left_out
+        self._loops: dict[int, Loops] = {}
+        self._sequence = -1
+        self._now = 0.0
+        self._task_of: dict[int, _Task] = {}
+        """By attempt."""
+        self._parts: dict[int, set[int]] = {}
+        """By attempt: the parts of its data that are on the way."""
+        self._running: dict[_Task, int] = {}
+        """The attempt that was told to start and is not over."""
+        self._done: set[_Task] = set()
+        """Tasks that have completed or were left out in the present iteration."""
+        self._left: set[tuple[int, int]] = set()
+        """Bodies of loops that were left, by run."""
+        self._saved: dict[_Task, tuple[float, _AuditedAttempt | None]] = {}
+        """The share of the work that restart files keep, and who wrote them."""
+        self._tries: dict[_Task, list[_AuditedAttempt]] = {}
+        """The attempts of the present iteration that were started."""
+        self._try: dict[int, _AuditedAttempt] = {}
+        """The same by attempt."""
+        self._violating: set[int] = set()
+        self.replicated: dict[_Task, float] = {}
+        """Shares of the work that were done more than once, in all iterations together."""
+
+    def read(self, entry: JournalEntry) -> None:
+        """Take in one entry."""
+        where = f"entry {entry.sequence}"
+        require(entry.sequence == self._sequence + 1, "entries are numbered in order", where)
+        require(entry.now >= self._now, f"{entry.now} s comes after {self._now} s", where)
+        self._sequence, self._now = entry.sequence, entry.now
+        self._hear(entry.event)
+        for command in entry.commands:
+            self._follow(command)
+            if isinstance(entry.event, ev.PlanReady) and isinstance(command, cm.Cancel):
+                self._check_adoption(command)
+
+    def _hear(self, event: ev.Event) -> None:
+        match event:
+            case ev.Ended():
+                self._ended(event)
+            case ev.Progressed():
+                self._reach(event.attempt, event.work_done)
+            case ev.Checkpointed():
+                self._checkpointed(event)
+            case ev.StagedIn():
+                self._parts.get(event.attempt, set()).discard(event.part)
+
+    def _follow(self, command: cm.Command) -> None:
+        if isinstance(command, _OF_A_RUN) and command.run in self._left_out:
+            return
+        match command:
+            case cm.Assign():
+                self._assign(command)
+            case cm.StageIn() if command.attempt in self._parts:
+                self._parts[command.attempt].add(command.part)
+            case cm.Start():
+                self._start(command)
+            case cm.Settle():
+                self._settle(command)
+            case cm.Repeat():
+                self._repeat(command)
+            case cm.Leave():
+                self._left.add((command.run, command.body))
+            case cm.Note():
+                self._note(command)
+
+    def _say(self, task: _Task, rule: str) -> str:
+        run, index = task
+        name = self._workflows[run].names[index]
+        return f"{rule}: task {name!r} of run {run}, entry {self._sequence} at {self._now} s"
+
+    # Events
+
+    def _ended(self, event: ev.Ended) -> None:
+        self._reach(event.attempt, event.work_done)
+        self._stop(event.attempt)
+
+    def _reach(self, attempt: int, work_done: float | None) -> None:
+        begun = self._try.get(attempt)
+        if begun is not None and work_done is not None:
+            begun.reached = max(begun.reached, work_done)
+
+    def _stop(self, attempt: int) -> None:
+        task = self._task_of.get(attempt)
+        if task is not None and self._running.get(task) == attempt:
+            del self._running[task]
+
+    def _checkpointed(self, event: ev.Checkpointed) -> None:
+        task = self._task_of.get(event.attempt)
+        if task is not None:
+            self._reach(event.attempt, event.work_done)
+            self._saved[task] = (event.work_done, self._try.get(event.attempt))
+
+    # Commands
+
+    def _assign(self, command: cm.Assign) -> None:
+        task = (command.run, command.task)
+        require(command.attempt not in self._task_of, self._say(task, "an attempt is assigned once"))
+        require(task not in self._done, self._say(task, "what is done is not done again without a cause"))
+        self._task_of[command.attempt] = task
+        self._parts[command.attempt] = set()
+
+    def _start(self, command: cm.Start) -> None:
+        task = (command.run, command.task)
+        require(self._task_of.get(command.attempt) == task, self._say(task, "what starts was assigned"))
+        require(task not in self._running, self._say(task, "no task runs twice at one time"))
+        require(not self._parts[command.attempt], self._say(task, "it starts when its data have come"))
+        for before in self._workflows[command.run].before(command.task):
+            done = (command.run, before) in self._done and self._released(command.run, before, command.task)
+            require(done, self._say(task, f"it starts after predecessor {before}"))
+        self._running[task] = command.attempt
+        self._account(task, command)
+
+    def _released(self, run: int, task: int, successor: int) -> bool:
+        held = self._loops_of(run).held_back_by(task, successor)
+        return held is None or (run, held) in self._left
+
+    def _loops_of(self, run: int) -> Loops:
+        if run not in self._loops:
+            self._loops[run] = build_loops(self._workflows[run])
+        return self._loops[run]
+
+    def _account(self, task: _Task, command: cm.Start) -> None:
+        """Note what an attempt goes on from."""
+        spared = command.restart_from
+        saved, source = self._saved.get(task, (0.0, None))
+        require(spared <= saved + _ROUNDING, self._say(task, f"{spared} is spared, {saved} was saved"))
+        begun = self._try[command.attempt] = _AuditedAttempt(spared, source if spared > 0.0 else None)
+        self._tries.setdefault(task, []).append(begun)
+
+    def _check_work(self, task: _Task) -> None:
+        """What the last attempt builds on is the whole work; all else was done again (I7)."""
+        tries = self._tries.pop(task, [])
+        if not tries:
+            return
+        built_on: _AuditedAttempt | None = tries[-1]
+        needed = 1.0
+        while built_on is not None:
+            reached = built_on.reached >= needed - _ROUNDING
+            require(reached, self._say(task, f"{needed} of the work is needed, {built_on.reached} was done"))
+            needed, built_on = built_on.spared, built_on.source
+        require(needed <= _ROUNDING, self._say(task, f"nobody did the first {needed} of the work"))
+        again = sum(each.reached - each.spared for each in tries) - 1.0
+        self.replicated[task] = self.replicated.get(task, 0.0) + max(0.0, again)
+
+    def _settle(self, command: cm.Settle) -> None:
+        task = (command.run, command.task)
+        attempt = self._running.get(task)
+        if attempt is not None:
+            # Lost with its machine: the log says so instead of an end.
+            require(command.cause != "", self._say(task, "what runs is settled with a cause"))
+            self._stop(attempt)
+        if command.state in ("COMPLETED", "SKIPPED"):
+            require(task not in self._done, self._say(task, "a task completes once in an iteration"))
+            self._done.add(task)
+            self._saved.pop(task, None)
+            if command.state == "COMPLETED":
+                self._check_work(task)
+        elif task in self._done:
+            require(command.again or command.cause != "", self._say(task, "it is done again with a cause"))
+            self._done.discard(task)
+            if command.state in ("READY", "WAITING"):
+                self.replicated[task] = self.replicated.get(task, 0.0) + 1.0
+
+    def _repeat(self, command: cm.Repeat) -> None:
+        body = self._loops_of(command.run).bodies[command.body]
+        for task in body.tasks:
+            self._done.discard((command.run, task))
+            self._saved.pop((command.run, task), None)
+            self._tries.pop((command.run, task), None)
+        for inner in body.inner:
+            self._left.discard((command.run, inner))
+
+    def _note(self, command: cm.Note) -> None:
+        if command.kind == "violating":
+            self._violating.add(command.attempt)
+        elif command.kind == "lost":
+            self._stop(command.attempt)
+
+    def _check_adoption(self, command: cm.Cancel) -> None:
+        """A plan that is adopted ends nothing that runs and keeps its contract (I5)."""
+        task = self._task_of.get(command.attempt)
+        if task is not None and self._running.get(task) == command.attempt:
+            require(command.attempt in self._violating, self._say(task, "a plan keeps what runs"))

@@ -1,0 +1,145 @@
+"""Branches and loops: what a task's outcome decides about what follows it (S1 sections 2 and 10, S3 section
+6).
+
+A condition on a dependency that is false leaves the task out, and with it what only it leads to: a task all
+of whose predecessors were left out. A loop's condition is judged when its last task has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft.engine.context import DecisionContext
+from weft.engine.messages import Leave, Note, Repeat, Settle
+from weft.engine.reactions.failures import stop_run
+from weft.engine.reactions.replanning import replan_on_iteration
+from weft.engine.state.compiled import LoopState
+from weft.engine.state.run import RunState
+from weft.engine.states import TaskState
+from weft.errors import InvalidInput
+from weft.expressions import Expression, evaluate_boolean
+
+__all__ = ["complete_task", "skip_task"]
+
+
+_SKIPPABLE = (TaskState.WAITING, TaskState.READY)
+
+
+def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
+    """Settle a task as completed, decide its branches, and go on with the loop it ends."""
+    known, loops = run.compiled, run.loops
+    if known.graph.edge_condition:
+        inside = task in loops.around
+        edges = zip(known.after(task), known.edges_after(task), strict=True)
+        now = [(after, edge) for after, edge in edges if not (inside and loops.waits_for_end(task, after))]
+        _decide_branches(context, run, task, now)
+    context.emit(Settle(run=run.index, task=task, state="COMPLETED"))
+    if task in loops.ended_by:
+        _judge_loops(context, run, task)
+
+
+def skip_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
+    """Leave a task out, and what only left-out tasks lead to."""
+    if run.state[task] not in _SKIPPABLE:
+        return
+    context.emit(Settle(run=run.index, task=task, state="SKIPPED", reason=reason))
+    known = run.compiled
+    for successor in known.after(task):
+        if run.state[successor] in _SKIPPABLE and all(
+            run.state[predecessor] == TaskState.SKIPPED for predecessor in known.before(successor)
+        ):
+            skip_task(context, run, successor, reason)
+    if task in run.loops.ended_by:
+        body = run.loops.bodies[run.loops.ended_by[task]]
+        _exit_loop(context, run, body, "its last task was left out")
+
+
+def _decide_branches(
+    context: DecisionContext, run: RunState, task: int, edges: Iterable[tuple[int, int]]
+) -> None:
+    conditions = run.compiled.graph.edge_condition
+    for successor, edge in edges:
+        condition = conditions.get(edge)
+        if condition is not None and not _evaluate_condition(
+            context, run, condition, _outcome_names(run, task)
+        ):
+            skip_task(context, run, successor, f"{condition} does not hold for {run.name(task)}")
+
+
+def _outcome_names(run: RunState, task: int) -> dict[str, Any]:
+    """Give what a condition on one task may speak of."""
+    outcome = run.outcome.get(task)
+    if outcome is None:
+        return {}
+    names: dict[str, Any] = {"exit_code": outcome.exit_code, "result": dict(outcome.result)}
+    names.update({f"result.{key}": value for key, value in outcome.result.items()})
+    return names
+
+
+def _evaluate_condition(
+    context: DecisionContext, run: RunState, condition: Expression, names: dict[str, Any]
+) -> bool:
+    try:
+        return evaluate_boolean(condition, {**run.compiled.graph.params, **names})
+    except InvalidInput as error:
+        context.emit(Note(kind="condition", run=run.index, text=f"{condition} counts as false: {error}"))
+        return False
+
+
+def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
+    """Repeat or leave the loops that a task ends, innermost first."""
+    for index in run.loops.around[task]:
+        body = run.loops.bodies[index]
+        if body.left:
+            continue  # its last task ran again because its outputs were lost
+        if task not in body.lasts or any(run.state[last] != TaskState.COMPLETED for last in body.lasts):
+            return
+        if not _judge_loop(context, run, body, task):
+            return
+
+
+def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: int) -> bool:
+    """Judge a loop at the end of an iteration; say whether it was left."""
+    loop = body.loop
+    if loop.until is not None and all(
+        _evaluate_condition(context, run, loop.until, _loop_names(run, body, last)) for last in body.lasts
+    ):
+        _exit_loop(context, run, body, f"{loop.until} after {body.iteration} iterations")
+        return True
+    if body.most is not None and body.iteration >= body.most:
+        if loop.until is None or loop.on_exhausted == "continue":
+            _exit_loop(context, run, body, f"max_iterations {body.most} reached")
+            return True
+        reason = (
+            f"loop {loop.name} has not converged after {body.most} iterations: {loop.until} does not hold"
+        )
+        context.emit(Settle(run=run.index, task=task, state="FAILED", cause="error", reason=reason))
+        stop_run(context, run, reason)
+        return False
+    context.emit(Repeat(run=run.index, body=body.index, iteration=body.iteration + 1))
+    replan_on_iteration(context, run)
+    return False
+
+
+def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
+    """Give what ``until`` may speak of: the tasks of the body by name, the last one also without."""
+    names = _outcome_names(run, last)
+    names["iteration"] = body.iteration
+    point = dict(run.compiled.graph.context(last))
+    for task in body.tasks:
+        outcome = run.outcome.get(task)
+        if outcome is None:
+            continue
+        name = run.compiled.graph.description(task).name
+        names[f"{name}.exit_code"] = outcome.exit_code
+        names.update({f"{name}.result.{key}": value for key, value in outcome.result.items()})
+    return {**point, **names}
+
+
+def _exit_loop(context: DecisionContext, run: RunState, body: LoopState, reason: str) -> None:
+    if run.compiled.graph.edge_condition:
+        for task, successor in body.leaving:
+            edge = run.compiled.edge(task, successor)
+            _decide_branches(context, run, task, ((successor, edge),))
+    context.emit(Leave(run=run.index, body=body.index, reason=reason))

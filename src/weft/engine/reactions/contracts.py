@@ -1,0 +1,458 @@
+"""The performance a running attempt owes, and the moment at which it breaks its contract.
+
+One interface for the promises of two papers (spec unified section 6): a ratio of projected to predicted time,
+and a limit it must not exceed.
+
+- Performance contract: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
+  Grid: A Case Study, SAC 2005 (spec s1 section 9). The total time projected from the work done, over the time
+  predicted, minus 1. Unknown or no progress: the time passed stands for the total, a timeout.
+- Iteration profile and suspension timeout: E. Huedo, R. Montero, I. Llorente, The GridWay Framework for
+  Adaptive Scheduling and Execution on Grids (spec s3 sections 2, 3 and 6). The last iteration over the
+  expected one, minus 1; seconds an attempt may wait or be suspended.
+- The delay of a whole workflow (S5) is the first with unknown progress: arrival and makespan when alone.
+
+A breach is judged by comparing moments (start plus what was allowed), never quotients: a timer set for the
+last allowed moment finds the contract kept, one set for the next double finds it broken.
+
+Deviations from S1: its definition ends at the predicted end, ours when the attempt does. Work done is known
+as of the last report: in between, time counts against the attempt only once a report is overdue
+(``reported_s`` None is the paper's reading: the work done is known at every moment). With an iteration
+profile the work done is not asked; the timeout stays. The grace period holds for every performance rule, not
+only where nothing is done yet.
+
+Watching: attempts that owe performance are asked for their progress, and judged (S1 section 9, S3 section
+3).
+
+One timer serves all: when it fires, every running attempt with a contract is probed, and the answer is
+judged. What is learned of an attempt is also what is believed of its machine, for a while.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.context import DecisionContext
+from weft.engine.reactions import relocation, replanning
+from weft.engine.selection import accepts_machine, check_requirement
+from weft.engine.states import Attempt, Stage, TaskState
+from weft.units import parse_seconds
+from weft.workflow import task
+
+__all__ = [
+    "NO_CONTRACT",
+    "WATCH_TIMER",
+    "Breach",
+    "PerformanceContract",
+    "PerformanceSample",
+    "compute_ratio",
+    "end_suspension",
+    "end_waiting",
+    "find_breach",
+    "find_contract",
+    "handle_progress",
+    "handle_requirements",
+    "handle_suspension",
+    "is_violated",
+    "limit_waiting",
+    "next_check_s",
+    "poll_attempts",
+    "resolve_contract",
+    "sample_attempt",
+    "start_monitoring",
+]
+
+
+_GRACE_SHARE = 0.1
+"""Of the predicted time, before an attempt is first judged (spec s1 section 9)."""
+
+
+class Breach(Enum):
+    """Which promise was broken; a migration names it as its reason."""
+
+    PERFORMANCE = "performance"
+    """Too slow: work, iterations or the whole time."""
+    WAITING = "waiting"
+    """Suspended, or not started by the other side, for too long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceSample:
+    """What is known of an attempt; after a resume from a checkpoint, of what remained then."""
+
+    started_s: float | None = None
+    """When its program started; None: not yet."""
+    predicted_s: float = math.inf
+    """Predicted time of this attempt; 0 and inf: never late by time."""
+    work: float = 1.0
+    """All the work of this attempt, in any unit."""
+    done: float | None = None
+    """Work done in this attempt, in the same unit; None: unknown."""
+    reported_s: float | None = None
+    """When ``done`` was true; None: it is true at every moment it is asked for."""
+    reports_every_s: float | None = None
+    """Seconds between two reports of progress; None: unknown."""
+    last_iteration_s: float | None = None
+    """Seconds the last iteration took, by the application's own profile; None: no profile."""
+    expected_iteration_s: float | None = None
+    waiting_since_s: float | None = None
+    """Since when it waits or is suspended; None: it does not."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its work is reported done."""
+        return self.done is not None and self.done >= self.work
+
+    @property
+    def timed(self) -> bool:
+        """Whether there is a prediction that time can be held against."""
+        return 0 < self.predicted_s < math.inf
+
+    @property
+    def profiled(self) -> bool:
+        """Whether its iterations can be held against what was expected of them."""
+        return self.last_iteration_s is not None and bool(self.expected_iteration_s)
+
+    def grace_end_s(self, grace_s: float | None = None) -> float:
+        """When it can first be judged: after the grace, and not before its first report is due."""
+        if grace_s is None:
+            grace_s = _GRACE_SHARE * self.predicted_s if self.timed else 0.0
+        return (self.started_s or 0.0) + max(grace_s, self.reports_every_s or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceContract:
+    """What an attempt may take before it is in breach."""
+
+    limit: float | None = 0.5
+    """Largest ratio allowed (the paper's factor); None: never in breach by ratio."""
+    grace_s: float | None = None
+    """Seconds before it is first judged; None: a tenth of the predicted time."""
+    iteration_limit_s: float | None = None
+    """Seconds an iteration may take, instead of ``limit`` times what was expected; None: by ``limit``."""
+    waiting_limit_s: float | None = None
+    """Seconds it may wait or be suspended; None: for ever."""
+
+
+NO_CONTRACT = PerformanceContract(limit=None)
+"""Owes nothing."""
+
+
+def resolve_contract(
+    facet: task.ContractTerms | None,
+    default: PerformanceContract = NO_CONTRACT,
+    *,
+    evaluator: str | None = None,
+) -> PerformanceContract:
+    """Make the contract of a task from what its description says; the run's default says the rest.
+
+    ``evaluator`` is S3's own module of a job: ``none``, a factor (``0.5``), or the seconds an iteration may
+    take (``8s``). Anything else is a program that a world runs.
+    """
+    if evaluator is not None:
+        default = _apply_evaluator(evaluator.strip(), default)
+    if facet is None:
+        return default
+    return replace(default, limit=facet.factor, grace_s=facet.grace_s)
+
+
+def _apply_evaluator(text: str, default: PerformanceContract) -> PerformanceContract:
+    if text == "none":
+        return NO_CONTRACT
+    try:
+        return replace(default, limit=float(text))
+    except ValueError:
+        iteration_s = parse_seconds(text)
+    return default if iteration_s is None else replace(default, iteration_limit_s=iteration_s)
+
+
+def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
+    """Give the projected over the predicted time, minus 1; None: not to be judged now.
+
+    0: on schedule; 1: twice as long as predicted; -0.5: half as long.
+    """
+    if watched.started_s is None or watched.finished:
+        return None
+    if now_s <= watched.started_s:
+        return 0.0
+    known = [share for share in (_iteration_ratio(watched), _time_ratio(watched, now_s)) if share is not None]
+    return max(known) - 1.0 if known else None
+
+
+def find_breach(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> Breach | None:
+    """Say which promise is broken now, if any; waiting comes first, it explains the rest."""
+    if now_s >= _waited_s(watched, contract):
+        return Breach.WAITING
+    return Breach.PERFORMANCE if now_s >= _late_s(watched, contract) else None
+
+
+def is_violated(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> bool:
+    """Say whether the contract is broken now."""
+    return find_breach(watched, contract, now_s) is not None
+
+
+def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> float | None:
+    """Give the first moment, from now on, at which it is broken unless something is reported; None: never."""
+    moment_s = min(_waited_s(watched, contract), _late_s(watched, contract))
+    return max(moment_s, now_s) if moment_s < math.inf else None
+
+
+def _iteration_ratio(watched: PerformanceSample) -> float | None:
+    """Give the last iteration over the expected one."""
+    if watched.last_iteration_s is None or not watched.expected_iteration_s:
+        return None
+    return watched.last_iteration_s / watched.expected_iteration_s
+
+
+def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
+    """Give the time passed, or projected from the work done, over the predicted time."""
+    started_s = watched.started_s or 0.0
+    if not watched.timed:
+        return None
+    if watched.done == 0 and not watched.profiled and now_s < watched.grace_end_s():
+        return None  # infinite by the formula
+    passed = (now_s - started_s) / watched.predicted_s
+    if not watched.done or watched.profiled:
+        return passed
+    share_s = watched.predicted_s * (watched.done / watched.work)
+    projected = (_known_until_s(watched, now_s) - started_s) / share_s if share_s > 0 else math.inf
+    return max(passed, projected)
+
+
+def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
+    """Give the moment up to which the work done must be what was reported: a late report says no progress."""
+    if watched.reported_s is None:
+        return now_s
+    if watched.reports_every_s is None:
+        return watched.reported_s
+    return max(watched.reported_s, now_s - watched.reports_every_s)
+
+
+def _waited_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
+    """Give the first moment at which it has waited for too long."""
+    if watched.waiting_since_s is None or contract.waiting_limit_s is None:
+        return math.inf
+    return _next_moment(watched.waiting_since_s + contract.waiting_limit_s)
+
+
+def _late_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
+    """Give the first moment at which it is too slow, if nothing more is reported."""
+    if watched.started_s is None or watched.finished:
+        return math.inf
+    moments = (
+        _iteration_late_s(watched, contract, watched.started_s),
+        _work_late_s(watched, contract, watched.started_s),
+    )
+    return max(min(moments), watched.grace_end_s(contract.grace_s))
+
+
+def _iteration_late_s(watched: PerformanceSample, contract: PerformanceContract, started_s: float) -> float:
+    """Give when the last iteration is too slow: at once, or not before the next one."""
+    allowed_s = contract.iteration_limit_s
+    if allowed_s is None and contract.limit is not None and watched.profiled:
+        allowed_s = (1 + contract.limit) * (watched.expected_iteration_s or 0.0)
+    slow = allowed_s is not None and (watched.last_iteration_s or 0.0) > allowed_s
+    return started_s if slow else math.inf
+
+
+def _work_late_s(watched: PerformanceSample, contract: PerformanceContract, started_s: float) -> float:
+    """Give the first moment at which more time has passed than what is done allows."""
+    if contract.limit is None or not watched.timed:
+        return math.inf
+    allowed_s = (1 + contract.limit) * watched.predicted_s
+    overdue_s = _next_moment(started_s + allowed_s)
+    if not watched.done or watched.profiled:
+        return overdue_s
+    last_s = started_s + allowed_s * (watched.done / watched.work)
+    if watched.reported_s is None:
+        return min(overdue_s, _next_moment(last_s))
+    if watched.reported_s > last_s:
+        return watched.reported_s
+    if watched.reports_every_s is None:
+        return overdue_s
+    return min(overdue_s, _next_moment(last_s + watched.reports_every_s))
+
+
+def _next_moment(moment_s: float) -> float:
+    """Give the next moment that a double can tell apart."""
+    return math.nextafter(moment_s, math.inf)
+
+
+WATCH_TIMER = "watch"
+"""Name of the timer that asks for progress."""
+
+_SLOW, _USUAL = 0.9, 1.0
+"""A machine that is slower than this share of its speed is believed to be slow."""
+
+
+def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
+    """Begin to watch an attempt that has started, if it owes anything."""
+    if WATCH_TIMER not in context.state.timers and find_contract(context, attempt) is not None:
+        context.emit(cm.SetTimer(timer=WATCH_TIMER, at_s=context.state.now + context.settings.poll_every_s))
+
+
+def find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
+    """Give the contract of an attempt; None: it owes nothing."""
+    settings, known = context.settings, context.state.runs[attempt.run].compiled
+    if settings.contract is None and settings.iteration_limit_s is None and not known.owes:
+        return None
+    recovery = known.description(attempt.task).recovery
+    default = PerformanceContract(
+        limit=settings.contract, grace_s=settings.grace_s, iteration_limit_s=settings.iteration_limit_s
+    )
+    job = known.description(attempt.task).job
+    contract = resolve_contract(recovery.contract, default, evaluator=None if job is None else job.evaluator)
+    return contract if contract.limit is not None or contract.iteration_limit_s is not None else None
+
+
+def poll_attempts(context: DecisionContext) -> None:
+    """Ask every running attempt that owes something; forget beliefs that are out of date."""
+    state, settings = context.state, context.settings
+    watched = [
+        attempt
+        for attempt in state.attempts.values()
+        if attempt.stage == Stage.RUNNING
+        and not attempt.cancelled
+        and find_contract(context, attempt) is not None
+    ]
+    for attempt in watched:
+        context.emit(cm.Probe(of="progress", attempt=attempt.number))
+    for index in sorted(state.machines.odd):
+        if state.now - state.machines[index].believed_at_s >= settings.belief_s:
+            context.emit(cm.Note(kind="believed", machine=index, value=_USUAL, text="forgotten"))
+    if watched:
+        context.emit(cm.SetTimer(timer=WATCH_TIMER, at_s=state.now + settings.poll_every_s))
+
+
+def handle_progress(context: DecisionContext, event: ev.Progressed) -> None:
+    """Judge an attempt by its news."""
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
+        return
+    if event.degraded:
+        _handle_complaint(context, attempt, event.degraded)
+        return
+    contract = find_contract(context, attempt)
+    if contract is None:
+        return
+    watched = sample_attempt(attempt)
+    behind = compute_ratio(watched, context.state.now)
+    _update_speed_estimate(context, attempt, behind)
+    if find_breach(watched, contract, context.state.now) is Breach.PERFORMANCE:
+        _record_violation(context, attempt, behind=behind)
+        if not replanning.replan_on_violation(context, attempt):
+            relocation.relocate_attempt(context, attempt, "performance", behind=behind)
+    elif attempt.violating:
+        context.emit(
+            cm.Note(
+                kind="recovered", run=attempt.run, task=attempt.task, attempt=attempt.number, value=behind
+            )
+        )
+
+
+def _handle_complaint(context: DecisionContext, attempt: Attempt, text: str) -> None:
+    """Take an application's own word for it that it is too slow where it runs (S3 section 6: gw_perf)."""
+    _record_violation(context, attempt, text=text)
+    relocation.relocate_attempt(context, attempt, "performance")
+
+
+def _record_violation(
+    context: DecisionContext, attempt: Attempt, *, behind: float | None = None, text: str = ""
+) -> None:
+    context.emit(
+        cm.Note(
+            kind="violation",
+            run=attempt.run,
+            task=attempt.task,
+            attempt=attempt.number,
+            machine=attempt.machine,
+            value=behind,
+            text=text,
+        )
+    )
+
+
+def sample_attempt(attempt: Attempt) -> PerformanceSample:
+    """Give what is known of a running attempt."""
+    done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)
+    return PerformanceSample(
+        started_s=attempt.started_s,
+        predicted_s=attempt.seconds,
+        work=1.0 - attempt.restart_from,
+        done=done,
+        last_iteration_s=attempt.last_iteration_s,
+        expected_iteration_s=_expected_iteration_s(attempt),
+        waiting_since_s=attempt.suspended_since_s,
+    )
+
+
+def _expected_iteration_s(attempt: Attempt) -> float | None:
+    """Give what an iteration should take here; None: nobody knows how many there are."""
+    left = 1.0 - attempt.restart_from
+    if not attempt.all_iterations or left <= 0.0:
+        return None
+    return attempt.seconds / (left * attempt.all_iterations)
+
+
+def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: float | None) -> None:
+    """Conclude from an attempt's progress how fast its machine is."""
+    if behind is None or attempt.work_done is None:
+        return
+    speed = 1.0 / (1.0 + behind) if behind > -1.0 else _USUAL
+    believed = speed if speed < _SLOW else _USUAL
+    machine = context.state.machines[attempt.machine]
+    if abs(machine.speed_factor - believed) > 0.05 * machine.speed_factor:
+        context.emit(
+            cm.Note(kind="believed", machine=attempt.machine, attempt=attempt.number, value=believed)
+        )
+
+
+def handle_suspension(context: DecisionContext, event: ev.Suspended) -> None:
+    """Give a suspended attempt some time before it leaves (S3: suspension timeout)."""
+    attempt = context.state.attempts.get(event.attempt)
+    timeout_s = context.settings.suspension_timeout_s
+    if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
+        context.emit(cm.SetTimer(timer=f"suspended:{attempt.number}", at_s=context.state.now + timeout_s))
+
+
+def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
+    """Give a machine's own queue some time to start an attempt (S3: the same timeout holds for both)."""
+    timeout_s = context.settings.waiting_timeout_s
+    if timeout_s is not None:
+        context.emit(cm.SetTimer(timer=f"waiting:{attempt.number}", at_s=context.state.now + timeout_s))
+
+
+def end_waiting(context: DecisionContext, number: int) -> None:
+    """Let an attempt leave that the machine has still not started."""
+    attempt = context.state.attempts.get(number)
+    if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
+        relocation.relocate_attempt(context, attempt, "waiting")
+
+
+def end_suspension(context: DecisionContext, number: int) -> None:
+    """Let an attempt leave that is still suspended."""
+    attempt = context.state.attempts.get(number)
+    if attempt is not None and attempt.suspended_since_s is not None and not attempt.cancelled:
+        relocation.relocate_attempt(context, attempt, "suspension")
+
+
+def handle_requirements(context: DecisionContext, event: ev.RequirementsChanged) -> None:
+    """Let an attempt leave a machine that no longer meets its demands (S3: self-migration)."""
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
+        return
+    run = context.state.runs[attempt.run]
+    said = [text for text in (event.requirements, event.rank) if text is not None]
+    for problem in (event.problem, *(check_requirement(text, run, attempt.task) for text in said if text)):
+        if problem:
+            context.emit(
+                cm.Note(kind="requirement", run=run.index, task=attempt.task, text=f"ignored: {problem}")
+            )
+    if not said:
+        return
+    met = accepts_machine(context.state, run, attempt.task, attempt.machine)
+    if event.mandatory and not met and run.state[attempt.task] != TaskState.MIGRATING:
+        relocation.relocate_attempt(context, attempt, "self-migration")

@@ -1,0 +1,275 @@
+"""Running completed tasks again: because their outputs are lost, or because a paper says so.
+
+Outputs stay where they were made. If that machine no longer answers when somebody needs them, the task that
+made them runs again, and so on backwards as far as data are missing (spec s1 gap G13: the default). With
+``bound_ancestors: always`` (preset ``s1``) a failed task also takes the completed tasks of its abstract
+machine along, as S1 section 10 prints it: their files lived only there.
+
+Failures: cause by cause, what is tried again, where, and what happens in the end (S3 section 5).
+
+The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the
+run, or go on with what does not depend on it. A machine on which a task has failed is its last resort, unless
+it ran out of memory or time: then it gets more of either. A task that its machine or the remote side has
+thrown out (lost, preempted) leaves files behind, and goes on from them as in a migration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from weft.engine.context import DecisionContext
+from weft.engine.messages import Cancel, Ended, Note, Settle
+from weft.engine.reactions.migration import rebind_members
+from weft.engine.state.run import RunState
+from weft.engine.states import FINAL, Attempt, Stage, TaskState
+
+__all__ = [
+    "cancel_attempt",
+    "count_retries",
+    "fail_task",
+    "find_cause",
+    "list_bound_ancestors",
+    "requests_rerun",
+    "rerun_bound_ancestors",
+    "rerun_lost",
+    "rerun_task",
+    "stop_run",
+]
+
+
+def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
+    """Run again the tasks whose outputs an attempt cannot have; say whether there were any."""
+    run = context.state.runs[attempt.run]
+    lost = [
+        before
+        for before in run.compiled.before(attempt.task)
+        if run.state[before] == TaskState.COMPLETED and run.where[before] in machines
+    ]
+    if not lost:
+        return False
+    context.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason="its inputs are lost"))
+    _reopen_task(context, run, attempt.task, "its inputs are lost")
+    for task in lost:
+        name = context.state.machines[run.where[task]].name
+        _reopen_task(context, run, task, f"its outputs were on {name}, which is lost")
+    return True
+
+
+def rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
+    """Run again what comes before a failed task on its abstract machine, if the settings say so."""
+    if context.settings.bound_ancestors == "always":
+        for before in list_bound_ancestors(run, task):
+            _reopen_task(
+                context, run, before, f"its abstract machine moves with {run.name(task)}, which failed"
+            )
+
+
+def list_bound_ancestors(run: RunState, task: int) -> list[int]:
+    """List the completed ancestors of a task that are tied to the same abstract machine, in order."""
+    known = run.compiled
+    variable = known.variable[task]
+    if not known.shared[variable]:
+        return []
+    members = {member for member in run.members(variable) if run.state[member] == TaskState.COMPLETED}
+    found: set[int] = set()
+    seen = {task}
+    stack = [task]
+    while stack and members - found:
+        for before in known.before(stack.pop()):
+            if before not in seen:
+                seen.add(before)
+                stack.append(before)
+                if before in members:
+                    found.add(before)
+    return sorted(found)
+
+
+def _reopen_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
+    state = "WAITING" if run.missing[task] else "READY"
+    context.emit(Settle(run=run.index, task=task, state=state, reason=reason, again=True))
+
+
+_AGAIN, _REQUEUE = 85, 99
+"""Exit codes by which a task asks to be run again: from its checkpoint, or from wherever it can."""
+
+_MAX_REQUEUES = 100
+"""How often in a row a task may ask to be run again without having got any further."""
+
+_RESUMABLE = ("lost", "preempted")
+"""Causes after which a task goes on elsewhere from what it left."""
+
+
+def find_cause(run: RunState, attempt: Attempt, event: Ended) -> str:
+    """Judge how an attempt ended: a cause of failure, or "" if it ended well."""
+    if event.cause:
+        return event.cause
+    if event.exit_code is None:
+        # S3 section 5: without an exit code it ended before its time.
+        return "error"
+    good = event.exit_code == 0 or event.exit_code in run.compiled.outcomes(attempt.task)
+    return "" if good else "error"
+
+
+def requests_rerun(event: Ended) -> bool:
+    """Say whether a task ended in order to be run again; with a story, that was its world's wish."""
+    return not event.cause and event.exit_code in (_AGAIN, _REQUEUE)
+
+
+def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
+    """Let a task run again: one that asks for it, unless it gets no further, or that its world has ended."""
+    task = attempt.task
+    reason = f"exit code {event.exit_code}: asks to be run again"
+    further = attempt.checkpoint > attempt.restart_from
+    times = 0 if further else run.requeued.get(task, 0) + 1
+    if event.story:
+        # It asked for nothing: however often the engine is stopped, that says nothing against the task.
+        reason, times = f"{event.story}: it will run again", run.requeued.get(task, 0)
+    if times > _MAX_REQUEUES:
+        fail_task(
+            context, run, task, "error", f"{reason}, for the {times}th time without getting any further"
+        )
+        return
+    if times != run.requeued.get(task, 0):
+        context.emit(
+            Note(kind="requeued", run=run.index, task=task, attempt=attempt.number, value=float(times))
+        )
+    state = "WAITING" if run.missing[task] else "READY"
+    context.emit(Settle(run=run.index, task=task, state=state, reason=reason, again=True))
+
+
+def fail_task(
+    context: DecisionContext, run: RunState, task: int, cause: str, reason: str, *, lasting: bool = False
+) -> None:
+    """Decide what becomes of a task that has failed: it is tried again, or the ladder goes on.
+
+    ``lasting``: it would fail in the same way again, so that no retry is spent on it.
+    """
+    allowed = count_retries(context, run, task, cause)
+    before = run.failures.get(task, {}).get(cause, 0)
+    if run.stopping:
+        _fail_permanently(context, run, task, cause, reason)
+        return
+    growth = _grow_limit(context, run, task, cause)
+    if lasting:
+        _give_up(context, run, task, cause, f"{reason}; not tried again, since it would not change")
+    elif before >= allowed:
+        _give_up(context, run, task, cause, f"{reason}; no retry left ({allowed} for {cause})")
+    elif growth is not None and growth <= run.grown.get(task, {}).get(cause, 1.0):
+        _give_up(context, run, task, cause, f"{reason}; no machine has more memory for it")
+    else:
+        _retry_task(context, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth)
+
+
+def count_retries(context: DecisionContext, run: RunState, task: int, cause: str) -> int:
+    """Give how often a failure of a cause is forgiven."""
+    recovery = run.compiled.description(task).recovery
+    if cause in recovery.retries_by_cause:
+        return recovery.retries_by_cause[cause]
+    return context.settings.retries_of(cause) if recovery.retries is None else recovery.retries
+
+
+def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: str) -> float | None:
+    """Give what memory or time limit is to be multiplied with after running out of it; None: nothing is."""
+    wanted = run.grown.get(task, {}).get(cause, 1.0) * context.settings.growth
+    if cause == "timeout":
+        return wanted
+    if cause != "oom" or not run.compiled.demands:
+        return None
+    options = run.compiled.options(task)
+    largest = 0.0
+    bound = run.binding.get(run.compiled.variable[task])
+    # Machines that are alike have the same memory: one of each class is enough.
+    alike = (
+        [each.members[0] for each in context.state.machines.classes(options)] if bound is None else [bound]
+    )
+    for machine in alike:
+        for count in options.counts.get(machine, ()):
+            asked = dict(run.compiled.demand(task, machine, count)).get("memory")
+            if asked is None:
+                return None
+            total = run.instance.machines[machine].memory
+            largest = max(largest, wanted if total is None else min(wanted, total / asked))
+    return largest
+
+
+def _retry_task(
+    context: DecisionContext, run: RunState, task: int, cause: str, reason: str, growth: float | None = None
+) -> None:
+    """Put a task back, and those of its abstract machine that have not started: they go where it goes."""
+    state = "WAITING" if run.missing[task] else "READY"
+    attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
+    keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
+    context.emit(
+        Settle(run=run.index, task=task, state=state, cause=cause, reason=reason, keep=keep, growth=growth)
+    )
+    rebind_members(context, run, task, None)
+    rerun_bound_ancestors(context, run, task)
+
+
+def _give_up(context: DecisionContext, run: RunState, task: int, cause: str, reason: str) -> None:
+    wish = run.compiled.description(task).recovery.on_failure or context.settings.on_failure
+    if wish == "hold":
+        context.emit(Settle(run=run.index, task=task, state="STOPPED", cause=cause, reason=reason))
+    elif wish == "reschedule" and _has_other_machine(context, run, task, cause):
+        _retry_task(context, run, task, cause, f"{reason}; tried on another machine")
+    elif wish == "continue":
+        _fail_permanently(context, run, task, cause, reason)
+    else:
+        _fail_permanently(context, run, task, cause, reason)
+        stop_run(context, run, f"{run.name(task)} failed: {reason}")
+
+
+def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: str) -> bool:
+    """Say whether some machine is up on which the task has not failed yet."""
+    if run.compiled.group[task] < 0:
+        return False
+    beyond = run.failures.get(task, {}).get(cause, 0) - count_retries(context, run, task, cause)
+    if beyond >= len(run.compiled.options(task).machines):
+        # Causes that say nothing against a machine leave it open where it failed; once per machine is enough.
+        return False
+    failed = set(run.avoid.get(task, ()))
+    number = run.attempt_of.get(task)
+    if number is not None and number in context.state.attempts:
+        failed.add(context.state.attempts[number].machine)
+    machines = run.compiled.options(task).machines
+    return any(machine not in failed and context.state.machines[machine].up for machine in machines)
+
+
+def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause: str, reason: str) -> None:
+    """Let a task fail for good, and give up what depends on it."""
+    context.emit(Settle(run=run.index, task=task, state="FAILED", cause=cause, reason=reason))
+    stack = [task]
+    while stack:
+        for successor in run.compiled.after(stack.pop()):
+            if run.state[successor] in (TaskState.WAITING, TaskState.READY, TaskState.HELD):
+                text = f"it needs {run.name(task)}, which failed"
+                context.emit(Settle(run=run.index, task=successor, state="CANCELLED", reason=text))
+                stack.append(successor)
+            elif run.state[successor] not in FINAL:
+                cancel_attempt(context, run, successor)
+                stack.append(successor)
+
+
+def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
+    """Start nothing more of a run; what runs is ended."""
+    if run.stopping:
+        return
+    context.emit(Note(kind="stopping", run=run.index, text=reason))
+    for task in range(len(run)):
+        state = run.state[task]
+        if state in (TaskState.WAITING, TaskState.READY, TaskState.HELD):
+            context.emit(Settle(run=run.index, task=task, state="CANCELLED", reason=reason))
+        elif state not in FINAL:
+            cancel_attempt(context, run, task)
+
+
+def cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
+    """End the live attempt of a task whose run goes no further."""
+    number = run.attempt_of.get(task)
+    attempt = context.state.attempts.get(number) if number is not None else None
+    if attempt is None:
+        return
+    if attempt.stage == Stage.ASSIGNED and not attempt.staging:
+        context.emit(Settle(run=run.index, task=task, state="CANCELLED", reason="its run was stopped"))
+    elif not attempt.cancelled:
+        context.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason="stopped"))

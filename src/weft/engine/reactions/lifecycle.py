@@ -1,0 +1,349 @@
+"""What users ask for, and what timers remind the engine of.
+
+The life of a task: what follows from each event (spec s3 section 4, unified section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.context import DecisionContext
+from weft.engine.reactions import contracts, machines, relocation, replanning
+from weft.engine.reactions.branches import complete_task, skip_task
+from weft.engine.reactions.failures import (
+    fail_task,
+    find_cause,
+    requests_rerun,
+    rerun_lost,
+    rerun_task,
+    stop_run,
+)
+from weft.engine.reactions.migration import (
+    clean_up_leftovers,
+    clean_up_or_drop,
+    is_prepared,
+    migrate_attempt,
+    prepare_successor,
+    settle_cancelled,
+)
+from weft.engine.reactions.staging import request_data
+from weft.engine.state.run import RunState
+from weft.engine.states import Attempt, Stage, TaskState
+from weft.workflow.quantity import growth_file
+
+__all__ = ["finish_runs", "handle_request", "handle_timer", "react"]
+
+
+def handle_timer(context: DecisionContext, event: ev.TimerFired) -> None:
+    """Do what a timer was set for."""
+    name, _, argument = event.timer.partition(":")
+    match name:
+        case contracts.WATCH_TIMER:
+            contracts.poll_attempts(context)
+        case relocation.BETTER_TIMER:
+            relocation.move_to_better_machines(context)
+        case machines.LADDER_TIMER:
+            machines.probe_attempts(context)
+        case replanning.REPLAN:
+            replanning.handle_replan_timer(context, int(argument))
+        case machines.SELECT_TIMER:
+            machines.refresh_inquiries(context)
+        case "suspended":
+            contracts.end_suspension(context, int(argument))
+        case "waiting":
+            contracts.end_waiting(context, int(argument))
+
+
+def handle_request(context: DecisionContext, event: ev.Asked) -> None:
+    """Do what a user asks for; what makes no sense is noted, not done."""
+    if not 0 <= event.run < len(context.state.runs):
+        context.emit(cm.Note(kind="refused", run=event.run, text=f"{event.what}: there is no such run"))
+        return
+    run = context.state.runs[event.run]
+    tasks = [event.task] if event.task is not None else list(range(len(run)))
+    match event.what:
+        case "cancel" if event.task is None:
+            stop_run(context, run, "cancelled by the user")
+        case "cancel" | "hold":
+            for task in tasks:
+                _hold(context, run, task, alone=event.task is not None)
+        case "release" | "resume":
+            for task in tasks:
+                _release(context, run, task, alone=event.task is not None)
+        case "migrate" if event.task is not None:
+            _migrate(context, run, event.task, event.machine)
+        case _:
+            context.emit(
+                cm.Note(kind="refused", run=run.index, text=f"{event.what}: not something that can be asked")
+            )
+
+
+def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
+    """Let a task wait that has not begun; one that was asked for ``alone`` and has is told of."""
+    attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
+    free = attempt is not None and not attempt.cancelled and attempt.replaces is None
+    if run.state[task] in (TaskState.WAITING, TaskState.READY):
+        context.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+    elif attempt is not None and free and attempt.stage == Stage.ASSIGNED and attempt.staging:
+        context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="held"))
+    elif attempt is not None and free and attempt.stage == Stage.ASSIGNED:
+        context.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+    elif alone and run.state[task] != TaskState.HELD:
+        word = TaskState(run.state[task]).name.lower()
+        context.emit(cm.Note(kind="refused", run=run.index, task=task, text=f"hold: it is {word}"))
+
+
+def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
+    if run.state[task] in (TaskState.HELD, TaskState.STOPPED):
+        state = "WAITING" if run.missing[task] else "READY"
+        context.emit(
+            cm.Settle(run=run.index, task=task, state=state, reason="released by the user", again=True)
+        )
+    elif alone:
+        context.emit(cm.Note(kind="refused", run=run.index, task=task, text="release: it is not held"))
+
+
+def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
+    number = run.attempt_of.get(task)
+    attempt = context.state.attempts.get(number) if number is not None else None
+    if attempt is None or attempt.stage > Stage.RUNNING or attempt.cancelled or attempt.replaces is not None:
+        context.emit(cm.Note(kind="refused", run=run.index, task=task, text="migrate: it does not run"))
+    elif machine is None:
+        relocation.relocate_attempt(context, attempt, "user")
+    elif machine == attempt.machine:
+        text = "migrate: it is there already"
+        context.emit(cm.Note(kind="refused", run=run.index, task=task, machine=machine, text=text))
+    elif not run.is_mode(task, machine, attempt.count) or not context.state.machines[machine].up:
+        context.emit(
+            cm.Note(
+                kind="refused", run=run.index, task=task, machine=machine, text="migrate: it cannot run there"
+            )
+        )
+    else:
+        migrate_attempt(context, attempt, machine, attempt.count, "user")
+
+
+def react(context: DecisionContext, event: ev.Event) -> None:
+    """Decide what follows from an event, before the policy is asked."""
+    reaction = _REACTIONS.get(type(event))
+    if reaction is not None:
+        reaction(context, event)
+
+
+def finish_runs(context: DecisionContext) -> None:
+    """Complete virtual tasks, send for the data of early placements, end the runs that are over."""
+    state = context.state
+    while state.to_tidy:
+        index = next(iter(state.to_tidy))
+        del state.to_tidy[index]
+        run = state.active.get(index)
+        if run is None:
+            continue
+        while run.virtual:
+            complete_task(context, run, next(iter(run.virtual)))
+        if run.unfinished == 0 and not run.attempt_of:
+            clean_up_leftovers(context, run)
+            context.emit(cm.Finish(run=run.index, outcome=_find_outcome(run), reason=run.stopping))
+        elif not len(run.ready) and all(
+            state.was_sent_ahead(state.attempts[number]) for number in run.attempt_of.values()
+        ):
+            _finish_stopped(context, run)
+
+
+def _finish_stopped(context: DecisionContext, run: RunState) -> None:
+    """End a run in which all that is left waits for tasks that wait for the user."""
+    if any(state == TaskState.HELD for state in run.state):
+        return
+    stopped = [task for task, state in enumerate(run.state) if state == TaskState.STOPPED]
+    if stopped:
+        reason = f"{run.name(stopped[0])} waits for the user, and everything else for it"
+        for task in list(run.attempt_of):
+            context.emit(cm.Settle(run=run.index, task=task, state="WAITING", reason=reason, again=True))
+        clean_up_leftovers(context, run)
+        context.emit(cm.Finish(run=run.index, outcome="stopped", reason=reason))
+
+
+def _find_outcome(run: RunState) -> str:
+    if any(state == TaskState.STOPPED for state in run.state):
+        return "stopped"
+    if run.failed:
+        return "failed"
+    return "cancelled" if any(state == TaskState.CANCELLED for state in run.state) else "completed"
+
+
+def _on_submitted(context: DecisionContext, event: ev.Submitted) -> None:
+    run = context.state.runs[event.run]
+    if run.planned:
+        context.emit(cm.Replan(run=run.index, version=run.version, reason="submitted"))
+
+
+def _on_started(context: DecisionContext, event: ev.Started) -> None:
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is not None:
+        contracts.start_monitoring(context, attempt)
+        replanning.schedule_replan(context, context.state.runs[attempt.run])
+
+
+def _on_ended(context: DecisionContext, event: ev.Ended) -> None:
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.ENDED:
+        return
+    run = context.state.runs[attempt.run]
+    if run.left_behind and run.left_behind.get(attempt.task) == attempt.number:
+        return  # given up before: a second answer, or news from a machine that was silent
+    if attempt.replaced_by is not None:
+        _continue_migration(context, run, attempt, event)
+    elif attempt.cancelled:
+        _handle_cancelled(context, run, attempt, event)
+    elif requests_rerun(event):
+        rerun_task(context, run, attempt, event)
+    elif cause := find_cause(run, attempt, event):
+        machines.probe_machine(context, attempt, cause)
+        fail_task(context, run, attempt.task, cause, _describe_end(event), lasting=event.lasting)
+    else:
+        _handle_success(context, run, attempt)
+
+
+def _handle_success(context: DecisionContext, run: RunState, attempt: Attempt) -> None:
+    if _needs_stage_out(context, run, attempt.task):
+        context.emit(cm.StageOut(attempt=attempt.number, machine=attempt.machine))
+    else:
+        _complete_attempt(context, run, attempt.task)
+
+
+def _needs_stage_out(context: DecisionContext, run: RunState, task: int) -> bool:
+    """Say whether something a task has made is wanted elsewhere than on its machine."""
+    known = run.compiled
+    return known.brings_out(task) or (context.settings.brings_results and bool(known.results(task)))
+
+
+def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> None:
+    complete_task(context, run, task)
+    if run.planned or run.compiled.moves_data:
+        _stage_to_successors(context, run, task)
+
+
+def _stage_to_successors(context: DecisionContext, run: RunState, task: int) -> None:
+    """Send the data of a completed task to the successors that already have a machine."""
+    for successor in run.compiled.after(task):
+        number = run.attempt_of.get(successor)
+        attempt = context.state.attempts.get(number) if number is not None else None
+        if attempt is not None and attempt.stage == Stage.ASSIGNED and is_prepared(context, attempt):
+            request_data(context, attempt)
+
+
+def _describe_end(event: ev.Ended) -> str:
+    if event.story:
+        return event.story
+    if event.cause:
+        return event.cause
+    return "no exit code" if event.exit_code is None else f"exit code {event.exit_code}"
+
+
+def _continue_migration(context: DecisionContext, run: RunState, attempt: Attempt, event: ev.Ended) -> None:
+    """Go on with a migration, unless the task ended by itself before it could be cancelled."""
+    by_itself = not event.cause and event.exit_code is not None and not requests_rerun(event)
+    if not by_itself or attempt.replaced_by not in context.state.attempts:
+        prepare_successor(context, attempt)
+        return
+    context.emit(
+        cm.Note(
+            kind="too-late",
+            run=run.index,
+            task=attempt.task,
+            attempt=attempt.number,
+            text="it ended before it could be moved",
+        )
+    )
+    context.emit(cm.Return(attempt=attempt.number))
+    if cause := find_cause(run, attempt, event):
+        fail_task(context, run, attempt.task, cause, _describe_end(event))
+    else:
+        _handle_success(context, run, attempt)
+
+
+def _handle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt, event: ev.Ended) -> None:
+    """Settle a task whose attempt was ended by us; if it ended well before that, it is completed."""
+    if not event.cause and event.exit_code is not None and not find_cause(run, attempt, event):
+        _handle_success(context, run, attempt)
+    else:
+        settle_cancelled(context, run, attempt)
+
+
+def _on_staged_in(context: DecisionContext, event: ev.StagedIn) -> None:
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is None or not attempt.live:
+        return
+    run = context.state.runs[attempt.run]
+    if event.problem:
+        if not (event.lost and rerun_lost(context, attempt, event.lost)):
+            reason = f"staging failed: {event.problem}"
+            fail_task(context, run, attempt.task, "staging", reason, lasting=event.lasting)
+    elif attempt.replaces is not None and attempt.staging == 0:
+        clean_up_or_drop(context, attempt)
+
+
+def _on_staged_out(context: DecisionContext, event: ev.StagedOut) -> None:
+    attempt = context.state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.ENDED:
+        return
+    run = context.state.runs[attempt.run]
+    if event.problem:
+        reason = f"staging out failed: {event.problem}"
+        fail_task(context, run, attempt.task, "staging", reason, lasting=event.lasting)
+    else:
+        _complete_attempt(context, run, attempt.task)
+
+
+def _on_answered(context: DecisionContext, event: ev.Answered) -> None:
+    if event.of == "access":
+        machines.refresh_inquiries(context)
+    else:
+        machines.handle_answer(context, event)
+
+
+def _on_discovered(context: DecisionContext, event: ev.Discovered) -> None:  # noqa: ARG001
+    machines.refresh_inquiries(context)
+
+
+def _on_machine_changed(context: DecisionContext, event: ev.MachineChanged) -> None:
+    if event.up is False:
+        machines.handle_machine_loss(context, event.machine)
+    elif event.up:
+        machines.handle_machine_return(context, event.machine)
+    replanning.replan_on_machine_change(context, event)
+
+
+def _on_tasks_added(context: DecisionContext, event: ev.TasksAdded) -> None:
+    """Leave out what was to be done with the lines of a file that has none."""
+    run = context.state.active.get(event.run)
+    if run is None or run.stopping:
+        return
+    for file in sorted(file for file, lines in event.lines.items() if not lines):
+        for task in range(len(run)):
+            sweep = run.compiled.description(task).sweep
+            if sweep is not None and any(growth_file(values) == file for _, values in sweep.variables):
+                skip_task(context, run, task, f"{file} has no lines")
+    replanning.replan_on_growth(context, event)
+
+
+_REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
+    ev.Submitted: _on_submitted,
+    ev.Started: _on_started,
+    ev.Ended: _on_ended,
+    ev.StagedIn: _on_staged_in,
+    ev.StagedOut: _on_staged_out,
+    ev.Progressed: contracts.handle_progress,
+    ev.Suspended: contracts.handle_suspension,
+    ev.RequirementsChanged: contracts.handle_requirements,
+    ev.MachineChanged: _on_machine_changed,
+    ev.Answered: _on_answered,
+    ev.Discovered: _on_discovered,
+    ev.PlanReady: replanning.adopt_plan,
+    ev.TasksAdded: _on_tasks_added,
+    ev.TimerFired: handle_timer,
+    ev.Asked: handle_request,
+}

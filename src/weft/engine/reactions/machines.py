@@ -1,0 +1,221 @@
+"""The polling ladder: job manager, gatekeeper, unreachable (S3 section 5).
+
+Each running attempt's job manager is probed at an interval. If it is silent, its machine's gatekeeper is
+asked. If that answers, a new job manager watches the job, which was never stopped. If it is silent too, the
+machine or the network has failed: nobody knows what became of the jobs there, and they go on elsewhere from
+their last restart files. Should the machine answer again, the old jobs are ended: only one attempt of a task
+may go on.
+
+The selection pipeline of S3 section 3: discover, filter, authorise, fetch; then the policy ranks.
+
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids. The
+list of machines and the state of each machine are asked for at their own intervals and believed meanwhile:
+two caches, independent of each other. Each step waits for the answer to the one before it, and nothing is
+placed on a machine that has not passed all of them (``inquiries``).
+
+Deviations: access is probed again with every new list. Machines on which no task of an active run can run by
+what the workflow states (step 2) are asked nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.context import DecisionContext
+from weft.engine.reactions.failures import fail_task
+from weft.engine.reactions.migration import cancel_migration, prepare_successor, settle_cancelled
+from weft.engine.states import FINAL, Attempt, Stage
+
+__all__ = [
+    "LADDER_TIMER",
+    "SELECT_TIMER",
+    "handle_answer",
+    "handle_machine_loss",
+    "handle_machine_return",
+    "probe_attempts",
+    "probe_machine",
+    "refresh_inquiries",
+]
+
+
+LADDER_TIMER = "ladder"
+"""Name of the timer that probes."""
+
+_ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
+
+
+def probe_attempts(context: DecisionContext) -> None:
+    """Probe the job managers of all running attempts, and the machines that are believed to be down.
+
+    Who was to be ended before it ran has no job manager: its machine is asked.
+    """
+    every_s = context.settings.ladder_every_s
+    if every_s is None:
+        return
+    state = context.state
+    for attempt in list(state.attempts.values()):
+        if attempt.stage in _ON_THE_MACHINE:
+            context.emit(cm.Probe(of="job", attempt=attempt.number, machine=attempt.machine))
+        elif _is_unconfirmed(attempt):
+            context.emit(cm.Probe(of="machine", attempt=attempt.number, machine=attempt.machine))
+    for machine in state.machines:
+        if not machine.up:
+            context.emit(cm.Probe(of="machine", machine=machine.index))
+    if state.active:
+        context.emit(cm.SetTimer(timer=LADDER_TIMER, at_s=state.now + every_s))
+
+
+def _is_unconfirmed(attempt: Attempt) -> bool:
+    """Say whether an attempt was told to end before its program began, and nothing was heard of it since."""
+    return attempt.stage == Stage.ASSIGNED and bool(attempt.cancelled)
+
+
+def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> None:
+    """Ask after a machine that could not be reached when something was to be done there."""
+    if (
+        cause == "lost"
+        and context.settings.ladder_every_s is not None
+        and context.state.machines[attempt.machine].up
+    ):
+        context.emit(cm.Probe(of="machine", machine=attempt.machine))
+
+
+def handle_answer(context: DecisionContext, event: ev.Answered) -> None:
+    """Climb on: silence of a job manager asks the machine, silence of a machine means that it is lost."""
+    attempt = context.state.attempts.get(event.attempt) if event.attempt is not None else None
+    if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
+        attempt = None  # it has ended meanwhile
+    if event.of == "job":
+        if not event.alive and attempt is not None:
+            context.emit(cm.Probe(of="machine", attempt=attempt.number, machine=attempt.machine))
+    elif event.of == "machine" and event.machine is not None:
+        if not event.alive:
+            _mark_down(context, event.machine)
+        elif not context.state.machines[event.machine].up:
+            context.emit(cm.Note(kind="up", machine=event.machine, text="it answers again"))
+            handle_machine_return(context, event.machine)
+        elif attempt is not None and _is_unconfirmed(attempt):
+            # The machine had failed when it was told to end it, and is back before anybody noticed.
+            context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=attempt.cancelled))
+        elif attempt is not None:
+            context.emit(cm.Note(kind="reattached", attempt=attempt.number, machine=event.machine))
+            context.emit(cm.Probe(of="reattach", attempt=attempt.number, machine=event.machine))
+
+
+def _mark_down(context: DecisionContext, machine: int) -> None:
+    if not context.state.machines[machine].up:
+        return
+    context.emit(cm.Note(kind="down", machine=machine, text="neither job manager nor gatekeeper answers"))
+    for attempt in list(context.state.attempts.values()):
+        if attempt.machine == machine and attempt.stage in _ON_THE_MACHINE:
+            context.emit(cm.Note(kind="unknown", attempt=attempt.number, machine=machine))
+    handle_machine_loss(context, machine)
+
+
+def handle_machine_return(context: DecisionContext, machine: int) -> None:
+    """End what may still run on a machine that had been given up."""
+    for number in list(context.state.unknown.get(machine, ())):
+        context.emit(cm.Cancel(attempt=number, machine=machine, reason="given up"))
+
+
+def handle_machine_loss(context: DecisionContext, machine: int) -> None:
+    """Let what was on a lost machine go on elsewhere."""
+    state = context.state
+    for attempt in list(state.attempts.values()):
+        if attempt.machine == machine and attempt.number in state.attempts:
+            _lose_attempt(context, attempt)
+    _free_abstract_machines(context, machine)
+
+
+def _free_abstract_machines(context: DecisionContext, machine: int) -> None:
+    """Let members of abstract machines that were bound to a lost machine, and have not started, go elsewhere.
+
+    Those that completed there do not run again: outputs, like restart files (``restarts``), are believed to
+    be kept on our side too, and outlive the machine that made them.
+    """
+    for run in list(context.state.active.values()):
+        for variable, bound in sorted(run.binding.items()):
+            waiting = [task for task in run.members(variable) if run.state[task] not in FINAL]
+            if bound == machine and waiting:
+                text = f"{context.state.machines[machine].name} is lost"
+                context.emit(
+                    cm.Note(kind="rebound", run=run.index, task=waiting[0], machine=machine, text=text)
+                )
+
+
+def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
+    state = context.state
+    run = state.runs[attempt.run]
+    if run.attempt_of.get(attempt.task) == attempt.number:
+        old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+        if old is not None and old.stage != Stage.CLEANING:
+            cancel_migration(context, run, attempt, old)
+        elif _is_unconfirmed(attempt) and (run.stopping or attempt.cancelled == "held"):
+            settle_cancelled(context, run, attempt)  # it was to end before it ran: nothing is lost
+        else:
+            fail_task(context, run, attempt.task, "lost", f"{state.machines[attempt.machine].name} is lost")
+    elif attempt.stage == Stage.CLEANING:
+        context.emit(cm.Drop(attempt=attempt.number))
+    elif attempt.live:
+        # It was leaving anyway; nothing can be cancelled or cleaned up there any more.
+        context.emit(cm.Note(kind="lost", attempt=attempt.number, machine=attempt.machine))
+        prepare_successor(context, attempt)
+
+
+SELECT_TIMER = "select"
+"""Name of the timer that refreshes the caches."""
+
+
+def refresh_inquiries(context: DecisionContext) -> None:
+    """Ask for what is out of date and can be asked for by now; come back when the next thing will be.
+
+    O(active workflows + machines that something has happened to or whose time has come).
+    """
+    state, settings, asked = context.state, context.settings, context.state.inquiries
+    if not asked.needed or not state.active:
+        return
+    if _is_due(asked.discovered_s, settings.discover_every_s, state.now):
+        context.emit(cm.Discover())
+    asked.agenda.meet({index: run.compiled.machines for index, run in state.active.items()})
+    for machine in asked.agenda.taken(state.now):
+        _inquire(context, machine)
+    due_s = min(_due_s(asked.discovered_s, settings.discover_every_s), asked.agenda.fetch.first())
+    if due_s < math.inf and state.timers.get(SELECT_TIMER) != due_s:
+        context.emit(cm.SetTimer(timer=SELECT_TIMER, at_s=due_s))
+
+
+def _inquire(context: DecisionContext, machine: int) -> None:
+    """Ask a machine what is due, and note when that will be again."""
+    now, settings, asked = context.state.now, context.settings, context.state.inquiries
+    may_ask, probed_s, fetched_s = _is_wanted(context, machine), math.inf, math.inf
+    if may_ask and settings.authorise:
+        # Without a list that is asked for again and again, access is asked for once.
+        every_s = settings.discover_every_s or math.inf
+        if _is_due(asked.access_asked_s.get(machine), every_s, now):
+            context.emit(cm.Probe(of="access", machine=machine))
+        probed_s = _due_s(asked.access_asked_s.get(machine), every_s)
+        may_ask = asked.access.get(machine, False)
+    if may_ask:
+        if _is_due(asked.fetch_asked_s.get(machine), settings.fetch_every_s, now):
+            context.emit(cm.Fetch(machine=machine))
+        fetched_s = _due_s(asked.fetch_asked_s.get(machine), settings.fetch_every_s)
+    asked.agenda.access.put(machine, probed_s)
+    asked.agenda.fetch.put(machine, fetched_s)
+
+
+def _is_wanted(context: DecisionContext, machine: int) -> bool:
+    """Say whether a machine is listed, up, and possible for some task of an active run."""
+    state, asked = context.state, context.state.inquiries
+    listed = context.settings.discover_every_s is None or machine in (asked.listed or ())
+    return listed and asked.agenda.is_wanted(machine) and state.machines[machine].up
+
+
+def _is_due(asked_s: float | None, every_s: float | None, now: float) -> bool:
+    # The same sum as that of the timer: rounding must not make it come too early.
+    return every_s is not None and (asked_s is None or now >= asked_s + every_s)
+
+
+def _due_s(asked_s: float | None, every_s: float | None) -> float:
+    return math.inf if every_s is None or asked_s is None else asked_s + every_s

@@ -1,0 +1,178 @@
+"""Leaving: whether and where to an attempt moves, for each of the five reasons of S3 section 1.
+
+By default an attempt leaves a slow machine only if the time left here exceeds the time left there, moving
+included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the
+best machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits
+without nodes, keeping its restart files (S3 section 4).
+
+The time left there counts what the restart files spare on that node count: a moldable task whose files say
+``nodes: any`` goes on with whatever is best there, another one keeps its count or begins at zero, whichever
+is sooner.
+"""
+
+from __future__ import annotations
+
+from weft.engine import messages as cm
+from weft.engine.context import DecisionContext
+from weft.engine.reactions.failures import count_retries
+from weft.engine.reactions.migration import migrate_attempt
+from weft.engine.selection import estimate_work_done, spared_share_if_ended
+from weft.engine.state.run import RunState
+from weft.engine.states import Attempt, Stage
+from weft.engine.view import EngineView
+from weft.policies.policy import Mode
+
+__all__ = [
+    "BETTER_TIMER",
+    "MANDATORY_REASONS",
+    "is_worth_moving",
+    "move_to_better_machines",
+    "relocate_attempt",
+    "time_left_s",
+]
+
+
+BETTER_TIMER = "better"
+"""Name of the timer that looks for better machines."""
+
+MANDATORY_REASONS = frozenset({"self-migration", "suspension", "waiting", "user"})
+"""Reasons for which an attempt leaves even if no machine is free for it. The others are ``performance`` and
+``better-machine``; ``failure`` and ``preempted`` are not decided here (``failing``)."""
+
+_MAX_GAIN = 0.95
+
+_MAX_MOVES = 50
+"""How often a task may have moved and still look for a better machine. S3 knows no limit; but a task that is
+slower than believed wherever it runs, has no restart files and meets a threshold that does not rise would
+move for ever."""
+
+
+def relocate_attempt(
+    context: DecisionContext, attempt: Attempt, reason: str, *, behind: float | None = None
+) -> None:
+    """Let an attempt leave its machine for a reason, if there is somewhere to go and it pays or must be."""
+    run = context.state.runs[attempt.run]
+    must = reason in MANDATORY_REASONS
+    if not must and context.settings.migrate == "never":
+        return
+    allowed = count_retries(context, run, attempt.task, "contract")
+    if reason == "performance" and run.failures.get(attempt.task, {}).get("contract", 0) >= allowed:
+        _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
+        return
+    found = _find_best_mode(context, run, attempt)
+    if found is None:
+        if must:
+            context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
+        else:
+            _record_stay(context, attempt, reason, "no other machine is free")
+        return
+    target, there_s = found
+    if (
+        must
+        or context.settings.migrate == "always"
+        or is_worth_moving(context, attempt, reason, there_s, behind=behind)
+    ):
+        migrate_attempt(context, attempt, target.machine, target.count, reason)
+
+
+def is_worth_moving(
+    context: DecisionContext, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None
+) -> bool:
+    """Say whether going on elsewhere saves the wanted share of the time left; if not, note why it stays."""
+    here_s = time_left_s(context, attempt, behind)
+    wanted = _required_gain(context, context.state.runs[attempt.run], attempt.task)
+    if there_s < (1.0 - wanted) * here_s:
+        return True
+    text = f"{here_s:.6g} s left here, {there_s:.6g} s there: less than {wanted:.0%} saved"
+    _record_stay(context, attempt, reason, text)
+    return False
+
+
+def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
+    """Give the share of the time left that a migration must save: it grows, lest tasks bounce for ever."""
+    settings = context.settings
+    return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
+
+
+def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: str) -> None:
+    context.emit(
+        cm.Note(
+            kind="stay", run=attempt.run, task=attempt.task, attempt=attempt.number, text=f"{reason}: {text}"
+        )
+    )
+
+
+def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
+    """Estimate how long an attempt still takes where it is, at the pace it has shown or its machine has."""
+    state = context.state
+    pace = 1.0 / state.machines[attempt.machine].speed_factor
+    if behind is not None:
+        pace = max(pace, 1.0 + behind)
+    whole = 1.0 - attempt.restart_from
+    if attempt.started_s is None or whole <= 0.0:
+        return attempt.seconds * pace
+    if attempt.work_done is None and behind is not None and behind > 0.0:
+        # Nothing but its lateness is known: it will take at least as long again as it was expected to take.
+        return max(pace * attempt.seconds - (state.now - attempt.started_s), attempt.seconds)
+    return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
+
+
+def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
+    """Give the best way to go on elsewhere, by the task's own rank, else the soonest, and its seconds."""
+    view = EngineView(context.state)
+    seen = view.run(run.index)
+    variable = run.compiled.variable[attempt.task]
+    bound = run.binding.pop(variable, None)  # a migration re-binds the abstract machine
+    modes = view.modes(seen, attempt.task, free=True, but=attempt.machine)
+    if bound is not None:
+        run.binding[variable] = bound
+    best: tuple[float, float, int, int] | None = None
+    chosen = None
+    for mode in modes:
+        if mode.machine == attempt.machine:
+            continue
+        rank = view.rank(seen, attempt.task, mode.machine)
+        there_s = _time_there_s(context, run, attempt, mode)
+        key = (-rank if rank is not None else 0.0, there_s, mode.machine, mode.count)
+        if best is None or key < best:
+            best, chosen = key, (mode, there_s)
+    return chosen
+
+
+def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode) -> float:
+    """Estimate how long an attempt would take elsewhere: moving, restarting, and what is not spared."""
+    state, task = context.state, attempt.task
+    share = spared_share_if_ended(state, run, attempt, mode.count)
+    seconds = run.compiled.seconds(task, mode.machine, mode.count) * (1.0 - share)
+    kept = run.checkpoint.get(task)
+    source = attempt.machine if kept is None else kept[1]
+    files_s = (
+        run.instance.link_s(source, mode.machine, run.compiled.restart_bytes(task), 1.0, 0.0)
+        if share
+        else 0.0
+    )
+    moving_s = mode.ready_s - state.now + files_s + context.settings.restart_cost_s
+    return moving_s + seconds / state.machines[mode.machine].speed_factor
+
+
+def move_to_better_machines(context: DecisionContext) -> None:
+    """Let running attempts move to machines that are better by the wanted share (opportunistic migration)."""
+    state, every_s = context.state, context.settings.better_every_s
+    if every_s is None:
+        return
+    for attempt in list(state.attempts.values()):
+        if attempt.stage != Stage.RUNNING or attempt.cancelled or context.settings.migrate == "never":
+            continue
+        run = state.runs[attempt.run]
+        if run.migrations.get(attempt.task, 0) >= _MAX_MOVES:
+            continue
+        found = _find_best_mode(context, run, attempt)
+        here = time_left_s(context, attempt)
+        if (
+            found is not None
+            and here > 0.0
+            and (here - found[1]) / here > _required_gain(context, run, attempt.task)
+        ):
+            migrate_attempt(context, attempt, found[0].machine, found[0].count, "better-machine")
+    if state.active:
+        context.emit(cm.SetTimer(timer=BETTER_TIMER, at_s=state.now + every_s))

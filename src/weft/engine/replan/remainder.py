@@ -1,0 +1,691 @@
+"""How a run stands, in S1's words: queued, running, completed or failed (spec s1 section 2).
+
+What has not started is queued, whether it already waits at a machine or not. A task that is being migrated
+has its new machine and counts as running. A task that failed and is to be tried again is queued; one that
+failed for good, or was given up or left out, will not run again in this iteration and counts as completed.
+
+What takes machines beside the tasks that are planned again: live attempts of all runs, as a busy profile.
+
+An attempt holds its nodes until it is expected to end: what is left of its work by the last report, at the
+speed its machine is believed to have. Attempts of others that wait in a machine's queue follow as soon as
+nodes are free, in the queue's order; which resources they wait for is not looked at. Approximated: an attempt
+that is overdue without a report counts as about to end.
+
+The remainder of a run as an instance: S1's static graph, with what runs and where data lie around it.
+
+R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). Tasks that ended or run properly are left out.
+Where a task of the window needs their data, a row without work stands for them: pinned to the machine where
+the data lie, not before the end that is expected of a running one. So data that are already somewhere cost
+what moving them costs. Restart files stand there in the same way.
+
+Deviations. Of the tasks that S1 runs again, those that are not tied to a machine that is bound anew are left
+out, because their outputs exist; with ``bound_ancestors: lost`` also those that are (see
+``deciding.laddering``). Speeds are believed, as of the last news. Approximated: data that are under way or
+lie at several places count as lying where they were made; what one iteration hands to the next is not
+counted; restart files that fit one node count only spare nothing where a task may choose.
+
+The plan in force, carried over to what remains: what a new plan has to beat.
+
+Every task keeps the machine and the node count it has been promised, in the promised order; what is too slow
+stays where it runs, and what completed does not run again. Only the times are new, by what is known now.
+
+Planning what remains of a run, and the plan that comes back.
+
+Deviation from S1 (spec s1 section 8): a new plan that promises no earlier end than the one in force is not
+taken. One that moves tasks that are too slow is taken if it promises no later end, with ``migrate: always``
+even then.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.engine.replan.promise import Promise, compute_promise, map_loops
+from weft.engine.replan.window import (
+    Edge,
+    RunSituation,
+    TaskStanding,
+    Window,
+    WindowGraph,
+    WindowVariable,
+    build_graph,
+    build_window,
+)
+from weft.engine.selection import spared_share, spared_share_if_ended
+from weft.engine.state.compiled import CompiledWorkflow, LoopState
+from weft.engine.state.machines import MachineState
+from weft.engine.state.plan import PlanLine, StoredPlan, store_schedule
+from weft.engine.state.run import RunState
+from weft.engine.state.state import EngineState
+from weft.engine.states import FINAL, Attempt, Demand, Stage, TaskState
+from weft.errors import Infeasible
+from weft.instance.compilation import extract_part
+from weft.instance.instance import BusyInterval, Instance
+from weft.planners.decoding import decode
+from weft.planners.forecast import forecast_schedule
+from weft.planners.planner import Budget, Plan, Planner
+from weft.schedule.objective import make_objective
+from weft.schedule.schedule import Schedule
+from weft.workflow.task_graph import (
+    COMPUTE,
+    TRANSFER,
+    Floats,
+    Indices,
+    SubgraphEdge,
+    SubgraphTask,
+    build_subgraph,
+)
+
+__all__ = [
+    "Occupation",
+    "Remainder",
+    "ReplanRequest",
+    "build_remainder",
+    "carry_over_plan",
+    "describe_situation",
+    "expected_end_s",
+    "find_violators",
+    "plan_remaining",
+    "prepare_replan",
+]
+
+
+_RUNNING = frozenset(
+    {
+        TaskState.SUBMITTED,
+        TaskState.RUNNING,
+        TaskState.EPILOG,
+        TaskState.MIGRATING,
+        TaskState.SUSPENDED,
+    }
+)
+
+
+def describe_situation(state: EngineState, run: RunState, *, migrating: bool = True) -> RunSituation:
+    """Say how a run stands; ``migrating``: whether tasks that break their contracts may move."""
+    return RunSituation(
+        graph=_build_window_graph(run),
+        standing=tuple(_find_standing(run, task) for task in range(len(run))),
+        iteration=tuple(run.loops.iteration(task) for task in range(len(run))),
+        violating=frozenset(find_violators(state, run)) if migrating else frozenset(),
+        decided=frozenset(
+            edge for body in run.loops.bodies if _is_exhausted(body) for edge in _list_back_edges(run, body)
+        ),
+    )
+
+
+def find_violators(state: EngineState, run: RunState) -> list[int]:
+    """List the running tasks that break their contracts and are not on the move yet, ascending."""
+    found = []
+    for task, number in run.attempt_of.items():
+        attempt = state.attempts[number]
+        leaving = attempt.cancelled or attempt.replaced_by is not None
+        if attempt.violating and not leaving and run.state[task] == TaskState.RUNNING:
+            found.append(task)
+    return sorted(found)
+
+
+def _find_standing(run: RunState, task: int) -> TaskStanding:
+    state = run.state[task]
+    if state in FINAL:
+        return TaskStanding.COMPLETED
+    return TaskStanding.RUNNING if state in _RUNNING else TaskStanding.QUEUED
+
+
+def _build_window_graph(run: RunState) -> WindowGraph:
+    graph = run.compiled.graph
+    heads = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer)).tolist()
+    sources = (
+        int(source) if kind == TRANSFER else None
+        for source, kind in zip(graph.source_variable.tolist(), graph.kind.tolist(), strict=True)
+    )
+    return build_graph(
+        machine=graph.variable.tolist(),
+        source=tuple(sources),
+        edges=zip(graph.predecessor.tolist(), heads, strict=True),
+        declared=[edge for body in run.loops.bodies for edge in _list_back_edges(run, body)],
+    )
+
+
+def _list_back_edges(run: RunState, body: LoopState) -> list[Edge]:
+    """Give the edges from the end of a loop's body to its begin."""
+    firsts = [task for task in body.tasks if run.compiled.graph.description(task).name == body.loop.first]
+    return [(last, first) for last in body.lasts for first in firsts]
+
+
+def _is_exhausted(body: LoopState) -> bool:
+    """Say whether a loop will not begin another iteration."""
+    return body.left or (body.most is not None and body.iteration >= body.most)
+
+
+class Occupation:
+    """The stretches in which machines are taken, on a clock that begins now."""
+
+    def __init__(self, state: EngineState, planned_again: Collection[int], resources: Sequence[str]) -> None:
+        """Look at all attempts but those that are planned again; amounts in the order of ``resources``."""
+        self._state = state
+        self._resources = resources
+        self.busy: list[BusyInterval] = []
+        self.ends_s: dict[int, float] = {}
+        """By attempt: when it is expected to end, on the engine's clock."""
+        for machine in state.machines:
+            if machine.holders or machine.queue:
+                self._occupy(machine, planned_again)
+        # What takes no nodes (transfers) or has given them back ends without them.
+        for attempt in state.attempts.values():
+            if attempt.number not in self.ends_s:
+                self.ends_s[attempt.number] = expected_end_s(state, attempt)
+
+    def _occupy(self, machine: MachineState, planned_again: Collection[int]) -> None:
+        now = self._state.now
+        ends: list[tuple[float, int]] = []
+        for holder in machine.holders.values():
+            if holder.number in planned_again:
+                continue
+            end = expected_end_s(self._state, holder)
+            ends.append((end, holder.nodes))
+            self._take(machine, holder, now, end, holder.demand)
+        for _, number in machine.queue:
+            waiting = self._state.attempts[number]
+            if number in planned_again:
+                continue
+            start = now if machine.unlimited else _find_free_time(ends, machine.nodes, waiting.nodes, now)
+            end = start + waiting.seconds / machine.speed_factor
+            ends.append((end, waiting.nodes))
+            self._take(machine, waiting, start, end, ())
+
+    def _take(
+        self, machine: MachineState, attempt: Attempt, start: float, end: float, demand: Demand
+    ) -> None:
+        now = self._state.now
+        self.ends_s[attempt.number] = end
+        if not machine.unlimited and end > start:
+            held = dict(demand)
+            self.busy.append(
+                BusyInterval(
+                    machine=machine.index,
+                    start_s=start - now,
+                    finish_s=end - now,
+                    nodes=attempt.nodes,
+                    amounts=tuple(held.get(name, 0.0) for name in self._resources) if held else (),
+                )
+            )
+
+
+def expected_end_s(state: EngineState, attempt: Attempt) -> float:
+    """Estimate when an attempt ends, not before now."""
+    now = state.now
+    if attempt.stage >= Stage.ENDED:
+        return now
+    speed = state.machines[attempt.machine].speed_factor
+    if attempt.started_s is None:
+        return max(attempt.expected_end_s, now + attempt.seconds / speed)
+    whole = 1.0 - attempt.restart_from
+    if attempt.work_done is None or attempt.reported_s is None or whole <= 0:
+        return max(now, attempt.started_s + attempt.seconds / speed)
+    left = max(0.0, 1.0 - attempt.work_done) / whole
+    return max(now, attempt.reported_s + left * attempt.seconds / speed)
+
+
+def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:
+    """Give the first time after which so many nodes stay free."""
+    free = capacity - sum(taken for _, taken in ends)
+    at = now
+    for end, taken in sorted(ends):
+        if free >= nodes:
+            break
+        free += taken
+        at = end
+    return at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Remainder:
+    """What is planned again."""
+
+    instance: Instance
+    tasks: Mapping[str, int]
+    """The tasks that are planned, by the name they have in the instance; a loop's with their iteration."""
+    moving: tuple[str, ...]
+    """Of these, the running ones that leave their machines."""
+    again: tuple[str, ...]
+    """Of these, completed ones that run again."""
+    running_until_s: float
+    """When the last of the tasks that are left out because they run ends, on the engine's clock."""
+
+
+def build_remainder(state: EngineState, run: RunState) -> Remainder:
+    """Make the remainder of a run."""
+    situation = describe_situation(state, run, migrating=state.settings.migrate != "never")
+    return _RemainderBuilder(state, run, situation, build_window(situation)).remainder()
+
+
+class _RemainderBuilder:
+    """A remainder in the making."""
+
+    def __init__(self, state: EngineState, run: RunState, situation: RunSituation, window: Window) -> None:
+        self.state, self.run = state, run
+        self.situation, self.window = situation, window
+        self.fresh = frozenset(window.fresh)
+        self.kept = tuple(task for task in window.tasks if not self._done_with(task))
+        self.rows: list[SubgraphTask] = []
+        self.links: list[SubgraphEdge] = []
+        self.variables: list[str] = []
+        self.pinned: dict[int, int] = {}
+        self.number: dict[WindowVariable, int] = {}
+        self.row_of: dict[int, int] = {}
+        self.standing_row: dict[int, int] = {}
+        """By task: the row that stands for its outputs."""
+        self.before: dict[int, list[int]] = {}
+        """By task: what comes before it inside the window."""
+        for tail, head in window.edges:
+            self.before.setdefault(head, []).append(tail)
+        self.earliest: list[float] = []
+        self.left: list[float] = []
+        replanned = {run.attempt_of[task] for task in self.kept if task in run.attempt_of}
+        self.occupation = Occupation(state, replanned, run.compiled.graph.resource_names)
+
+    def _done_with(self, task: int) -> bool:
+        """Say whether a task of the window need not run: it has completed, and its outputs are kept."""
+        if task in self.fresh or self.situation.standing[task] is not TaskStanding.COMPLETED:
+            return False
+        if self.run.state[task] != TaskState.COMPLETED:
+            return True
+        return not (task in self.window.moving and self.state.settings.bound_ancestors == "always")
+
+    def remainder(self) -> Remainder:
+        """Put it together."""
+        run, state = self.run, self.state
+        for task in self.kept:
+            self._add(task)
+        for task in self.kept:
+            self._connect(task)
+        graph, order = build_subgraph(run.compiled.graph, self.rows, self.links, self.variables)
+        machines = state.machines
+        instance = extract_part(
+            run.instance,
+            graph,
+            np.array([self.rows[position].task for position in order], dtype=np.uint32),
+            left=np.array([self.left[position] for position in order], dtype=np.float64),
+            speed=np.array([machine.speed_factor for machine in machines], dtype=np.float64),
+            usable=np.array(
+                [not state.inquiries.is_ruled_out(machine.index) for machine in machines], dtype=np.bool_
+            ),
+            pinned=self.pinned,
+            earliest_start_s=np.array([self.earliest[position] for position in order], dtype=np.float64),
+            busy=tuple(self.occupation.busy),
+        )
+        named = {self.rows[row].name: task for task, row in self.row_of.items()}
+        standing = self.situation.standing
+        return Remainder(
+            instance=instance,
+            tasks=named,
+            moving=tuple(name for name, task in named.items() if standing[task] is TaskStanding.RUNNING),
+            again=tuple(
+                name
+                for name, task in named.items()
+                if standing[task] is TaskStanding.COMPLETED and task not in self.fresh
+            ),
+            running_until_s=max(
+                (
+                    self.occupation.ends_s[number]
+                    for task, number in run.attempt_of.items()
+                    if task not in self.row_of
+                ),
+                default=0.0,
+            ),
+        )
+
+    def _add(self, task: int) -> None:
+        """Add the row of a task that is planned."""
+        known, bindings = self.run.compiled, self.window.bindings
+        iteration = self.situation.iteration[task] + (task in self.fresh)
+        name = known.names[task]
+        label = f"{name}#{iteration}" if task in self.run.loops.around else name
+        source = None
+        if known.kind[task] == TRANSFER:
+            source = self._variable(bindings.source[task])
+        self.row_of[task] = self._row(
+            SubgraphTask(
+                task=task,
+                name=label,
+                variable=self._variable(bindings.machine[task]),
+                source_variable=source,
+            ),
+            left=1.0 - self._spared(task),
+        )
+
+    def _row(self, row: SubgraphTask, *, left: float = 0.0, earliest_s: float = 0.0) -> int:
+        self.rows.append(row)
+        self.left.append(left)
+        self.earliest.append(max(0.0, earliest_s))
+        return len(self.rows) - 1
+
+    def _spared(self, task: int) -> float:
+        """Give the share of the work that restart files spare a task, whatever node count it will have."""
+        state, run = self.state, self.run
+        if task in self.fresh or run.compiled.kind[task] != COMPUTE:
+            return 0.0
+        number = run.attempt_of.get(task)
+        attempt = state.attempts[number] if number is not None else None
+        if attempt is not None and attempt.started_s is not None:
+            return min(spared_share_if_ended(state, run, attempt, count) for count in self._counts(task))
+        if task not in run.checkpoint:
+            return 0.0
+        return min(spared_share(state, run, task, count) for count in self._counts(task))
+
+    def _counts(self, task: int) -> set[int]:
+        """Give the node counts a task may have somewhere."""
+        return {count for counts in self.run.compiled.options(task).counts.values() for count in counts}
+
+    def _variable(self, variable: WindowVariable) -> int:
+        """Give the number of a variable; one that keeps its machine is pinned."""
+        number = self.number.get(variable)
+        if number is None:
+            number = self.number[variable] = len(self.variables)
+            self.variables.append(
+                f"{self.run.compiled.graph.variables[variable.machine]}#{variable.iteration}"
+            )
+            if variable in self.window.bindings.pinned:
+                machine = self._machine_of(variable.machine)
+                if machine is not None and self.state.machines[machine].up:
+                    self.pinned[number] = machine
+        return number
+
+    def _machine_of(self, variable: int) -> int | None:
+        """Give the machine an abstract machine is bound to now; None: none."""
+        bound = self.run.binding.get(variable)
+        if bound is not None:
+            return bound
+        for task in np.flatnonzero(self.run.compiled.graph.variable == variable).tolist():
+            place = self._place(task)
+            if place is not None:
+                return place
+        return None
+
+    def _place(self, task: int) -> int | None:
+        """Give the machine where a task runs or ran last."""
+        number = self.run.attempt_of.get(task)
+        if number is not None:
+            return self.state.attempts[number].machine
+        return self.run.where[task] if self.run.where[task] >= 0 else None
+
+    def _connect(self, task: int) -> None:
+        """Add the edges that lead to a task: from other rows, from what runs, from where data lie."""
+        known, graph = self.run.compiled, self.run.compiled.graph
+        head = self.row_of[task]
+        inner = set(self.before.get(task, ()))
+        for tail, edge in zip(known.before(task), known.edges_before(task), strict=True):
+            data = (
+                float(graph.edge_bytes[edge]),
+                float(graph.edge_files[edge]),
+                float(graph.edge_seconds[edge]),
+            )
+            if tail in inner and tail in self.row_of:
+                inner.discard(tail)
+                start: int | None = self.row_of[tail]
+            else:
+                start = self._stand(tail, task, moves=any(data))
+            if start is not None:
+                self.links.append(
+                    SubgraphEdge(tail=start, head=head, size_bytes=data[0], files=data[1], seconds=data[2])
+                )
+        # What is left closes a loop: the next iteration waits for this one.
+        for tail in sorted(inner):
+            if tail in self.row_of:
+                self.links.append(SubgraphEdge(tail=self.row_of[tail], head=head))
+        self._bring_restart_files(task, head)
+
+    def _stand(self, tail: int, head: int, *, moves: bool) -> int | None:
+        """Give the row that stands for a task that is not planned; None: nothing of it is waited for."""
+        running = self.situation.standing[tail] is TaskStanding.RUNNING
+        if running and head in self.fresh:
+            return None
+        place = self._place(tail)
+        if place is None or not (running or (moves and self.run.state[tail] == TaskState.COMPLETED)):
+            return None
+        row = self.standing_row.get(tail)
+        if row is None:
+            end_s = self.state.now
+            number = self.run.attempt_of.get(tail)
+            if number is not None:
+                end_s = self.occupation.ends_s[number]
+            row = self._standing(
+                tail, f"data of {self.run.compiled.names[tail]}", place, end_s - self.state.now
+            )
+            self.standing_row[tail] = row
+        return row
+
+    def _standing(self, task: int, name: str, machine: int, earliest_s: float = 0.0) -> int:
+        self.pinned[len(self.variables)] = machine
+        self.variables.append(name)
+        row = SubgraphTask(task=task, name=name, variable=len(self.variables) - 1, finished=True)
+        return self._row(row, earliest_s=earliest_s)
+
+    def _bring_restart_files(self, task: int, head: int) -> None:
+        size = self.run.compiled.restart_bytes(task) if self.left[head] < 1.0 else 0.0
+        if size:
+            machine = self._place_of_restart_files(task)
+            name = f"restart files of {self.run.compiled.names[task]}"
+            row = self._standing(task, name, machine)
+            self.links.append(SubgraphEdge(tail=row, head=head, size_bytes=size, files=1.0))
+
+    def _place_of_restart_files(self, task: int) -> int:
+        """Give where they lie, or will when the running attempt is told to end."""
+        kept = self.run.checkpoint.get(task)
+        if kept is not None:
+            return kept[1]
+        return self.state.attempts[self.run.attempt_of[task]].machine
+
+
+def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> Schedule | None:
+    """Give the schedule of what remains under the plan in force; None: there is none, or it cannot go on."""
+    if run.plan is None:
+        return None
+    instance = remainder.instance
+    lines = [_find_line(state, run, remainder, name) for name in instance.graph.names]
+    bound = _bind_machines(instance, lines)
+    modes = None if bound is None else _find_modes(instance, lines, bound)
+    if bound is None or modes is None:
+        return None
+    seconds = _find_seconds(state, run, remainder, modes)
+    try:
+        return decode(instance, _sort_rows(instance, lines), bound, modes, seconds=seconds)
+    except Infeasible:
+        return None
+
+
+def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: str) -> PlanLine | None:
+    """Give the line of a row; of one that runs, where it runs."""
+    task = remainder.tasks.get(name)
+    if task is None or run.plan is None:
+        return None
+    number = run.attempt_of.get(task)
+    if name in remainder.moving and number is not None:
+        attempt = state.attempts[number]
+        return PlanLine(machine=attempt.machine, count=attempt.count, start_s=-math.inf, finish_s=0.0)
+    return run.plan.line.get(task)
+
+
+def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices | None:
+    """Give the machine of every variable; None: some variable has none, or one it may not have."""
+    chosen = dict(instance.pinned)
+    for variable, line in zip(instance.graph.variable.tolist(), lines, strict=True):
+        if line is not None:
+            chosen.setdefault(variable, line.machine)
+    bound = np.zeros(len(instance.graph.variables), dtype=np.uint32)
+    for variable in range(len(bound)):
+        allowed = instance.candidates_of(variable)
+        machine = chosen.get(variable)
+        if machine is None or machine not in allowed:
+            return None
+        bound[variable] = machine
+    return bound
+
+
+def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices) -> Indices | None:
+    """Give the mode of every row among those of its group; None: some row has no such mode.
+
+    The machine is that of the row's variable: a member that went elsewhere took the others with it.
+    """
+    modes = np.zeros(len(instance), dtype=np.uint32)
+    for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
+        line, variable = lines[row], int(instance.graph.variable[row])
+        group = instance.groups[int(instance.group[row])]
+        found = (
+            np.zeros(0, dtype=np.intp)
+            if line is None
+            else np.flatnonzero((group.machine == bound[variable]) & (group.count == line.count))
+        )
+        if not len(found):
+            return None
+        modes[row] = found[0]
+    return modes
+
+
+def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes: Indices) -> Floats:
+    """Give what every row takes if nothing moves."""
+    instance = remainder.instance
+    seconds = np.zeros(len(instance))
+    for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
+        name = instance.graph.names[row]
+        if name in remainder.moving:
+            attempt = state.attempts[run.attempt_of[remainder.tasks[name]]]
+            seconds[row] = expected_end_s(state, attempt) - state.now
+        elif name not in remainder.again:
+            seconds[row] = instance.modes(row).seconds[modes[row]]
+    return seconds
+
+
+def _sort_rows(instance: Instance, lines: list[PlanLine | None]) -> Indices:
+    """Order the rows by their planned starts, predecessors first."""
+    graph = instance.graph
+    waiting = np.diff(graph.predecessor_pointer).tolist()
+    key = [-math.inf if line is None else line.start_s for line in lines]
+    ready = [(key[row], row) for row, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, row = heapq.heappop(ready)
+        order.append(row)
+        for successor in graph.successors(row).tolist():
+            waiting[successor] -= 1
+            if waiting[successor] == 0:
+                heapq.heappush(ready, (key[successor], successor))
+    return np.array(order, dtype=np.uint32)
+
+
+_ROUNDING = 1e-9
+_UNTOUCHED = (TaskState.WAITING, TaskState.READY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReplanRequest:
+    """What is to be planned, read off the state: planning it takes time, and the state goes on meanwhile."""
+
+    compiled: CompiledWorkflow
+    instance: Instance
+    offset_s: float
+    """The engine's time when it was asked: a plan's times count from there."""
+    remainder: Remainder | None = None
+    """None: nothing has happened yet, all of it is planned."""
+    old: Schedule | None = None
+    """What is left of the plan in force; None: it must not stay."""
+
+    def answered(self, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
+        """Plan it; Infeasible if nothing can be."""
+        return self.kept(planner, self.planned(planner, Budget(steps=steps), rng))
+
+    def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
+        """Plan it, without a look at the plan in force; Infeasible if nothing can be."""
+        return _make_plan(planner, self.instance, self.compiled, budget, rng)
+
+    def kept(self, planner: Planner, made: Plan) -> StoredPlan:
+        """Give the plan that is to be followed from now on: the new one, or what is left of the old."""
+        remainder, old = self.remainder, self.old
+        if remainder is None:
+            return store_schedule(
+                made.schedule, self.compiled, planner=planner.name, steps=made.steps, offset_s=self.offset_s
+            )
+        new = old is None or _is_better(made.schedule, old, moves=bool(remainder.moving))
+        return store_schedule(
+            made.schedule if new or old is None else old,
+            self.compiled,
+            planner=planner.name,
+            steps=made.steps,
+            offset_s=self.offset_s,
+            tasks=remainder.tasks,
+            running_until_s=remainder.running_until_s,
+            moving=remainder.moving if new else (),
+            again=remainder.again if new else (),
+        )
+
+    def promise(self, made: Plan, *, arrival_s: float, seed: int) -> Promise:
+        """Say what a plan promises of a run that has not begun."""
+        graph, loops = self.compiled.graph, self.compiled.graph.loops
+        if self.remainder is not None:
+            tasks = self.remainder.tasks
+            loops = map_loops(graph, [tasks.get(name, -1) for name in self.instance.graph.names])
+        outlook = forecast_schedule(made.schedule, self.instance, seed=seed, loops=loops)
+        waited_s = self.offset_s - arrival_s
+        return compute_promise(made.schedule, self.instance, outlook, loops=loops, waited_s=waited_s)
+
+
+def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
+    """Read off what remains of a run: before anything has happened all of it, later S1's static graph.
+
+    Infeasible if nothing is left to be planned.
+    """
+    run = state.runs[index]
+    if _is_untouched(state, run):
+        return ReplanRequest(compiled=run.compiled, instance=run.instance, offset_s=state.now)
+    remainder = build_remainder(state, run)
+    if not remainder.tasks:
+        raise Infeasible(f"nothing of {run.compiled.key!r} is left to be planned")
+    must = bool(remainder.moving) and state.settings.migrate == "always"
+    return ReplanRequest(
+        compiled=run.compiled,
+        instance=remainder.instance,
+        offset_s=state.now,
+        remainder=remainder,
+        old=None if must else carry_over_plan(state, run, remainder),
+    )
+
+
+def plan_remaining(
+    state: EngineState, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
+) -> StoredPlan:
+    """Plan what remains of a run at once. The plan's times are on the engine's clock."""
+    return prepare_replan(state, index).answered(planner, steps=steps, rng=rng)
+
+
+def _is_better(new: Schedule, old: Schedule, *, moves: bool) -> bool:
+    """Say whether a plan is worth changing to; rounding alone is not."""
+    slack = _ROUNDING * old.makespan_s
+    return new.makespan_s <= old.makespan_s + slack if moves else new.makespan_s < old.makespan_s - slack
+
+
+def _is_untouched(state: EngineState, run: RunState) -> bool:
+    """Say whether a run has not begun and everything else is as its instance says."""
+    return (
+        not state.attempts
+        and not state.machines.odd
+        and not any(state.inquiries.is_ruled_out(machine.index) for machine in state.machines)
+        and all(found in _UNTOUCHED for found in run.state)
+        and all(body.iteration == 1 for body in run.loops.bodies)
+    )
+
+
+def _make_plan(
+    planner: Planner, instance: Instance, known: CompiledWorkflow, budget: Budget, rng: np.random.Generator
+) -> Plan:
+    goal = make_objective("makespan")
+    refusal = planner.supports(instance, goal)
+    if refusal is not None:
+        raise Infeasible(f"planner {planner.name!r} cannot plan {known.key!r}: {refusal.reason}")
+    return planner.plan(instance, objective=goal, budget=budget, rng=rng)

@@ -1,0 +1,839 @@
+"""A run whose graph grows: a sweep over the lines of a file is unfolded when the file exists.
+
+The workflow is unfolded again with the lines in place. Tasks are found again by name, with all that is known
+of them; everything else starts as waiting or ready. A file without lines unfolds nothing: what was to be done
+with them is left out, which is decided elsewhere.
+
+Absorbing: what an event by itself changes in the state. Nothing is decided here.
+
+Together with ``enacting`` this is all that ever changes the state: a journal's events and commands rebuild it
+without asking a policy again (design section 6).
+
+What attempts leave on their machines for those who take over from them (S3 section 4).
+
+Reopening: a task that had a machine, or had even completed, goes back to where it waits.
+
+Its abstract machine may be bound anew once nothing keeps it where it is; its successors wait for it again.
+
+Enacting: what a command changes in the state, at the moment it is decided or read from a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+from weft.engine.selection import check_requirement
+from weft.engine.state.compiled import LoopState
+from weft.engine.state.plan import RunPlan
+from weft.engine.state.run import RunState, TaskOutcome
+from weft.engine.state.state import EngineState
+from weft.engine.states import ACTIVE, FINAL, STATES, Attempt, Demand, Stage, TaskState
+from weft.workflow.task_graph import COMPUTE
+from weft.workflow.unfold import unfold
+from weft.workflow.workflow import set_growth_lines
+
+__all__ = [
+    "ENACT",
+    "absorb",
+    "enact",
+    "forget_left_behind",
+    "grow_run",
+    "leave_behind",
+    "note_arrival",
+    "reopen_task",
+    "take_back",
+]
+
+
+_KEPT = (
+    "tries",
+    "failures",
+    "migrations",
+    "checkpoint",
+    "outcome",
+    "left_behind",
+    "grown",
+    "requeued",
+    "requirements",
+    "avoid",
+    "attempt_of",
+)
+"""What is kept by task and moves to the task's new index."""
+
+
+def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]]) -> None:
+    """Unfold what waited for some files, and go on with the larger graph."""
+    old = state.runs[index]
+    lines = {file: found for file, found in lines.items() if found}
+    if not lines or old.ending or old.stopping:
+        return
+    workflow = set_growth_lines(old.compiled.graph.workflow, lines)
+    known = state.library.grown(old.compiled, unfold(workflow))
+    new = RunState(
+        index,
+        known,
+        state.order,
+        owner=old.owner,
+        now=old.arrival_s,
+        planned=old.planned,
+        promise=state.machines.promise,
+    )
+    if old.promises is not None:
+        old.promises.withdraw()
+    place = {name: task for task, name in enumerate(known.names)}
+    moved = {task: place[name] for task, name in enumerate(old.compiled.names) if name in place}
+    for attempt in [each for each in state.attempts.values() if each.run == index]:
+        if attempt.task not in moved:
+            # It was sent ahead to where the one task was planned that stood for many.
+            state.close(attempt)
+    new.lines = {**old.lines, **{file: tuple(found) for file, found in lines.items()}}
+    _carry_over(old, new, moved)
+    _recount_missing(new)
+    new.promise_all()
+    for attempt in state.attempts.values():
+        if attempt.run == index:
+            attempt.task = moved[attempt.task]
+            attempt.sent_for = frozenset(moved[task] for task in attempt.sent_for)
+    state.runs[index] = state.active[index] = new
+    state.roster += 1
+
+
+def _carry_over(old: RunState, new: RunState, moved: Mapping[int, int]) -> None:
+    for name in _KEPT:
+        getattr(new, name).update(
+            {moved[task]: value for task, value in getattr(old, name).items() if task in moved}
+        )
+    new.reopened.update(moved[task] for task in old.reopened if task in moved)
+    for task, place in moved.items():
+        new.where[place] = old.where[task]
+        new.state[place] = old.state[task]
+    new.version, new.failed = old.version + 1, old.failed
+    new.stopping, new.plan_wanted, new.plan_asked_s = old.stopping, old.plan_wanted, old.plan_asked_s
+    names = {name: variable for variable, name in enumerate(new.compiled.graph.variables)}
+    for variable, machine in old.binding.items():
+        found = names.get(old.compiled.graph.variables[variable])
+        if found is not None:
+            new.binding[found] = machine
+    for body in new.loops.bodies:
+        before = next((other for other in old.loops.bodies if _is_same_body(old, other, new, body)), None)
+        if before is not None:
+            body.iteration, body.left = before.iteration, before.left
+    if old.plan is not None:
+        # It says nothing of the new tasks; those it knows keep their lines.
+        new.plan = RunPlan(old.plan.stored, new.compiled, old.plan.key, new.loops.iteration)
+
+
+def _is_same_body(old: RunState, before: LoopState, new: RunState, body: LoopState) -> bool:
+    return (
+        before.loop.name == body.loop.name
+        and old.compiled.names[before.lasts[0]] == new.compiled.names[body.lasts[0]]
+    )
+
+
+def _recount_missing(run: RunState) -> None:
+    """Count what every task still waits for, and sort the tasks without an attempt into ready and waiting."""
+    known, loops = run.compiled, run.loops
+    run.unfinished = sum(1 for state in run.state if state not in FINAL)
+    run.list_ready([])
+    for task in range(len(run)):
+        missing = 0
+        for predecessor in known.before(task):
+            held = loops.held_back_by(predecessor, task)
+            done = run.state[predecessor] in _RELEASED and (held is None or loops.bodies[held].left)
+            missing += not done
+        run.missing[task] = missing
+        if run.state[task] == TaskState.COMPLETED:
+            run.order.completed(task)
+    for task in range(len(run)):
+        if run.state[task] in (TaskState.WAITING, TaskState.READY):
+            run.state[task] = TaskState.WAITING
+            run.make_ready_or_waiting(task)
+            begun = any(run.state[before] == TaskState.COMPLETED for before in known.before(task))
+            if run.planned and begun and run.state[task] == TaskState.WAITING:
+                run.early.add(task)
+
+
+_RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})
+
+
+def absorb(state: EngineState, event: ev.Event, now: float) -> None:
+    """Take an event in."""
+    state.now = now
+    if state.inquiries.needed:
+        state.inquiries.pass_time(now)
+    _ABSORB[type(event)](state, event)
+
+
+def _on_submitted(state: EngineState, event: ev.Submitted) -> None:
+    known = state.library[event.workflow]
+    run = RunState(
+        event.run,
+        known,
+        state.order,
+        owner=event.owner,
+        now=state.now,
+        planned=state.planned,
+        promise=state.machines.promise,
+    )
+    state.runs.append(run)
+    state.active[run.index] = run
+    state.roster += 1
+    state.to_tidy[run.index] = None
+    state.dirty = True
+
+
+def _on_started(state: EngineState, event: ev.Started) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or attempt.stage != Stage.SUBMITTED:
+        return
+    attempt.stage = Stage.RUNNING
+    attempt.started_s = state.now
+    machine = state.machines[attempt.machine]
+    attempt.expected_end_s = state.now + attempt.seconds / machine.speed_factor
+    machine.changed()
+    state.runs[attempt.run].began(attempt)
+    if _is_leading(state, attempt):
+        state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
+
+
+def _is_leading(state: EngineState, attempt: Attempt) -> bool:
+    """Say whether an attempt is the one its task's state speaks of, not one that is left behind."""
+    return state.runs[attempt.run].attempt_of.get(attempt.task) == attempt.number
+
+
+def _on_ended(state: EngineState, event: ev.Ended) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or not attempt.live:
+        return
+    attempt.stage = Stage.ENDED
+    attempt.ended_s = state.now
+    if event.work_done is not None:
+        attempt.work_done = event.work_done
+    if attempt.queued:
+        state.unqueue(attempt)
+    state.give_back(attempt)
+    state.touch(attempt.machine)
+    state.dirty = True
+    run = state.runs[attempt.run]
+    if run.spoken_of and run.compiled.description(attempt.task).name in run.spoken_of:
+        run.outcome[attempt.task] = TaskOutcome(exit_code=event.exit_code, result=event.result)
+
+
+def _on_staged_in(state: EngineState, event: ev.StagedIn) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or not attempt.live:
+        return
+    attempt.staging -= 1
+    run = state.runs[attempt.run]
+    if not event.problem and attempt.staging == 0 and run.state[attempt.task] == TaskState.PROLOG:
+        run.move(attempt.task, TaskState.SCHEDULED)
+    note_arrival(state, attempt)
+
+
+def note_arrival(state: EngineState, attempt: Attempt) -> None:
+    """Remember that an attempt may be able to start now."""
+    if attempt.holds:
+        state.arrived[attempt.number] = None
+    else:
+        state.touched[attempt.machine] = None
+
+
+def _on_staged_out(state: EngineState, event: ev.StagedOut) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is not None and attempt.stage == Stage.STAGING_OUT:
+        attempt.stage = Stage.ENDED
+
+
+def _on_cleaned_up(state: EngineState, event: ev.CleanedUp) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is not None and attempt.stage == Stage.CLEANING:
+        attempt.stage = Stage.OVER
+        successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+        state.close(attempt)
+        if successor is not None:
+            note_arrival(state, successor)
+
+
+def _on_progressed(state: EngineState, event: ev.Progressed) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None:
+        return
+    if event.work_done is not None:
+        attempt.work_done = event.work_done
+    if event.last_iteration_s is not None:
+        attempt.last_iteration_s = event.last_iteration_s
+    if event.all_iterations is not None:
+        attempt.all_iterations = event.all_iterations
+    attempt.reported_s = state.now
+
+
+def _on_checkpointed(state: EngineState, event: ev.Checkpointed) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None:
+        return
+    attempt.checkpoint = event.work_done
+    run = state.runs[attempt.run]
+    run.checkpoint[attempt.task] = (event.work_done, attempt.machine, attempt.count)
+
+
+def _on_suspended(state: EngineState, event: ev.Suspended) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is not None and attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
+        attempt.suspended_since_s = state.now
+        if _is_leading(state, attempt) and not attempt.cancelled:
+            state.runs[attempt.run].move(attempt.task, TaskState.SUSPENDED)
+
+
+def _on_resumed(state: EngineState, event: ev.Resumed) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is not None and attempt.suspended_since_s is not None:
+        attempt.expected_end_s += state.now - attempt.suspended_since_s
+        attempt.suspended_since_s = None
+        run = state.runs[attempt.run]
+        if _is_leading(state, attempt) and run.state[attempt.task] == TaskState.SUSPENDED:
+            run.move(attempt.task, TaskState.RUNNING)
+
+
+def _on_requirements_changed(state: EngineState, event: ev.RequirementsChanged) -> None:
+    attempt = state.attempts.get(event.attempt)
+    if attempt is None or (event.requirements is None and event.rank is None):
+        return
+    run = state.runs[attempt.run]
+    requirements, rank = run.requirements.get(attempt.task, (None, None))
+    run.requirements[attempt.task] = (
+        _merge_requirement(run, attempt.task, requirements, event.requirements),
+        _merge_requirement(run, attempt.task, rank, event.rank),
+    )
+    state.dirty = True
+
+
+def _merge_requirement(run: RunState, task: int, old: str | None, new: str | None) -> str | None:
+    """Give what holds after a change: what cannot be read changes nothing, an empty text takes it back."""
+    return old if new is None or (new and check_requirement(new, run, task)) else new
+
+
+def _on_machine_changed(state: EngineState, event: ev.MachineChanged) -> None:
+    if event.up is not None:
+        state.inquiries.set_up(event.machine, event.up, state.now)
+        state.copies.lose(state.machines[event.machine].host)
+    if event.speed_factor is not None:
+        state.machines.believe(event.machine, event.speed_factor, state.now)
+    state.touched[event.machine] = None
+    state.dirty = True
+
+
+def _on_answered(state: EngineState, event: ev.Answered) -> None:
+    if event.of == "access" and event.machine is not None:
+        state.inquiries.answer_access(event.machine, event.alive, state.now)
+        state.dirty = True
+
+
+def _on_discovered(state: EngineState, event: ev.Discovered) -> None:
+    state.inquiries.list_anew(event.machines, state.now)
+    state.dirty = True
+
+
+def _on_fetched(state: EngineState, event: ev.Fetched) -> None:
+    state.machines.believe(event.machine, event.speed_factor, state.now)
+    state.inquiries.answer_state(event.machine, state.now)
+    state.dirty = True
+
+
+def _on_plan_ready(state: EngineState, event: ev.PlanReady) -> None:
+    run = state.runs[event.run]
+    run.plan_wanted = False
+    if event.plan:
+        run.plan = RunPlan(state.plans[event.plan], run.compiled, event.plan, run.loops.iteration)
+    state.dirty = True
+
+
+def _on_timer_fired(state: EngineState, event: ev.TimerFired) -> None:
+    state.timers.pop(event.timer, None)
+    name, _, argument = event.timer.partition(":")
+    if name in ("turn", "serve"):
+        state.touched[int(argument)] = None
+    if name == "serve":
+        state.to_serve[int(argument)] = None
+    # Who has not answered in time is waited for no longer: what is placed may change.
+    state.dirty = state.dirty or event.timer == "select"
+
+
+def _on_tasks_added(state: EngineState, event: ev.TasksAdded) -> None:
+    grow_run(state, event.run, event.lines)
+    state.to_tidy[event.run] = None
+    state.dirty = True
+
+
+def _on_asked(state: EngineState, event: ev.Asked) -> None:  # noqa: ARG001
+    state.dirty = True
+
+
+_ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
+    ev.Submitted: _on_submitted,
+    ev.Started: _on_started,
+    ev.Ended: _on_ended,
+    ev.StagedIn: _on_staged_in,
+    ev.StagedOut: _on_staged_out,
+    ev.CleanedUp: _on_cleaned_up,
+    ev.Progressed: _on_progressed,
+    ev.Checkpointed: _on_checkpointed,
+    ev.Suspended: _on_suspended,
+    ev.Resumed: _on_resumed,
+    ev.RequirementsChanged: _on_requirements_changed,
+    ev.MachineChanged: _on_machine_changed,
+    ev.Answered: _on_answered,
+    ev.Discovered: _on_discovered,
+    ev.Fetched: _on_fetched,
+    ev.PlanReady: _on_plan_ready,
+    ev.TimerFired: _on_timer_fired,
+    ev.TasksAdded: _on_tasks_added,
+    ev.Asked: _on_asked,
+}
+
+
+def leave_behind(state: EngineState, run: RunState, attempt: Attempt, reason: str) -> None:
+    """Keep what an attempt left on its machine for the next one."""
+    attempt.left_for = reason or attempt.cancelled
+    run.let_go(attempt.task)
+    run.left_behind[attempt.task] = attempt.number
+    attempt.stage = Stage.ENDED
+    state.unqueue(attempt)
+    state.give_back(attempt)
+    state.touched[attempt.machine] = None
+
+
+def take_back(state: EngineState, run: RunState, attempt: Attempt) -> None:
+    """If an attempt ends that was to take over from another, what that one left is kept for the next."""
+    old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
+    if old is None or old.replaced_by != attempt.number:
+        return
+    if old.stage == Stage.CLEANING:
+        # What it left is being removed: nobody can take over from it any more.
+        old.replaced_by = None
+    elif old.stage == Stage.ENDED:
+        old.replaced_by = None
+        old.left_for = old.left_for or old.cancelled
+        run.left_behind[attempt.task] = old.number
+
+
+def forget_left_behind(run: RunState, attempt: Attempt) -> None:
+    """Keep what an attempt left no longer."""
+    if run.left_behind.get(attempt.task) == attempt.number:
+        del run.left_behind[attempt.task]
+
+
+def reopen_task(state: EngineState, run: RunState, task: int, *, failed: bool) -> None:
+    """Put a task back; one that ``failed`` takes its abstract machine along, whoever else is there."""
+    variable = run.compiled.variable[task]
+    if run.compiled.shared[variable] and (failed or not _is_held(state, run, variable, besides=task)):
+        run.unbind(variable)
+    if run.state[task] == TaskState.COMPLETED:
+        _wait_again(run, task)
+    run.make_ready_or_waiting(task)
+    if run.planned and run.state[task] == TaskState.WAITING and _is_partly_ready(run, task):
+        run.early.add(task)
+
+
+def _is_held(state: EngineState, run: RunState, variable: int, *, besides: int) -> bool:
+    """Say whether some other task keeps an abstract machine where it is: it is on its machine, or was."""
+    for member in run.members(variable):
+        attempt = state.attempts.get(run.attempt_of.get(member, -1))
+        here = attempt is not None and not attempt.cancelled
+        if member != besides and (here or run.state[member] == TaskState.COMPLETED):
+            return True
+    return False
+
+
+def _wait_again(run: RunState, task: int) -> None:
+    """Let the successors of a completed task wait for it once more."""
+    run.reopened.add(task)
+    inside = task in run.loops.around
+    for successor in run.compiled.after(task):
+        if inside and run.loops.waits_for_end(task, successor):
+            continue
+        run.missing[successor] += 1
+        if run.state[successor] == TaskState.READY:
+            run.move(successor, TaskState.WAITING)
+
+
+def _is_partly_ready(run: RunState, task: int) -> bool:
+    """Say whether data of some predecessor could already move."""
+    return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
+
+
+_NOT_OF_THE_MACHINE = ("oom", "timeout", "cancelled")
+"""Causes of failure that say nothing against the machine."""
+
+_CODES = {"lost": "failure"}
+"""Causes of failure whose name as the reason of a migration is another one."""
+
+
+def enact(state: EngineState, command: cm.Command) -> None:
+    """Take a command's consequences in."""
+    ENACT[type(command)](state, command)
+
+
+def _assign(state: EngineState, command: cm.Assign) -> None:
+    run = state.runs[command.run]
+    known = run.compiled
+    task = command.task
+    seconds = 0.0
+    demand: Demand = ()
+    if known.kind[task] == COMPUTE:
+        seconds = known.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
+        demand = run.demand(task, command.machine, command.count)
+    iteration = run.loops.iteration(task) if run.loops.around else 1
+    attempt = Attempt.of(command, iteration, seconds, state.now, demand)
+    state.attempts[attempt.number] = attempt
+    state.next_attempt = attempt.number + 1
+    if command.replaces is not None:
+        state.attempts[command.replaces].replaced_by = attempt.number
+        run.migrations[task] = run.migrations.get(task, 0) + 1
+        run.left_behind.pop(task, None)
+        if command.reason == "performance":
+            _count_failure(run, task, "contract")
+    if task in run.attempt_of:
+        run.move(task, TaskState.MIGRATING)
+    else:
+        run.early.discard(task)
+        run.move(task, TaskState.SCHEDULED)
+    run.lead(attempt)
+    run.version += 1
+    if known.shared[known.variable[task]]:
+        run.bind(task, command.machine)
+    if command.reserve:
+        state.machines.take(attempt)
+        attempt.expected_end_s = state.now + seconds / state.machines.all[command.machine].speed_factor
+    else:
+        state.machines[command.machine].enqueue(attempt)
+    note_arrival(state, attempt)
+
+
+def _stage_in(state: EngineState, command: cm.StageIn) -> None:
+    attempt = state.attempts[command.attempt]
+    attempt.parts = max(attempt.parts, command.part + 1)
+    attempt.staging += 1
+    attempt.staged_in = True
+    shared = [parcel.name for parcel in command.parcels if parcel.shared]
+    if shared:
+        state.copies.bring(state.machines[command.machine].host, shared)
+    attempt.sent_for |= {parcel.task for parcel in command.parcels if parcel.task >= 0}
+    run = state.runs[attempt.run]
+    if run.state[attempt.task] == TaskState.SCHEDULED:
+        run.move(attempt.task, TaskState.PROLOG)
+
+
+def _start(state: EngineState, command: cm.Start) -> None:
+    attempt = state.attempts[command.attempt]
+    if attempt.queued:
+        state.unqueue(attempt)
+    if not attempt.holds:
+        state.machines.take(attempt)
+    attempt.stage = Stage.SUBMITTED
+    state.runs[attempt.run].tries[attempt.task] = command.tries
+    if command.restart_from != attempt.restart_from:
+        known = state.runs[attempt.run].compiled
+        attempt.restart_from = attempt.checkpoint = command.restart_from
+        attempt.seconds = known.seconds(attempt.task, attempt.machine, attempt.count) * (
+            1.0 - command.restart_from
+        )
+    machine = state.machines.all[attempt.machine]
+    attempt.expected_end_s = state.now + attempt.seconds / machine.speed_factor
+    machine.changed()
+    if state.settings.begins_at_once:
+        attempt.stage = Stage.RUNNING
+        attempt.started_s = state.now
+        state.runs[attempt.run].began(attempt)
+        state.runs[attempt.run].move(attempt.task, TaskState.RUNNING)
+    else:
+        state.runs[attempt.run].move(attempt.task, TaskState.SUBMITTED)
+
+
+def _cancel(state: EngineState, command: cm.Cancel) -> None:
+    attempt = state.attempts.get(command.attempt)
+    if attempt is not None:
+        attempt.cancelled = command.reason or "cancelled"
+    if state.unknown:
+        state.unknown.get(command.machine, {}).pop(command.attempt, None)
+
+
+def _stage_out(state: EngineState, command: cm.StageOut) -> None:
+    attempt = state.attempts[command.attempt]
+    attempt.stage = Stage.STAGING_OUT
+    state.runs[attempt.run].move(attempt.task, TaskState.EPILOG)
+
+
+def _clean_up(state: EngineState, command: cm.CleanUp) -> None:
+    attempt = state.attempts.get(command.attempt)
+    if attempt is None:
+        return
+    attempt.stage = Stage.CLEANING
+    run = state.runs[attempt.run]
+    forget_left_behind(run, attempt)
+    kept = run.checkpoint.get(attempt.task)
+    successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+    if kept is not None and successor is not None and kept[1] == attempt.machine:
+        # The restart files have moved with the task.
+        run.checkpoint[attempt.task] = (kept[0], successor.machine, kept[2])
+
+
+def _drop(state: EngineState, command: cm.Drop) -> None:
+    attempt = state.attempts.get(command.attempt)
+    if attempt is None:
+        return
+    forget_left_behind(state.runs[attempt.run], attempt)
+    attempt.stage = Stage.OVER
+    successor = state.attempts.get(attempt.replaced_by) if attempt.replaced_by is not None else None
+    state.close(attempt)
+    if successor is not None:
+        note_arrival(state, successor)
+
+
+def _return(state: EngineState, command: cm.Return) -> None:
+    old = state.attempts[command.attempt]
+    new = state.attempts[old.replaced_by] if old.replaced_by is not None else None
+    run = state.runs[old.run]
+    old.replaced_by = None
+    if new is not None:
+        new.stage = Stage.OVER
+        state.close(new)
+        run.migrations[old.task] -= 1
+    run.lead(old)
+    run.bind(old.task, old.machine)
+    if old.live:
+        run.move(old.task, _live_state(old))
+
+
+def _live_state(attempt: Attempt) -> TaskState:
+    """Give the state of a task whose attempt is live."""
+    if attempt.suspended_since_s is not None:
+        return TaskState.SUSPENDED
+    if attempt.stage == Stage.ASSIGNED:
+        return TaskState.PROLOG if attempt.staging else TaskState.SCHEDULED
+    return TaskState.RUNNING if attempt.stage == Stage.RUNNING else TaskState.SUBMITTED
+
+
+def _replan(state: EngineState, command: cm.Replan) -> None:
+    run = state.runs[command.run]
+    run.plan_wanted, run.plan_asked_s = True, state.now
+
+
+def _set_timer(state: EngineState, command: cm.SetTimer) -> None:
+    state.timers[command.timer] = command.at_s
+
+
+def _discover(state: EngineState, command: cm.Discover) -> None:  # noqa: ARG001
+    state.inquiries.discovered_s = state.now
+
+
+def _fetch(state: EngineState, command: cm.Fetch) -> None:
+    state.inquiries.ask_for_state(command.machine, state.now)
+
+
+def _probe(state: EngineState, command: cm.Probe) -> None:
+    if command.of == "access" and command.machine is not None:
+        state.inquiries.ask_for_access(command.machine, state.now)
+    attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
+    if attempt is not None:
+        attempt.probed_s = state.now
+
+
+def _settle(state: EngineState, command: cm.Settle) -> None:
+    run = state.runs[command.run]
+    task, wanted = command.task, STATES[command.state]
+    attempt = state.attempts.get(run.attempt_of.get(task, -1))
+    if command.cause:
+        _count_failure(run, task, command.cause)
+        if attempt is not None and command.cause not in _NOT_OF_THE_MACHINE:
+            run.avoid.setdefault(task, set()).add(attempt.machine)
+        if command.growth is not None:
+            run.grown.setdefault(task, {})[command.cause] = command.growth
+    if wanted not in FINAL and run.state[task] in (TaskState.STOPPED, TaskState.FAILED):
+        # The user resumes it: what went wrong before has been seen to.
+        run.failures.pop(task, None)
+        run.avoid.pop(task, None)
+        if run.ending:
+            _resume_run(state, run)
+    if wanted == TaskState.COMPLETED:
+        _complete(state, run, task, attempt)
+    else:
+        _settle_otherwise(state, run, task, wanted, command)
+    if attempt is not None and wanted not in ACTIVE:
+        if command.keep:
+            leave_behind(state, run, attempt, _CODES.get(command.cause, command.cause))
+        else:
+            _close_attempt(state, attempt)
+            take_back(state, run, attempt)
+    run.version += 1
+    state.dirty = True
+    # Under a plan some are sent ahead: they do not keep a run going in which one waits for the user.
+    if run.virtual or not (len(run.ready) or (run.attempt_of and TaskState.STOPPED not in run.state)):
+        state.to_tidy[run.index] = None
+
+
+def _count_failure(run: RunState, task: int, cause: str) -> None:
+    by_cause = run.failures.setdefault(task, {})
+    by_cause[cause] = by_cause.get(cause, 0) + 1
+
+
+def _resume_run(state: EngineState, run: RunState) -> None:
+    """Let a run that was over go on: the user resumes what was stopped."""
+    run.ending, run.ended_s, run.stopping = "", None, ""
+    state.active = dict(sorted([*state.active.items(), (run.index, run)]))
+    state.roster += 1
+
+
+def _finish(state: EngineState, command: cm.Finish) -> None:
+    run = state.runs[command.run]
+    run.ended_s, run.ending = state.now, command.outcome
+    state.active.pop(run.index, None)
+    state.roster += 1
+
+
+def _close_attempt(state: EngineState, attempt: Attempt) -> None:
+    """Close an attempt, unless something is still to be cleaned up after it."""
+    if attempt.stage != Stage.CLEANING:
+        attempt.stage = Stage.OVER
+        state.close(attempt)
+    else:
+        state.runs[attempt.run].let_go(attempt.task)
+
+
+def _complete(state: EngineState, run: RunState, task: int, attempt: Attempt | None) -> None:
+    if attempt is not None:
+        run.where[task] = attempt.machine
+    for remembered in (run.tries, run.checkpoint, run.avoid, run.requirements, run.grown, run.requeued):
+        if remembered:
+            remembered.pop(task, None)
+    run.move(task, TaskState.COMPLETED)
+    run.reopened.discard(task)
+    _release_after(state, run, task)
+
+
+def _release_after(state: EngineState, run: RunState, task: int) -> None:
+    """Count a task as done for its successors, but for those who wait until a loop is left."""
+    known, loops = run.compiled, run.loops
+    inside = task in loops.around
+    release, attempt_of = run.release, run.attempt_of
+    for successor in known.after(task):
+        if inside and loops.waits_for_end(task, successor):
+            continue
+        if release(successor) and (number := attempt_of.get(successor)) in state.attempts:
+            note_arrival(state, state.attempts[number])
+    for changed in run.order.completed(task):
+        run.ready.changed(changed)
+
+
+def _release(state: EngineState, run: RunState, successor: int) -> None:
+    if run.release(successor) and (number := run.attempt_of.get(successor)) in state.attempts:
+        note_arrival(state, state.attempts[number])
+
+
+def _settle_otherwise(
+    state: EngineState, run: RunState, task: int, wanted: TaskState, command: cm.Settle
+) -> None:
+    if wanted in (TaskState.READY, TaskState.WAITING):
+        reopen_task(state, run, task, failed=bool(command.cause))
+    else:
+        run.early.discard(task)
+        run.move(task, wanted)
+        if wanted == TaskState.FAILED:
+            run.failed += 1
+        if wanted == TaskState.SKIPPED or (wanted == TaskState.FAILED and command.again):
+            # A task that is left out, or whose failure does not matter, does not hold its successors up.
+            _release_after(state, run, task)
+
+
+def _repeat(state: EngineState, command: cm.Repeat) -> None:
+    run = state.runs[command.run]
+    body = run.loops.bodies[command.body]
+    body.iteration = command.iteration
+    for inner in body.inner:
+        run.loops.bodies[inner].iteration = 1
+        run.loops.bodies[inner].left = False
+    inside = set(body.tasks)
+    run.reopened -= inside
+    for task in body.tasks:
+        run.missing[task] = sum(1 for predecessor in run.compiled.before(task) if predecessor in inside)
+        variable = run.compiled.variable[task]
+        if run.compiled.shared[variable]:
+            run.unbind(variable)
+        run.tries.pop(task, None)
+        run.migrations.pop(task, None)
+        run.failures.pop(task, None)
+    for task in body.tasks:
+        run.make_ready_or_waiting(task)
+    if run.plan is not None:
+        # The lines of this iteration count from now on.
+        run.plan = RunPlan(run.plan.stored, run.compiled, run.plan.key, run.loops.iteration)
+    run.version += 1
+    state.to_tidy[run.index] = None
+    state.dirty = True
+
+
+def _leave(state: EngineState, command: cm.Leave) -> None:
+    run = state.runs[command.run]
+    body = run.loops.bodies[command.body]
+    body.left = True
+    for task, successor in body.leaving:
+        if run.state[task] in FINAL:
+            _release(state, run, successor)
+    state.to_tidy[run.index] = None
+    state.dirty = True
+
+
+def _note(state: EngineState, command: cm.Note) -> None:
+    match command.kind:
+        case "stopping":
+            state.runs[command.run].stopping = command.text
+        case "believed" if command.value is not None:
+            state.machines.believe(command.machine, command.value, state.now)
+            state.dirty = True
+        case "down" | "up":
+            state.inquiries.set_up(command.machine, command.kind == "up", state.now)
+            state.dirty = True
+        case "unknown":
+            state.unknown.setdefault(command.machine, {})[command.attempt] = None
+        case "requeued":
+            run = state.runs[command.run]
+            run.requeued[command.task] = int(command.value or 0.0)
+        case "violating" | "recovered":
+            state.attempts[command.attempt].violating = command.kind == "violating"
+        case "rebound":
+            run = state.runs[command.run]
+            run.unbind(run.compiled.variable[command.task])
+        case "lost":
+            attempt = state.attempts[command.attempt]
+            attempt.stage = Stage.ENDED
+            state.give_back(attempt)
+
+
+def _signal(state: EngineState, command: cm.Signal) -> None:
+    """Change nothing: the attempt will tell what it made of it."""
+
+
+ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
+    cm.Assign: _assign,
+    cm.StageIn: _stage_in,
+    cm.Start: _start,
+    cm.Signal: _signal,
+    cm.Cancel: _cancel,
+    cm.StageOut: _stage_out,
+    cm.CleanUp: _clean_up,
+    cm.Drop: _drop,
+    cm.Return: _return,
+    cm.Probe: _probe,
+    cm.Discover: _discover,
+    cm.Fetch: _fetch,
+    cm.Replan: _replan,
+    cm.SetTimer: _set_timer,
+    cm.Settle: _settle,
+    cm.Repeat: _repeat,
+    cm.Leave: _leave,
+    cm.Finish: _finish,
+    cm.Note: _note,
+}
+"""Per kind of command: what takes its consequences in."""

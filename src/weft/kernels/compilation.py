@@ -1,0 +1,253 @@
+"""Two forms of one kernel: plain Python for small work, machine code for the rest.
+
+A kernel is a function marked ``@kernel`` that reads and writes flat arrays by index and calls nothing but
+other kernels and the built-in arithmetic. ``run_kernel`` takes numpy arrays and decides on the form:
+importing numba
+and compiling cost more than a small job takes, so little work runs uncompiled, on lists (which plain Python
+reads three times faster than arrays). Both forms give the same bits: no ``exp``, ``log`` or ``pow`` inside,
+no array methods, no slices, no negative indices, and no division by something that may be 0.
+
+``WEFT_KERNELS`` overrides the choice: ``plain`` never compiles, ``compile_kernel`` always does.
+
+Where machine code is kept, so that a kernel is compiled once per processor type and version of weft.
+
+Numba notices a change only in the file of the function it compiles, not in the kernels that it calls; so the
+folder is named after the content of *all* kernel files. It lies in the user's cache; where that cannot be
+written (a service without a home, a read-only container) in a private temporary folder; where nothing can be
+written, machine code is made anew in every process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft.errors import InvalidInput, Problem
+
+__all__ = [
+    "CompilationListener",
+    "cache_folder",
+    "compile_kernel",
+    "is_cached",
+    "kernel",
+    "needs_compilation",
+    "report_compilation",
+    "run_kernel",
+    "use_cache",
+]
+
+
+_COMPILING_PAYS_S = 0.4
+"""Seconds of plain-Python work from which loading numba and the machine code pays."""
+_CHOICE = "WEFT_KERNELS"
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_marked: set[FunctionType] = set()
+_compiled: dict[FunctionType, Any] = {}
+_callees: dict[FunctionType, Any] = {}
+_plain_s: dict[FunctionType, float] = {}
+"""Per kernel: what was spent on it uncompiled; many small jobs are a large one."""
+CompilationListener = Callable[[str], Callable[[], None] | None]
+"""Hears the name of a kernel before it is compiled; what it gives back is called when that is over."""
+_listeners: list[CompilationListener] = []
+
+
+def kernel(function: _Function) -> _Function:
+    """Mark a function as a kernel. It stays what it is; ``run_kernel`` may compile a copy."""
+    assert isinstance(function, FunctionType)
+    _marked.add(function)
+    return function
+
+
+def run_kernel(
+    function: Callable[..., Any], inputs: tuple[Any, ...], outputs: tuple[Any, ...], *, work_s: float
+) -> Any:
+    """Call ``function(*inputs, *outputs)`` in the form that is faster; ``outputs`` are what it fills.
+
+    Both are numbers, arrays or named tuples of them; scratch space may stand among the inputs. ``work_s`` is
+    what the call would take in plain Python.
+    """
+    assert isinstance(function, FunctionType)
+    if _pays_to_compile(function, work_s):
+        cold = function not in _compiled and needs_compilation(function)
+        heard = [listener(function.__name__) for listener in _listeners] if cold else []
+        value = compile_kernel(function)(*inputs, *outputs)
+        for over in heard:
+            if over is not None:
+                over()
+        return value
+    lists = tuple(_to_lists(array) for array in outputs)
+    value = function(*map(_to_lists, inputs), *lists)
+    _fill(outputs, lists)
+    return value
+
+
+def _fill(outputs: tuple[Any, ...], lists: tuple[Any, ...]) -> None:
+    for array, filled in zip(outputs, lists, strict=True):
+        if isinstance(array, tuple):
+            _fill(array, filled)
+        elif isinstance(array, np.ndarray):
+            array[...] = filled
+
+
+def _pays_to_compile(function: FunctionType, work_s: float) -> bool:
+    choice = os.environ.get(_CHOICE, "auto")
+    if choice in ("plain", "compiled"):
+        return choice == "compiled"
+    if choice != "auto":
+        what = f"{_CHOICE}={choice!r} in the environment"
+        raise InvalidInput(Problem(what=what, rule="must be auto, plain or compiled"))
+    if function in _compiled:
+        return True
+    _plain_s[function] = _plain_s.get(function, 0.0) + work_s
+    return _plain_s[function] > _COMPILING_PAYS_S
+
+
+def _to_lists(value: Any) -> Any:
+    """Give arrays as lists, which plain Python reads faster; named tuples field by field."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple):
+        return type(value)(*map(_to_lists, value))
+    return value
+
+
+def compile_kernel(function: Callable[..., Any]) -> Any:
+    """Give the compiled form of a kernel. The kernels it calls are compiled with it."""
+    assert isinstance(function, FunctionType)
+    if function not in _compiled:
+        _compiled[function] = _compile(function, called_from_python=True)
+    return _compiled[function]
+
+
+def _callee(function: FunctionType) -> Any:
+    if function not in _callees:
+        _callees[function] = _compile(function, called_from_python=False)
+    return _callees[function]
+
+
+def _compile(function: FunctionType, *, called_from_python: bool) -> Any:
+    import numba
+
+    # The copy differs from the original only in what the names of other kernels mean.
+    others = {name: _callee(other) for name, other in _called_kernels(function)}
+    copy = FunctionType(
+        function.__code__, {**function.__globals__, **others}, function.__name__, function.__defaults__
+    )
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    with use_cache() as possible:
+        return numba.njit(
+            # Only what Python calls is kept: the code of others is part of it.
+            cache=possible and called_from_python,
+            # Taking dozens of arrays out of Python tuples is more code than most kernels are.
+            no_cpython_wrapper=not called_from_python,
+            no_cfunc_wrapper=True,
+            nogil=True,
+            # Without it every division checks for 0. fastmath stays off, it changes bits.
+            error_model="numpy",
+            # Kernels make no arrays, so nobody needs to count references.
+            _nrt=False,
+        )(copy)
+
+
+def _called_kernels(function: FunctionType) -> Iterator[tuple[str, FunctionType]]:
+    for name in function.__code__.co_names:
+        other = function.__globals__.get(name)
+        if isinstance(other, FunctionType) and other in _marked:
+            yield name, other
+
+
+def needs_compilation(function: Callable[..., Any]) -> bool:
+    """Say whether the machine code of a kernel must first be made, which takes seconds."""
+    return not is_cached(function.__name__)
+
+
+@contextmanager
+def report_compilation(listener: CompilationListener) -> Iterator[None]:
+    """Tell somebody of every kernel that is compiled from scratch."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Give the folder for machine code of this version on this processor; None: none can be written."""
+    for base in (_user_cache(), _temporary_cache()):
+        if base is not None:
+            found = base / "kernels" / _kernel_digest()
+            if _is_writable(found):
+                return found
+    return None
+
+
+def _user_cache() -> Path | None:
+    named = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(named) if named else Path.home() / ".cache") / "weft"
+    except RuntimeError:  # no home
+        return None
+
+
+def _temporary_cache() -> Path | None:
+    """Give a folder that belongs to us alone: machine code that others could write must not be run."""
+    base = Path(tempfile.gettempdir()) / f"weft-{os.getuid()}"
+    try:
+        base.mkdir(mode=0o700, exist_ok=True)
+        found = base.lstat()
+    except OSError:
+        return None
+    private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return base if private else None
+
+
+def _is_writable(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
+
+
+def _kernel_digest() -> str:
+    import llvmlite.binding
+    import numba
+
+    found = hashlib.sha256(f"{numba.__version__} {llvmlite.binding.get_host_cpu_name()}".encode())
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def is_cached(name: str) -> bool:
+    """Say whether machine code of a kernel lies in the folder."""
+    found = cache_folder()
+    return found is not None and any(found.rglob(f"*.{name}-*.nbi"))
+
+
+@contextmanager
+def use_cache() -> Iterator[bool]:
+    """Make numba use the folder for what is declared meanwhile; gives whether there is one."""
+    import numba
+
+    found = cache_folder()
+    before = numba.config.CACHE_DIR
+    if found is not None:
+        numba.config.CACHE_DIR = str(found)
+    try:
+        yield found is not None
+    finally:
+        numba.config.CACHE_DIR = before

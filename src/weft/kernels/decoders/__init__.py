@@ -1,1 +1,0 @@
-"""Kernels that turn genomes and node counts into schedules, many at once."""

@@ -1,1 +1,0 @@
-"""Kernels of list planners: who is next, and what follows."""

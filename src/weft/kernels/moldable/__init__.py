@@ -1,1 +1,0 @@
-"""Kernels of planners that choose node counts."""

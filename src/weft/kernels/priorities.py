@@ -1,0 +1,230 @@
+"""Priorities of tasks: upward and downward ranks over mean seconds and mean communication.
+
+H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, equations 8 and 9. Tasks stand in topological order.
+
+Optimistic costs: what follows a task at best if it runs on a machine, and machines are always free.
+
+H. Arabnejad, J. G. Barbosa, IEEE TPDS 25(3), 2014, equation 4:
+``OCT(i, k) = max over successors j of min over machines w of (OCT(j, w) + seconds(j, w) + c_ij if w != k)``.
+The minimum over w is either that of k itself or the least of all with communication, so that an edge costs
+O(p) and not O(p^2). Tasks stand in topological order and are gone through backwards, each telling its
+predecessors what it needs.
+
+A heap of tasks: the task of least value is found at once, a new one finds its place in O(log n) steps.
+
+Ties go to the lower rank, so that the order of tasks never depends on when they were put in.
+
+Order of a ready queue: of the tasks whose predecessors all came before, the one of highest priority.
+
+For planners whose priorities do not fall along every path, and do not change while tasks are placed.
+"""
+
+from __future__ import annotations
+
+from weft.kernels.compilation import kernel
+from weft.kernels.placement import mode_seconds
+from weft.kernels.problem import COMPUTE, Doubles, Indices, Integers, ModeArrays, TaskArrays
+
+__all__ = [
+    "fill_downward_ranks",
+    "fill_optimistic_costs",
+    "fill_upward_ranks",
+    "order_ready",
+    "pop_task",
+    "push_task",
+]
+
+
+@kernel
+def fill_upward_ranks(
+    tasks: int,
+    pointer: Indices,
+    after: Indices,
+    edge: Indices,
+    seconds: Doubles,
+    communication: Doubles,
+    ranks: Doubles,
+) -> None:
+    """Fill ``rank_u(i) = w_i + max over successors j of (c_ij + rank_u(j))``."""
+    for back in range(tasks):
+        task = tasks - 1 - back
+        longest = 0.0
+        for position in range(pointer[task], pointer[task + 1]):
+            length = communication[edge[position]] + ranks[after[position]]
+            if length > longest:
+                longest = length
+        ranks[task] = seconds[task] + longest
+
+
+@kernel
+def fill_downward_ranks(
+    tasks: int, pointer: Indices, before: Indices, seconds: Doubles, communication: Doubles, ranks: Doubles
+) -> None:
+    """Fill ``rank_d(i) = max over predecessors j of (rank_d(j) + w_j + c_ji)``; 0 without predecessors."""
+    for task in range(tasks):
+        longest = 0.0
+        for position in range(pointer[task], pointer[task + 1]):
+            earlier = before[position]
+            length = ranks[earlier] + seconds[earlier] + communication[position]
+            if length > longest:
+                longest = length
+        ranks[task] = longest
+
+
+_INFINITE = float("inf")
+
+
+@kernel
+def fill_optimistic_costs(
+    tasks: TaskArrays,
+    modes: ModeArrays,
+    machines: int,
+    mean_seconds: Doubles,
+    communication: Doubles,
+    total: Doubles,
+    costs: Doubles,
+    ranks: Doubles,
+) -> None:
+    """Fill ``costs`` (tasks x machines) and ``ranks``, the mean costs of a task over its machines.
+
+    ``mean_seconds`` of transfers stand for those of all machines; ``communication`` is the mean per edge;
+    ``total`` is scratch, per machine.
+    """
+    for index in range(tasks.number * machines):
+        costs[index] = 0.0
+    for back in range(tasks.number):
+        task = tasks.number - 1 - back
+        for machine in range(machines):
+            total[machine] = _INFINITE
+        if tasks.kind[task] == COMPUTE:
+            _add_modes(tasks, modes, machines, task, costs, total)
+        else:
+            _add_candidates(tasks, machines, task, mean_seconds[task], costs, total)
+        least = _INFINITE
+        used = 0
+        weight = 0.0
+        for machine in range(machines):
+            if total[machine] < _INFINITE:
+                used += 1
+                weight += costs[task * machines + machine]
+                if total[machine] < least:
+                    least = total[machine]
+        ranks[task] = 0.0
+        if used > 0:
+            ranks[task] = weight / used
+        for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
+            row = tasks.before[edge] * machines
+            elsewhere = least + communication[edge]
+            if tasks.variable[tasks.before[edge]] == tasks.variable[task]:
+                elsewhere = _INFINITE  # both are on one machine
+            for machine in range(machines):
+                cost = total[machine]
+                if elsewhere < cost:
+                    cost = elsewhere
+                if cost > costs[row + machine]:
+                    costs[row + machine] = cost
+
+
+@kernel
+def _add_modes(
+    tasks: TaskArrays, modes: ModeArrays, machines: int, task: int, costs: Doubles, total: Doubles
+) -> None:
+    """Fill the total of every machine that can run a compute task: with its least seconds there."""
+    pinned = tasks.pinned[tasks.variable[task]]
+    group = modes.group[task]
+    for mode in range(0 + modes.first[group], 0 + modes.first[group + 1]):
+        machine = modes.machine[mode]
+        if pinned < machines and machine != pinned:
+            continue
+        needed = costs[task * machines + machine] + mode_seconds(modes, task, mode)
+        if needed < total[machine]:
+            total[machine] = needed
+
+
+@kernel
+def _add_candidates(
+    tasks: TaskArrays, machines: int, task: int, seconds: float, costs: Doubles, total: Doubles
+) -> None:
+    """Fill the total of every machine that a transfer may lead to, or a virtual task be on."""
+    variable = tasks.variable[task]
+    pinned = tasks.pinned[variable]
+    found = tasks.candidate_set[variable]
+    for position in range(tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]):
+        machine = tasks.candidate[position]
+        if pinned == machines or machine == pinned:
+            total[machine] = costs[task * machines + machine] + seconds
+
+
+@kernel
+def push_task(heap: Indices, size: int, task: int, value: Doubles, rank: Indices) -> None:
+    """Put a task into a heap that holds ``size`` tasks."""
+    own, own_rank = value[task], rank[task]
+    place = size
+    while place > 0:
+        above = (place - 1) // 2
+        other = heap[above]
+        if value[other] < own or (value[other] == own and rank[other] < own_rank):
+            break
+        heap[place] = other
+        place = above
+    heap[place] = task
+
+
+@kernel
+def pop_task(heap: Indices, size: int, value: Doubles, rank: Indices) -> int:
+    """Take the first task out of a heap that holds ``size`` tasks, at least one."""
+    first = heap[0]
+    last = size - 1
+    task = heap[last]
+    own, own_rank = value[task], rank[task]
+    place = 0
+    while 2 * place + 1 < last:
+        below = 2 * place + 1
+        other = heap[below]
+        if below + 1 < last:
+            sibling = heap[below + 1]
+            if value[sibling] < value[other] or (
+                value[sibling] == value[other] and rank[sibling] < rank[other]
+            ):
+                below += 1
+                other = sibling
+        if own < value[other] or (own == value[other] and own_rank < rank[other]):
+            break
+        heap[place] = other
+        place = below
+    heap[place] = task
+    return first
+
+
+@kernel
+def order_ready(
+    tasks: int,
+    pointer: Indices,
+    after_pointer: Indices,
+    after: Indices,
+    value: Doubles,
+    rank: Indices,
+    left: Integers,
+    heap: Indices,
+    order: Indices,
+) -> None:
+    """Fill ``order`` with the tasks, always the ready one of least value, then of lowest rank.
+
+    ``left`` (per task: predecessors to come) and ``heap`` are scratch.
+    """
+    size = 0
+    for task in range(tasks):
+        left[task] = 0 + pointer[task + 1] - pointer[task]
+        if left[task] == 0:
+            push_task(heap, size, task, value, rank)
+            size += 1
+    for position in range(tasks):
+        task = pop_task(heap, size, value, rank)
+        size -= 1
+        order[position] = task
+        for edge in range(after_pointer[task], after_pointer[task + 1]):
+            following = after[edge]
+            left[following] -= 1
+            if left[following] == 0:
+                push_task(heap, size, following, value, rank)
+                size += 1

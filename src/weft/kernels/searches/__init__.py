@@ -1,1 +1,0 @@
-"""Kernels that search: whole annealing runs over orders, machines and modes."""

@@ -1,0 +1,143 @@
+"""The reference testbed of S1: 314 machines on four sites (spec s1 section 11).
+
+R. Prodan, T. Fahringer, SAC 2005, had more than 314 machines at four Austrian sites: 16 fast ones, a cluster
+with a fast network of its own, and many of middling or poor speed. Which they were is not published, so this
+is a synthetic testbed of that description, with speeds that differ from machine to machine.
+
+WIEN2k-50, the pilot application of S1: one iteration with 50 k-points (spec s1 section 2.2), and its kin.
+
+R. Prodan, T. Fahringer, SAC 2005. The paper's figure of the workflow is not at hand; tasks, work and bytes
+are those of the specification, which follow the paper's models of LAPW1 and LAPW2. The dynamic evaluation
+(spec s1 section 13) has a larger problem, the loop with its convergence test, and the LAPW1 stage by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from weft.platform.machine import Machine
+from weft.platform.platform import Link, Platform
+from weft.workflow.builder import Builder
+from weft.workflow.workflow import Workflow
+
+__all__ = ["FAST_MACHINES", "grid_testbed", "lapw1_stage", "wien2k"]
+
+
+FAST_MACHINES = 16
+"""The first machines: of 3 GHz, and idle."""
+_INSIDE_BPS = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}
+"""Bytes a second inside each site; only B has a fast network."""
+_BETWEEN_BPS = 1e6
+_WORK_PER_GHZ = 1e9
+"""Units of work a second."""
+
+
+@cache
+def grid_testbed() -> Platform:
+    """Make the platform."""
+    lines = files("weft.papers").joinpath("dynamic_grid_testbed.csv").read_text(encoding="utf-8").splitlines()
+    machines = []
+    for number, line in enumerate(lines[1:]):
+        site, ghz, availability = line.split(",")
+        machines.append(
+            Machine(
+                name=f"{site}{number:03d}",
+                site=site,
+                speed=float(ghz) * _WORK_PER_GHZ,
+                availability=float(availability),
+            )
+        )
+    return Platform(
+        machines=tuple(machines),
+        sites={site: Link(bandwidth_Bps=speed) for site, speed in _INSIDE_BPS.items()},
+        default_link=Link(bandwidth_Bps=_BETWEEN_BPS),
+    )
+
+
+_POINTS, _ATOMS, _MATRIX = 50, 64, 6000
+_SMALL_BYTES = 1e5
+_CONTRACT = {"factor": 0.5, "grace": 0.0}
+"""The paper's, for all tasks: work that was reported is judged at once (spec s1 section 9).
+
+With weft's usual grace a slow task may not move yet, while its machine is already believed to be slow: it
+seems to decide the end, and a search that looks at the end alone puts what else moves on any slow machine.
+"""
+_RESTARTABLE = {"files": ["restart"]}
+"""Restart files are written when a task is told to end."""
+
+
+def _lapw1_work(matrix: int) -> float:
+    """Give the work of LAPW1 at one k-point."""
+    return 7.0 * _ATOMS * matrix**2 + float(matrix) ** 3
+
+
+@cache
+def wien2k(
+    *,
+    shared: bool,
+    points: int = _POINTS,
+    matrix: int = _MATRIX,
+    loop: bool = False,
+    watched: bool = False,
+    restartable: bool = False,
+) -> Workflow:
+    """Build it with 56 machines to be chosen, where LAPW2 of a k-point runs with its LAPW1, or with 106.
+
+    ``loop``: repeated until the test of convergence says so; ``watched``: tasks report their progress, and
+    owe the paper's contract; ``restartable``: they write restart files.
+    """
+    work = _lapw1_work(matrix)
+    flow = Builder(f"WIEN2k-{points}")
+    sweep = {"sweep": {"k": f"1..{points}"}}
+    host = {"machine": "host{k}"} if shared else {}
+    each = _recovery(watched=watched, restartable=restartable)
+    numbers = range(1, points + 1)
+    flow.task("lapw0", work=0.5 * work, outputs={"potential": _SMALL_BYTES}, **each)
+    flow.task(
+        "lapw1",
+        work=work,
+        inputs=["potential"],
+        outputs={"vector.{k}": 200.0 * matrix * _ATOMS, "energy.{k}": _SMALL_BYTES},
+        **sweep,
+        **host,
+        **each,
+    )
+    energies = [f"energy.{point}" for point in numbers]
+    flow.task("fermi", work=0.01 * work, inputs=energies, outputs={"level": _SMALL_BYTES}, **each)
+    flow.task(
+        "lapw2",
+        work=0.1 * work,
+        inputs=["level", "vector.{k}"],
+        outputs={"density.{k}": _SMALL_BYTES},
+        **sweep,
+        **host,
+        **each,
+    )
+    densities = [f"density.{point}" for point in numbers]
+    flow.task("sumpara", work=0.02 * work, inputs=densities, outputs={"sum": _SMALL_BYTES}, **each)
+    flow.task("lcore", work=0.05 * work, inputs=["sum"], outputs={"core": _SMALL_BYTES}, **each)
+    flow.task("mixer", work=0.02 * work, inputs=["core"], outputs={"mixed": _SMALL_BYTES}, **each)
+    flow.task("conv", work=0.001 * work, inputs=["mixed"], **each)
+    if loop:
+        flow.loop("scf", last="conv", first="lapw0", until="conv.exit_code == 0", max_iterations=40)
+    return flow.build()
+
+
+@cache
+def lapw1_stage(*, restartable: bool) -> Workflow:
+    """Build the k-points of LAPW1 alone: what the prototype of the specification measured."""
+    flow = Builder("LAPW1-50")
+    flow.task(
+        "lapw1",
+        work=_lapw1_work(_MATRIX),
+        sweep={"k": f"1..{_POINTS}"},
+        **_recovery(watched=True, restartable=restartable),
+    )
+    return flow.build()
+
+
+def _recovery(*, watched: bool, restartable: bool) -> Mapping[str, object]:
+    found: dict[str, object] = {"progress": "progress", "contract": _CONTRACT} if watched else {}
+    return found | ({"checkpoint": _RESTARTABLE} if restartable else {})

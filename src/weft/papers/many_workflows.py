@@ -1,0 +1,358 @@
+"""The three applications of S5, and the servers they share (spec s5 sections 5, 6).
+
+R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
+Algorithms. Table 1 tells tasks, services, work and makespan; which task takes how long stands in a figure
+that is not at hand. The durations are the reconstruction of the specification, which fits all of the table.
+
+Orders: in which order the applications arrive (spec s5 section 6).
+
+Every 12 s one workflow, drawn without replacement from 25 MAXDo, 16 PipeAlign and 10 GEE, which are 2,000 s
+of work each; 51 of them from 0 s on, and the same numbers again from 1,200 s on.
+
+A contest: workflows that arrive, under each policy of S5, and what S5 measures (spec s5 section 7).
+
+``s5-starvation``: who still ends when more work arrives than servers can do (spec s5 section 10, A5.8).
+
+R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
+Algorithms, say that G-HEFT starves the last tasks of workflows while others arrive, and that aging helps.
+The experiment is the specification's: 100 GEE, one every 45 s, which is 1.11 times what four servers can do.
+Nothing in it is random, so one run says everything.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from weft.backends.simulation.scenario import Arrival, Scenario
+from weft.engine.history import History, StepFunction, list_slowdowns
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import CompiledWorkflow, WorkflowLibrary
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.runs import SimulationHistory, run_simulation
+from weft.papers.statistics import Summary, summarise
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.policies.policy import make_policy
+from weft.runtime.simulation import Simulation
+from weft.workflow.builder import Builder
+from weft.workflow.checks import check_and_unfold
+from weft.workflow.workflow import Workflow
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "ALL_APPLICATIONS",
+    "ALONE_S",
+    "APPLICATIONS",
+    "BOUND_S",
+    "BOX_NUMBERS",
+    "POLICY_LABELS",
+    "REFERENCES",
+    "SERIES",
+    "SERVERS",
+    "TIMES_S",
+    "WORK_S",
+    "StarvationStudy",
+    "box_measure",
+    "compare_policies",
+    "compile_applications",
+    "draw_order",
+    "reference_arrivals",
+    "run_policy",
+    "sample_measure",
+    "starvation_arrivals",
+]
+
+
+SERVERS = 4
+"""Identical ones, one task at a time."""
+ALONE_S = {"MAXDo": 32.9, "PipeAlign": 96.0, "GEE": 123.0}
+"""Makespans alone on the four servers."""
+WORK_S = {"MAXDo": 80.0, "PipeAlign": 125.0, "GEE": 200.0}
+"""Sums of all durations."""
+_DOCKINGS, _FAMILIES = 4, 14
+
+
+def _maxdo() -> Workflow:
+    """Build the docking of proteins: 6 tasks of 3 services."""
+    flow = Builder("MAXDo")
+    prepare = flow.task("prepare", seconds=8.0)
+    dock = flow.task("dock", seconds=15.7, sweep={"part": f"1..{_DOCKINGS}"}, after=prepare)
+    flow.task("collect", seconds=9.2, after=dock)
+    return flow.build()
+
+
+def _pipealign() -> Workflow:
+    """Build the alignment of proteins: 9 tasks of 7 services, of which one is used three times."""
+    flow = Builder("PipeAlign")
+    ballast = flow.task("ballast", seconds=30.0)
+    blastp = flow.task("blastp", seconds=21.0)
+    dbclustal = flow.task("dbclustal", seconds=15.0, after=[ballast, blastp])
+    rascal = flow.task("rascal", seconds=10.0, after=dbclustal)
+    first = flow.task("normd1", seconds=4.0, after=dbclustal)
+    second = flow.task("normd2", seconds=4.0, after=rascal)
+    leon = flow.task("leon", seconds=20.0, after=[first, second])
+    flow.task("normd3", seconds=4.0, after=leon)
+    flow.task("secator", seconds=17.0, after=leon)
+    return flow.build()
+
+
+def _gee() -> Workflow:
+    """Build the study of gene expression: 17 tasks of 4 services."""
+    flow = Builder("GEE")
+    mapped = flow.task("map", seconds=45.0)
+    family = flow.task("family", seconds=7.7, sweep={"number": f"1..{_FAMILIES}"}, after=mapped)
+    integrate = flow.task("integrate", seconds=27.2, after=family)
+    flow.task("select", seconds=20.0, after=integrate)
+    return flow.build()
+
+
+_BUILD = {"MAXDo": _maxdo, "PipeAlign": _pipealign, "GEE": _gee}
+APPLICATIONS = tuple(_BUILD)
+
+
+@cache
+def compile_applications(servers: int) -> dict[str, Instance]:
+    """Compile all applications for so many servers."""
+    platform = Platform(machines=tuple(Machine(name=f"server{number}") for number in range(1, servers + 1)))
+    return {name: compile_instance(check_and_unfold(build()), platform) for name, build in _BUILD.items()}
+
+
+SERIES = {"GEE": 10, "MAXDo": 25, "PipeAlign": 16}
+"""How many of each arrive in a series."""
+BOUND_S = 3000.0
+"""Work of both series over four servers."""
+_EVERY_S, _STARTS_S = 12.0, (0.0, 1200.0)
+_REFERENCES = (
+    (
+        "MMPPPGGPGPPGGMMMPMMPPMMMMMMPMGPGPGPMGPMPMMMMMMMGMPM",
+        "MMPMGPMGMPPGPGMMPMPGPPPMMMPMMMMGMMGMMPPGMMGMMPMGPMP",
+    ),
+    (
+        "GMPGMMPGPMMMMMPMPPMMPMPPMMGMPMMMPGMPGPGMMPMMMGMGPPG",
+        "GPPMGMPGMGPMPPGMGMMMMMMPGPMPMMPMGMPMPMMPMMMGMPMGPPM",
+    ),
+    (
+        "MMGMGGPMMMGMPMPMPGMMPPPMPMMGPGMMMPMMMPPGPMPMMPMMPGG",
+        "MGMGPGMMGPPPGMGMMMPMMGPGMGPMPGMPMPPPMPMPMMMMPMPMMMM",
+    ),
+    (
+        "MPMMGPMPMGMMMPMMGGMGGMPPPMMGPMMMMPMMPMPGPGPPMPMGMPM",
+        "GPMMPGPMMPPPMGPMGPPGMGMMPMMGPMPMGMMPMMPMMMMPMPMMMGG",
+    ),
+    (
+        "PMPMMPPPPPGMMMPMMGMPPPMMMMGPGPMMMMMMMGMPPGGGGMMPGMM",
+        "PMMMPGPMMGGMGPGPPPPPMPGPMMPMPGMGMMMMMMPGGMMMMMPMPMM",
+    ),
+)
+"""The orders of the specification's figures, one letter for each workflow."""
+REFERENCES = len(_REFERENCES)
+_STARVING, _STARVING_EVERY_S = 100, 45.0
+
+
+def reference_arrivals(number: int) -> list[Arrival]:
+    """Give one of the orders for which the specification has figures; 0 is that of A5.2."""
+    names = {name[0]: name for name in SERIES}
+    return _make_arrivals([[names[letter] for letter in series] for series in _REFERENCES[number]])
+
+
+def draw_order(rng: np.random.Generator) -> list[Arrival]:
+    """Draw an order."""
+    names = [name for name, number in SERIES.items() for _ in range(number)]
+    return _make_arrivals([[names[index] for index in rng.permutation(len(names))] for _ in _STARTS_S])
+
+
+def starvation_arrivals() -> list[Arrival]:
+    """Give more work than four servers can do: 200 s of it every 45 s (A5.8)."""
+    return [Arrival(workflow="GEE", at_s=number * _STARVING_EVERY_S) for number in range(_STARVING)]
+
+
+def _make_arrivals(series: list[list[str]]) -> list[Arrival]:
+    return [
+        Arrival(workflow=name, at_s=start_s + number * _EVERY_S)
+        for start_s, names in zip(_STARTS_S, series, strict=True)
+        for number, name in enumerate(names)
+    ]
+
+
+POLICY_LABELS = {
+    "srpt": "SRPT",
+    "foft": "FOFT",
+    "aging-e": "AGING e",
+    "fcfs": "FCFS",
+    "basic": "BASIC",
+    "aging": "AGING",
+    "g-heft": "G-HEFT",
+}
+"""The paper's names of the policies, in the order of its mean slowdowns, the smallest first."""
+ALL_APPLICATIONS = "all"
+"""Instead of an application: the workflows of all of them."""
+BOX_NUMBERS = ("least", "lower_quartile", "median", "mean", "upper_quartile", "most")
+TIMES_S = tuple(float(time_s) for time_s in range(0, 3200, 50))
+"""When workflows and tasks are counted for the charts."""
+_LAST = 0.9
+"""After this share of the run the last tenth begins."""
+
+
+def run_policy(
+    arrivals: Sequence[Arrival], policy: str, *, servers: int, overhead_s: float = 0.0
+) -> SimulationHistory:
+    """Simulate the arrivals under one policy."""
+    return run_simulation(
+        Simulation(
+            library=WorkflowLibrary(compile_applications(servers)),
+            arrivals=arrivals,
+            policy=make_policy(policy),
+            settings=EngineSettings(),
+            scenario=Scenario(overhead_per_task_s=overhead_s),
+        )
+    )
+
+
+def compare_policies(
+    arrivals: Sequence[Arrival], *, servers: int, overhead_s: float = 0.0
+) -> dict[str, float]:
+    """Simulate the same arrivals under all policies; measures are called policy.measure."""
+    found = {}
+    for policy in POLICY_LABELS:
+        ran = run_policy(arrivals, policy, servers=servers, overhead_s=overhead_s)
+        found.update({f"{policy}.{name}": value for name, value in _measures(ran)})
+    return found
+
+
+def box_measure(application: str, number: str) -> str:
+    """Name the measure that is one number of a box plot."""
+    return f"{application}.slowdown_{number}"
+
+
+def sample_measure(curve: str, time_s: float) -> str:
+    """Name the measure that is one point of a curve."""
+    return f"{curve}_at_{time_s:g}_s"
+
+
+def _measures(ran: SimulationHistory) -> Iterator[tuple[str, float]]:
+    history = ran.history
+    by_application = list_slowdowns(history)
+    everybody = [value for values in by_application.values() for value in values]
+    ends_s = [run.ended_s for run in history.runs if run.ended_s is not None]
+    yield "end_s", history.end_s
+    yield "completed", float(len(everybody))
+    yield "over_bound_percent", 100.0 * (history.end_s / BOUND_S - 1.0)
+    yield "flow_s", math.fsum(run.response_s or 0.0 for run in history.runs)
+    yield from _dispersion(everybody)
+    for name, values in ((ALL_APPLICATIONS, everybody), *by_application.items()):
+        found = summarise(values)
+        yield from ((box_measure(name, number), getattr(found, number)) for number in BOX_NUMBERS)
+    yield "wave_tasks", _mean_wave(ran)
+    late = sum(end_s > _LAST * history.end_s for end_s in ends_s)
+    yield "last_tenth_percent", 100.0 * late / len(history.runs)
+    yield from _curve("active", history.active)
+    yield from _curve("ready", _count_waiting(history))
+
+
+def _dispersion(values: Sequence[float]) -> Iterator[tuple[str, float]]:
+    found: Summary = summarise(values)
+    number = len(values)
+    yield "deviation", math.sqrt(math.fsum((value - found.mean) ** 2 for value in values) / number)
+    yield "absolute_deviation", math.fsum(abs(value - found.mean) for value in values) / number
+    yield "quartile_range", found.upper_quartile - found.lower_quartile
+    yield "range", found.most - found.least
+
+
+def _mean_wave(ran: SimulationHistory) -> float:
+    """Give how many tasks of the same rank start one after the other, on average."""
+    started = sorted(
+        (attempt.started_s, attempt.number, attempt.run, attempt.task)
+        for attempt in ran.history.attempts.values()
+        if attempt.started_s is not None
+    )
+    of_run = [_ranks(run.compiled) for run in ran.engine.state.runs]
+    ranks = [of_run[run][task] for _, _, run, task in started]
+    return len(ranks) / sum(1 for _ in groupby(ranks))
+
+
+@cache
+def _ranks(known: CompiledWorkflow) -> dict[str, float]:
+    return dict(zip(known.names, known.ranks, strict=True))
+
+
+def _count_waiting(history: History) -> StepFunction:
+    """Count ready tasks, those included that wait in the queue of a machine."""
+    changes = dict[float, int]()
+    before = 0
+    for time_s, value in zip(history.ready.times_s, history.ready.values, strict=True):
+        changes[time_s] = changes.get(time_s, 0) + value - before
+        before = value
+    for attempt in history.attempts.values():
+        if attempt.started_s is not None and attempt.started_s > attempt.assigned_s:
+            changes[attempt.assigned_s] = changes.get(attempt.assigned_s, 0) + 1
+            changes[attempt.started_s] = changes.get(attempt.started_s, 0) - 1
+    steps = StepFunction()
+    for time_s in sorted(changes):
+        steps.add(time_s, changes[time_s])
+    return steps
+
+
+def _curve(name: str, steps: StepFunction) -> Iterator[tuple[str, float]]:
+    yield f"most_{name}", float(steps.most)
+    for time_s in TIMES_S:
+        place = bisect_right(steps.times_s, time_s)
+        yield sample_measure(name, time_s), float(steps.values[place - 1]) if place else 0.0
+
+
+_OFTEN = ToleranceBand(least=80.0)
+_STARVATION_DEMANDED = {
+    "srpt": _OFTEN,
+    "foft": _OFTEN,
+    "aging-e": _OFTEN,
+    "fcfs": _OFTEN,
+    "aging": ToleranceBand(least=50.0),
+    "g-heft": ToleranceBand(most=5.0),
+}
+_STARVATION_PROTOTYPE = {"aging": "68", "g-heft": "2", "basic": ""}
+
+
+class StarvationStudy:
+    """More work than can be done."""
+
+    name: ClassVar[str] = "s5-starvation"
+    title: ClassVar[str] = "workflows that end although more arrive than can (Bolze et al.; S5 section 10)"
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002
+        """Give a cell for every policy."""
+        return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICY_LABELS]
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002
+        """Simulate one policy."""
+        arrivals = starvation_arrivals()
+        last_s = arrivals[-1].at_s
+        history = run_policy(arrivals, str(cell.settings["policy"]), servers=SERVERS).history
+        ends_s = [run.ended_s for run in history.runs if run.ended_s is not None]
+        return {"early": float(sum(end_s < last_s for end_s in ends_s)), "end_s": history.end_s}
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
+        """Give how many ended before the last arrived."""
+        return [
+            ResultRow(
+                table="of 100 workflows: ended before the last one arrived",
+                figure=label,
+                ours=results.summary(policy, "early").mean,
+                digits=0,
+                runs=len(results.of(policy, "early")),
+                paper="starves" if policy == "g-heft" else "",
+                prototype=_STARVATION_PROTOTYPE.get(policy, "86 or 87"),
+                band=_STARVATION_DEMANDED.get(policy),
+                accepts="A5.8" if policy in _STARVATION_DEMANDED else "",
+            )
+            for policy, label in POLICY_LABELS.items()
+        ]

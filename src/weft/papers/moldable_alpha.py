@@ -1,0 +1,432 @@
+"""The cells of ``s2-alpha``: which workflow, which objective, which settings (spec s2 sections 8, 10, 12).
+
+What the weighing of time and cost gave, beside S2's figures (spec s2 sections 8, 10 and 12).
+
+``s2-alpha``: what plans cost and how long they take when time and cost are weighed by alpha.
+
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 sections 4, 8, 10
+and 12; A2.4 to A2.6, A2.9): paying for nodes in use (on-demand) and for the whole cluster (static, in our
+reading and as printed), compared with every task on its fastest node count; medians of 20 runs.
+
+Deviations: all runs have the settings the paper recommends in the end, 50 individuals and 500 generations;
+``full`` adds all workflows and alphas with the settings of Table 2, on demand, and 1,000 generations. Time is
+that of the processor, which does not depend on what else runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from weft.instance.instance import Instance
+from weft.papers.moldable_local import (
+    QUEUE,
+    SIZES,
+    dependent_instance,
+    independent_instance,
+    local_metrics,
+    workflow_label,
+)
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.runs import run_search
+from weft.planners.moldable_genetic import NodeCountEncoding
+from weft.schedule.metrics import measure_schedule
+from weft.schedule.objective import make_objective
+from weft.search.genetic import GeneticSettings
+from weft.search.operators import Selection
+
+__all__ = [
+    "ALPHAS",
+    "INDEPENDENT",
+    "OBJECTIVES",
+    "TABLE",
+    "AlphaCase",
+    "AlphaStudy",
+    "TableSettings",
+    "alpha_rows",
+    "compared_cases",
+    "list_cells",
+    "sweep_cases",
+    "table_case",
+    "table_settings",
+    "timed_case",
+]
+
+
+ALPHAS = (0.95, 0.8, 0.5, 0.2, 0.05)
+OBJECTIVES = ("on-demand", "static", "static-literal")
+INDEPENDENT = (8, 16, 32, 64)
+_RUNS = 20
+_MANY = 31
+"""Tasks from which on a workflow is one of the large ones in Table 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlphaCase:
+    """What is searched, and how: by default as S2 recommends for large workflows."""
+
+    objective: str = "on-demand"
+    alpha: float = 0.5
+    tasks: int
+    dependent: bool = True
+    perturbed: bool = False
+    population: int = 50
+    generations: int = 500
+    selection: Selection = "steady-state"
+    mutation_rate: float = 0.01
+
+    @property
+    def name(self) -> str:
+        """Name the cell."""
+        kind = ("dependent" if self.dependent else "independent") + (" perturbed" if self.perturbed else "")
+        how = f"{self.population}x{self.generations} {self.selection} {self.mutation_rate:g}"
+        return f"{self.objective} alpha={self.alpha:g} {kind} tasks={self.tasks} {how}"
+
+    def cell(self, runs: int = _RUNS) -> ExperimentCell:
+        """Make the cell."""
+        # A generation costs something by itself, about as much as 2,000 tasks decoded.
+        work = self.generations * (self.population * self.tasks + 2000.0)
+        return ExperimentCell(name=self.name, settings=asdict(self), runs=runs, work=work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSettings:
+    """A line of Table 2: the settings that were best, and how many evaluations they took."""
+
+    population: int
+    selection: Selection
+    evaluations: str
+
+
+TABLE = {
+    0.95: (
+        TableSettings(population=25, selection="rank", evaluations="2,000 to 19,750"),
+        TableSettings(population=50, selection="steady-state", evaluations="5,000 to 10,000"),
+    ),
+    0.8: (
+        TableSettings(population=25, selection="steady-state", evaluations="1,250 to 2,500"),
+        TableSettings(population=50, selection="rank", evaluations="22,000 to 45,000"),
+    ),
+    0.5: (
+        TableSettings(population=50, selection="rank", evaluations="from 2,500"),
+        TableSettings(population=100, selection="rank", evaluations="up to 65,000"),
+    ),
+    0.2: (
+        TableSettings(population=25, selection="rank", evaluations="from 8,750"),
+        TableSettings(population=50, selection="rank", evaluations="up to 42,500"),
+    ),
+    0.05: (
+        TableSettings(population=50, selection="steady-state", evaluations="from 5,000"),
+        TableSettings(population=100, selection="steady-state", evaluations="up to 30,000"),
+    ),
+}
+"""By alpha: for small and for large workflows. Rank came with mutation 0.001, steady-state with 0.01."""
+
+
+def table_settings(alpha: float, tasks: int) -> TableSettings:
+    """Give the line of Table 2 for a workflow."""
+    return TABLE[alpha][int(tasks >= _MANY)]
+
+
+def table_case(alpha: float, tasks: int, *, dependent: bool = True) -> AlphaCase:
+    """Give the case of a line of Table 2."""
+    line = table_settings(alpha, tasks)
+    return AlphaCase(
+        alpha=alpha,
+        tasks=tasks,
+        dependent=dependent,
+        population=line.population,
+        generations=1000,
+        selection=line.selection,
+        mutation_rate=0.001 if line.selection == "rank" else 0.01,
+    )
+
+
+def compared_cases() -> list[AlphaCase]:
+    """Give what is compared with the local optimum (A2.4, A2.5)."""
+    return [AlphaCase(objective=objective, tasks=tasks) for objective in OBJECTIVES for tasks in (15, 16)]
+
+
+def sweep_cases() -> list[AlphaCase]:
+    """Give the sweep over alpha, on times that vary as the prototype's did (A2.6)."""
+    return [AlphaCase(alpha=alpha, tasks=16, perturbed=True) for alpha in ALPHAS]
+
+
+def timed_case() -> AlphaCase:
+    """Give the search whose time is limited (A2.9)."""
+    return AlphaCase(tasks=64)
+
+
+def list_cells(*, full: bool) -> list[ExperimentCell]:
+    """Give all cells."""
+    cells = [case.cell() for case in (*compared_cases(), *sweep_cases())] + [timed_case().cell(1)]
+    if full:
+        cells += [table_case(alpha, tasks).cell() for alpha in ALPHAS for tasks in SIZES]
+        cells += [
+            table_case(alpha, tasks, dependent=False).cell() for alpha in ALPHAS for tasks in INDEPENDENT
+        ]
+    return cells
+
+
+_MOST_CPU_S = 120.0
+_ROUNDING = 1e-9
+
+
+class _AlphaFigure(NamedTuple):
+    """A published change against the local optimum, and what is demanded."""
+
+    measure: str
+    title: str
+    paper: str
+    prototype: str
+    band: ToleranceBand | None
+
+
+_SHORTER, _IDLE = ToleranceBand(least=-55.0, most=-19.0), ToleranceBand(most=39.0)
+_COST = ToleranceBand(least=-45.0, most=-33.0)
+_MAKESPAN, _SPENT, _UNUSED = (
+    ("makespan_percent", "makespan against local"),
+    ("cost_percent", "cost against local"),
+    ("idle_percent", "idle nodes"),
+)
+_FIGURES = {
+    ("on-demand", 15): (
+        _AlphaFigure(*_SPENT, "-37 %", "-39 %", _COST),
+        _AlphaFigure(*_MAKESPAN, "-30 %", "-8 %", ToleranceBand(least=-35.0, most=10.0)),
+        _AlphaFigure(*_UNUSED, "58 %", "69 %", None),
+    ),
+    ("on-demand", 16): (
+        _AlphaFigure(*_SPENT, "-40 %", "-41 %", _COST),
+        _AlphaFigure(*_MAKESPAN, "+37 %", "+5 %", ToleranceBand(least=-10.0, most=40.0)),
+        _AlphaFigure(*_UNUSED, "81 %", "75 %", None),
+    ),
+    ("static", 15): (
+        _AlphaFigure(*_MAKESPAN, "-34 %", "-47 %", _SHORTER),
+        _AlphaFigure(*_UNUSED, "30.8 %", "27.2 %", _IDLE),
+        _AlphaFigure(*_SPENT, "", "-20 %", None),
+    ),
+    ("static", 16): (
+        _AlphaFigure(*_MAKESPAN, "-19 %", "-50 %", _SHORTER),
+        _AlphaFigure(*_UNUSED, "38.2 or 37.7 %", "20.3 %", _IDLE),
+        _AlphaFigure(*_SPENT, "", "-20 %", None),
+    ),
+    ("static-literal", 15): (
+        _AlphaFigure(*_MAKESPAN, "-34 %", "-46 %", _SHORTER),
+        _AlphaFigure(*_UNUSED, "30.8 %", "25.8 %", _IDLE),
+        _AlphaFigure(*_SPENT, "", "-17 %", None),
+    ),
+    ("static-literal", 16): (
+        _AlphaFigure(*_MAKESPAN, "-19 %", "-47 %", _SHORTER),
+        _AlphaFigure(*_UNUSED, "38.2 or 37.7 %", "17.2 %", _IDLE),
+        _AlphaFigure(*_SPENT, "", "-12 %", None),
+    ),
+}
+"""By objective and size, alpha 0.5; the prototype's are of its best run where it names no medians."""
+_SWEEP = {0.95: ("904 s", "37,988"), 0.05: ("5,402 s", "33,345")}
+"""By alpha: the prototype's makespan and node-seconds."""
+
+
+def alpha_rows(results: Results, *, full: bool) -> list[ResultRow]:
+    """Give all tables."""
+    rows = [*_compared_rows(results), *_sweep_rows(results), *_timed_rows(results)]
+    return [*rows, *_table_rows(results), *_independent_rows(results)] if full else rows
+
+
+def _compared_rows(results: Results) -> list[ResultRow]:
+    rows = []
+    for case in compared_cases():
+        for figure in _FIGURES[case.objective, case.tasks]:
+            demanded = "A2.4" if case.objective == "on-demand" else "A2.5"
+            rows.append(
+                ResultRow(
+                    table=f"{case.objective}, alpha 0.5, medians",
+                    figure=f"{workflow_label(case.tasks)}: {figure.title}",
+                    ours=results.summary(case.name, figure.measure).median,
+                    unit="%",
+                    runs=len(results.of(case.name, figure.measure)),
+                    paper=figure.paper,
+                    prototype=figure.prototype,
+                    band=figure.band,
+                    accepts=demanded if figure.band is not None else "",
+                )
+            )
+    return rows
+
+
+def _sweep_rows(results: Results) -> list[ResultRow]:
+    cases = sweep_cases()
+    measures = (("makespan_s", "makespan", "s"), ("node_seconds", "cost in node-seconds", ""))
+    rows, medians = [], []
+    for place, (measure, title, unit) in enumerate(measures):
+        found = [results.summary(case.name, measure) for case in cases]
+        medians.append([one.median for one in found])
+        rows += [
+            ResultRow(
+                table="on-demand, barrier-16 with varying times, medians by alpha",
+                figure=f"{title}, alpha {case.alpha:g}",
+                ours=one.median,
+                unit=unit,
+                digits=0,
+                runs=one.number,
+                prototype=_SWEEP[case.alpha][place] if case.alpha in _SWEEP else "",
+            )
+            for case, one in zip(cases, found, strict=True)
+        ]
+    times, costs = medians
+    wrong = (
+        ("steps of falling alpha with a shorter makespan", _count_falls(times)),
+        ("steps of falling alpha with a higher cost", _count_falls([-cost for cost in costs])),
+    )
+    return rows + [
+        ResultRow(
+            table="on-demand, barrier-16 with varying times, medians by alpha",
+            figure=figure,
+            ours=steps,
+            digits=0,
+            runs=min(len(results.of(case.name, "makespan_s")) for case in cases),
+            paper="none",
+            prototype="none",
+            band=ToleranceBand(most=0.0),
+            accepts="A2.6",
+        )
+        for figure, steps in wrong
+    ]
+
+
+def _count_falls(values: Sequence[float]) -> int:
+    return sum(after < before - _ROUNDING * abs(before) for before, after in pairwise(values))
+
+
+def _timed_rows(results: Results) -> list[ResultRow]:
+    case = timed_case()
+    found = results.summary(case.name, "cpu_s")
+    table = "processor time, barrier-64, 50 individuals, 500 generations (differs from run to run)"
+    return [
+        ResultRow(
+            table=table,
+            figure="whole search, mean",
+            ours=found.mean,
+            unit="s",
+            digits=2,
+            runs=found.number,
+            paper="about 60 s",
+            band=ToleranceBand(most=_MOST_CPU_S),
+            accepts="A2.9",
+        ),
+        ResultRow(
+            table=table,
+            figure="one generation, mean",
+            ours=found.mean / case.generations * 1e3,
+            unit="ms",
+            digits=2,
+            runs=found.number,
+            paper="120 ms",
+        ),
+    ]
+
+
+def _table_rows(results: Results) -> list[ResultRow]:
+    """Give Table 2: evaluations until the best was found."""
+    rows = []
+    for alpha in ALPHAS:
+        for tasks in SIZES:
+            case = table_case(alpha, tasks)
+            found = results.summary(case.name, "evaluations_to_best")
+            rows.append(
+                ResultRow(
+                    table=f"on-demand, alpha {alpha:g}: median evaluations until the best",
+                    figure=f"{workflow_label(tasks)}, {case.population} individuals, {case.selection}",
+                    ours=found.median,
+                    digits=0,
+                    runs=found.number,
+                    paper=table_settings(alpha, tasks).evaluations,
+                )
+            )
+            rows += _time_and_cost_rows(results, case, workflow_label(tasks))
+    return rows
+
+
+def _independent_rows(results: Results) -> list[ResultRow]:
+    rows = []
+    for tasks in INDEPENDENT:
+        for alpha in ALPHAS:
+            case = table_case(alpha, tasks, dependent=False)
+            rows += _time_and_cost_rows(results, case, f"independent-{tasks}")
+    return rows
+
+
+def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[ResultRow]:
+    """Give the medians of a case, of which nothing is demanded."""
+    return [
+        ResultRow(
+            table=f"{case.objective}, alpha {case.alpha:g}: {title}, medians",
+            figure=shape,
+            ours=results.summary(case.name, measure).median,
+            unit="%",
+            runs=len(results.of(case.name, measure)),
+        )
+        for measure, title in (_MAKESPAN, _SPENT)
+    ]
+
+
+class AlphaStudy:
+    """The weighing of time and cost."""
+
+    name: ClassVar[str] = "s2-alpha"
+    title: ClassVar[str] = "time against cost and idle nodes by alpha (Jaros, Jaros; S2 section 10, Table 2)"
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
+        """Give what the tolerances are about; with ``full`` Table 2 too."""
+        return list_cells(full=full)
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
+        """Search once."""
+        given: dict[str, Any] = dict(cell.settings)
+        case = AlphaCase(**given)
+        instance = _instance(case)
+        counts = _counts(instance, case.objective, case.alpha)
+        counts.values(counts.space.draw(rng, 1))  # compiled or loaded before time is taken
+        begun_s = time.process_time()
+        found = run_search(_settings(case), counts.space, counts.values, rng)
+        taken_s = time.process_time() - begun_s
+        plan, local = measure_schedule(counts.schedule(found.best), instance), local_metrics(instance)
+        return {
+            "makespan_s": plan.makespan_s,
+            "makespan_percent": 100.0 * (plan.makespan_s / local.makespan_s - 1.0),
+            "node_seconds": plan.node_seconds,
+            "cost_percent": 100.0 * (plan.node_seconds / local.node_seconds - 1.0),
+            "idle_percent": 100.0 * plan.idle_share,
+            "evaluations_to_best": case.population * (found.generation_of_best + 1),
+            "visited": found.visited,
+            "cpu_s": taken_s,
+        }
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
+        """Give the figures of S2 section 10, and Table 2."""
+        return alpha_rows(results, full=full)
+
+
+def _instance(case: AlphaCase) -> Instance:
+    if case.dependent:
+        return dependent_instance(case.tasks, perturbed=case.perturbed)
+    return independent_instance(case.tasks)
+
+
+@cache
+def _counts(instance: Instance, objective: str, alpha: float) -> NodeCountEncoding:
+    return NodeCountEncoding(instance, make_objective(objective, alpha), queue=QUEUE)
+
+
+def _settings(case: AlphaCase) -> GeneticSettings:
+    return GeneticSettings(
+        population=case.population,
+        generations=case.generations,
+        selection=case.selection,
+        mutation_rate=case.mutation_rate,
+    )

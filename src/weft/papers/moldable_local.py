@@ -1,0 +1,351 @@
+"""The workflows of S2 on its cluster of 64 nodes (spec s2 sections 6, 7): odd sizes are trees, even barriers.
+
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows. Which structure has which
+size is the reading of the specification; the times are those of ``weft.workflow.generators.moldable``.
+
+Table 1 of S2, and what the search for the fastest node counts gave (spec s2 sections 8, 10 and 12).
+
+``s2-local``: how soon the genetic search of S2 finds the best node counts, which are known (Table 1).
+
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 sections 8, 10 and
+12; A2.2, A2.3): the sum of all times is minimised, so every task is best on its own fastest count. Uniform
+crossover 0.7, mutation 0.01, 5 % elitism; 20 runs.
+
+Deviations: a run ends with the generation that finds the optimum, or after 1,000 generations (the paper does
+not say when). Selections other than steady-state, the best one in the paper, have 5 runs without ``full``,
+which also tries every population with every size and selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from weft.instance import compile_instance
+from weft.instance.instance import Instance
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, Value
+from weft.papers.runs import run_search
+from weft.papers.statistics import share_percent
+from weft.planners.queue_decoding import run_queue, submission_order
+from weft.randomness import generator
+from weft.schedule.metrics import Metrics, measure_schedule
+from weft.search.genetic import PRESETS
+from weft.search.space import Floats, Points, Space, make_space
+from weft.workflow.generators.generator import Generator
+from weft.workflow.generators.moldable import Barrier, Independent, ReductionTree
+from weft.workflow.task_graph import Indices
+from weft.workflow.unfold import unfold
+
+__all__ = [
+    "JUDGED",
+    "POPULATIONS",
+    "QUEUE",
+    "SELECTIONS",
+    "SIZES",
+    "TABLE",
+    "LocalOptimumStudy",
+    "PublishedLine",
+    "dependent_instance",
+    "independent_instance",
+    "local_cell",
+    "local_counts",
+    "local_metrics",
+    "local_rows",
+    "workflow_label",
+]
+
+
+SIZES = (7, 8, 15, 16, 31, 32, 63, 64)
+QUEUE = "fifo"
+"""No task passes one that waits (S2 section 5)."""
+_PERTURBATION_SEED = 1
+"""Of the times that vary from task to task: one workflow for all runs."""
+
+
+def workflow_label(tasks: int) -> str:
+    """Name the workflow of a size."""
+    return f"{'tree' if tasks % 2 else 'barrier'}-{tasks}"
+
+
+@cache
+def dependent_instance(tasks: int, *, perturbed: bool = False) -> Instance:
+    """Make the tree or the barrier of a size."""
+    kind = ReductionTree if tasks % 2 else Barrier
+    return _compile(kind(tasks=tasks, perturbed=perturbed))
+
+
+@cache
+def independent_instance(tasks: int) -> Instance:
+    """Make so many simulations without dependencies."""
+    return _compile(Independent(tasks=tasks, perturbed=False))
+
+
+def _compile(kind: Generator) -> Instance:
+    made = kind.generate(generator(_PERTURBATION_SEED, "s2", kind.name))
+    assert made.platform is not None
+    return compile_instance(unfold(made.workflow), made.platform)
+
+
+def local_counts(instance: Instance) -> Indices:
+    """Give every task the node count on which it is fastest."""
+    modes = [instance.modes(task) for task in range(len(instance))]
+    return np.array([one.count[one.seconds.argmin()] for one in modes], dtype=np.uint32)
+
+
+@cache
+def local_metrics(instance: Instance) -> Metrics:
+    """Measure the run in which every task has its fastest node count."""
+    order = submission_order(instance)
+    return measure_schedule(run_queue(instance, local_counts(instance), QUEUE, order=order), instance)
+
+
+POPULATIONS = (25, 50, 100, 150)
+JUDGED = "steady-state"
+"""The selection that the tolerances are about."""
+SELECTIONS = (JUDGED, "rank", "tournament", "roulette")
+_IDLE = {15: (53.0, "51.9 %"), 16: (50.0, "49.8 %")}
+"""Idle shares by size: the paper's in percent, and the prototype's."""
+
+
+class PublishedLine(NamedTuple):
+    """A line of Table 1, and what the prototype measured."""
+
+    population: int
+    generations: str
+    """The median; where it is a range, that of the selections."""
+    most_generations: int
+    """Its end: which selection had which is not known."""
+    success: str
+    prototype: int
+    """Its median of generations."""
+
+
+TABLE = {
+    7: PublishedLine(25, "180", 180, "100 %", 253),
+    8: PublishedLine(25, "220 to 250", 250, "100 %", 355),
+    15: PublishedLine(50, "120 to 200", 200, "100 %", 194),
+    16: PublishedLine(50, "180 to 200", 200, "100 %", 284),
+    31: PublishedLine(100, "100", 100, "100 %", 161),
+    32: PublishedLine(100, "190", 190, "90 to 95 %", 258),
+    63: PublishedLine(100, "215", 215, "100 %", 301),
+    64: PublishedLine(150, "260", 260, "90 to 95 %", 350),
+}
+"""By size."""
+
+
+def local_cell(selection: str, tasks: int, population: int) -> str:
+    """Name a cell."""
+    return f"{selection} tasks={tasks} population={population}"
+
+
+def local_rows(results: Results, *, full: bool) -> list[ResultRow]:
+    """Give Table 1, first for the selection the tolerances are about, and the idle shares."""
+    rows = _judged_rows(results) + _idle_rows(results)
+    for selection in SELECTIONS:
+        rows += _plain_rows(results, selection, full=full)
+    return rows
+
+
+def _judged_rows(results: Results) -> list[ResultRow]:
+    successes, medians, cells = [], [], []
+    for tasks, line in TABLE.items():
+        name = local_cell(JUDGED, tasks, line.population)
+        cells.append(name)
+        generations = results.summary(name, "generation_of_best")
+        figure = f"{workflow_label(tasks)}, {line.population} individuals"
+        successes.append(
+            ResultRow(
+                table=f"{JUDGED} selection: runs that find the optimum",
+                figure=figure,
+                ours=share_percent(results.of(name, "success")),
+                unit="%",
+                digits=0,
+                runs=generations.number,
+                paper=line.success,
+                prototype="100 %",
+                band=ToleranceBand(least=90.0),
+                accepts="A2.2",
+            )
+        )
+        medians.append(
+            ResultRow(
+                table=f"{JUDGED} selection: median generation of the best",
+                figure=figure,
+                ours=generations.median,
+                runs=generations.number,
+                paper=line.generations,
+                prototype=str(line.prototype),
+                band=ToleranceBand(most=2.0 * line.most_generations),
+                accepts="A2.2",
+            )
+        )
+    return [*successes, *medians, _counts_row(results, cells)]
+
+
+def _counts_row(results: Results, cells: Sequence[str]) -> ResultRow:
+    """Say in how many successful runs simulations have 35 nodes and processing tasks 2."""
+    pairs = [
+        zip(results.of(cell, "success"), results.of(cell, "fastest_counts"), strict=True) for cell in cells
+    ]
+    right = [counts for pair in pairs for success, counts in pair if success]
+    return ResultRow(
+        table=f"{JUDGED} selection: node counts",
+        figure="optimal runs with 35 nodes per simulation, 2 per processing",
+        ours=share_percent(right) if right else 0.0,
+        unit="%",
+        digits=0,
+        runs=len(right),
+        paper="always",
+        prototype="100 %",
+        band=ToleranceBand(least=100.0),
+        accepts="A2.2",
+    )
+
+
+def _idle_rows(results: Results) -> list[ResultRow]:
+    rows = []
+    for tasks, (paper, prototype) in _IDLE.items():
+        found = results.summary(local_cell(JUDGED, tasks, TABLE[tasks].population), "idle_percent")
+        rows.append(
+            ResultRow(
+                table="idle nodes with the counts found",
+                figure=f"{workflow_label(tasks)}, median",
+                ours=found.median,
+                unit="%",
+                runs=found.number,
+                paper=f"{paper:.1f} %",
+                prototype=prototype,
+                band=ToleranceBand(least=paper - 3.0, most=paper + 3.0),
+                accepts="A2.3",
+            )
+        )
+    return rows
+
+
+def _plain_rows(results: Results, selection: str, *, full: bool) -> list[ResultRow]:
+    """Give generations and success of a selection, of which nothing is demanded."""
+    rows = []
+    for tasks, line in TABLE.items():
+        for population in POPULATIONS if full else (line.population,):
+            published = population == line.population
+            if selection == JUDGED and published:
+                continue
+            name = local_cell(selection, tasks, population)
+            generations = results.summary(name, "generation_of_best")
+            success = share_percent(results.of(name, "success"))
+            rows.append(
+                ResultRow(
+                    table=f"{selection} selection: median generation of the best",
+                    figure=f"{workflow_label(tasks)}, {population} individuals ({success:.0f} % optimal)",
+                    ours=generations.median,
+                    runs=generations.number,
+                    paper=line.generations if published else "",
+                )
+            )
+    return rows
+
+
+_RUNS, _OTHER_RUNS = 20, 5
+_GENERATIONS = 1000
+_ROUNDING = 1e-9
+
+
+class LocalOptimumStudy:
+    """The search for the fastest node counts."""
+
+    name: ClassVar[str] = "s2-local"
+    title: ClassVar[str] = "generations until the fastest node counts are found (Jaros, Jaros; S2 Table 1)"
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
+        """Give sizes with selections, with the population of the table or with all."""
+        cells = []
+        for selection in SELECTIONS:
+            for tasks in SIZES:
+                own = TABLE[tasks].population
+                for population in (own, *(other for other in POPULATIONS if full and other != own)):
+                    runs = _RUNS if full or selection == JUDGED else _OTHER_RUNS
+                    cells.append(_make_cell(selection, tasks, population, runs))
+        return cells
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
+        """Search once."""
+        settings = cell.settings
+        task = _local_problem(int(settings["tasks"]))
+        search = replace(
+            PRESETS["s2-recommended"],
+            population=int(settings["population"]),
+            generations=_GENERATIONS,
+            selection=settings["selection"],  # type: ignore[arg-type]
+        )
+        found = run_search(search, task.space, task.values, rng, task.optimum)
+        counts = found.best + np.uint32(1)
+        return {
+            "success": float(found.value >= task.optimum),
+            "fastest_counts": float((counts == task.fastest).all()),
+            "generation_of_best": found.generation_of_best,
+            "visited": found.visited,
+            "idle_percent": _idle_percent(task, counts),
+        }
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
+        """Give Table 1, first for the selection the tolerances are about, and the idle shares."""
+        return local_rows(results, full=full)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _LocalProblem:
+    """What is searched: per gene the seconds by node count, in the order of submission."""
+
+    instance: Instance
+    order: Points
+    space: Space
+    seconds: Floats
+    """Genes x counts."""
+    fastest: Points
+    optimum: float
+    """The value of the best point, less what rounding may take."""
+
+    def values(self, points: Points) -> Floats:
+        """Give minus the sum of the times."""
+        found: Floats = -self.seconds[np.arange(points.shape[1]), points].sum(axis=1)
+        return found
+
+
+@cache
+def _local_problem(tasks: int) -> _LocalProblem:
+    instance = dependent_instance(tasks)
+    order = submission_order(instance)
+    modes = [instance.modes(task) for task in order.tolist()]
+    sizes = [len(one.count) for one in modes]
+    seconds = np.full((tasks, max(sizes)), np.inf)
+    for gene, one in enumerate(modes):
+        assert one.count.tolist() == list(range(1, len(one.count) + 1))
+        seconds[gene, : len(one.count)] = one.seconds
+    return _LocalProblem(
+        instance=instance,
+        order=order,
+        space=make_space(sizes),
+        seconds=seconds,
+        fastest=local_counts(instance)[order],
+        optimum=-float(seconds.min(axis=1).sum()) * (1.0 + _ROUNDING),
+    )
+
+
+def _idle_percent(task: _LocalProblem, counts: Points) -> float:
+    by_task = np.empty_like(counts)
+    by_task[task.order] = counts
+    return 100.0 * measure_schedule(run_queue(task.instance, by_task, QUEUE), task.instance).idle_share
+
+
+def _make_cell(selection: str, tasks: int, population: int, runs: int) -> ExperimentCell:
+    settings: dict[str, Value] = {"selection": selection, "tasks": tasks, "population": population}
+    # Slow selections take all generations; a generation costs a bit by itself.
+    slow = 4.0 if selection == "roulette" else 1.0
+    work = slow * (100.0 + population)
+    return ExperimentCell(
+        name=local_cell(selection, tasks, population), settings=settings, runs=runs, work=work
+    )

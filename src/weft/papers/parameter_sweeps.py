@@ -1,0 +1,516 @@
+"""How long the algorithms of S4 take on one graph, in percent of shuffle's length (spec s4 sections 2 to 6).
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids. Shuffle and xDCP plan; M-S and pM-S decide in a simulated run, and everything in it is
+as they believe. ASE is the mean of the percentages, BDT how often an algorithm is the best.
+
+The five sweeps of table I: which factor is varied, and what the paper says of it (spec s4 section 6).
+
+What the sweeps of table I gave, beside the paper's claims (spec s4 sections 6 and 9).
+
+``s4-tables``: how xDCP, M-S and pM-S compare with shuffle as one factor after the other varies (Table I).
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids (spec s4 sections 6 and 9; A4.5 to A4.7): random graphs of 512 subtasks, 30 at each
+point of five sweeps.
+
+Deviations: without ``full`` only the ends of the sweeps are run, about which the specification makes demands,
+with fewer graphs, so that chance may turn a small difference round: the standard error is printed beside it.
+
+``s4-samples``: how xDCP, M-S and pM-S compare with shuffle on regular graphs (Table II).
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids (spec s4 sections 7 and 9; A4.4, A4.8): pipelines, out-trees and in-trees, dense ones
+and a combination, 30 draws of lengths and throughputs each.
+
+Deviations: graphs are as wide as the specification says, which the paper does not; without ``full`` there are
+fewer draws, so that chance may turn a small difference round: the standard error is printed beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+
+from weft.backends.simulation.scenario import Arrival
+from weft.engine.settings import EngineSettings
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.statistics import Summary
+from weft.planners.planner import Budget, make_planner
+from weft.policies.policy import make_policy
+from weft.randomness import generator
+from weft.runtime.simulation import Simulation
+from weft.schedule.objective import make_objective
+from weft.workflow.generators.sweep_graphs import (
+    RandomSweeps,
+    SampleGraph,
+    SampleName,
+    SweepLayers,
+    build_layered_sweeps,
+)
+from weft.workflow.unfold import unfold
+
+__all__ = [
+    "ALGORITHMS",
+    "DEFAULTS",
+    "FACTORS",
+    "SAMPLES_PROTOTYPE",
+    "Claim",
+    "SamplesStudy",
+    "SweepFactor",
+    "TablesStudy",
+    "compile_layers",
+    "count_best",
+    "find_best",
+    "measure_percents",
+    "planned_s",
+    "point_name",
+    "random_sweeps",
+    "simulated_s",
+    "table_rows",
+]
+
+
+ALGORITHMS = ("xDCP", "M-S", "pM-S")
+_POLICIES = {"M-S": "manager-worker", "pM-S": "priority-manager-worker"}
+_EQUAL = 1e-9
+"""Lengths that differ by less than this share are a tie: sums of the same seconds in another order."""
+
+
+def compile_layers(layers: SweepLayers) -> Instance:
+    """Compile layers of sweeps for the machines that come with them."""
+    made = build_layered_sweeps(layers, "sweeps")
+    assert made.platform is not None
+    return compile_instance(unfold(made.workflow), made.platform)
+
+
+def planned_s(planner: str, instance: Instance) -> float:
+    """Give the length of a plan."""
+    rng = generator(0, "unused")
+    result = make_planner(planner).plan(
+        instance, objective=make_objective("makespan"), budget=Budget(), rng=rng
+    )
+    return result.schedule.makespan_s
+
+
+def simulated_s(policy: str, instance: Instance) -> float:
+    """Give the length of a simulated run under a policy."""
+    engine = Simulation(
+        library=WorkflowLibrary({"sweeps": instance}),
+        arrivals=[Arrival(workflow="sweeps")],
+        policy=make_policy(policy),
+        settings=EngineSettings(),
+    ).run()
+    return engine.state.now
+
+
+def measure_percents(layers: SweepLayers) -> dict[str, float]:
+    """Measure every algorithm on one graph."""
+    instance = compile_layers(layers)
+    found = {"xDCP": planned_s("xdcp", instance)}
+    found.update({name: simulated_s(policy, instance) for name, policy in _POLICIES.items()})
+    percent_s = planned_s("shuffle", instance) / 100.0
+    return {name: taken_s / percent_s for name, taken_s in found.items()}
+
+
+def find_best(found: Mapping[str, float]) -> list[str]:
+    """Name the best algorithms on a graph; ties count for all."""
+    limit = min(found[name] for name in ALGORITHMS) * (1.0 + _EQUAL)
+    return [name for name in ALGORITHMS if found[name] <= limit]
+
+
+Claim = Literal["rises", "falls", "stays"]
+"""How the percentage of shuffle changes as a factor grows; it is the better, the lower."""
+DEFAULTS = "defaults"
+"""The name of the point at which every factor has its default."""
+_ONE_TO_TEN = tuple(float(point) for point in range(1, 11))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFactor:
+    """One sweep."""
+
+    name: str
+    """As the paper calls it."""
+    parameter: str
+    points: Sequence[float]
+    xdcp: Claim
+    masters: Claim
+    """Of M-S and pM-S."""
+    lowest: tuple[float, float, float]
+    highest: tuple[float, float, float]
+    """The prototype's percentages of xDCP, M-S and pM-S at both ends."""
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Give the two lowest and the two highest points."""
+        return (*self.points[:2], *self.points[-2:])
+
+    def claim(self, algorithm: str) -> Claim:
+        """Give what the paper says of an algorithm."""
+        return self.xdcp if algorithm == "xDCP" else self.masters
+
+    def prototype(self, point: float) -> Mapping[str, float]:
+        """Give the prototype's percentages at a point, where it has some."""
+        ends = {self.points[0]: self.lowest, self.points[-1]: self.highest}
+        return dict(zip(ALGORITHMS, ends[point], strict=True)) if point in ends else {}
+
+
+FACTORS = (
+    SweepFactor(
+        name="#PST",
+        parameter="layers",
+        points=tuple(float(point) for point in range(3, 13)),
+        xdcp="rises",
+        masters="falls",
+        lowest=(31.6, 36.9, 34.4),
+        highest=(33.0, 36.3, 33.4),
+    ),
+    SweepFactor(
+        name="RSS",
+        parameter="length_ratio",
+        points=_ONE_TO_TEN,
+        xdcp="falls",
+        masters="stays",
+        lowest=(34.1, 35.3, 32.3),
+        highest=(30.4, 35.3, 32.9),
+    ),
+    SweepFactor(
+        name="RRT",
+        parameter="throughput_ratio",
+        points=_ONE_TO_TEN,
+        xdcp="falls",
+        masters="falls",
+        lowest=(47.8, 52.5, 47.4),
+        highest=(20.1, 26.5, 26.2),
+    ),
+    SweepFactor(
+        name="RSR",
+        parameter="subtasks_per_machine",
+        points=_ONE_TO_TEN,
+        xdcp="falls",
+        masters="falls",
+        lowest=(56.5, 91.4, 90.9),
+        highest=(27.6, 29.5, 25.4),
+    ),
+    SweepFactor(
+        name="ADPS",
+        parameter="parents",
+        points=tuple(0.5 * point for point in range(2, 12)),
+        xdcp="rises",
+        masters="rises",
+        lowest=(28.0, 32.4, 32.4),
+        highest=(37.3, 40.4, 37.3),
+    ),
+)
+
+
+def point_name(factor: SweepFactor, point: float) -> str:
+    """Name a point of a sweep."""
+    return f"{factor.name} {point:g}"
+
+
+def random_sweeps(parameter: str, value: float) -> RandomSweeps:
+    """Describe the random graphs of a point; "": those of the defaults."""
+    if not parameter:
+        return RandomSweeps()
+    given = int(value) if parameter == "layers" else value
+    return RandomSweeps(**{parameter: given})  # type: ignore[arg-type]
+
+
+_AT_DEFAULTS = {
+    "xDCP": ("30.3 %", ToleranceBand(least=28.0, most=35.0)),
+    "M-S": ("", ToleranceBand(least=32.0, most=38.0)),
+    "pM-S": ("33.1 %", ToleranceBand(least=30.0, most=36.0)),
+}
+_SAID = {"rises": "worse", "falls": "better", "stays": "no effect"}
+_CHANCE = 2.0
+"""A difference of so many standard errors is no effect: the specification names no limit."""
+_NO_EFFECT_PERCENT = 2.0
+"""A difference that is no effect even where few graphs vary little."""
+_MOST_ALONE = ToleranceBand(most=15.0 - 1e-9)
+_BEST = (
+    ("xDCP", "RSR", 0, ToleranceBand(least=80.0 + 1e-9)),
+    ("xDCP", "RRT", -1, ToleranceBand(least=80.0 + 1e-9)),
+    ("pM-S", "RSR", -1, ToleranceBand(least=70.0 + 1e-9)),
+)
+"""Algorithm, factor, which of its points, and on how many percent of the graphs it must be the best."""
+
+
+def table_rows(results: Results, *, full: bool) -> list[ResultRow]:
+    """Give all tables."""
+    rows = list(_default_rows(results))
+    for factor in FACTORS:
+        points = factor.points if full else factor.ends
+        rows += [*_point_rows(results, factor, points), *_direction_rows(results, factor)]
+    return [*rows, *_best_rows(results, full=full)]
+
+
+def count_best(results: Results, case: str) -> tuple[dict[str, int], int]:
+    """Count the graphs on which each algorithm is the best, and those on which M-S alone is."""
+    columns = {name: results.of(case, name) for name in ALGORITHMS}
+    graphs = [dict(zip(columns, found, strict=True)) for found in zip(*columns.values(), strict=True)]
+    bests = [find_best(graph) for graph in graphs]
+    counts = {name: sum(name in best for best in bests) for name in ALGORITHMS}
+    return counts, sum(best == ["M-S"] for best in bests)
+
+
+def _default_rows(results: Results) -> Iterator[ResultRow]:
+    means = {name: results.summary(DEFAULTS, name) for name in ALGORITHMS}
+    table = "all factors at their defaults: length against shuffle (ASE)"
+    for name, (prototype, band) in _AT_DEFAULTS.items():
+        yield _ase_row(table, name, means[name], prototype=prototype, band=band, accepts="A4.6")
+    yield ResultRow(
+        table=table,
+        figure="pM-S less M-S",
+        ours=means["pM-S"].mean - means["M-S"].mean,
+        unit="%",
+        runs=means["M-S"].number,
+        paper="pM-S better",
+        band=ToleranceBand(most=0.0),
+        accepts="A4.6",
+    )
+
+
+def _ase_row(
+    table: str, figure: str, found: Summary, *, prototype: str, band: ToleranceBand | None, accepts: str
+) -> ResultRow:
+    return ResultRow(
+        table=table,
+        figure=figure,
+        ours=found.mean,
+        unit="%",
+        error=found.standard_error,
+        runs=found.number,
+        prototype=prototype,
+        band=band,
+        accepts=accepts,
+    )
+
+
+def _point_rows(results: Results, factor: SweepFactor, points: Sequence[float]) -> Iterator[ResultRow]:
+    for point in points:
+        case = point_name(factor, point)
+        known = factor.prototype(point)
+        counts, _ = count_best(results, case)
+        for name in ALGORITHMS:
+            found = results.summary(case, name)
+            yield _ase_row(
+                f"{factor.name}: length against shuffle (ASE), and on how many graphs the best (BDT)",
+                f"{point:g}: {name}, best on {counts[name]}",
+                found,
+                prototype=f"{known[name]:g} %" if name in known else "",
+                band=ToleranceBand(most=100.0 - 1e-9),
+                accepts="A4.5",
+            )
+
+
+def _direction_rows(results: Results, factor: SweepFactor) -> Iterator[ResultRow]:
+    for name in ALGORITHMS:
+        ends = [results.summary(point_name(factor, point), name) for point in factor.ends]
+        low, second, third, high = (found.mean for found in ends)
+        change = (third + high - low - second) / 2.0
+        error = math.sqrt(sum(found.standard_error**2 for found in ends)) / 2.0
+        claim = factor.claim(name)
+        yield ResultRow(
+            table=f"{factor.name}: the two highest points less the two lowest",
+            figure=name,
+            ours=change,
+            unit="%",
+            error=error,
+            digits=2,
+            runs=sum(found.number for found in ends),
+            paper=_SAID[claim],
+            prototype=_difference(factor, name),
+            band=_claimed_band(claim, error),
+            accepts="A4.5",
+        )
+
+
+def _difference(factor: SweepFactor, name: str) -> str:
+    place = ALGORITHMS.index(name)
+    return f"{factor.highest[place] - factor.lowest[place]:+.1f} %"
+
+
+def _claimed_band(claim: Claim, error: float) -> ToleranceBand:
+    """Give the differences that are as claimed."""
+    if claim == "stays":
+        # One graph has no standard error.
+        chance = 0.0 if math.isnan(error) else round(_CHANCE * error, 2)
+        most = max(_NO_EFFECT_PERCENT, chance)
+        return ToleranceBand(least=-most, most=most)
+    return ToleranceBand(least=0.0) if claim == "rises" else ToleranceBand(most=0.0)
+
+
+def _best_rows(results: Results, *, full: bool) -> Iterator[ResultRow]:
+    cases = [
+        point_name(factor, point) for factor in FACTORS for point in (factor.points if full else factor.ends)
+    ]
+    graphs = sum(len(results.of(case, "M-S")) for case in cases)
+    alone = sum(count_best(results, case)[1] for case in cases)
+    table = "share of the graphs on which an algorithm is the best (BDT; ties count for all)"
+    yield ResultRow(
+        table=table,
+        figure="M-S alone, all sweeps",
+        ours=100.0 * alone / graphs,
+        unit="%",
+        runs=graphs,
+        paper="practically never",
+        band=_MOST_ALONE,
+        accepts="A4.7",
+    )
+    by_name = {factor.name: factor for factor in FACTORS}
+    for name, of, place, band in _BEST:
+        case = point_name(by_name[of], by_name[of].points[place])
+        number = len(results.of(case, name))
+        yield ResultRow(
+            table=table,
+            figure=f"{name}, {case}",
+            ours=100.0 * count_best(results, case)[0][name] / number,
+            unit="%",
+            runs=number,
+            prototype="90 %" if name == "pM-S" else "",
+            band=band,
+            accepts="A4.7",
+        )
+
+
+_TABLE_GRAPHS, _QUICK_GRAPHS, _QUICK_DEFAULTS = 30, 8, 16
+
+
+class TablesStudy:
+    """The five sweeps."""
+
+    name: ClassVar[str] = "s4-tables"
+    title: ClassVar[str] = "sweep workflows against shuffle as factors vary (Ma, Buyya; S4 Table I)"
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
+        """Give the defaults and the points of the sweeps: all, or the two at each end."""
+        runs = _TABLE_GRAPHS if full else _QUICK_DEFAULTS
+        cells = [ExperimentCell(name=DEFAULTS, settings={"parameter": "", "value": 0.0}, runs=runs)]
+        for factor in FACTORS:
+            cells += [
+                ExperimentCell(
+                    name=point_name(factor, point),
+                    settings={"parameter": factor.parameter, "value": point},
+                    runs=_TABLE_GRAPHS if full else _QUICK_GRAPHS,
+                )
+                for point in (factor.points if full else factor.ends)
+            ]
+        return cells
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
+        """Draw one graph and measure all algorithms on it."""
+        kind = random_sweeps(str(cell.settings["parameter"]), float(cell.settings["value"]))
+        return measure_percents(kind.draw(rng))
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
+        """Give ASE and BDT, and whether they change as the paper says."""
+        return table_rows(results, full=full)
+
+
+_DRAWS, _QUICK_DRAWS = 30, 10
+_SAMPLE_GRAPHS: tuple[SampleName, ...] = get_args(SampleName)
+SAMPLES_PROTOTYPE: dict[SampleName, tuple[float, float, float]] = {
+    "ptg": (61.6, 65.0, 65.0),
+    "otg-a": (64.2, 61.3, 61.3),
+    "itg-a": (69.8, 60.3, 60.2),
+    "otg-b": (65.9, 60.2, 60.2),
+    "itg-b": (70.0, 59.1, 58.9),
+    "dotg-a": (57.9, 53.5, 53.9),
+    "ditg-a": (58.0, 52.8, 53.0),
+    "dotg-b": (58.9, 59.6, 59.8),
+    "ditg-b": (65.8, 56.6, 57.0),
+    "ctg": (69.4, 66.9, 66.7),
+}
+_COMPARED: tuple[tuple[SampleName, SampleName, str, ToleranceBand], ...] = (
+    ("itg-a", "otg-a", "in-tree worse", ToleranceBand(least=0.0)),
+    ("itg-b", "otg-b", "in-tree worse", ToleranceBand(least=0.0)),
+    ("ditg-b", "dotg-b", "in-tree worse", ToleranceBand(least=0.0)),
+    ("ditg-a", "dotg-a", "equal", ToleranceBand(least=-3.0, most=3.0)),
+)
+"""Of two graphs: how the percentage of xDCP on the first differs from that on the second."""
+_ONE_PARENT: tuple[SampleName, ...] = ("ptg", "otg-a", "otg-b")
+"""Graphs on which priorities change nothing: only what has ended gains priority."""
+
+
+class SamplesStudy:
+    """The regular graphs."""
+
+    name: ClassVar[str] = "s4-samples"
+    title: ClassVar[str] = "sweep workflows against shuffle on regular graphs (Ma, Buyya; S4 Table II)"
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
+        """Give the graphs."""
+        runs = _DRAWS if full else _QUICK_DRAWS
+        return [ExperimentCell(name=graph, settings={"graph": graph}, runs=runs) for graph in _SAMPLE_GRAPHS]
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
+        """Draw lengths and throughputs and measure all algorithms on the graph."""
+        found = measure_percents(SampleGraph(graph=cell.settings["graph"]).draw(rng))  # type: ignore[arg-type]
+        return found | {"apart": abs(found["pM-S"] - found["M-S"])}
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
+        """Give ASE and BDT, the comparisons of the paper, and where priorities change nothing."""
+        return [*_sample_rows(results), *_comparison_rows(results), *_equality_rows(results)]
+
+
+def _sample_rows(results: Results) -> Iterator[ResultRow]:
+    for graph in _SAMPLE_GRAPHS:
+        counts, _ = count_best(results, graph)
+        for name, known in zip(ALGORITHMS, SAMPLES_PROTOTYPE[graph], strict=True):
+            found = results.summary(graph, name)
+            yield ResultRow(
+                table="length against shuffle (ASE), and on how many graphs the best (BDT)",
+                figure=f"{graph}: {name}, best on {counts[name]}",
+                ours=found.mean,
+                unit="%",
+                error=found.standard_error,
+                runs=found.number,
+                prototype=f"{known:g} %",
+            )
+
+
+def _comparison_rows(results: Results) -> Iterator[ResultRow]:
+    for first, second, said, band in _COMPARED:
+        for place, name in enumerate(ALGORITHMS):
+            found, other = results.summary(first, name), results.summary(second, name)
+            judged = name == "xDCP"
+            error = float(np.hypot(found.standard_error, other.standard_error))
+            known = SAMPLES_PROTOTYPE[first][place] - SAMPLES_PROTOTYPE[second][place]
+            yield ResultRow(
+                table="differences between graphs",
+                figure=f"{first} less {second}: {name}",
+                ours=found.mean - other.mean,
+                unit="%",
+                error=error,
+                runs=found.number,
+                paper=said,
+                prototype=f"{known:+.1f} %",
+                band=band if judged else None,
+                accepts="A4.8" if judged else "",
+            )
+
+
+def _equality_rows(results: Results) -> Iterator[ResultRow]:
+    for graph in _ONE_PARENT:
+        found = results.summary(graph, "apart")
+        yield ResultRow(
+            table="M-S and pM-S where every subtask has one parent",
+            figure=f"{graph}: largest difference",
+            ours=found.most,
+            unit="%",
+            digits=0,
+            runs=found.number,
+            paper="none",
+            prototype="none",
+            band=ToleranceBand(least=0.0, most=0.0),
+            accepts="A4.4",
+        )

@@ -1,0 +1,217 @@
+"""``u1``: unlike workflows share three sites while machines slow down and fail (spec unified section 9, U1).
+
+Two loops of WIEN2k (S1), a parameter sweep (S4) and a moldable workflow (S2) are submitted 60 s apart. Every
+workflow follows a plan of the genetic search; whose turn it is, FOFT says (S5). Tasks that break their
+contracts migrate with their restart files (S1, S3), and what remains is planned again. The same events are
+met without migration, and with G-HEFT instead of FOFT. The files are beside this one.
+
+No paper has this experiment: there are no figures to compare with, only what the parts promise together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import as_file, files
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from weft.backends.simulation.scenario import Scenario, draw_arrivals
+from weft.backends.simulation.scenario_reader import load_arrival_workflows, load_scenario
+from weft.engine.engine import Engine
+from weft.engine.history import measure_machines, replicated_share
+from weft.engine.invariants import InvariantViolation, check_engine
+from weft.engine.settings import EngineSettings, ReplanRule
+from weft.engine.state.compiled import WorkflowLibrary
+from weft.formats.files import load_platform
+from weft.instance.compilation import compile_instance
+from weft.instance.instance import Instance
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.runs import SimulationHistory, run_simulation
+from weft.papers.statistics import summarise
+from weft.policies.policy import make_policy
+from weft.randomness import generator
+from weft.runtime.simulation import Simulation
+from weft.workflow.checks import check_and_unfold
+
+__all__ = ["VARIANTS", "UnifiedStudy", "UnifiedVariant", "make_simulation"]
+
+
+_SEEDS, _QUICK_SEEDS = 10, 3
+_PLANNER = "genetic"
+_PLAN_STEPS = 200
+_ADAPTIVE = EngineSettings(
+    poll_every_s=60.0,
+    replanning=ReplanRule(planner=_PLANNER, violators=0.25, on_machines=True, on_iteration=True),
+)
+
+
+class UnifiedVariant(NamedTuple):
+    """One way to run everything."""
+
+    policy: str
+    settings: EngineSettings
+    checked: bool = False
+    """Whether invariants are looked at after every event, which takes as long as everything else."""
+
+
+VARIANTS = {
+    "all together": UnifiedVariant("shared-plans:inter=foft", _ADAPTIVE, checked=True),
+    "without migration": UnifiedVariant("shared-plans:inter=foft", replace(_ADAPTIVE, migrate="never")),
+    "G-HEFT": UnifiedVariant("shared-plans:inter=g-heft:rounds=tasks", _ADAPTIVE),
+}
+_WHOLE, _STAYING, _G_HEFT = VARIANTS
+_CELL = "three sites"
+
+
+class UnifiedStudy:
+    """Everything at once."""
+
+    name: ClassVar[str] = "u1"
+    title: ClassVar[str] = (
+        "loops, a sweep and a moldable workflow on three sites, adapting (unified section 9)"
+    )
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
+        """Give the one cell: a run of it is one seed under all variants."""
+        return [ExperimentCell(name=_CELL, runs=_SEEDS if full else _QUICK_SEEDS)]
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002
+        """Simulate all variants with the same seed."""
+        seed = int(rng.integers(2**31))
+        return {f"{name}.{measure}": value for name in VARIANTS for measure, value in _measures(name, seed)}
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
+        """Give what is demanded, then medians of the variants."""
+        return [*_demanded(results), *_medians(results)]
+
+
+class _LoadedScenario(NamedTuple):
+    """What all simulations share."""
+
+    scenario: Scenario
+    instances: dict[str, Instance]
+
+
+@cache
+def _load_scenario() -> _LoadedScenario:
+    with as_file(files("weft.papers") / "unified_files") as folder:
+        platform = load_platform(folder / "platform.yaml")
+        scenario = load_scenario(folder / "scenario.yaml")
+        arriving = load_arrival_workflows(scenario)
+    compiled = {key: compile_instance(check_and_unfold(flow), platform) for key, flow in arriving.items()}
+    return _LoadedScenario(scenario, compiled)
+
+
+def make_simulation(variant: str, seed: int) -> Simulation:
+    """Describe one simulation: everything together, or one of the variants."""
+    scenario, instances = _load_scenario()
+    policy, settings, _ = VARIANTS[variant]
+    return Simulation(
+        library=WorkflowLibrary(instances),
+        arrivals=draw_arrivals(scenario, generator(seed, "arrivals")),
+        policy=make_policy(policy),
+        settings=settings,
+        scenario=scenario,
+        planner=_PLANNER,
+        plan_steps=_PLAN_STEPS,
+        seed=seed,
+    )
+
+
+def _measures(variant: str, seed: int) -> Iterator[tuple[str, float]]:
+    guard = _InvariantCounter()
+    look = guard.look if VARIANTS[variant].checked else None
+    yield from _figures(run_simulation(make_simulation(variant, seed), check=look))
+    yield "broken", float(guard.broken)
+
+
+class _InvariantCounter:
+    """Counts events after which an invariant does not hold."""
+
+    def __init__(self) -> None:
+        self.broken = 0
+
+    def look(self, engine: Engine) -> None:
+        try:
+            check_engine(engine)
+        except InvariantViolation:
+            self.broken += 1
+
+
+def _figures(ran: SimulationHistory) -> Iterator[tuple[str, float]]:
+    history = ran.history
+    slowdowns = [run.slowdown for run in history.runs if run.slowdown is not None]
+    machines = [(machine.name, machine.nodes) for machine in ran.engine.state.machines]
+    yield "unfinished", float(sum(run.outcome != "completed" for run in history.runs))
+    yield "end_s", history.end_s
+    yield "slowdown", summarise(slowdowns or [0.0]).mean
+    yield "migrations", float(sum(not move.off for move in history.moves))
+    yield "replicated_percent", 100.0 * replicated_share(measure_machines(history, machines))
+    yield "plans", float(sum(run.plans for run in history.runs))
+
+
+def _demanded(results: Results) -> Iterator[ResultRow]:
+    runs = len(results.of(_CELL, f"{_WHOLE}.end_s"))
+    for measure, figure in (
+        ("unfinished", "workflows that did not complete"),
+        ("broken", "events after which an invariant did not hold"),
+    ):
+        found = sum(value for name in VARIANTS for value in results.of(_CELL, f"{name}.{measure}"))
+        yield _row(figure, found, "", 0, runs, ToleranceBand(most=0.0))
+    slower = _ratios(results, _STAYING, "end_s")
+    yield _row(
+        "end without migration / with it, median",
+        summarise(slower).median,
+        "",
+        2,
+        runs,
+        ToleranceBand(least=1.3),
+    )
+    unfair = _ratios(results, _G_HEFT, "slowdown")
+    # It must rise: the same is not enough.
+    band = ToleranceBand(least=1.0 + 1e-9)
+    yield _row("mean slowdown by G-HEFT / by FOFT, median", summarise(unfair).median, "", 2, runs, band)
+
+
+def _ratios(results: Results, variant: str, measure: str) -> list[float]:
+    """Compare a variant with the whole, seed by seed."""
+    both = zip(
+        results.of(_CELL, f"{variant}.{measure}"), results.of(_CELL, f"{_WHOLE}.{measure}"), strict=True
+    )
+    return [other / whole for other, whole in both]
+
+
+def _row(figure: str, ours: float, unit: str, digits: int, runs: int, band: ToleranceBand) -> ResultRow:
+    return ResultRow(
+        table="what is promised",
+        figure=figure,
+        ours=ours,
+        unit=unit,
+        digits=digits,
+        runs=runs,
+        band=band,
+        accepts="U1",
+    )
+
+
+def _medians(results: Results) -> Iterator[ResultRow]:
+    for measure, title, unit, digits in (
+        ("end_s", "end", "s", 0),
+        ("slowdown", "mean slowdown", "", 2),
+        ("migrations", "migrations", "", 0),
+        ("plans", "plans adopted", "", 0),
+        ("replicated_percent", "replicated work", "%", 1),
+    ):
+        for name in VARIANTS:
+            found = results.summary(_CELL, f"{name}.{measure}")
+            yield ResultRow(
+                table=f"{title}, medians of all seeds",
+                figure=name,
+                ours=found.median,
+                unit=unit,
+                digits=digits,
+                runs=found.number,
+            )

@@ -1,0 +1,159 @@
+"""``u2``: the reference example of S4, run in real time (spec unified section 9, U2).
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids (spec s4 section 5, figures 5 and 7 as reconstructed there). Three layers of sweep
+tasks whose subtasks sleep; a subtask of the next layer starts as soon as its own parents are through. With
+the priorities of pM-S everything is through after 15 units, without them after 22.
+
+Deviations: the paper simulates. Machines are directories of this host with a slot each; a unit is a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+import numpy as np
+
+from weft.engine.settings import EngineSettings
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.runs import LocalRun, place_locally, run_locally
+from weft.platform.platform import Platform
+from weft.workflow.generators.sweep_graphs import SweepLayers, build_layered_sweeps
+from weft.workflow.task import JobSpec, Task
+
+__all__ = ["EXPECTED", "PipelineStudy", "find_starts"]
+
+
+EXPECTED: dict[str, dict[str, float]] = {
+    "m-s": {"t11": 0, "t12": 1, "t13": 5, "t14": 9, "t22": 9, "t21": 10, "t31": 11, "t32": 12},
+    "pm-s": {"t11": 0, "t14": 1, "t12": 2, "t21": 2, "t32": 4, "t13": 6, "t22": 10, "t31": 14},
+}
+"""By policy: when which subtask starts, in units; of two at once that of the earlier layer first. t23 is the
+third subtask of the second layer."""
+_TOTAL = {"m-s": 22, "pm-s": 15}
+_TITLES = {"m-s": "M-S", "pm-s": "pM-S"}
+_LAYERS = SweepLayers(
+    lengths=((1, 4, 4, 1), (2, 2), (1, 10)),
+    throughputs=((1.0,), (1.0, 1.0), (1.0,)),
+    parents=(((), (), (), ()), ((0, 3), (1, 2)), ((1,), (0,))),
+)
+_YES = ToleranceBand(least=1.0, most=1.0)
+
+
+class PipelineStudy:
+    """Sweep layers without barriers between them."""
+
+    name: ClassVar[str] = "u2"
+    title: ClassVar[str] = (
+        "sweeps without barriers, real processes (Ma and Buyya, S4 section 5; unified section 9)"
+    )
+
+    def __init__(self, unit_s: float = 1.0) -> None:
+        self._unit_s = unit_s
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+        """Give one cell for each policy."""
+        return [
+            ExperimentCell(name=policy, settings={"policy": policy}, runs=1, work=_TOTAL[policy])
+            for policy in EXPECTED
+        ]
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+        """Run the example under one policy."""
+        return _measures(cell.name, find_starts(self.executed(cell.name), self._unit_s))
+
+    def executed(self, policy: str) -> LocalRun:
+        """Run the example under one policy."""
+        made = build_layered_sweeps(_LAYERS, "layers")
+        assert made.platform is not None
+        tasks = [
+            self._sleeping(task, lengths)
+            for task, lengths in zip(made.workflow.tasks, _LAYERS.lengths, strict=True)
+        ]
+        with TemporaryDirectory(prefix="weft-u2-") as project:
+            return run_locally(
+                {"layers": replace(made.workflow, tasks=tuple(tasks))},
+                Platform(name="layers", machines=place_locally(made.platform.machines)),
+                [(0.0, "layers")],
+                project=Path(project),
+                policy=policy,
+                settings=EngineSettings(),
+            )
+
+    def _sleeping(self, task: Task, lengths: Sequence[float]) -> Task:
+        """Let every subtask of a layer sleep as long as it takes; exec: there is one process, not two."""
+        cases = " ".join(
+            f"{number}) exec sleep {length * self._unit_s:g};;"
+            for number, length in enumerate(lengths, start=1)
+        )
+        return replace(task, job=JobSpec(command=f"case {{j}} in {cases} esac"))
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
+        """Give the totals, then every start beside the expected one."""
+        return [*_totals(results), *_starts(results)]
+
+
+def find_starts(ran: LocalRun, unit_s: float) -> dict[str, tuple[float, float]]:
+    """Give when every subtask started and ended, in units since the first start, in the order of starts."""
+    attempts = sorted(ran.history.attempts.values(), key=lambda each: (each.started_s or 0.0, each.number))
+    zero_s = attempts[0].started_s or 0.0
+    return {
+        _short(each.task): (
+            ((each.started_s or 0.0) - zero_s) / unit_s,
+            ((each.ended_s or 0.0) - zero_s) / unit_s,
+        )
+        for each in attempts
+    }
+
+
+def _short(task: str) -> str:
+    """Call a subtask as the paper does: layer2[3] is t23."""
+    layer, _, number = task.partition("[")
+    return f"t{layer.removeprefix('layer')}{number.rstrip(']')}"
+
+
+def _measures(policy: str, found: dict[str, tuple[float, float]]) -> Measures:
+    return {
+        "total_units": max(end for _, end in found.values()),
+        "in_order": float(list(found) == list(EXPECTED[policy])),
+        **{f"{name}_start_units": start for name, (start, _) in found.items()},
+    }
+
+
+def _totals(results: Results) -> Iterator[ResultRow]:
+    for policy, total in _TOTAL.items():
+        for measure, figure, unit, digits, paper, band in (
+            ("total_units", "total", "units", 2, str(total), ToleranceBand(least=total - 1, most=total + 1)),
+            ("in_order", "starts in the order of the paper (1 = yes)", "", 0, "1", _YES),
+        ):
+            found = results.of(policy, measure)
+            yield ResultRow(
+                table="what is demanded",
+                figure=f"{_TITLES[policy]}: {figure}",
+                ours=found[0],
+                unit=unit,
+                digits=digits,
+                runs=len(found),
+                paper=paper,
+                band=band,
+                accepts="U2",
+            )
+
+
+def _starts(results: Results) -> Iterator[ResultRow]:
+    for policy, starts in EXPECTED.items():
+        for name, start in starts.items():
+            found = results.of(policy, f"{name}_start_units")
+            yield ResultRow(
+                table=f"starts under {_TITLES[policy]}",
+                figure=name,
+                ours=found[0],
+                unit="units",
+                digits=2,
+                runs=len(found),
+                paper=f"{start:g}",
+            )

@@ -1,0 +1,93 @@
+"""The program of the jobs of ``adapting``: a search that does nothing but take its time, and says so.
+
+It is no part of weft that anybody calls: its text is written down once for each architecture, and run as a
+job. It goes through the structures one by one, reports each iteration, writes restart files, and demands
+another machine before its second phase. Where its machine ``computes`` an iteration is processor time, so
+that competing processes slow it down; elsewhere it is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from weft import task
+
+__all__ = ["MADE_FOR", "main"]
+
+
+MADE_FOR = "any"
+_PRIORITY = -15
+_CORES = 2
+_STEPS = 200
+_STATE: dict[str, Any] = {"done": 0, "trail": []}
+"""Iterations done, and the machines it was on: each with its first and last iteration and their times."""
+
+
+def main(machine: str, speed: str, how: str, memory_mb: str) -> None:
+    """Search; what it was told is in the files."""
+    asked = json.loads(Path("parameters").read_text())
+    number = Path("sequence").read_text().strip()
+    structures = Path("structures").read_text().splitlines()
+    state: dict[str, Any] = task.restore(_STATE)
+    here = {"machine": machine, "made_for": MADE_FOR, "from": state["done"], "began_at": time.time()}
+    state["trail"].append(here)
+    task.on_checkpoint(lambda: task.checkpoint(state))
+    take = _compute if how == "compute" else time.sleep
+    recent: list[float] = []
+    for done in range(state["done"], len(structures)):
+        if done == asked["demand_after"]:
+            _demand(asked["demand_mb"], int(memory_mb), state)
+        recent = [*recent[-1:], _iteration(take, asked["unit_s"] / float(speed))]
+        here |= {"to": done + 1, "ended_at": time.time()}
+        state["done"] = done + 1
+        # The quicker one of two: a single hiccup of the host is no slow machine.
+        task.progress(done + 1, len(structures), last_iteration_s=min(recent))
+    Path(f"best.{number}").write_text(json.dumps({"structures": len(structures), **state}))
+
+
+def _iteration(take: Callable[[float], None], seconds: float) -> float:
+    """Do one iteration; give how long it took."""
+    began_s = time.monotonic()
+    take(seconds)
+    return time.monotonic() - began_s
+
+
+def _compute(seconds: float) -> None:
+    until_s = time.process_time() + seconds
+    while time.process_time() < until_s:
+        for _ in range(_STEPS):
+            pass
+
+
+def _demand(needed_mb: int, memory_mb: int, state: dict[str, Any]) -> None:
+    """Demand memory from now on, and wait to be moved where there is not enough of it."""
+    task.checkpoint(state)
+    task.require(f"memory >= {needed_mb}*MB")
+    while memory_mb < needed_mb:
+        time.sleep(1.0)
+
+
+def _come_first() -> None:
+    """Come before others on the host, who are not to be taken for the load; only root may.
+
+    The scheduler weighs sessions before it weighs the processes in them. Where there is only one core, weft
+    itself is one of the others, and must not starve.
+    """
+    if (os.cpu_count() or 1) < _CORES:
+        return
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+        Path("/proc/self/autogroup").write_text(str(_PRIORITY))
+
+
+if __name__ == "__main__":
+    if sys.argv[3] == "compute":
+        _come_first()
+    main(*sys.argv[1:])

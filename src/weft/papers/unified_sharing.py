@@ -1,0 +1,153 @@
+"""``u3``: many workflows share four slots of this computer, in real time (spec unified section 9, U3).
+
+R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
+Algorithms (spec s5 sections 5 to 8). The scenario of ``s5-scenario``, 102 workflows of 928 tasks that arrive
+one by one, with every second of it taking ten milliseconds: tasks sleep. Whose turn it is, four policies say.
+
+Deviations: the order of arrivals is the first of the specification. What starting a process takes is not
+scaled; it delays all policies alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+import numpy as np
+
+from weft.backends.simulation.scenario import Arrival
+from weft.engine.history import list_slowdowns
+from weft.engine.settings import EngineSettings
+from weft.papers.many_workflows import (
+    ALONE_S,
+    BOUND_S,
+    POLICY_LABELS,
+    SERVERS,
+    compile_applications,
+    reference_arrivals,
+)
+from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
+from weft.papers.runs import LocalRun, place_locally, run_locally
+from weft.papers.statistics import summarise
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.workflow.task import JobSpec, Task
+from weft.workflow.workflow import Workflow
+
+__all__ = ["POLICIES", "SharingStudy"]
+
+
+POLICIES = ("srpt", "foft", "fcfs", "g-heft")
+"""In the order of their mean slowdowns, the smallest first."""
+_PROTOTYPE = {"srpt": 5.1, "foft": 7.4, "fcfs": 12.9, "g-heft": 39.2}
+_ABOVE = ToleranceBand(least=1.0 + 1e-9)
+"""It must be larger: the same is not enough."""
+
+
+class SharingStudy:
+    """Workflows that arrive while others run."""
+
+    name: ClassVar[str] = "u3"
+    title: ClassVar[str] = (
+        "102 workflows on four slots, real processes, 1:100 (Bolze et al., S5; unified section 9)"
+    )
+
+    def __init__(self, scale: float = 0.01) -> None:
+        self._scale = scale
+
+    def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
+        """Give one cell for each policy."""
+        return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICIES]
+
+    def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
+        """Run all workflows under one policy."""
+        return dict(self._measures(self.executed(reference_arrivals(0), cell.name)))
+
+    def executed(self, arrivals: Sequence[Arrival], policy: str) -> LocalRun:
+        """Let workflows arrive under one policy."""
+        machines = [Machine(name=f"server{number}") for number in range(1, SERVERS + 1)]
+        with TemporaryDirectory(prefix="weft-u3-") as project:
+            return run_locally(
+                {
+                    name: self._sleeping(made.graph.workflow)
+                    for name, made in compile_applications(SERVERS).items()
+                },
+                Platform(machines=place_locally(machines)),
+                [(arrival.at_s * self._scale, arrival.workflow) for arrival in arrivals],
+                project=Path(project),
+                policy=policy,
+                settings=EngineSettings(),
+            )
+
+    def _sleeping(self, flow: Workflow) -> Workflow:
+        return replace(flow, tasks=tuple(map(self._sleeping_task, flow.tasks)))
+
+    def _sleeping_task(self, task: Task) -> Task:
+        assert isinstance(task.seconds, int | float)
+        seconds = task.seconds * self._scale
+        return replace(task, seconds=seconds, job=JobSpec(command=("sleep", f"{seconds:g}")))
+
+    def _measures(self, ran: LocalRun) -> Iterator[tuple[str, float]]:
+        history = ran.history
+        by_application = list_slowdowns(history)
+        everybody = [value for values in by_application.values() for value in values]
+        yield "completed", float(len(everybody))
+        yield "end_s", history.end_s
+        yield "over_bound_percent", 100.0 * (history.end_s / (BOUND_S * self._scale) - 1.0)
+        yield "slowdown", summarise(everybody).mean
+        yield from ((f"{name}.slowdown", summarise(values).mean) for name, values in by_application.items())
+
+    def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
+        """Give what is demanded, then the figures of section 8."""
+        return [*_demanded(results), *_figures(results)]
+
+
+def _demanded(results: Results) -> Iterator[ResultRow]:
+    table = "what is demanded"
+    for policy in POLICIES:
+        completed = results.of(policy, "completed")
+        figure = f"{POLICY_LABELS[policy]}: workflows completed"
+        band = ToleranceBand(least=102.0, most=102.0)
+        yield ResultRow(
+            table=table,
+            figure=figure,
+            ours=completed[0],
+            digits=0,
+            runs=len(completed),
+            band=band,
+            accepts="U3",
+        )
+    for less, more in pairwise(POLICIES):
+        yield ResultRow(
+            table=table,
+            figure=f"mean slowdown, {POLICY_LABELS[more]} / {POLICY_LABELS[less]}",
+            ours=results.of(more, "slowdown")[0] / results.of(less, "slowdown")[0],
+            digits=2,
+            paper="> 1",
+            prototype=f"{_PROTOTYPE[more] / _PROTOTYPE[less]:.2f}",
+            band=_ABOVE,
+            accepts="U3",
+        )
+
+
+def _figures(results: Results) -> Iterator[ResultRow]:
+    for measure, table, unit, digits in (
+        ("slowdown", "mean slowdown", "", 2),
+        *((f"{name}.slowdown", f"mean slowdown of {name}", "", 2) for name in ALONE_S),
+        ("end_s", "end", "s", 2),
+        ("over_bound_percent", "end above the bound", "%", 1),
+    ):
+        for policy in POLICIES:
+            yield ResultRow(
+                table=table,
+                figure=POLICY_LABELS[policy],
+                ours=results.of(policy, measure)[0],
+                unit=unit,
+                digits=digits,
+                runs=len(results.of(policy, measure)),
+                prototype=f"{_PROTOTYPE[policy]:g}" if measure == "slowdown" else "",
+            )

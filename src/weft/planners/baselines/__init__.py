@@ -1,1 +1,0 @@
-"""Baselines: plans made without much thought, which every planner should beat."""

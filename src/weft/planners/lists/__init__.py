@@ -1,1 +1,0 @@
-"""List planners: order the tasks once, then place them one by one."""

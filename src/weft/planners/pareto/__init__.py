@@ -1,1 +1,0 @@
-"""Fronts: plans of which none is both faster and cheaper than another."""

@@ -1,1 +1,0 @@
-"""The default planner: a portfolio of the others."""

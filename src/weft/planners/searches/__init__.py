@@ -1,1 +1,0 @@
-"""Planners that search within a budget."""

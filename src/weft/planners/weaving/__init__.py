@@ -1,1 +1,0 @@
-"""Our own search over orders, machines and node counts."""

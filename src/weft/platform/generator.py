@@ -1,0 +1,160 @@
+"""Random platforms whose machines are as unlike as one asks for.
+
+Speeds lie between 1 and the heterogeneity h, and with two or more machines the slowest has exactly 1 and the
+fastest exactly h. Their mean is about (1 + h)/2 (uniform), (h - 1)/ln h (log-uniform), or that of the
+classes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.documents import MOST_NAMES
+from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.platform.machine import Machine
+from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform
+
+__all__ = ["DISTRIBUTIONS", "MOST_SITES", "Range", "random_platform"]
+
+
+DISTRIBUTIONS = ("uniform", "log-uniform", "classes")
+"""How speeds are drawn: evenly, evenly by their logarithm, or from a few classes in geometric steps."""
+
+MOST_SITES = 1_000
+"""Links are drawn for every pair of sites."""
+
+Range = float | tuple[float, float]
+"""A value, or two bounds between which it is drawn evenly."""
+
+
+def random_platform(
+    machines: int,
+    *,
+    rng: np.random.Generator,
+    heterogeneity: float = 4.0,
+    distribution: str = "uniform",
+    classes: int = 3,
+    nodes: int | tuple[int, int] = 1,
+    sites: int = 1,
+    bandwidth_Bps: Range = DEFAULT_LINK.bandwidth_Bps,  # noqa: N803 -- B is bytes, b would be bits
+    latency_s: Range = DEFAULT_LINK.latency_s,
+    between_bandwidth_Bps: Range = 1e8,  # noqa: N803
+    between_latency_s: Range = 0.01,
+    price_per_speed: float | None = None,
+) -> Platform:
+    """Draw a platform of machines ``m1, m2, ...`` in equal blocks at sites ``s1, s2, ...``.
+
+    ``nodes`` may be two bounds (inclusive). Bandwidth and latency hold inside each site, ``between_...``
+    between any two sites; given as bounds they are drawn for each. With ``price_per_speed`` a node costs that
+    much per hour and unit of speed.
+    """
+    low, high = (nodes, nodes) if isinstance(nodes, int) else nodes
+    _check(machines, heterogeneity, distribution, classes, (low, high), sites)
+    speeds = _speeds(machines, rng, heterogeneity, distribution, classes)
+    counts = rng.integers(low, high, size=machines, endpoint=True)
+    names = [f"s{index + 1}" for index in range(sites)]
+    inside = {name: _draw_link(rng, bandwidth_Bps, latency_s) for name in names}
+    default_link, links = _between(rng, names, between_bandwidth_Bps, between_latency_s)
+    return _checked(
+        Platform(
+            name=f"random-{machines}",
+            machines=tuple(
+                Machine(
+                    name=f"m{index + 1}",
+                    nodes=int(counts[index]),
+                    speed=float(speeds[index]),
+                    price_per_node_hour=0.0
+                    if price_per_speed is None
+                    else price_per_speed * float(speeds[index]),
+                    site=names[index * sites // machines],
+                )
+                for index in range(machines)
+            ),
+            sites=inside,
+            default_link=default_link,
+            links=links,
+        )
+    )
+
+
+def _speeds(
+    machines: int, rng: np.random.Generator, heterogeneity: float, distribution: str, classes: int
+) -> NDArray[np.float64]:
+    if machines == 1:
+        return np.ones(1)
+    draws = rng.random(machines)
+    order = np.argsort(draws, kind="stable")
+    slowest, fastest = order[0], order[-1]
+    # Stretched so that the draws reach both ends; then the ends are set, since rounding may miss them.
+    shares = (draws - draws[slowest]) / max(draws[fastest] - draws[slowest], math.ulp(1.0))
+    if distribution == "uniform":
+        speeds = 1.0 + (heterogeneity - 1.0) * shares
+    else:
+        if distribution == "classes":
+            shares = np.minimum(np.floor(shares * classes), classes - 1) / max(classes - 1, 1)
+        speeds = heterogeneity**shares
+    found: NDArray[np.float64] = np.clip(speeds, 1.0, heterogeneity)
+    found[slowest], found[fastest] = 1.0, heterogeneity
+    return found
+
+
+def _between(
+    rng: np.random.Generator, names: list[str], bandwidth: Range, latency: Range
+) -> tuple[Link, tuple[NamedPair, ...]]:
+    if not isinstance(bandwidth, tuple) and not isinstance(latency, tuple):
+        return Link(bandwidth_Bps=bandwidth, latency_s=latency), ()
+    pairs = itertools.combinations(names, 2)
+    return DEFAULT_LINK, tuple((a, b, _draw_link(rng, bandwidth, latency)) for a, b in pairs)
+
+
+def _draw_link(rng: np.random.Generator, bandwidth: Range, latency: Range) -> Link:
+    return Link(bandwidth_Bps=_draw(rng, bandwidth), latency_s=_draw(rng, latency))
+
+
+def _draw(rng: np.random.Generator, value: Range) -> float:
+    return float(rng.uniform(*value)) if isinstance(value, tuple) else float(value)
+
+
+def _check(
+    machines: int, heterogeneity: float, distribution: str, classes: int, nodes: tuple[int, int], sites: int
+) -> None:
+    most_sites = min(machines, MOST_SITES)
+    least_classes = 1 if heterogeneity == 1 else 2
+    rules = [
+        (1 <= machines <= MOST_NAMES, f"{shorten(machines)} machines", f"from 1 to {MOST_NAMES:,}"),
+        (1 <= heterogeneity < math.inf, f"heterogeneity {heterogeneity}", "finite and at least 1"),
+        (classes >= least_classes, f"{shorten(classes)} classes", f"at least {least_classes}"),
+        (
+            1 <= nodes[0] <= nodes[1],
+            f"nodes from {nodes[0]} to {nodes[1]}",
+            "at least 1, the smaller bound first",
+        ),
+        (
+            1 <= sites <= most_sites,
+            f"{shorten(sites)} sites",
+            f"from 1 to {MOST_SITES:,}, at most one per machine",
+        ),
+    ]
+    problems = [Problem(what=what, rule=f"must be {rule}") for holds, what, rule in rules if not holds]
+    if distribution not in DISTRIBUTIONS:
+        close = nearest(distribution, DISTRIBUTIONS)
+        problems.append(
+            Problem(
+                what=f"unknown distribution {shorten(repr(distribution))}",
+                rule=f"must be one of {', '.join(DISTRIBUTIONS)}",
+                advice=f"did you mean {close!r}?" if close else "",
+            )
+        )
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _checked(platform: Platform) -> Platform:
+    problems = list(platform.find_problems())
+    if problems:
+        raise InvalidInput(problems)
+    return platform

@@ -1,1 +1,0 @@
-"""The three layouts of estimated seconds; ``weft.predictors.seconds`` says what they have in common."""

@@ -1,0 +1,244 @@
+"""The critical path of what happened: the chain of attempts that kept a run from ending earlier.
+
+It is followed backwards from the last end. An attempt began because of the latest of these that ended before:
+a task whose data it needed, an earlier try of itself, the loop's iteration before, or an attempt without
+whose nodes its machine was too full for it. What lies between that end and its own start is split into data
+on the way and waiting (for a decision, a queue, the machine); so staging, waiting and running add up to the
+run's whole time. Demands other than nodes are not looked at: who waited for memory is shown as waiting.
+
+Complexity: O(n log n) for n attempts, and O(degree) per attempt on the path.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from weft.engine.history import AttemptRecord
+from weft.engine.state.run import RunState
+from weft.reports.execution_history import ExecutionHistory
+
+__all__ = ["CriticalPath", "PathStep", "find_critical_path"]
+
+
+_ORDER = ("data", "iteration", "retry", "nodes")
+"""Why an attempt could begin; of several at the same time, the first counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathStep:
+    """One attempt on the path, and the time before it."""
+
+    attempt: AttemptRecord
+    link: str
+    """Why it began then: ``data``, ``iteration``, ``retry``, ``nodes`` or ``arrival``."""
+    after: AttemptRecord | None
+    """The attempt whose end let it begin; None: the run's arrival did."""
+    from_s: float
+    """When that was."""
+    staged_s: float
+    waited_s: float
+    ran_s: float
+
+    @property
+    def end_s(self) -> float:
+        """Give when it ended."""
+        return self.from_s + self.staged_s + self.waited_s + self.ran_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticalPath:
+    """The steps by time, and what came after the last of them."""
+
+    steps: tuple[PathStep, ...] = ()
+    after_s: float = 0.0
+    """Between the last end and the end of the run: outputs on the way home, a last decision."""
+
+    @property
+    def ran_s(self) -> float:
+        """Give how long programs ran."""
+        return sum(step.ran_s for step in self.steps)
+
+    @property
+    def staged_s(self) -> float:
+        """Give how long data were on the way."""
+        return sum(step.staged_s for step in self.steps)
+
+    @property
+    def waited_s(self) -> float:
+        """Give how long nothing of this happened, the time after the last end included."""
+        return sum(step.waited_s for step in self.steps) + self.after_s
+
+
+def find_critical_path(chronicle: ExecutionHistory, nodes: Sequence[int], run: int) -> CriticalPath:
+    """Follow a run back from its end; ``nodes`` are those of each machine (0: without limit)."""
+    history = chronicle.history
+    story = history.runs[run]
+    end_s = history.end_s if story.ended_s is None else story.ended_s
+    ran = [each for each in history.attempts.values() if each.started_s is not None]
+    search = _CriticalPathSearch(chronicle, ran, nodes, end_s)
+    own = [each for each in ran if each.run == run and search.end(each) <= end_s]
+    current: AttemptRecord | None = max(own, key=lambda each: (search.end(each), -each.number), default=None)
+    if current is None:
+        return CriticalPath(after_s=end_s - story.arrival_s)
+    after_s = end_s - search.end(current)
+    steps: list[PathStep] = []
+    while current is not None:
+        step = search.step(current, story.arrival_s)
+        steps.append(step)
+        current = step.after
+    return CriticalPath(steps=tuple(reversed(steps)), after_s=after_s)
+
+
+class _CriticalPathSearch:
+    """Finds what an attempt waited for last."""
+
+    def __init__(
+        self, chronicle: ExecutionHistory, ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float
+    ) -> None:
+        self._chronicle = chronicle
+        self._end_s = end_s
+        self._of_task: dict[tuple[int, str], list[AttemptRecord]] = {}
+        on: dict[int, list[AttemptRecord]] = {}
+        for attempt in ran:
+            self._of_task.setdefault((attempt.run, attempt.task), []).append(attempt)
+            on.setdefault(attempt.machine, []).append(attempt)
+        self._machines = {
+            machine: _MachineUse(attempts, nodes[machine], self.end) for machine, attempts in on.items()
+        }
+        self._index: dict[int, dict[str, int]] = {}
+        self._met: set[int] = set()
+
+    def end(self, attempt: AttemptRecord) -> float:
+        """Give when an attempt ended; one that still runs ends with everything."""
+        return self._end_s if attempt.ended_s is None else attempt.ended_s
+
+    def step(self, attempt: AttemptRecord, arrival_s: float) -> PathStep:
+        """Find why an attempt began when it did."""
+        self._met.add(attempt.number)
+        found = [
+            (self.end(other), -_ORDER.index(link), -other.number, link, other)
+            for link, other in self._candidates(attempt, _decided_s(attempt), arrival_s)
+            if self.end(other) > arrival_s and other.number not in self._met
+        ]
+        link, after = max(found, key=lambda each: each[:3])[3:] if found else ("arrival", None)
+        from_s = arrival_s if after is None else self.end(after)
+        begin_s = max(attempt.started_s or 0.0, arrival_s)
+        staged_s = self._staged(attempt, after, from_s, begin_s)
+        return PathStep(
+            attempt=attempt,
+            link=link,
+            after=after,
+            from_s=from_s,
+            staged_s=staged_s,
+            waited_s=begin_s - from_s - staged_s,
+            ran_s=self.end(attempt) - begin_s,
+        )
+
+    def _candidates(
+        self, attempt: AttemptRecord, by_s: float, after_s: float
+    ) -> Iterator[tuple[str, AttemptRecord]]:
+        for link, other in self._own_candidates(attempt, by_s):
+            after_s = max(after_s, self.end(other))
+            yield link, other
+        blocker = self._machines[attempt.machine].blocker(attempt, by_s, after_s)
+        if blocker is not None:
+            yield "nodes", blocker
+
+    def _own_candidates(self, attempt: AttemptRecord, by_s: float) -> Iterator[tuple[str, AttemptRecord]]:
+        run = self._chronicle.runs[attempt.run]
+        task = self._task(run, attempt)
+        if task is not None:
+            for before in self._sources(run, task):
+                yield from self._last_ended("data", attempt.run, run.compiled.names[before], by_s)
+            if attempt.iteration > 1:
+                for index in run.loops.around.get(task, ())[:1]:
+                    for other in run.loops.bodies[index].lasts:
+                        yield from self._last_ended("iteration", attempt.run, run.compiled.names[other], by_s)
+        yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
+
+    def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:
+        """Find a task in the graph as it is in the end; None: it stood for many, and is there no more."""
+        index = self._index.get(run.index)
+        if index is None:
+            index = self._index[run.index] = {name: task for task, name in enumerate(run.compiled.names)}
+        return index.get(attempt.task)
+
+    def _sources(self, run: RunState, task: int) -> Iterator[int]:
+        """List the tasks whose data a task needs; those that never ran stand for the ones before them."""
+        seen = {task}
+        above = run.compiled.before(task)
+        while above:
+            before = above.pop()
+            if before in seen:
+                continue
+            seen.add(before)
+            if (run.index, run.compiled.names[before]) in self._of_task:
+                yield before
+            else:
+                above.extend(run.compiled.before(before))
+
+    def _last_ended(self, link: str, run: int, name: str, by_s: float) -> Iterator[tuple[str, AttemptRecord]]:
+        tries = self._of_task.get((run, name), ())
+        ended = [each for each in tries if self.end(each) <= by_s and each.number not in self._met]
+        if ended:
+            yield link, max(ended, key=lambda each: (self.end(each), each.number))
+
+    def _staged(
+        self, attempt: AttemptRecord, after: AttemptRecord | None, from_s: float, to_s: float
+    ) -> float:
+        """Give how long data were on the way between two times: those it needed, those that left before."""
+        spans = [(attempt.staging_s, attempt.staged_s)]
+        if after is not None:
+            facts = self._chronicle.facts(after.number)
+            spans.append((facts.leaving_s, facts.left_s))
+        found = sorted(
+            (max(low, from_s), min(high, to_s))
+            for low, high in spans
+            if low is not None and high is not None and min(high, to_s) > max(low, from_s)
+        )
+        total_s, reached_s = 0.0, from_s
+        for low, high in found:
+            total_s += max(0.0, high - max(low, reached_s))
+            reached_s = max(reached_s, high)
+        return total_s
+
+
+def _decided_s(attempt: AttemptRecord) -> float:
+    """Give when it was decided to start an attempt: what ended later was no reason for it."""
+    started_s = attempt.started_s or 0.0
+    return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
+
+
+class _MachineUse:
+    """The attempts of a machine by their ends, and how many of its nodes were taken at any time."""
+
+    def __init__(
+        self, attempts: Sequence[AttemptRecord], nodes: int, end: Callable[[AttemptRecord], float]
+    ) -> None:
+        self._nodes = nodes
+        pairs = sorted(((end(each), each.number, each) for each in attempts), key=lambda pair: pair[:2])
+        self._ends = [pair[0] for pair in pairs]
+        self._ended = [pair[2] for pair in pairs]
+        self._freed = [0, *accumulate(each.nodes for each in self._ended)]
+        starts = sorted((each.started_s or 0.0, each.nodes) for each in attempts)
+        self._starts = [pair[0] for pair in starts]
+        self._taken = [0, *accumulate(pair[1] for pair in starts)]
+
+    def blocker(self, attempt: AttemptRecord, by_s: float, after_s: float) -> AttemptRecord | None:
+        """Give the attempt whose end, after some time, made room for another; None: there was room then.
+
+        It need not be the last that ended before: nobody decides while there is no engine.
+        """
+        last = bisect_right(self._ends, by_s)
+        while last > 0 and self._nodes > 0 and self._ends[last - 1] > after_s:
+            at_s = self._ends[last - 1]
+            first = bisect_left(self._ends, at_s)
+            taken = self._taken[bisect_left(self._starts, at_s)] - self._freed[first]
+            if self._nodes - taken < attempt.nodes:
+                # Of those that ended together the one with the lowest number stands for all.
+                return next((each for each in self._ended[first:last] if each is not attempt), None)
+            last = first
+        return None

@@ -1,0 +1,280 @@
+"""How busy machines are: over the whole schedule, and from moment to moment.
+
+Which nodes of a machine a task is drawn on.
+
+A schedule says how many nodes a task takes, not which. For a picture the tasks are packed greedily by start:
+the first run of free lanes that is long enough, else the first free lanes, in several pieces. Lanes beyond
+the machine's nodes are opened only where the schedule itself takes more than there are (machines that are
+shared without limit). Complexity: O(v P) array steps for v tasks on machines of P nodes.
+
+Bands: machines drawn together where a chart has no room for one row each.
+
+Machines of one site are a band. Where sites are unknown, or so many that they do not fit either, neighbours
+in the platform's order are.
+
+Crowds: in plans of very many tasks, neighbours too short to be told apart are drawn as one bar.
+
+The plan is cut into moments; bars of the same lanes of a machine that start in the same moment, and are
+shorter than it, are joined. The moment is doubled until there are few enough. A crowd has the kind that takes
+most of its time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.reports.report import GanttView
+from weft.schedule.schedule import Schedule
+from weft.workflow.task_graph import Floats
+
+__all__ = [
+    "GanttBars",
+    "Lanes",
+    "MachineBand",
+    "build_bars",
+    "busy_seconds",
+    "busy_shares",
+    "group_machines",
+    "occupation",
+    "pack_lanes",
+    "tasks_by_machine",
+]
+
+
+def busy_seconds(schedule: Schedule) -> Floats:
+    """Give the node-seconds taken on each machine."""
+    taken = schedule.nodes * (schedule.finish_s - schedule.start_s)
+    sums = np.bincount(schedule.machine, weights=taken, minlength=len(schedule.machines))
+    return sums.astype(np.float64)
+
+
+def busy_shares(schedule: Schedule, machine_nodes: Sequence[int]) -> Floats:
+    """Give the share of each machine's node-seconds, from 0 to the makespan, that is taken."""
+    offered = np.asarray(machine_nodes, dtype=np.float64) * schedule.makespan_s
+    return np.divide(busy_seconds(schedule), offered, out=np.zeros(len(offered)), where=offered > 0)
+
+
+def tasks_by_machine(schedule: Schedule) -> list[NDArray[np.intp]]:
+    """Give, per machine, its tasks that take nodes, by start and then by index."""
+    order = np.lexsort((schedule.start_s, schedule.machine))
+    order = order[schedule.nodes[order] > 0]
+    bounds = np.searchsorted(schedule.machine[order], np.arange(len(schedule.machines) + 1))
+    return [order[low:high] for low, high in pairwise(bounds.tolist())]
+
+
+def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges_s: Floats) -> Floats:
+    """Give the share of a machine's nodes that is taken, on average, between one edge and the next.
+
+    The node-seconds taken before a moment are a sum over starts minus a sum over finishes; both come from
+    prefix sums over the sorted times, so that n tasks and w edges cost O((n + w) log n).
+    """
+    nodes = schedule.nodes[tasks].astype(np.float64)
+    before = _area(schedule.start_s[tasks], nodes, edges_s) - _area(schedule.finish_s[tasks], nodes, edges_s)
+    shares: Floats = np.clip(np.diff(before) / (np.diff(edges_s) * max(capacity, 1)), 0.0, 1.0)
+    return shares
+
+
+def _area(times_s: Floats, nodes: Floats, edges_s: Floats) -> Floats:
+    """Sum nodes * (edge - time) over the times before each edge."""
+    order = np.argsort(times_s, kind="stable")
+    count = np.searchsorted(times_s[order], edges_s)
+    heights = np.concatenate([[0.0], np.cumsum(nodes[order])])[count]
+    moments = np.concatenate([[0.0], np.cumsum(nodes[order] * times_s[order])])[count]
+    area: Floats = heights * edges_s - moments
+    return area
+
+
+_ROUNDING = 1e-9
+"""By which share of a start the task before may end after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """Bars to draw: by machine and start; a task whose lanes are not adjacent has several."""
+
+    task: tuple[int, ...]
+    lane: tuple[int, ...]
+    """Per bar: its first lane."""
+    height: tuple[int, ...]
+    """Per bar: how many lanes it covers."""
+    count: tuple[int, ...]
+    """Per machine: how many lanes it has."""
+
+
+def pack_lanes(schedule: Schedule, machine_nodes: Sequence[int]) -> Lanes:
+    """Give every task that takes nodes its lanes; no two tasks share a lane at the same time."""
+    bars: list[tuple[int, int, int]] = []
+    count = []
+    for tasks, nodes in zip(tasks_by_machine(schedule), machine_nodes, strict=True):
+        if nodes == 1 and _one_after_another(schedule, tasks):
+            bars.extend((task, 0, 1) for task in tasks.tolist())
+            count.append(1)
+            continue
+        busy_until_s = np.full(max(nodes, 1), -np.inf)
+        for task in tasks.tolist():
+            start_s = float(schedule.start_s[task])
+            wanted = int(schedule.nodes[task])
+            free = np.flatnonzero(busy_until_s <= start_s + _ROUNDING * max(1.0, abs(start_s)))
+            if len(free) < wanted:
+                busy_until_s, free = _more_lanes(busy_until_s, free, wanted)
+            lanes = _first_fit(free, wanted)
+            busy_until_s[lanes] = schedule.finish_s[task]
+            bars.extend((task, lane, height) for lane, height in _pieces(lanes))
+        count.append(len(busy_until_s))
+    task, lane, height = zip(*bars, strict=True) if bars else ((), (), ())
+    return Lanes(task=task, lane=lane, height=height, count=tuple(count))
+
+
+def _one_after_another(schedule: Schedule, tasks: NDArray[np.intp]) -> bool:
+    """Tell whether tasks, by start, take one node each and do not overlap."""
+    start_s, finish_s = schedule.start_s[tasks], np.maximum.accumulate(schedule.finish_s[tasks])
+    apart = finish_s[:-1] <= start_s[1:] + _ROUNDING * np.maximum(1.0, np.abs(start_s[1:]))
+    return bool(apart.all() and (schedule.nodes[tasks] == 1).all())
+
+
+def _more_lanes(busy: Floats, free: NDArray[np.intp], wanted: int) -> tuple[Floats, NDArray[np.intp]]:
+    missing = wanted - len(free)
+    fresh = np.arange(len(busy), len(busy) + missing)
+    return np.concatenate([busy, np.full(missing, -np.inf)]), np.concatenate([free, fresh])
+
+
+def _first_fit(free: NDArray[np.intp], wanted: int) -> NDArray[np.intp]:
+    """Choose the first run of adjacent lanes, or the first lanes if no run is long enough."""
+    runs = np.flatnonzero(free[wanted - 1 :] - free[: len(free) - wanted + 1] == wanted - 1)
+    first = int(runs[0]) if len(runs) else 0
+    return free[first : first + wanted]
+
+
+def _pieces(lanes: NDArray[np.intp]) -> list[tuple[int, int]]:
+    """Split lanes into runs of adjacent ones: (first lane, how many)."""
+    pieces: list[tuple[int, int]] = []
+    for lane in lanes.tolist():
+        if pieces and sum(pieces[-1]) == lane:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
+        else:
+            pieces.append((lane, 1))
+    return pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineBand:
+    """Machines that share a row."""
+
+    name: str
+    machines: tuple[int, ...]
+    """In the order of the platform."""
+
+
+def group_machines(view: GanttView, machines: Sequence[int], most: int) -> list[MachineBand]:
+    """Put machines into not more than ``most`` bands, in the order of their first machine."""
+    sites: dict[str, list[int]] = {}
+    for machine in machines:
+        name = view.machine_sites[machine] if view.machine_sites else ""
+        sites.setdefault(name or view.schedule.machines[machine], []).append(machine)
+    if len(sites) == len(machines) or len(sites) == 1:
+        # Sites tell nothing: every machine is a site of its own, or all stand at the same one.
+        sites = {view.schedule.machines[machine]: [machine] for machine in machines}
+    return _join_bands(sites, most)
+
+
+def _join_bands(parts: dict[str, list[int]], most: int) -> list[MachineBand]:
+    """Join neighbours until there are few enough."""
+    names, each = list(parts), math.ceil(len(parts) / most) if parts else 1
+    bands = []
+    for first in range(0, len(names), each):
+        chosen = names[first : first + each]
+        name = chosen[0] if len(chosen) == 1 else f"{chosen[0]} - {chosen[-1]}"
+        bands.append(
+            MachineBand(name=name, machines=tuple(machine for part in chosen for machine in parts[part]))
+        )
+    return bands
+
+
+_MOMENTS = 65_536
+"""Into so many moments a plan is cut at first: finer than any screen."""
+
+_Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GanttBars:
+    """What is drawn, by machine and start."""
+
+    task: _Numbers
+    """The task, or the first task of a crowd."""
+    machine: _Numbers
+    lane: _Numbers
+    height: _Numbers
+    kind: _Numbers
+    start_s: Floats
+    finish_s: Floats
+    tasks: _Numbers
+    """How many tasks a bar stands for."""
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+
+def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> GanttBars:
+    """Give one bar per piece of a task, or crowds where that would be more than ``most``."""
+    schedule = view.schedule
+    task = np.array(lanes.task, dtype=np.int64)
+    bars = GanttBars(
+        task=task,
+        machine=schedule.machine[task].astype(np.int64),
+        lane=np.array(lanes.lane, dtype=np.int64),
+        height=np.array(lanes.height, dtype=np.int64),
+        kind=kinds[task],
+        start_s=schedule.start_s[task],
+        finish_s=schedule.finish_s[task],
+        tasks=np.ones(len(task), dtype=np.int64),
+    )
+    moment_s = schedule.makespan_s / _MOMENTS
+    whole = bars
+    while len(bars) > most and moment_s <= schedule.makespan_s:
+        moment_s *= 2
+        bars = _join_bars(whole, moment_s)
+    return bars
+
+
+def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
+    """Join neighbours on the same lanes that start in the same moment and are shorter than it."""
+    order = np.lexsort((bars.start_s, bars.height, bars.lane, bars.machine))
+    start, finish = bars.start_s[order], bars.finish_s[order]
+    short = finish - start < moment_s
+    places = [column[order] for column in (bars.machine, bars.lane, bars.height)]
+    columns = (*places, np.floor(start / moment_s))
+    alike = np.logical_and.reduce([column[1:] == column[:-1] for column in columns])
+    near = alike & short[1:] & short[:-1]
+    group = np.concatenate([[0], np.cumsum(~near)])
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    found = GanttBars(
+        task=bars.task[order][first],
+        machine=places[0][first],
+        lane=places[1][first],
+        height=places[2][first],
+        kind=_largest_kind(group, bars.kind[order], finish - start),
+        start_s=start[first],
+        finish_s=np.maximum.reduceat(finish, first),
+        tasks=np.add.reduceat(bars.tasks[order], first),
+    )
+    by_start = np.lexsort((found.start_s, found.machine))
+    sorted_columns = {name: getattr(found, name)[by_start] for name in GanttBars.__dataclass_fields__}
+    return GanttBars(**sorted_columns)
+
+
+def _largest_kind(group: _Numbers, kind: _Numbers, seconds: Floats) -> _Numbers:
+    """Give per group the kind with the most seconds; of several, the first."""
+    kinds = int(kind.max()) + 1
+    pairs, position = np.unique(group * kinds + kind, return_inverse=True)
+    total = np.bincount(position, seconds)
+    order = np.lexsort((pairs, -total, pairs // kinds))
+    first = np.flatnonzero(np.diff(pairs[order] // kinds, prepend=-1))
+    largest: _Numbers = (pairs[order] % kinds)[first]
+    return largest

@@ -1,0 +1,105 @@
+"""Names in a terminal: no control characters, and as many columns as there is room for.
+
+A promise in words: what a run takes, how sure that is, and what nobody knows of it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from weft.engine.replan.promise import Promise
+from weft.units import format_seconds
+
+__all__ = [
+    "cost_text",
+    "doubt_text",
+    "fitted",
+    "printable",
+    "promise_text",
+    "shown_width",
+    "time_text",
+    "untimed_text",
+]
+
+
+def printable(text: str, *, ascii_only: bool = False) -> str:
+    """Replace what a terminal would obey or could not show by a question mark."""
+    shown = "".join(sign if sign.isprintable() else "?" for sign in text)
+    return shown.encode("ascii", "replace").decode("ascii") if ascii_only else shown
+
+
+def shown_width(text: str) -> int:
+    """Count the columns a text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
+    )
+
+
+def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
+    """Cut or fill a text to exactly this many columns; a cut is shown by an ellipsis."""
+    if shown_width(text) <= width:
+        return text + " " * (width - shown_width(text))
+    mark = "~" if ascii_only else "…"
+    while shown_width(text) > width - 1:
+        text = text[:-1] if len(text) < 2 * width else text[: 2 * width - 1]
+    return text + mark + " " * (width - 1 - shown_width(text))
+
+
+_KINDS = 5
+"""Kinds that are named; the rest is counted."""
+
+
+def promise_text(promise: Promise) -> str:
+    """Say all of it in a line: time, cost, and why something of it is unknown."""
+    cost = cost_text(promise)
+    known = time_text(promise) + (f", cost {cost}" if cost else "")
+    doubt = doubt_text(promise)
+    if not doubt:
+        return known
+    return f"unknown: {doubt}" if promise.least_s is None else f"{known}; unknown: {doubt}"
+
+
+def time_text(promise: Promise) -> str:
+    """Say how long it takes: ``4 s (P90 5 s)``, ``4 s (spread unknown)``, ``at least 4 s``, ``unknown``."""
+    if promise.p50_s is None:
+        return "unknown" if promise.least_s is None else f"at least {format_seconds(promise.least_s)}"
+    return f"{format_seconds(promise.p50_s)} ({_sure(promise)})"
+
+
+def _sure(promise: Promise) -> str:
+    if promise.p90_s is None:
+        return "spread unknown"
+    rest = f", spread of {promise.exact} of {promise.tasks} tasks unknown" if promise.exact else ""
+    return f"P90 {format_seconds(promise.p90_s)}{rest}"
+
+
+def cost_text(promise: Promise) -> str:
+    """Say what the run costs; "": unknown, or no machine has a price."""
+    if promise.cost_p50 is None:
+        return "" if promise.least_cost is None else f"at least {promise.least_cost:.4g}"
+    dear = "" if promise.cost_p90 is None else f" (P90 {promise.cost_p90:.4g})"
+    return f"{promise.cost_p50:.4g}{dear}"
+
+
+def doubt_text(promise: Promise) -> str:
+    """Say why the time is unknown; "": it is known."""
+    parts = [untimed_text(promise)] if promise.untimed else []
+    if promise.open_loops:
+        parts.append(f"how often {_listed(promise.open_loops)} runs")
+    return "; ".join(parts)
+
+
+def untimed_text(promise: Promise) -> str:
+    """Say how many tasks have no stated time, and of which kinds."""
+    kinds = _listed(promise.untimed_kinds)
+    word = "kind" if len(promise.untimed_kinds) == 1 else "kinds"
+    tasks, has = ("tasks", "have") if promise.tasks > 1 else ("task", "has")
+    return f"{promise.untimed} of {promise.tasks} {tasks} ({word} {kinds}) {has} no stated time"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(names[:_KINDS])
+    return f"{shown} and {len(names) - _KINDS} more" if len(names) > _KINDS else shown

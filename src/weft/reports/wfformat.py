@@ -1,0 +1,303 @@
+"""An executed run as WfFormat 1.5: what ran, where, how long, and the files with their real sizes.
+
+Only what completed is listed, so that the graph is the one that was executed: a task that never ran (a branch
+not taken, a virtual task) stands for the tasks before it, and every iteration of a loop is a task of its own
+(``lapw1[3]#2``) that waits for the iteration before. What a task took is the time that served it in the end,
+over all its attempts; of a task taken over from an earlier run, what it took then. ``weft`` reads such a file
+back as a workflow whose work is what was measured.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.backends.backend import Product
+from weft.engine.history import AttemptRecord, RunSummary
+from weft.engine.state.run import RunState
+from weft.errors import InvalidInput, Problem
+from weft.formats.wfformat import (
+    LONG_AGO,
+    WRITTEN_BY_US,
+    SubtaskFiles,
+    file_table,
+    format_command,
+    json_lines,
+    json_text,
+    make_file_ids,
+    make_ids,
+)
+from weft.platform.machine import Machine
+from weft.reports.execution import ExecutedRun, is_reused
+from weft.version import VERSION
+
+__all__ = ["write_wfformat"]
+
+
+_SYSTEMS = ("linux", "macos", "windows")
+
+
+def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
+    """Write one run (None: the only one that is shown). Raises InvalidInput where nothing completed."""
+    if run is None and executed.several:
+        advice = f"choose one: 0 to {len(executed.history.runs) - 1}"
+        raise InvalidInput(Problem(what="several runs", rule="a WfFormat file holds one", advice=advice))
+    story = executed.history.runs[executed.stories[0].index if run is None else run]
+    graph = _Executed(executed, executed.chronicle.runs[story.index])
+    if not graph.instances:
+        what = f"run {story.index} ({story.workflow}) has no task that completed"
+        raise InvalidInput(Problem(what=what, rule="a WfFormat file has at least one task"))
+    return _document(executed, story, graph)
+
+
+@dataclass(slots=True, kw_only=True)
+class _WfFormatInstance:
+    """One execution of a task: in a loop, that of one iteration."""
+
+    task: int
+    number: int
+    """Which execution of the task, from 1."""
+    tries: list[AttemptRecord]
+    last: AttemptRecord
+    """The attempt that completed; of several (its outputs were lost) the last."""
+    begun_n: int
+    completed_n: int
+    parents: list[int] = field(default_factory=list)
+    """Positions among all executions."""
+    reads: list[str] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+
+
+class _Executed:
+    """The graph that was executed."""
+
+    def __init__(self, executed: ExecutedRun, run: RunState) -> None:
+        self._executed = executed
+        self._run = run
+        self.graph = run.compiled.graph
+        self._files = SubtaskFiles(self.graph)
+        self.instances: list[_WfFormatInstance] = []
+        self._of_task: dict[int, list[int]] = {}
+        self._find_instances()
+        self.sizes: dict[str, float | None] = {}
+        self._writers = {
+            name: task for task, names in enumerate(self._files.writes) for name in reversed(names)
+        }
+        for instance in self.instances:
+            instance.parents = list(dict.fromkeys(self._parents(instance)))
+            instance.writes = [self._written(instance, *pair) for pair in self._made(instance)]
+        for instance in self.instances:
+            instance.reads = list(dict.fromkeys(self._read(instance)))
+
+    def name(self, instance: _WfFormatInstance) -> str:
+        """Name an execution."""
+        name = self.graph.names[instance.task]
+        return name if instance.number == 1 else f"{name}#{instance.number}"
+
+    def product(self, instance: _WfFormatInstance) -> Product | None:
+        """Give what an execution has left, where it is known."""
+        return self._executed.evidence.products.get(instance.last.number)
+
+    def _find_instances(self) -> None:
+        index = {name: task for task, name in enumerate(self.graph.names)}
+        tries: dict[int, list[AttemptRecord]] = {}
+        for attempt in self._executed.history.attempts.values():
+            if attempt.run == self._run.index and attempt.task in index:
+                tries.setdefault(index[attempt.task], []).append(attempt)
+        for task in sorted(tries):
+            for group in self._groups(task, tries[task]):
+                done = [each for each in group if self._completed_n(each) is not None]
+                if done:
+                    self._add(task, group, done)
+
+    def _groups(self, task: int, tries: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
+        """Sort the attempts of a task by its executions.
+
+        Inside of one loop they are told apart by their iterations; inside of several, where iterations are
+        counted anew, each one that completed ends an execution.
+        """
+        if len(self._run.loops.around.get(task, ())) <= 1:
+            groups: dict[int, list[AttemptRecord]] = {}
+            for attempt in tries:
+                groups.setdefault(attempt.iteration, []).append(attempt)
+            yield from groups.values()
+            return
+        group: list[AttemptRecord] = []
+        for attempt in tries:
+            group.append(attempt)
+            if self._completed_n(attempt) is not None:
+                yield group
+                group = []
+
+    def _completed_n(self, attempt: AttemptRecord) -> int | None:
+        return self._executed.facts(attempt.number).completed_n
+
+    def _add(self, task: int, tries: list[AttemptRecord], done: list[AttemptRecord]) -> None:
+        # What had to be made again because it was lost had its place in the order the first time.
+        facts = self._executed.facts(done[0].number)
+        assert facts.completed_n is not None
+        positions = self._of_task.setdefault(task, [])
+        positions.append(len(self.instances))
+        self.instances.append(
+            _WfFormatInstance(
+                task=task,
+                number=len(positions),
+                tries=tries,
+                last=done[-1],
+                begun_n=facts.completed_n if facts.begun_n is None else facts.begun_n,
+                completed_n=facts.completed_n,
+            )
+        )
+
+    def _parents(self, instance: _WfFormatInstance) -> Iterator[int]:
+        run = self._run
+        for task in self._sources(instance.task):
+            yield from self._latest(task, instance)
+        for index in run.loops.around.get(instance.task, ()):
+            body = run.loops.bodies[index]
+            inside = set(body.tasks)
+            if instance.number > 1 and not inside.intersection(run.compiled.before(instance.task)):
+                for last in body.lasts:
+                    yield from self._latest(last, instance)
+
+    def _sources(self, task: int) -> Iterator[int]:
+        """List the tasks before a task; one that never completed stands for those before it."""
+        seen, above = {task}, self._run.compiled.before(task)
+        while above:
+            before = above.pop(0)
+            if before in seen:
+                continue
+            seen.add(before)
+            if before in self._of_task:
+                yield before
+            else:
+                above.extend(self._run.compiled.before(before))
+
+    def _latest(self, task: int, instance: _WfFormatInstance) -> Iterator[int]:
+        """Give the last execution of a task that had completed when another began."""
+        positions = [
+            position
+            for position in self._of_task.get(task, ())
+            if self.instances[position].completed_n <= instance.begun_n
+            and self.instances[position] is not instance
+        ]
+        if positions:
+            yield positions[-1]
+
+    def _made(self, instance: _WfFormatInstance) -> Iterator[tuple[str, float | None]]:
+        product = self.product(instance)
+        if product is not None:
+            yield from ((made.name, float(made.size_bytes)) for made in product.files)
+        else:
+            yield from ((name, self._files.sizes[name]) for name in self._files.writes[instance.task])
+
+    def _written(self, instance: _WfFormatInstance, name: str, size: float | None) -> str:
+        file = _version(name, instance.number)
+        self.sizes[file] = size
+        return file
+
+    def _read(self, instance: _WfFormatInstance) -> Iterator[str]:
+        for name in self._files.reads[instance.task]:
+            writer = self._writers.get(name)
+            if writer is None or not self._of_task.get(writer):
+                self.sizes.setdefault(name, self._files.sizes[name])
+                yield name
+                continue
+            for position in self._latest(writer, instance):
+                made = self.instances[position]
+                plain = [_plain(file, made.number) for file in made.writes]
+                cover = f"{name}*" if name.endswith("/") else name
+                chosen = [file for file in plain if file == name or fnmatch.fnmatchcase(file, cover)]
+                yield from (_version(file, made.number) for file in chosen)
+
+
+def _version(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}#{number}"
+
+
+def _plain(file: str, number: int) -> str:
+    return file if number == 1 else file.removesuffix(f"#{number}")
+
+
+def _document(executed: ExecutedRun, story: RunSummary, graph: _Executed) -> str:
+    workflow = graph.graph.workflow
+    wall = executed.evidence.wall
+    began, ended = wall(story.arrival_s), wall(story.ended_s)
+    head: dict[str, Any] = {"name": workflow.name}
+    if workflow.description:
+        head["description"] = workflow.description
+    head["createdAt"] = LONG_AGO if ended is None else ended.isoformat()
+    head["schemaVersion"] = "1.5"
+    head["runtimeSystem"] = {"name": WRITTEN_BY_US, "version": VERSION}
+    end_s = executed.end_s if story.ended_s is None else story.ended_s
+    execution = {
+        "makespanInSeconds": end_s - story.arrival_s,
+        "executedAt": LONG_AGO if began is None else began.isoformat(),
+    }
+    ids = make_ids([graph.name(instance) for instance in graph.instances])
+    file_ids = make_file_ids(graph.sizes)
+    used = sorted({instance.last.machine for instance in graph.instances})
+    hosts = dict(zip(used, make_ids([executed.machine_names[machine] for machine in used]), strict=True))
+    sections = [
+        f'"tasks": {json_lines(_tasks(graph, ids, file_ids))}',
+        f'"files": {json_lines(file_table(graph.sizes, file_ids))}',
+    ]
+    ran = (_ran(executed, graph, instance, ids[at], hosts) for at, instance in enumerate(graph.instances))
+    machines = (_machine(executed.machines[machine], host) for machine, host in hosts.items())
+    text = f'{json_text(head)[:-1]}, "workflow": {{"specification": {{{", ".join(sections)}}}'
+    text += f', "execution": {json_text(execution)[:-1]}, "tasks": {json_lines(ran)}'
+    return f'{text}, "machines": {json_lines(machines)}}}}}}}\n'
+
+
+def _tasks(graph: _Executed, ids: list[str], file_ids: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    children: list[list[str]] = [[] for _ in ids]
+    for at, instance in enumerate(graph.instances):
+        for parent in instance.parents:
+            children[parent].append(ids[at])
+    for at, instance in enumerate(graph.instances):
+        yield {
+            "name": graph.name(instance),
+            "id": ids[at],
+            "parents": [ids[parent] for parent in instance.parents],
+            "children": children[at],
+            "inputFiles": [file_ids[file] for file in instance.reads],
+            "outputFiles": [file_ids[file] for file in instance.writes],
+        }
+
+
+def _ran(
+    executed: ExecutedRun, graph: _Executed, instance: _WfFormatInstance, ident: str, hosts: Mapping[int, str]
+) -> dict[str, Any]:
+    last, product = instance.last, graph.product(instance)
+    machine, measured = executed.machines[last.machine], executed.measured(last.number)
+    over = is_reused(last)
+    seconds = (product.seconds if product else 0.0) if over else sum(each.useful_s for each in instance.tries)
+    entry: dict[str, Any] = {"id": ident, "runtimeInSeconds": seconds}
+    started = executed.evidence.wall(last.started_s)
+    if started is not None:
+        entry["executedAt"] = started.isoformat()
+    if (command := format_command(graph.graph, instance.task)) is not None:
+        entry["command"] = command
+    if last.nodes > 0:
+        entry["coreCount"] = last.nodes * (1 if machine.node_is_core else machine.cores)
+    if measured.cpu_s is not None and last.ran_s > 0:
+        entry["avgCPU"] = 100 * measured.cpu_s / last.ran_s
+    if measured.max_rss_bytes is not None:
+        entry["memoryInBytes"] = measured.max_rss_bytes
+    entry["machines"] = [hosts[last.machine]]
+    return entry
+
+
+def _machine(machine: Machine, host: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"nodeName": host}
+    system = (machine.os or "").lower()
+    if system in _SYSTEMS:
+        entry["system"] = system
+    if machine.arch:
+        entry["architecture"] = machine.arch
+    if machine.memory is not None and machine.memory >= 1:
+        entry["memoryInBytes"] = round(machine.memory)
+    cores = machine.nodes if machine.node_is_core else machine.nodes * machine.cores
+    return entry | {"cpu": {"coreCount": cores}}

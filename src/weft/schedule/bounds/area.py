@@ -1,0 +1,502 @@
+"""Refutation: a makespan that leads to a contradiction is too short; the longest refuted one is a bound.
+
+Combination: tasks that cannot start before a and must be followed by b need their area in between.
+
+So ``a + area + b <= T`` for every set of tasks whose heads are at least a and whose tails are at least b.
+Three sharper points:
+
+- a few tasks cannot use the whole platform: k of them take at most the k best nodes at once;
+- if all is to end by T, a task may last no longer than T less its head and tail, so a moldable task must be
+  so wide that its area is larger. The longest T that is refuted so is a bound (the argument of J. Turek,
+  J. L. Wolf, P. S. Yu, Approximate Algorithms for Scheduling Parallelizable Tasks, SPAA 1992, with heads and
+  tails);
+- of tasks that last longer than a (k + 1)-th of the time, at most k follow each other on a node: whatever
+  their area, so many as need more than k platforms at once make it k + 1 times as long as the shortest of
+  them.
+
+Heads that count area: a task starts only after all its ancestors, and these need room.
+
+For each task the combination of heads, area and tails is applied to its ancestors, whose own heads have been
+raised the same way before: where levels wait for each other their bounds add up. In reverse it gives tails.
+
+Complexity O(v^2 + v e) for v tasks and e edges in time, O(v^2) in space: for graphs of up to some hundred
+tasks; of larger ones only ``stages`` are looked at.
+
+Stages: cuts through a graph where everything before precedes everything after. Their bounds add up.
+
+At a position of the topological order everything before precedes everything after if and only if every task
+before that has no successor before the cut is a direct predecessor of every task after it that has no
+predecessor after the cut. Both sides and the edges between them are counted for all positions at once.
+
+Complexity O(v + e) for v tasks and e edges to find the cuts.
+
+Windows: in every stretch of time [a, b] the work that cannot lie outside it must fit into it.
+
+If all is to end by T, a task runs between its head and T less its tail. Pushed to either end of that stretch,
+a part of it may still lie inside the window: at least so much of the supply is taken there, in whichever way
+the task runs. More than the window has refutes T (energetic reasoning: P. Baptiste, C. Le Pape, W. Nuijten,
+Satisfiability Tests and Time-Bound Adjustments for Cumulative Scheduling Problems, Annals of Operations
+Research 92, 1999). What others hold of the machines counts, too. Deviations: ways of different width; a
+limited number of windows; nothing is adjusted.
+
+The same with moments instead of seconds: of k moments that cut a window into k + 1 equal parts, a task that
+covers more than j parts meets at least j, and at every moment the supply is there once. So of tasks that last
+longer than half the time, no two run on the same node.
+
+Complexity O(w v k) per try for w windows, v tasks and k steps of their fronts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.instance.instance import Instance
+from weft.schedule.bounds.paths import PathEdges
+from weft.schedule.bounds.supplies import AreaFront, Supply
+from weft.workflow.task_graph import Floats
+
+__all__ = [
+    "SLACK",
+    "NestedSets",
+    "SupplyLoad",
+    "TimeWindows",
+    "bound_by_area",
+    "bound_by_turns",
+    "bound_nested_sets",
+    "build_windows",
+    "find_crossing",
+    "find_cuts",
+    "heads_after_ancestors",
+    "heads_after_stages",
+    "longest_refuted",
+    "nest_tasks",
+]
+
+
+SLACK = 1e-9
+"""Times are sums of doubles: what differs by less, relative to the whole, is equal."""
+_PRECISION = 1e-10
+"""To which share of itself a bound is found."""
+_FIRST_STEP = 2e-3
+_TINY_STEP = 1e-6
+"""If even so little more cannot be refuted, no more is tried."""
+
+
+def find_crossing(low: float, at: Callable[[float], float]) -> float:
+    """Give the T where a falling function of T meets T, from below; ``low`` if it lies below already."""
+    high = at(low)
+    while high - low > _PRECISION * high:
+        middle = 0.5 * (low + high)
+        value = at(middle)
+        # The function falls: it meets T somewhere between this T and the value here.
+        low, high = max(low, min(middle, value)), min(high, max(middle, value))
+    return low
+
+
+def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool, tries: int) -> float:
+    """Raise a bound by trying longer makespans; ``refuted`` must say no with ``SLACK`` to spare.
+
+    ``whole``: the optimum is a whole number, so beyond the last refuted one the next is the bound. After so
+    many ``tries`` the bound is good enough.
+    """
+    if low <= 0.0:
+        return low
+    if whole:
+        return _longest_whole(math.ceil(low * (1 - SLACK)), refuted, tries)
+    step, known = _FIRST_STEP * low, low
+    if not refuted(low * (1 + _TINY_STEP)):
+        return low
+    while tries and refuted(low + step):
+        low, step, tries = low + step, 2 * step, tries - 1
+    high = low + step
+    for _ in range(tries):
+        if high - low <= _PRECISION * high:
+            break
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    # Nothing within the slack above a refuted makespan is possible either.
+    return low * (1 + SLACK) if low > known else low
+
+
+def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> float:
+    """Give the first whole number that is not refuted, or a little less when tries run out."""
+    if not refuted(bound):
+        return float(bound)
+    low, step = bound, max(1, int(_FIRST_STEP * bound))
+    while tries and refuted(low + step):
+        low, step, tries = low + step, 2 * step, tries - 1
+    high = low + step
+    for _ in range(tries):
+        if high - low <= 1:
+            break
+        middle = (low + high) // 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return float(low + 1)
+
+
+_HEAD_THRESHOLDS = 32
+"""How many head thresholds are tried; each is valid, more only tighten the bound."""
+_TURN_THRESHOLDS = 6
+"""How many head thresholds, and tail thresholds, are tried where tasks are counted."""
+
+_Positions = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SupplyLoad:
+    """What the tasks ask of one supply."""
+
+    supply: Supply
+    front: AreaFront
+    widest: Floats
+    """Per task: the most nodes it can take."""
+    reach: tuple[Floats, Floats] | None
+    """What counts of nodes can take of the supply at once; None: as much as they ask for."""
+
+    def backwards(self) -> SupplyLoad:
+        """Give the same with the tasks in reverse order."""
+        return replace(self, front=self.front.backwards(), widest=self.widest[::-1])
+
+    def all_at_once(self, tasks: _Positions) -> bool:
+        """Tell whether some tasks can all run at the same time, however wide: then area tells nothing."""
+        return self.reach is None and float(self.front.peak[tasks].sum()) <= 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NestedSets:
+    """Sets of tasks, each one task more than the one before, and what is around each: head plus tail."""
+
+    order: _Positions
+    around_s: Floats
+    reach: Floats | None
+    """Per set: the share of the supply its tasks can take at once; None: all of it."""
+
+
+def nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> NestedSets:
+    """Make the sets of the first one, two, ... of some tasks in an order."""
+    if load.reach is None:
+        return NestedSets(order=order, around_s=around_s, reach=None)
+    # Tasks that take no nodes need nothing: any reach will do.
+    nodes = np.maximum(1.0, load.widest[tasks][order].cumsum())
+    counts, weights = load.reach
+    return NestedSets(order=order, around_s=around_s, reach=np.interp(nodes, counts, weights))
+
+
+def bound_nested_sets(
+    load: SupplyLoad, nests: Sequence[NestedSets], tasks: _Positions, around_s: Floats, low_s: float
+) -> float:
+    """Give how long the tasks of the neediest set take with what is around them, at least ``low_s``.
+
+    ``around_s`` is per task: its own head plus tail.
+    """
+    best = max(low_s, _largest(nests, load.front.area[tasks]))
+    if not load.front.bends:
+        return best
+
+    def at(limit_s: float) -> float:
+        room_s = limit_s - around_s + SLACK * limit_s
+        return _largest(nests, load.front.area_within(room_s, tasks))
+
+    return find_crossing(best, at)
+
+
+def _largest(nests: Sequence[NestedSets], area: Floats) -> float:
+    best = 0.0
+    for sets in nests:
+        total = area[sets.order].cumsum()
+        if sets.reach is not None:
+            total = total / sets.reach
+        best = max(best, float((sets.around_s + total).max()))
+    return best
+
+
+def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
+    """Give how long some tasks take, counted by how many of them must follow each other."""
+    shortest_s, rate = load.front.shortest_s[tasks], load.front.least_rate[tasks]
+    if float(rate.sum()) <= 1.0:
+        return 0.0
+    order = np.argsort(-shortest_s, kind="stable")
+    at_once = rate[order].cumsum()
+    turns = np.arange(1, int(at_once[-1] * (1 - SLACK)) + 1)
+    # The first task that the longer ones leave no room for in so many turns makes it one turn more.
+    next_one = np.searchsorted(at_once, turns * (1 + SLACK), side="right")
+    fits = next_one < len(order)
+    return float(
+        ((turns + 1) * shortest_s[order[np.minimum(next_one, len(order) - 1)]])[fits].max(initial=0.0)
+    )
+
+
+def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats, low_s: float) -> float:
+    """Give what some tasks with these heads and tails need at least; not below ``low_s``, a known bound."""
+    by_head, by_tail = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
+    around = head_s[by_head] + np.minimum.accumulate(tail_s[by_head])
+    nests = [nest_tasks(load, tasks, by_head, around)]
+    for threshold in _pick_thresholds(head_s, _HEAD_THRESHOLDS):
+        order = by_tail[head_s[by_tail] >= threshold]
+        # Among the tasks with the longest tails, the last one's tail is common to all of them.
+        nests.append(nest_tasks(load, tasks, order, threshold + tail_s[order]))
+    low_s = max(low_s, _turns_between(load, tasks, head_s, tail_s))
+    return bound_nested_sets(load, nests, tasks, head_s + tail_s, low_s)
+
+
+def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats) -> float:
+    """Give the bound of ``bound_by_turns`` for sets with a head and a tail threshold."""
+    best = 0.0
+    if load.all_at_once(tasks):
+        return best
+    for start in _pick_thresholds(head_s, _TURN_THRESHOLDS):
+        late = head_s >= start
+        for rest in _pick_thresholds(tail_s[late], _TURN_THRESHOLDS):
+            chosen = tasks[late & (tail_s >= rest)]
+            best = max(best, start + bound_by_turns(load, chosen) + rest)
+    return best
+
+
+def _pick_thresholds(values: Floats, number: int) -> list[float]:
+    """Pick some of the distinct values, evenly by their rank."""
+    distinct = np.unique(values)
+    picks: list[float] = distinct[np.unique(np.linspace(0, len(distinct) - 1, number).astype(int))].tolist()
+    return picks
+
+
+def heads_after_ancestors(
+    edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
+) -> Floats:
+    """Raise heads by what the ancestors of each task need; ``whole``: every time is a whole number."""
+    head_s = base_s.copy()
+    # Row: task; column: ancestor. The longest path from the ancestor's end to the task's start.
+    between = np.full((len(edges), len(edges)), -np.inf)
+    pointer = edges.pointer.tolist()
+    for task in range(len(edges)):
+        first, end = pointer[task], pointer[task + 1]
+        if first == end:
+            continue
+        before, moving = edges.before[first:end], edges.moving_s[first:end]
+        spent = seconds_s[before] + moving
+        row = between[task, :task]
+        np.max(between[before, :task] + spent[:, None], axis=0, out=row)
+        row[before] = np.maximum(row[before], moving)
+        head = max(float(head_s[task]), float((head_s[before] + spent).max()))
+        # All that precedes an only predecessor has ended before that one starts: nothing to add.
+        if end - first > 1:
+            head = _raise_head(head, row, before, head_s, loads)
+        head_s[task] = math.ceil(head * (1 - SLACK)) if whole else head
+    return head_s
+
+
+def _raise_head(
+    head: float, row: Floats, before: NDArray[np.int64], head_s: Floats, loads: list[SupplyLoad]
+) -> float:
+    """Raise the head of a task by what its ancestors need, and by the turns of those just before it."""
+    ancestors: NDArray[np.intp] = np.flatnonzero(row > -np.inf)
+    waited_for = [load for load in loads if not load.all_at_once(ancestors)]
+    if not waited_for:
+        return head
+    heads, paths = head_s[ancestors], row[ancestors]
+    late_first, far_first = np.argsort(-heads, kind="stable"), np.argsort(-paths, kind="stable")
+    # In either order all tasks of a set have at least the head, and the path, of its last or lowest one.
+    orders = (
+        (late_first, heads[late_first] + np.minimum.accumulate(paths[late_first])),
+        (far_first, np.minimum.accumulate(heads[far_first]) + paths[far_first]),
+    )
+    for load in waited_for:
+        head = max(head, float(head_s[before].min()) + bound_by_turns(load, before))
+        nests = [nest_tasks(load, ancestors, order, around) for order, around in orders]
+        head = bound_nested_sets(load, nests, ancestors, heads + paths, head)
+    return head
+
+
+_MOST_STAGES = 5_000
+"""Stages that are looked at, those with the most tasks first."""
+
+_Positions2 = NDArray[np.intp]
+
+
+def find_cuts(edges: PathEdges) -> _Positions2:
+    """Give the positions p such that all tasks below p precede all others."""
+    tasks = len(edges)
+    target = np.repeat(np.arange(tasks), np.diff(edges.pointer))
+    last_before, first_after = np.full(tasks, -1), np.full(tasks, tasks)
+    np.maximum.at(last_before, target, edges.before)
+    np.minimum.at(first_after, edges.before, target)
+    # A task is an end at the cuts after itself up to its first successor; a start likewise before itself.
+    ends = _count_ranges(np.arange(tasks) + 1, first_after + 1, tasks)
+    starts = _count_ranges(last_before + 1, np.arange(tasks) + 1, tasks)
+    joined = _count_ranges(last_before[target] + 1, first_after[edges.before] + 1, tasks)
+    inside = np.arange(1, tasks)
+    found: _Positions2 = inside[joined[inside] == ends[inside] * starts[inside]]
+    return found
+
+
+def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) -> NDArray[np.int64]:
+    """Count, per position, the ranges from ``first`` to before ``end`` that hold it."""
+    kept = first < end
+    change = np.bincount(first[kept], minlength=tasks + 2) - np.bincount(end[kept], minlength=tasks + 2)
+    return np.cumsum(change)
+
+
+def heads_after_stages(
+    edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
+) -> Floats:
+    """Raise heads by what the stages before each task need; ``whole``: every time is a whole number."""
+    limits = [0, *find_cuts(edges).tolist(), len(edges)]
+    sizes = np.diff(limits)
+    largest = set(np.argsort(-sizes, kind="stable")[:_MOST_STAGES].tolist())
+    walk, start = _StageWalk(edges, seconds_s, base_s), 0.0
+    for stage, (first, end) in enumerate(pairwise(limits)):
+        finish = walk.through(first, end, start)
+        if end - first > 1 and stage in largest and end < len(edges):
+            tasks = np.arange(first, end)
+            waited_for = [load for load in loads if not load.all_at_once(tasks)]
+            heads, tails = np.asarray(walk.head_s[first:end]), walk.tails(first, end)
+            for load in waited_for:
+                finish = bound_by_area(load, tasks, heads, tails, finish)
+        start = math.ceil(finish * (1 - SLACK)) if whole else finish
+    return np.asarray(walk.head_s)
+
+
+class _StageWalk:
+    """Heads and tails within stages, in plain numbers."""
+
+    def __init__(self, edges: PathEdges, seconds_s: Floats, base_s: Floats) -> None:
+        self.pointer, self.before = edges.pointer.tolist(), edges.before.tolist()
+        self.moving_s, self.seconds_s = edges.moving_s.tolist(), seconds_s.tolist()
+        self.head_s = base_s.tolist()
+
+    def through(self, first: int, end: int, start_s: float) -> float:
+        """Raise the heads of a stage that starts at some time; give when its longest path ends."""
+        finish = start_s
+        for task in range(first, end):
+            head = max(self.head_s[task], start_s)
+            for position in range(self.pointer[task], self.pointer[task + 1]):
+                before = self.before[position]
+                arrival = self.head_s[before] + self.seconds_s[before] + self.moving_s[position]
+                if arrival > head:
+                    head = arrival
+            self.head_s[task] = head
+            finish = max(finish, head + self.seconds_s[task])
+        return finish
+
+    def tails(self, first: int, end: int) -> Floats:
+        """Give what follows each task of a stage within the stage."""
+        found = [0.0] * (end - first)
+        for task in range(end - 1, first - 1, -1):
+            rest = found[task - first] + self.seconds_s[task]
+            for position in range(self.pointer[task], self.pointer[task + 1]):
+                before = self.before[position] - first
+                if before >= 0 and rest + self.moving_s[position] > found[before]:
+                    found[before] = rest + self.moving_s[position]
+        return np.asarray(found)
+
+
+_CELLS = 250_000
+"""Tasks x steps x windows per try."""
+_MOST_WINDOWS = 20
+"""Starts, and ends, of windows."""
+_MOMENTS = (1, 2, 3, 4)
+_NOTHING = 1e-300
+"""Seconds that count for nothing, but do not make infinity times nothing undefined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TimeWindows:
+    """The tasks that take something of a supply, and what others take of it."""
+
+    head_s: Floats
+    tail_s: Floats
+    seconds_s: Floats
+    rate: Floats
+    """Tasks x steps."""
+    held_start_s: Floats
+    held_finish_s: Floats
+    held_rate: Floats
+    """Per stretch that somebody else holds."""
+    points: int
+    """How many starts, and how many ends, of windows are tried."""
+
+    def refutes(self, limit_s: float) -> bool:
+        """Tell whether the tasks cannot all end by a time."""
+        end_s, slack = limit_s - self.tail_s, SLACK * limit_s
+        fits = self.seconds_s <= (end_s - self.head_s + slack)[:, None]
+        if not fits.any(axis=1).all():
+            return True
+        # A way that lasts too long is none; its seconds inside do not matter then.
+        rate = np.where(fits, self.rate, np.inf)[:, :, None]
+        ends = _pick_times(np.concatenate([end_s, self.held_finish_s]), self.points)
+        late = self.seconds_s[:, :, None] - np.maximum(0.0, end_s[:, None] - ends)[:, None, :]
+        for start in _pick_times(np.concatenate([self.head_s, self.held_start_s]), self.points).tolist():
+            later = ends > start
+            length = ends[later] - start
+            early = self.seconds_s - np.maximum(0.0, start - self.head_s)[:, None]
+            inside = np.minimum(np.minimum(late[:, :, later], early[:, :, None]), length)
+            if (_sum_taken(rate, inside) + self._held(start, ends[later]) > length + slack).any():
+                return True
+            for moments in _MOMENTS:
+                met = np.ceil((moments + 1) * inside / length - SLACK) - 1.0
+                if (_sum_taken(rate, met) > moments * (1 + SLACK)).any():
+                    return True
+        return False
+
+    def _held(self, start_s: float, ends_s: Floats) -> Floats:
+        finish = np.minimum(self.held_finish_s[:, None], ends_s)
+        inside = np.maximum(0.0, finish - np.maximum(self.held_start_s, start_s)[:, None])
+        return np.asarray((self.held_rate[:, None] * inside).sum(axis=0), dtype=np.float64)
+
+
+def _sum_taken(rate: Floats, inside: Floats) -> Floats:
+    """Add up, per window, what the tasks take at least in whichever way they run."""
+    taken: Floats = (rate * np.maximum(inside, _NOTHING)).min(axis=1).sum(axis=0)
+    return taken
+
+
+def _pick_times(values: Floats, number: int) -> Floats:
+    """Pick some of the distinct values, the first and the last among them."""
+    distinct = np.unique(values)
+    chosen: Floats = distinct[np.unique(np.linspace(0, len(distinct) - 1, number).astype(int))]
+    return chosen
+
+
+def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: Floats) -> TimeWindows | None:
+    """Collect what lies in windows; None: too many tasks, or none that takes anything."""
+    front = load.front
+    tasks = np.flatnonzero(front.area > 0)
+    cells = len(tasks) * front.step_s.shape[1]
+    points = min(_MOST_WINDOWS, int((_CELLS / max(1, cells)) ** 0.5))
+    if not len(tasks) or points < 2:
+        return None
+    row = front.row[tasks]
+    start, finish, rate = _held_stretches(instance, load.supply)
+    return TimeWindows(
+        head_s=head_s[tasks],
+        tail_s=tail_s[tasks],
+        seconds_s=front.step_s[row] * front.scale_s[tasks][:, None],
+        rate=front.step_rate[row] * front.scale_rate[tasks][:, None],
+        held_start_s=start,
+        held_finish_s=finish,
+        held_rate=rate,
+        points=points,
+    )
+
+
+def _held_stretches(instance: Instance, supply: Supply) -> tuple[Floats, Floats, Floats]:
+    """Give start, finish and share of what others hold; never more than a machine has."""
+    found: list[tuple[float, float, float]] = []
+    for machine in sorted({held.machine for held in instance.busy}) if supply.resource is None else ():
+        holding = [held for held in instance.busy if held.machine == machine and held.finish_s > 0]
+        times = np.unique([max(0.0, time) for held in holding for time in (held.start_s, held.finish_s)])
+        change = np.zeros(len(times) + 1)
+        for held in holding:
+            change[np.searchsorted(times, max(0.0, held.start_s))] += held.nodes
+            change[np.searchsorted(times, held.finish_s)] -= held.nodes
+        nodes = np.minimum(np.cumsum(change)[: len(times)], supply.capacity[machine])
+        if not supply.rounding:
+            shares = (nodes * supply.weight[machine]).tolist()
+            found += zip(times[:-1].tolist(), times[1:].tolist(), shares, strict=False)
+    columns = np.array(found, dtype=np.float64).reshape(-1, 3)
+    return columns[:, 0], columns[:, 1], columns[:, 2]

@@ -1,0 +1,245 @@
+"""Tasks that must share a place: by their abstract machine, or because data would come too late otherwise.
+
+If all is to end by T and an edge's head, data between two hosts and tail together exceed T, its two tasks are
+on one host. Such tasks form clusters, each of which needs its work done by one host. What no host can do by T
+refutes T. If two clusters fit together on no host, the data between them must move, which raises heads and
+tails and so may tie more edges: a few rounds of that are made.
+
+Tying edges is the idea of bounds for communication delays (C. Papadimitriou, M. Yannakakis, Towards an
+Architecture-Independent Analysis of Parallel Algorithms, SIAM J. Computing 19(2), 1990). Deviations: hosts of
+any capacity and speed; a task runs once; makespans are tried, not every start.
+
+Complexity O(e h + v h) per try and round for v tasks, e edges and h hosts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.instance.instance import Instance
+from weft.schedule.bounds.area import SLACK
+from weft.schedule.bounds.modes import BoundModes
+from weft.schedule.bounds.paths import TransferBounds, heads, tails
+from weft.workflow.task_graph import COMPUTE, Floats
+
+__all__ = ["ColocationBound", "find_colocation"]
+
+
+_ROUNDS = 4
+_CELLS = 500_000
+"""Tasks x places up to which places are told apart; with more, every task is at its best place."""
+_MOST_RAISED = 2_000
+"""Tasks up to which heads and tails are raised."""
+_MOST_SETS = 64
+"""Clusters of which more than the whole is looked at, the largest first."""
+
+_Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ColocationBound:
+    """What ties tasks to each other, and what they need where."""
+
+    instance: Instance
+    source: _Numbers
+    target: _Numbers
+    """Per edge."""
+    moving: TransferBounds
+    shortest_s: Floats
+    tied: tuple[_Numbers, _Numbers]
+    """Pairs of tasks that share a machine in any case."""
+    seconds_s: Floats
+    """Tasks x places: the fastest way there; inf: none."""
+    share_s: Floats
+    """Tasks x places: the least node-seconds there over the nodes of the place."""
+
+    def refutes(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
+        """Tell whether the tasks cannot all end by a time."""
+        limit_s *= 1 + SLACK
+        for turn in range(_ROUNDS):
+            if (head_s + self.shortest_s + tail_s > limit_s).any():
+                return True
+            clusters = self._clusters(limit_s, head_s, tail_s)
+            if clusters is None:
+                return False
+            if clusters.overloaded(limit_s, head_s, tail_s):
+                return True
+            if turn == _ROUNDS - 1 or len(head_s) > _MOST_RAISED:
+                return False
+            raised = self._raised(clusters, limit_s, head_s, tail_s)
+            if (raised[0] <= head_s).all() and (raised[1] <= tail_s).all():
+                return False
+            head_s, tail_s = raised
+        return False
+
+    def _clusters(self, limit_s: float, head_s: Floats, tail_s: Floats) -> _TaskClusters | None:
+        """Tie the edges whose data would come too late; None: nothing is tied."""
+        whole = self.shortest_s + tail_s
+        arrival = (head_s + self.shortest_s)[self.source] + self.moving.apart_s
+        late = (arrival + whole[self.target] > limit_s) & (self.moving.apart_s > 0)
+        pairs = (
+            np.concatenate([self.tied[0], self.source[late]]),
+            np.concatenate([self.tied[1], self.target[late]]),
+        )
+        if not len(pairs[0]):
+            return None
+        label = _label_components(len(head_s), *pairs)
+        possible = self.seconds_s + (head_s + tail_s)[:, None] <= limit_s
+        return _TaskClusters.of(label, np.where(possible, self.share_s, np.inf), head_s, tail_s)
+
+    def _raised(
+        self, clusters: _TaskClusters, limit_s: float, head_s: Floats, tail_s: Floats
+    ) -> tuple[Floats, Floats]:
+        """Raise heads and tails by data that must move, slow hosts, and neighbours on the same host."""
+        first, second = clusters.label[self.source], clusters.label[self.target]
+        same = first == second
+        around = np.minimum(clusters.head_s[first], clusters.head_s[second])
+        around += np.minimum(clusters.tail_s[first], clusters.tail_s[second])
+        # Edges x places, the largest table here: added up in place.
+        both_s = clusters.share_s[first]
+        both_s += around[:, None]
+        both_s += clusters.share_s[second]
+        apart_s = np.where((both_s <= limit_s).any(axis=1) | same, 0.0, self.moving.apart_s)
+        moving_s = np.maximum(self.moving.edge_s, apart_s)
+        possible = np.isfinite(clusters.share_s)[clusters.label]
+        seconds_s = np.maximum(np.where(possible, self.seconds_s, np.inf).min(axis=1), self.shortest_s)
+        share_s = np.where(possible, self.share_s, np.inf).min(axis=1)
+        source, target, graph = self.source[same], self.target[same], self.instance.graph
+        head_s = np.maximum(head_s, _one_after_another(source, target, share_s, head_s))
+        tail_s = np.maximum(tail_s, _one_after_another(target, source, share_s, tail_s))
+        return heads(graph, seconds_s, head_s, moving_s), tails(graph, seconds_s, moving_s, tail_s)
+
+
+def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: Floats) -> Floats:
+    """Give what the neighbours of each task that are on its host need before it."""
+    least = np.full(len(base_s), np.inf)
+    np.minimum.at(least, task, base_s[near])
+    total = np.bincount(task, share_s[near], len(base_s))
+    return np.where(np.isfinite(least), least + total, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _TaskClusters:
+    """Tasks by the host they share with others."""
+
+    label: _Numbers
+    """Per task: its cluster."""
+    order: _Numbers
+    first: _Numbers
+    """The tasks of cluster c stand in ``order`` from ``first[c]`` on."""
+    size: _Numbers
+    needs_s: Floats
+    """Tasks x places."""
+    share_s: Floats
+    """Clusters x places."""
+    head_s: Floats
+    tail_s: Floats
+    """Per cluster: the least of its tasks."""
+
+    @classmethod
+    def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
+        """Sum up the tasks of every cluster."""
+        order, size = np.argsort(label, kind="stable"), np.bincount(label)
+        first = np.cumsum(size) - size
+        return cls(
+            label=label,
+            order=order,
+            first=first,
+            size=size,
+            needs_s=needs_s,
+            share_s=np.add.reduceat(needs_s[order], first, axis=0),
+            head_s=np.minimum.reduceat(head_s[order], first),
+            tail_s=np.minimum.reduceat(tail_s[order], first),
+        )
+
+    def overloaded(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
+        """Tell whether some cluster fits nowhere; places where one does not fit are struck out."""
+        self.share_s[(self.head_s + self.tail_s)[:, None] + self.share_s > limit_s] = np.inf
+        if np.isinf(self.share_s).all(axis=1).any():
+            return True
+        several = np.flatnonzero(self.size > 2)
+        for cluster in several[np.argsort(-self.size[several], kind="stable")[:_MOST_SETS]].tolist():
+            tasks = self.order[self.first[cluster] : self.first[cluster] + self.size[cluster]]
+            late = self._latest_s(tasks, head_s, tail_s) > limit_s
+            if late.all():
+                return True
+            self.share_s[cluster, late] = np.inf
+        return False
+
+    def _latest_s(self, tasks: _Numbers, head_s: Floats, tail_s: Floats) -> Floats:
+        """Give per place when tasks end at the earliest: sets of late heads, and sets of long tails."""
+        head_s, tail_s, needs_s = head_s[tasks], tail_s[tasks], self.needs_s[tasks]
+        late, far = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
+        after = (head_s[late] + np.minimum.accumulate(tail_s[late]))[:, None] + needs_s[late].cumsum(axis=0)
+        before = (np.minimum.accumulate(head_s[far]) + tail_s[far])[:, None] + needs_s[far].cumsum(axis=0)
+        return np.asarray(np.maximum(after.max(axis=0), before.max(axis=0)), dtype=np.float64)
+
+
+def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers:
+    """Number the connected components of a graph of pairs."""
+    label = np.arange(tasks)
+    while True:
+        least = np.minimum(label[first], label[second])
+        lower = label.copy()
+        np.minimum.at(lower, first, least)
+        np.minimum.at(lower, second, least)
+        lower = lower[lower]
+        if (lower == label).all():
+            return np.unique(label, return_inverse=True)[1]
+        label = lower
+
+
+def find_colocation(
+    instance: Instance, ways: list[BoundModes], moving: TransferBounds, shortest_s: Floats
+) -> ColocationBound | None:
+    """Find what ties tasks; None: nothing ever does."""
+    graph, tied = instance.graph, _bound_pairs(instance)
+    glue = bool(moving.apart_s.any())
+    if not glue and not len(tied[0]):
+        return None
+    # What shares a machine shares its host; where data are free machines can be told apart.
+    place = (instance.network.host if glue else np.arange(len(instance.machines))).astype(np.intp)
+    seconds_s, share_s = _tables(instance, ways, place)
+    return ColocationBound(
+        instance=instance,
+        source=graph.predecessor.astype(np.int64),
+        target=np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer)),
+        moving=moving,
+        shortest_s=shortest_s,
+        tied=tied,
+        seconds_s=seconds_s,
+        share_s=share_s,
+    )
+
+
+def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
+    """Give each task of an abstract machine with the next one of it."""
+    graph = instance.graph
+    compute = np.flatnonzero(graph.kind == COMPUTE)
+    order = compute[np.argsort(graph.variable[compute], kind="stable")]
+    same = graph.variable[order[1:]] == graph.variable[order[:-1]]
+    return order[:-1][same], order[1:][same]
+
+
+def _tables(instance: Instance, ways: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Give seconds and share of every task at every place; of one place "anywhere" if there are too many."""
+    tasks, places = len(instance), int(place.max()) + 1
+    capacity = np.bincount(place, instance.capacity, places)
+    capacity[place[instance.unlimited]] = np.inf
+    single = tasks * places > _CELLS
+    seconds_s, share_s = (np.full((tasks, 1 if single else places), np.inf) for _ in range(2))
+    computing = instance.graph.kind == COMPUTE
+    seconds_s[~computing], share_s[~computing] = 0.0, 0.0
+    for found in ways:
+        shares = found.unit_s * (found.nodes / capacity[place[found.machine]])
+        if single:
+            seconds_s[found.tasks, 0] = found.scale * found.unit_s.min(axis=1)[found.row]
+            share_s[found.tasks, 0] = found.scale * shares.min(axis=1)[found.row]
+            continue
+        for table, values in ((seconds_s, found.unit_s), (share_s, shares)):
+            at, least = found.least_by(place, values)
+            table[np.ix_(found.tasks, at)] = found.scale[:, None] * least[found.row]
+    return seconds_s, share_s

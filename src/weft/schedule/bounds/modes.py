@@ -1,0 +1,201 @@
+"""Ways: how the tasks of an instance can run, as bounds read it. Like tasks share one row.
+
+Seconds are ``scale * unit_s[row]``: where seconds follow from work and rates, thousands of tasks are one row,
+and nothing is expanded. Pinned tasks keep only the ways on their machine, and nobody keeps a way that would
+exceed a budget even if all others consumed their least.
+
+Whole numbers: where every time is one, the shortest schedule ends at one, so bounds may be rounded up.
+
+In some shortest schedule every task starts at 0, at its earliest start, when data arrive, or when another
+task or a busy stretch ends: all sums of whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.instance.instance import Instance, ModeGroup
+from weft.predictors.seconds import ClassSeconds, RelatedSeconds
+from weft.workflow.task_graph import TRANSFER, Floats, Indices
+
+__all__ = ["BoundModes", "collect_modes", "has_whole_times", "shortest_seconds", "widest_nodes"]
+
+
+_ROUNDING = 1e-9
+"""By which share sums of amounts may exceed a budget."""
+
+_Positions = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BoundModes:
+    """Tasks that can run on the same machines with the same node counts, listed by machine."""
+
+    tasks: Indices
+    row: NDArray[np.int64]
+    """Per task: its row of ``unit_s``."""
+    scale: Floats
+    """Per task: seconds of a way are this times the entry of its row."""
+    machine: Indices
+    nodes: NDArray[np.int64]
+    demand: Floats | None
+    """Ways x resources; None: the graph's ``demand``, whatever the way."""
+    unit_s: Floats
+    """Rows x ways."""
+
+    def __len__(self) -> int:
+        return len(self.machine)
+
+    def least_by(self, group: NDArray[np.intp], values: Floats) -> tuple[_Positions, Floats]:
+        """Give the groups of machines that occur and, per row of values, the least within each of them."""
+        groups = group[self.machine]
+        order = np.argsort(groups, kind="stable")
+        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        return groups[order][starts], np.minimum.reduceat(values[:, order], starts, axis=1)
+
+
+def collect_modes(instance: Instance) -> list[BoundModes]:
+    """Give the ways of all compute tasks."""
+    parts = [part for group in instance.groups for part in _parts(instance, group)]
+    alike: dict[tuple[bytes, ...], list[BoundModes]] = {}
+    for part in parts:
+        demand = b"" if part.demand is None else part.demand.tobytes()
+        alike.setdefault((part.machine.tobytes(), part.nodes.tobytes(), demand), []).append(part)
+    return [_stack(listed) for listed in alike.values()]
+
+
+def shortest_seconds(ways: list[BoundModes], tasks: int) -> Floats:
+    """Give the seconds of each task's fastest way; 0 for tasks without nodes."""
+    shortest = np.zeros(tasks)
+    for found in ways:
+        shortest[found.tasks] = found.scale * found.unit_s.min(axis=1)[found.row]
+    return shortest
+
+
+def widest_nodes(ways: list[BoundModes], tasks: int) -> Floats:
+    """Give the most nodes each task can take."""
+    widest = np.zeros(tasks)
+    for found in ways:
+        widest[found.tasks] = float(found.nodes.max())
+    return widest
+
+
+def _parts(instance: Instance, group: ModeGroup) -> Iterator[BoundModes]:
+    """Split a group by what its tasks are pinned to."""
+    affordable = _affordable_modes(instance, group)
+    if not instance.pinned:
+        yield _read(instance, group, group.tasks, affordable)
+        return
+    free = len(instance.machines)
+    variables = instance.graph.variable[group.tasks].tolist()
+    pin = np.array([instance.pinned.get(variable, free) for variable in variables])
+    for machine in np.unique(pin).tolist():
+        kept = affordable if machine == free else affordable[group.machine[affordable] == machine]
+        yield _read(instance, group, group.tasks[pin == machine], kept)
+
+
+def _affordable_modes(instance: Instance, group: ModeGroup) -> _Positions:
+    """Give the modes that no budget rules out."""
+    everything = np.arange(len(group))
+    if group.consumption is None:
+        return everything
+    least = instance.graph.consumption.sum(axis=0)
+    left = instance.graph.budgets * (1 + _ROUNDING) - least
+    more = group.consumption - instance.graph.consumption[group.tasks[0]]
+    kept = np.flatnonzero((more <= left).all(axis=1))
+    return kept if len(kept) else everything
+
+
+def _read(instance: Instance, group: ModeGroup, tasks: Indices, kept: _Positions) -> BoundModes:
+    seconds, machine = instance.seconds, group.machine[kept]
+    row, scale = np.zeros(len(tasks), dtype=np.int64), np.ones(len(tasks))
+    if isinstance(seconds, RelatedSeconds):
+        example = int(group.tasks[0])
+        rate = seconds.rate[seconds.service[example], machine]
+        unit = (1.0 / rate / seconds.speedup[seconds.law[example], group.count[kept]])[None]
+        scale = seconds.work[tasks]
+    elif isinstance(seconds, ClassSeconds):
+        unit = group.seconds_of(int(group.tasks[0]))[None, kept]
+    else:
+        unit, row = group.seconds_of(tasks)[:, kept], np.arange(len(tasks))
+    return BoundModes(
+        tasks=tasks,
+        row=row,
+        scale=scale,
+        machine=machine,
+        nodes=group.nodes[kept],
+        demand=None if group.demand is None else group.demand[kept],
+        unit_s=unit,
+    )
+
+
+def _stack(parts: list[BoundModes]) -> BoundModes:
+    """Put the rows of several under each other."""
+    if len(parts) == 1:
+        return parts[0]
+    first = np.cumsum([0] + [len(part.unit_s) for part in parts]).tolist()
+    return BoundModes(
+        tasks=np.concatenate([part.tasks for part in parts]),
+        row=np.concatenate([part.row + start for part, start in zip(parts, first, strict=False)]),
+        scale=np.concatenate([part.scale for part in parts]),
+        machine=parts[0].machine,
+        nodes=parts[0].nodes,
+        demand=parts[0].demand,
+        unit_s=np.concatenate([part.unit_s for part in parts]),
+    )
+
+
+_LARGEST = 2.0**40
+"""Beyond this rounding hides what is whole."""
+_TOGETHER = 500_000
+"""Seconds looked at together."""
+_FEW = 64
+"""Rows of which equal columns are looked for: like machines count once."""
+
+
+def has_whole_times(instance: Instance, ways: list[BoundModes]) -> bool:
+    """Tell whether every duration, data movement and given time is a whole number of seconds."""
+    return _given_whole(instance) and _data_whole(instance) and all(_seconds_whole(found) for found in ways)
+
+
+def _given_whole(instance: Instance) -> bool:
+    ends = np.array([held.finish_s for held in instance.busy], dtype=np.float64)
+    return _almost_whole(instance.earliest_start_s) and _almost_whole(ends)
+
+
+def _data_whole(instance: Instance) -> bool:
+    """Look at every edge and transfer over every link."""
+    graph, network = instance.graph, instance.network
+    if len(np.unique(network.host)) == 1:
+        return True
+    moved = graph.transfer_bytes[graph.kind == TRANSFER]
+    files = np.concatenate([graph.edge_files, np.ones(len(moved))])
+    size = np.concatenate([graph.edge_bytes, moved])
+    fixed = np.concatenate([graph.edge_seconds, np.zeros(len(moved))])
+    links = np.unique(np.stack([network.latency_s.ravel(), network.inverse_bandwidth.ravel()]), axis=1)
+    if links.shape[1] * len(files) > _TOGETHER:
+        return False  # so much data is hardly ever moved in whole seconds
+    return _almost_whole(fixed[:, None] + files[:, None] * links[0] + size[:, None] * links[1])
+
+
+def _seconds_whole(found: BoundModes) -> bool:
+    """Look at every task in every different way; where one is no whole number the first rows tell."""
+    unit_s = found.unit_s
+    if len(unit_s) <= _FEW:
+        unit_s = np.unique(unit_s, axis=1)
+    rows = max(1, _TOGETHER // unit_s.shape[1])
+    return all(
+        _almost_whole(found.scale[first : first + rows, None] * unit_s[found.row[first : first + rows]])
+        for first in range(0, len(found.tasks), rows)
+    )
+
+
+def _almost_whole(seconds: Floats) -> bool:
+    # Work times an inverted rate: whole but for the last digits.
+    near = np.rint(seconds)
+    close = np.abs(seconds - near) <= 1e-12 * np.maximum(1.0, np.abs(near))
+    return bool((close & (np.abs(near) < _LARGEST)).all())

@@ -1,1 +1,0 @@
-"""What a genetic search does to a generation."""

@@ -1,1 +1,0 @@
-"""The simulated world: what really happens (scenario, truth, disturbances, network) under a virtual clock."""

@@ -1,1 +1,0 @@
-"""The experiments of R. Prodan, T. Fahringer, SAC 2005 (S1)."""

@@ -1,1 +1,0 @@
-"""The experiments of T. Ma, R. Buyya: workflows of parameter-sweep tasks (S4)."""

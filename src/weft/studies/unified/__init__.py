@@ -1,1 +1,0 @@
-"""What the five papers give together: experiments of no paper (spec unified section 9)."""

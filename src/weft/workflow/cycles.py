@@ -1,0 +1,101 @@
+"""Cycle elimination and topological order.
+
+S1 (Prodan and Fahringer 2005), spec s1 section 10: a depth-first search started at the frontier removes every
+edge to a task that is still on the search stack. For the initial graph the frontier is the heads of the
+declared loops, then the rest in program order.
+
+Deviations: none. Complexity O(v + e), iterative, so depth is not bounded by the interpreter's stack.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+__all__ = ["back_edges", "find_cycle", "reachable", "reversed_edges", "topological_order"]
+
+
+_Adjacency = Sequence[Sequence[int]]
+
+
+def back_edges(successors: _Adjacency, frontier: Iterable[int]) -> list[tuple[int, int]]:
+    """List the edges whose removal leaves the graph acyclic, searching from the frontier first."""
+    unseen, on_stack, done = 0, 1, 2
+    state = [unseen] * len(successors)
+    removed: list[tuple[int, int]] = []
+    for root in (*frontier, *range(len(successors))):
+        if state[root] != unseen:
+            continue
+        state[root] = on_stack
+        stack = [(root, iter(successors[root]))]
+        while stack:
+            node, rest = stack[-1]
+            for child in rest:
+                if state[child] == on_stack:
+                    removed.append((node, child))
+                elif state[child] == unseen:
+                    state[child] = on_stack
+                    stack.append((child, iter(successors[child])))
+                    break
+            else:
+                state[node] = done
+                stack.pop()
+    return removed
+
+
+def topological_order(successors: _Adjacency) -> list[int] | None:
+    """Order the nodes so that every edge points forward, lowest index first; None if there is a cycle."""
+    waiting = [0] * len(successors)
+    for children in successors:
+        for child in children:
+            waiting[child] += 1
+    ready = [node for node, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    while ready:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for child in successors[node]:
+            waiting[child] -= 1
+            if waiting[child] == 0:
+                heapq.heappush(ready, child)
+    return order if len(order) == len(successors) else None
+
+
+def find_cycle(successors: _Adjacency) -> list[int] | None:
+    """Give the nodes of one cycle in order, or None."""
+    removed = back_edges(successors, ())
+    if not removed:
+        return None
+    last, first = removed[0]
+    parent = {first: first}
+    queue = [first]
+    for node in queue:
+        for child in successors[node]:
+            if child not in parent:
+                parent[child] = node
+                queue.append(child)
+    cycle = [last]
+    while cycle[-1] != first:
+        cycle.append(parent[cycle[-1]])
+    return cycle[::-1]
+
+
+def reachable(successors: _Adjacency, starts: Iterable[int]) -> set[int]:
+    """Collect the nodes that can be reached from some nodes, these included."""
+    seen = set(starts)
+    queue = list(seen)
+    while queue:
+        for child in successors[queue.pop()]:
+            if child not in seen:
+                seen.add(child)
+                queue.append(child)
+    return seen
+
+
+def reversed_edges(successors: _Adjacency) -> list[list[int]]:
+    """Turn successor lists into predecessor lists, each in ascending order."""
+    predecessors: list[list[int]] = [[] for _ in successors]
+    for node, children in enumerate(successors):
+        for child in children:
+            predecessors[child].append(node)
+    return predecessors

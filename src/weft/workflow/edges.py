@@ -1,0 +1,530 @@
+"""Finding subtasks by the values of their sweep variables: ``a[k]``, ``a[k-1..k+1]``, ``a[i, *]``.
+
+Edges between subtasks that ``after`` asks for: all to all, by index, by pairs, with conditions.
+
+Edges that files make: every reader of a file waits for its writers.
+
+An explicit transfer of the file stands between them and takes its cost from the edge (unified section 7, C4):
+nothing is counted twice.
+
+Merged edges: equal pairs of tasks put together, sorted by target and then source.
+"""
+
+from __future__ import annotations
+
+import bisect
+import fnmatch
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.errors import DocumentPath, InvalidInput, Problem, shorten
+from weft.expressions import Expression, Value, evaluate
+from weft.workflow.cycles import topological_order
+from weft.workflow.quantity import Context, Quantity, evaluate_quantity, growth_file
+from weft.workflow.subtasks import SubtaskTable
+from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output
+from weft.workflow.templates import format_value, is_pattern, match_names
+from weft.workflow.workflow import Loop
+
+__all__ = ["MAX_EDGES", "EdgeList", "FileDependencies", "MergedEdges", "SubtaskIndex", "connect_tasks"]
+
+
+_Column = tuple[list[float], dict[Value, list[int]]]
+"""The numbers among the values of a sweep variable, ascending, and the rows of every value."""
+
+_ROUNDING = 1e-9
+
+
+class SubtaskIndex:
+    """Finds rows by points; tables are made when a description is first asked for."""
+
+    def __init__(self, rows: SubtaskTable) -> None:
+        self._rows = rows
+        self._by_point: dict[int, dict[tuple[Value, ...], int]] = {}
+        self._columns: dict[int, list[_Column]] = {}
+
+    def row(self, task: int, point: tuple[Value, ...]) -> int | None:
+        """Find the subtask at a point; None if there is none."""
+        if task not in self._by_point:
+            points = self._rows.points
+            self._by_point[task] = {tuple(map(_key, points[row])): row for row in self._rows.rows_of(task)}
+        key = tuple(map(_key, point))
+        try:
+            return self._by_point[task].get(key)
+        except TypeError:
+            return None  # a list or mapping, which no sweep variable can be
+
+    def find(
+        self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
+    ) -> list[int]:
+        """Find the subtasks an index means, in row order. One that does not exist is an error."""
+        described = self._rows.tasks[task]
+        names = described.sweep.names if described.sweep is not None else ()
+        if len(names) != len(index):
+            have = f"{len(names)} sweep variables" if names else "no sweep"
+            what = f"{described.name}[...] has {len(index)} indices, but {described.name} has {have}"
+            raise InvalidInput(Problem(what=what, advice="give one index per sweep variable; * means all"))
+        exact = [evaluate(part, context) for part in index if isinstance(part, Expression)]
+        if len(exact) < len(index):
+            return self._several(task, index, context)
+        row = self.row(task, tuple(exact))
+        if row is None:
+            what = f"{described.name}[{','.join(map(format_value, exact))}] does not exist"
+            advice = "a range such as a[k-1..k] leaves out what does not exist"
+            raise InvalidInput(Problem(what=what, advice=advice))
+        return [row]
+
+    def _several(
+        self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
+    ) -> list[int]:
+        chosen: set[int] | None = None
+        for position, part in enumerate(index):
+            if part != ALL:
+                rows = self._matching(task, position, part, context)
+                chosen = rows if chosen is None else chosen & rows
+        return list(self._rows.rows_of(task)) if chosen is None else sorted(chosen)
+
+    def _matching(self, task: int, position: int, part: object, context: Context) -> set[int]:
+        numbers, rows_by_value = self._column(task, position)
+        if isinstance(part, IndexRange):
+            low, high = evaluate_quantity(part.low, context), evaluate_quantity(part.high, context)
+            start = bisect.bisect_left(numbers, low - _ROUNDING)
+            inside = numbers[start : bisect.bisect_right(numbers, high + _ROUNDING)]
+            return {row for value in inside for row in rows_by_value[value]}
+        assert isinstance(part, Expression)
+        value = _key(evaluate(part, context))
+        return set(rows_by_value.get(value, ()) if isinstance(value, str | int | float) else ())
+
+    def _column(self, task: int, position: int) -> _Column:
+        if task not in self._columns:
+            points = {row: self._rows.points[row] for row in self._rows.rows_of(task)}
+            width = len(next(iter(points.values()), ()))
+            self._columns[task] = [_index_column(points, place) for place in range(width)]
+        return self._columns[task][position]
+
+
+def _index_column(points: dict[int, tuple[Value, ...]], place: int) -> _Column:
+    rows_by_value: dict[Value, list[int]] = {}
+    for row, point in points.items():
+        rows_by_value.setdefault(_key(point[place]), []).append(row)
+    return sorted(value for value in rows_by_value if isinstance(value, int | float)), rows_by_value
+
+
+def _key(value: Value) -> Value:
+    """Make values comparable that a reader takes for equal: 0.1 + 0.2 and 0.3."""
+    return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
+MAX_EDGES = 10_000_000
+"""More edges than this come from all-to-all dependencies that want a virtual task between them."""
+
+
+class EdgeList:
+    """Edges in the order they were found; the same pair may occur several times and is merged later.
+
+    Those that only order tasks and those that carry a file stand apart: only the latter may come from the
+    previous iteration of a loop.
+    """
+
+    def __init__(self) -> None:
+        self.source = array("I")
+        self.target = array("I")
+        self.data_source = array("I")
+        self.data_target = array("I")
+        self.bytes = array("d")
+        self.files = array("d")
+        self.seconds = array("d")
+        self.conditions: dict[tuple[int, int], Expression] = {}
+        self.unsized = 0
+        """Files whose size nobody says."""
+
+    def add(self, source: int, target: int) -> None:
+        """Add a plain precedence."""
+        self.source.append(source)
+        self.target.append(target)
+
+    def add_many(self, sources: Sequence[int], target: int) -> None:
+        """Add a plain precedence from each of several rows."""
+        self.source.extend(sources)
+        self.target.extend([target] * len(sources))
+
+    def add_data(self, source: int, target: int, size: float, files: float, seconds: float) -> None:
+        """Add an edge that carries a file."""
+        self.data_source.append(source)
+        self.data_target.append(target)
+        self.bytes.append(size)
+        self.files.append(files)
+        self.seconds.append(seconds)
+
+
+def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) -> None:
+    """Add the edges ``after`` asks for. What cannot be resolved is a problem in ``rows.problems``."""
+    by_name = {task.name: index for index, task in enumerate(rows.tasks)}
+    by_name |= {loop.name: by_name[loop.last] for loop in loops if loop.last in by_name}
+    finder = SubtaskIndex(rows)
+    for target, task in enumerate(rows.tasks):
+        for position, dependency in enumerate(task.after):
+            source = by_name.get(dependency.task)
+            if source is None or source in rows.failed or target in rows.failed:
+                continue  # reported already
+            if dependency.index is None and dependency.pairs is None and dependency.condition is None:
+                if source == target:
+                    continue  # checks reports it
+                if task.sweep is None and rows.tasks[source].sweep is None:
+                    edges.add(rows.first[source], rows.first[target])
+                    continue
+            entry = position if dependency.entry is None else dependency.entry
+            path: DocumentPath = ("tasks", task.name, "after", entry)
+            _connect(rows, edges, _pairs(rows, finder, dependency, source, target, path), dependency, path)
+
+
+def _connect(
+    rows: SubtaskTable,
+    edges: EdgeList,
+    groups: Iterable[tuple[Sequence[int], int]],
+    dependency: Dependency,
+    path: DocumentPath,
+) -> None:
+    for sources, here in groups:
+        if len(edges.source) + len(sources) > MAX_EDGES:
+            what = f"the edges from {dependency.task} are too many"
+            advice = "put a task of `kind: virtual` between the two sweeps"
+            rows.problems.append(
+                Problem(what=what, rule=f"at most {MAX_EDGES:,} edges", advice=advice, path=path)
+            )
+            return
+        edges.add_many(sources, here)
+        if dependency.condition is not None:
+            edges.conditions |= dict.fromkeys(((there, here) for there in sources), dependency.condition)
+
+
+def _pairs(
+    rows: SubtaskTable,
+    finder: SubtaskIndex,
+    dependency: Dependency,
+    source: int,
+    target: int,
+    path: DocumentPath,
+) -> Iterator[tuple[Sequence[int], int]]:
+    """Give the subtasks of this dependency: those waited for, and the one that waits."""
+    if dependency.pairs is not None:
+        yield from _explicit(rows, finder, dependency.pairs, source, target, path)
+    elif dependency.index is None:
+        yield from ((rows.rows_of(source), here) for here in rows.rows_of(target))
+    else:
+        yield from _indexed(rows, finder, dependency.index, source, target, path)
+
+
+def _indexed(
+    rows: SubtaskTable,
+    finder: SubtaskIndex,
+    index: tuple[object, ...],
+    source: int,
+    target: int,
+    path: DocumentPath,
+) -> Iterator[tuple[Sequence[int], int]]:
+    window = not all(isinstance(part, Expression) for part in index)
+    for here in rows.rows_of(target):
+        try:
+            found = finder.find(source, index, rows.context(here))  # type: ignore[arg-type]
+        except InvalidInput as error:
+            rows.add_problem(path, error)
+            return
+        # A window over the own sweep, a[k-1..k], means the others in it.
+        yield [there for there in found if there != here] if window and source == target else found, here
+
+
+def _explicit(
+    rows: SubtaskTable,
+    finder: SubtaskIndex,
+    pairs: tuple[tuple[Value, Value], ...],
+    source: int,
+    target: int,
+    path: DocumentPath,
+) -> Iterator[tuple[Sequence[int], int]]:
+    for there_value, here_value in pairs:
+        there, here = finder.row(source, _point(there_value)), finder.row(target, _point(here_value))
+        if there is None or here is None:
+            task, value = (source, there_value) if there is None else (target, here_value)
+            shown = f"[{shorten(there_value)}, {shorten(here_value)}]"
+            what = f"pair {shown}: {rows.tasks[task].name} has no {shorten(value)}"
+            rows.problems.append(Problem(what=what, rule="pairs name values of the two sweeps", path=path))
+            return
+        yield (there,), here
+
+
+def _point(value: Value) -> tuple[Value, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+class FileDependencies:
+    """Finds the writers of every file, then connects transfers and readers with them."""
+
+    def __init__(self, rows: SubtaskTable, edges: EdgeList) -> None:
+        self._rows = rows
+        self._edges = edges
+        self._row: list[int] = []
+        self._output: list[Output] = []
+        """Every output there is, and the row that writes it."""
+        self._writer: dict[str, int] = {}
+        """The first output of every name."""
+        self._more: dict[str, list[int]] = {}
+        """Further outputs of the same name."""
+        self._patterns: list[tuple[str, int]] = []
+        self._carried: dict[tuple[str, int], int] = {}
+        """The transfer that brings a file to a binding variable."""
+        self.source_variable: dict[int, int] = {}
+        """Of transfers: the binding variable they start from."""
+        self.transfer_bytes: dict[int, float] = {}
+        """Of transfers: the bytes they move, where somebody says."""
+
+    def connect(self) -> None:
+        """Add all edges. What cannot be resolved is a problem in ``rows.problems``."""
+        self._note_outputs()
+        for row in self._rows.transfers:
+            self._note_transfer(row)
+        for row in self._rows.transfers:
+            self._connect_transfer(row)
+        self._connect_readers()
+        self._connect_growth()
+
+    def shared_names(self) -> list[tuple[str, list[int]]]:
+        """List the files with several writers, with the rows that write them; not wildcards or folders."""
+        return [
+            (name, [self._row[number] for number in self._numbers(name)])
+            for name in self._more
+            if not is_pattern(name)
+        ]
+
+    def _note_outputs(self) -> None:
+        rows, writer = self._rows, self._writer
+        for row, template in enumerate(rows.template):
+            for output in rows.tasks[template].outputs:
+                name = output.file
+                if "{" in name or "}" in name:
+                    name = rows.fill_name(row, name)
+                number = len(self._row)
+                self._row.append(row)
+                self._output.append(output)
+                if writer.setdefault(name, number) != number:
+                    self._more.setdefault(name, []).append(number)
+                if is_pattern(name):
+                    self._patterns.append((name + "*" if name.endswith("/") else name, number))
+
+    def _numbers(self, name: str) -> list[int]:
+        """List the outputs that are, or hold, the file of this name."""
+        first = self._writer.get(name)
+        if first is not None:
+            return [first, *self._more.get(name, ())]
+        return [number for pattern, number in self._patterns if fnmatch.fnmatchcase(name, pattern)]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Give the names of all outputs, in order."""
+        return sorted(self._writer)
+
+    def _note_transfer(self, row: int) -> None:
+        transfer = self._rows.tasks[self._rows.template[row]].transfer
+        assert transfer is not None
+        name = self._rows.fill_name(row, transfer.file)
+        self._carried[name, self._rows.variable[row]] = row
+
+    def _connect_transfer(self, row: int) -> None:
+        """Connect a transfer with what puts its file on the source machine."""
+        rows, task = self._rows, self._rows.tasks[self._rows.template[row]]
+        assert task.transfer is not None
+        name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)
+        source = rows.abstract.get(machine)
+        if source is None:
+            what = f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, where no task runs"
+            rule = "a transfer starts on the abstract machine of a task or of another transfer's end"
+            advice = f"give the task that writes it `machine: {shorten(machine)}`"
+            problem = Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "from"))
+            rows.problems.append(problem)
+            return
+        self.source_variable[row] = source
+        numbers = self._numbers(name)
+        self._note_bytes(row, task.transfer.size, numbers)
+        brought = self._carried.get((name, source))
+        here = [number for number in numbers if rows.variable[self._row[number]] == source]
+        if here:
+            for number in here:
+                self._edges.add_data(self._row[number], row, 0.0, 0.0, 0.0)
+        elif brought is not None and brought != row:
+            self._edges.add_data(brought, row, 0.0, 0.0, 0.0)
+        else:
+            # Written elsewhere: before it can leave, the file comes to the source by itself.
+            for number in numbers:
+                self._connect_reader(number, row, None)
+
+    def _note_bytes(self, row: int, size: Quantity | None, numbers: list[int]) -> None:
+        """Note the bytes of a transfer: its own size, else that of the output it moves."""
+        key = "size" if size is not None else "file"
+        try:
+            if size is not None:
+                self.transfer_bytes[row] = _at_least_0(
+                    float(evaluate_quantity(size, self._rows.context(row)))
+                )
+                return
+            sizes = [self._size(number)[0] for number in numbers]
+        except InvalidInput as error:
+            name = self._rows.tasks[self._rows.template[row]].name
+            self._rows.add_problem(("tasks", name, key), error)
+            return
+        known = next((found for found in sizes if found is not None), None)
+        if known is None:
+            self._edges.unsized += 1
+        else:
+            self.transfer_bytes[row] = known
+
+    def _connect_readers(self) -> None:
+        rows, writer = self._rows, self._writer
+        simple = not (self._more or self._patterns or self._carried)
+        for row, template in enumerate(rows.template):
+            for given in rows.tasks[template].inputs:
+                name = given.file
+                if "{" in name or "}" in name:
+                    name = rows.fill_name(row, name)
+                if not simple:
+                    self._connect_file(row, name, given)
+                elif (number := writer.get(name)) is not None:
+                    self._connect_reader(number, row, given)
+                elif is_pattern(given.file):
+                    self._connect_file(row, name, given)
+
+    def _connect_file(self, row: int, name: str, given: Input) -> None:
+        numbers = self._numbers(name)
+        if given.source is None and is_pattern(given.file):
+            # Written so: what stands for a line that nobody knows yet is no wildcard.
+            held = (number for made in match_names(self._names, name) for number in self._numbers(made))
+            numbers = list(dict.fromkeys([*numbers, *held]))
+        if numbers and self._is_brought(row, name, numbers):
+            self._edges.add_data(self._carried[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
+            return
+        for number in numbers:
+            self._connect_reader(number, row, given)
+
+    def _is_brought(self, row: int, name: str, numbers: list[int]) -> bool:
+        """Say whether a transfer brings the file to the reader's machine, and no task there writes it."""
+        variable = self._rows.variable[row]
+        if (name, variable) not in self._carried:
+            return False
+        return all(self._rows.variable[self._row[number]] != variable for number in numbers)
+
+    def _connect_reader(self, number: int, reader: int, given: Input | None) -> None:
+        writer, output = self._row[number], self._output[number]
+        if writer == reader:
+            return
+        size: Quantity | None = output.size
+        seconds = output.seconds
+        if size is None or seconds is not None or isinstance(size, Expression) or not size >= 0:
+            try:
+                size, fixed = self._size(number)
+                if size is None and given is not None and given.size is not None:
+                    size = _at_least_0(float(evaluate_quantity(given.size, self._rows.context(reader))))
+            except InvalidInput as error:
+                self._complain(number, error)
+                return
+            if fixed is not None:
+                self._edges.add_data(writer, reader, 0.0, 0.0, fixed)
+                return
+            self._edges.unsized += size is None
+        self._edges.add_data(writer, reader, size or 0.0, 1.0, 0.0)
+
+    def _size(self, number: int) -> tuple[float | None, float | None]:
+        """Give bytes and fixed seconds of an output at its writer's point; None: not said."""
+        output, context = self._output[number], self._rows.context(self._row[number])
+        size, seconds = (
+            None if given is None else _at_least_0(float(evaluate_quantity(given, context)))
+            for given in (output.size, output.seconds)
+        )
+        return size, seconds
+
+    def _complain(self, number: int, error: InvalidInput) -> None:
+        name = self._rows.tasks[self._rows.template[self._row[number]]].name
+        path = ("tasks", name, "outputs", self._output[number].file)
+        self._rows.problems += [replace(problem, path=path, place=None) for problem in error.problems]
+
+    def _connect_growth(self) -> None:
+        """Let a sweep over the lines of a file wait for the task that writes the file."""
+        rows = self._rows
+        swept = [(index, task.sweep) for index, task in enumerate(rows.tasks) if task.sweep is not None]
+        files = [(index, growth_file(values)) for index, sweep in swept for _, values in sweep.variables]
+        for index, file in files:
+            if file is not None:
+                writers = [self._row[number] for number in self._numbers(file)] or self._rows_named(file)
+                for row in rows.rows_of(index):
+                    self._edges.add_many([writer for writer in writers if writer != row], row)
+
+    def _rows_named(self, file: str) -> list[int]:
+        """Give the rows of the task ``split`` for ``split.parts``, where no file has that name."""
+        task = file.partition(".")[0]
+        found = [index for index, described in enumerate(self._rows.tasks) if described.name == task]
+        return [row for index in found for row in self._rows.rows_of(index)]
+
+
+def _at_least_0(number: float) -> float:
+    if not number >= 0:
+        raise InvalidInput(Problem(what=f"size {number:g}", rule="must be at least 0"))
+    return number
+
+
+class MergedEdges:
+    """Columns over edges between different pairs of tasks."""
+
+    def __init__(self, edges: EdgeList, tasks: int) -> None:
+        self.tasks = tasks
+        source = np.concatenate((_numbers(edges.source), _numbers(edges.data_source)))
+        target = np.concatenate((_numbers(edges.target), _numbers(edges.data_target)))
+        key, inverse = np.unique(target * max(tasks, 1) + source, return_inverse=True)
+        plain, data = inverse[: len(edges.source)], inverse[len(edges.source) :]
+        self.source: NDArray[np.int64] = key % max(tasks, 1)
+        self.target: NDArray[np.int64] = key // max(tasks, 1)
+        self.bytes = _sums(data, edges.bytes, len(key))
+        self.files = _sums(data, edges.files, len(key))
+        self.seconds = _sums(data, edges.seconds, len(key))
+        self.only_data = np.ones(len(key), dtype=bool)
+        """Edges that nothing but a file makes."""
+        self.only_data[plain] = False
+
+    def successors(self) -> list[list[int]]:
+        """Give the successor lists, each in ascending order."""
+        lists: list[list[int]] = [[] for _ in range(self.tasks)]
+        for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
+            lists[source].append(target)
+        return lists
+
+    def keep(self, kept: NDArray[Any]) -> None:
+        """Keep some edges, or all of them in another order."""
+        for name in ("source", "target", "bytes", "files", "seconds", "only_data"):
+            setattr(self, name, getattr(self, name)[kept])
+
+    def order(self) -> Sequence[int] | None:
+        """Give a topological order; None if there is a cycle."""
+        if bool((self.source < self.target).all()):
+            return range(self.tasks)  # program order already is one
+        return topological_order(self.successors())
+
+    def renumber(self, position: NDArray[np.int64]) -> None:
+        """Give every task its position as its number, and sort again."""
+        self.source, self.target = position[self.source], position[self.target]
+        self.keep(np.lexsort((self.source, self.target)))
+
+    def place(self, source: int, target: int) -> int:
+        """Find an edge."""
+        first, end = np.searchsorted(self.target, [target, target + 1])
+        return int(first + np.searchsorted(self.source[first:end], source))
+
+
+def _numbers(column: array[int]) -> NDArray[np.int64]:
+    return np.array(column, dtype=np.int64)
+
+
+def _sums(group: NDArray[np.int64], values: array[float], count: int) -> NDArray[np.float64]:
+    return np.bincount(group, weights=np.array(values, dtype=float), minlength=count).astype(float)

@@ -1,0 +1,237 @@
+"""Stages of moldable tasks: simulations and the processing of their files, with times by node count.
+
+M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows: simulations take 1 to 36
+nodes and are fastest on 35; processing takes 1 or 2 nodes and a time linear in the number of files. The
+paper's measured times are in a figure that is not at hand: these follow what it says of scaling, idle nodes
+and cost (S2 section 7). Perturbation is that of S2 section 6: time steps vary, so that a simulation takes
+up to a quarter longer, and the nodes fluctuate, so that every task takes up to a twentieth more or less.
+
+Two-level barriers: simulations, processing of all their files, and both once more (S2 section 6).
+
+M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows. Deviations: the times
+are those of S2 section 7, see ``moldable_stage``; the paper has 8, 16, 32 and 64 tasks, here any even
+number will do.
+
+Independent moldable simulations (S2 section 6).
+
+M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows. Deviations: the times
+are those of S2 section 7, see ``moldable_stage``.
+
+Reduction trees: simulations whose files are processed two by two until one is left (S2 section 6).
+
+M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows. Deviations: the times
+are those of S2 section 7, see ``moldable_stage``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from weft.platform.short_forms import parse_short_form
+from weft.workflow.builder import Builder
+from weft.workflow.generators.generator import (
+    MOST_TASKS,
+    GeneratedWorkflow,
+    check_rules,
+    parameter,
+    range_rule,
+    round_digits,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+if TYPE_CHECKING:
+    import numpy as np
+
+if TYPE_CHECKING:
+    import numpy as np
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "MOST_NODES",
+    "Barrier",
+    "Independent",
+    "MoldableStage",
+    "ReductionTree",
+    "join_stages",
+    "make_processing",
+    "make_simulations",
+    "processing_seconds",
+    "simulation_seconds",
+]
+
+
+MOST_NODES = 1_000_000
+"""Of the cluster; a simulation takes 36 at most."""
+
+_SERIAL_S, _SERIAL_SHARE, _MOST_PER_SIMULATION = 2100.0, 1 / 45, 36
+_DECOMPOSITION = {16: 0.94, 32: 0.97, 36: 1.03}
+"""Node counts by which the domain divides better or worse than by others."""
+_PER_TASK_S, _PER_FILE_S, _ON_TWO_NODES = 60.0, 8.0, 0.6
+_LONGER, _FLUCTUATION = 0.25, 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoldableStage:
+    """Tasks of one type that wait for the same kind of things."""
+
+    count: int
+    seconds: Mapping[int, float]
+    """By node count, without perturbation."""
+    after: str | None = None
+    """What each waits for; ``k`` is its own number, from 1."""
+    factors: tuple[float, ...] = ()
+    """By which the times of each task are longer; none: they are not perturbed."""
+
+
+def simulation_seconds() -> dict[int, float]:
+    """Give the time of a simulation by node count."""
+    return {
+        nodes: _SERIAL_S * (_SERIAL_SHARE + (1 - _SERIAL_SHARE) / nodes) * _DECOMPOSITION.get(nodes, 1.0)
+        for nodes in range(1, _MOST_PER_SIMULATION + 1)
+    }
+
+
+def processing_seconds(files: int) -> dict[int, float]:
+    """Give the time to process so many files by node count."""
+    alone_s = _PER_TASK_S + _PER_FILE_S * files
+    return {1: alone_s, 2: _ON_TWO_NODES * alone_s}
+
+
+def make_simulations(rng: np.random.Generator | None, count: int, after: str | None = None) -> MoldableStage:
+    """Make a stage of simulations; without a generator their times are not perturbed."""
+    drawn: tuple[float, ...] = ()
+    if rng is not None:
+        longer = 1.0 + rng.uniform(0.0, _LONGER, size=count)
+        drawn = tuple((longer * _fluctuation(rng, count)).tolist())
+    return MoldableStage(count=count, seconds=simulation_seconds(), after=after, factors=drawn)
+
+
+def make_processing(rng: np.random.Generator | None, count: int, after: str, *, files: int) -> MoldableStage:
+    """Make a stage of processing tasks, each of so many files."""
+    drawn = () if rng is None else tuple(_fluctuation(rng, count).tolist())
+    return MoldableStage(count=count, seconds=processing_seconds(files), after=after, factors=drawn)
+
+
+def _fluctuation(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return 1.0 + rng.uniform(-_FLUCTUATION, _FLUCTUATION, size=count)
+
+
+def join_stages(name: str, stages: Mapping[str, MoldableStage], nodes: int) -> GeneratedWorkflow:
+    """Make the workflow of named stages, and the cluster it runs on."""
+    work = {
+        stage_name: [round_digits(stage.seconds[1] * factor) for factor in stage.factors]
+        for stage_name, stage in stages.items()
+    }
+    flow = Builder(name, params={f"{key}_s": found for key, found in work.items() if len(found) > 1})
+    for stage_name, stage in stages.items():
+        keys: dict[str, Any] = {"speedup": {"seconds": dict(stage.seconds)}}
+        if stage.count > 1:
+            keys["sweep"] = {"k": f"1..{stage.count}"}
+        if stage.after is not None:
+            keys["after"] = stage.after
+        if stage.factors:
+            # Another work than that of the table stretches all of the table's times.
+            keys["work"] = f"{stage_name}_s[k - 1]" if stage.count > 1 else work[stage_name][0]
+        flow.task(stage_name, **keys)
+    return GeneratedWorkflow(
+        workflow=replace(flow.build(), document=None), platform=parse_short_form(f"cluster:{nodes}")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """k simulations, one processing task, k simulations, one processing task."""
+
+    name: ClassVar[str] = "barrier"
+    title: ClassVar[str] = "moldable simulations in two levels, a barrier after each (Jaros, Jaros)"
+
+    tasks: int = parameter(16, "tasks in total, an even number")
+    perturbed: bool = parameter(True, "times vary from task to task")
+    nodes: int = parameter(64, "nodes of the cluster")
+
+    def __post_init__(self) -> None:
+        even = self.tasks % 2 == 0
+        check_rules(
+            self,
+            ("tasks", even and 4 <= self.tasks <= MOST_TASKS, f"an even number from 4 to {MOST_TASKS:,}"),
+            range_rule(self, "nodes", 1, MOST_NODES),
+        )
+
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
+        """Make both levels."""
+        draws = rng if self.perturbed else None
+        level = self.tasks // 2 - 1
+        stages = {
+            "simulate1": make_simulations(draws, level),
+            "process1": make_processing(draws, 1, "simulate1", files=level),
+            "simulate2": make_simulations(draws, level, "process1"),
+            "process2": make_processing(draws, 1, "simulate2", files=level),
+        }
+        return join_stages(f"barrier-{self.tasks}", stages, self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Independent:
+    """Simulations without dependencies."""
+
+    name: ClassVar[str] = "independent"
+    title: ClassVar[str] = "moldable simulations without dependencies (Jaros, Jaros)"
+
+    tasks: int = parameter(16, "tasks in total")
+    perturbed: bool = parameter(True, "times vary from task to task")
+    nodes: int = parameter(64, "nodes of the cluster")
+
+    def __post_init__(self) -> None:
+        check_rules(
+            self,
+            range_rule(self, "tasks", 1, MOST_TASKS),
+            range_rule(self, "nodes", 1, MOST_NODES),
+        )
+
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
+        """Make one stage."""
+        stages = {"simulate": make_simulations(rng if self.perturbed else None, self.tasks)}
+        return join_stages(f"independent-{self.tasks}", stages, self.nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReductionTree:
+    """A binary tree: simulations are its leaves, processing tasks its inner nodes."""
+
+    name: ClassVar[str] = "reduction-tree"
+    title: ClassVar[str] = "moldable simulations, processed two by two (Jaros, Jaros)"
+
+    tasks: int = parameter(15, "tasks in total, one less than a power of two")
+    perturbed: bool = parameter(True, "times vary from task to task")
+    nodes: int = parameter(64, "nodes of the cluster")
+
+    def __post_init__(self) -> None:
+        tree = self.tasks > 0 and (self.tasks + 1) & self.tasks == 0
+        check_rules(
+            self,
+            (
+                "tasks",
+                tree and 3 <= self.tasks <= MOST_TASKS,
+                f"one less than a power of two, such as 15, from 3 to {MOST_TASKS:,}",
+            ),
+            range_rule(self, "nodes", 1, MOST_NODES),
+        )
+
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
+        """Make the leaves, then level by level half as many."""
+        draws = rng if self.perturbed else None
+        count, above = (self.tasks + 1) // 2, "simulate"
+        stages = {above: make_simulations(draws, count)}
+        while count > 1:
+            # Of two tasks a level has no index: both are what the root waits for.
+            after = f"{above}[2*k - 1..2*k]" if count > 2 else above
+            count //= 2
+            above = f"process{len(stages)}"
+            stages[above] = make_processing(draws, count, after, files=2)
+        return join_stages(f"reduction-tree-{self.tasks}", stages, self.nodes)

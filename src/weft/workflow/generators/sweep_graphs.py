@@ -1,0 +1,365 @@
+"""Layers of parameter-sweep tasks with machines of their own: the random graphs of S4.
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids, table I. Its factors are the parameters here: #PST (``layers``), RSS
+(``length_ratio``), RRT (``throughput_ratio``), RSR (``subtasks_per_machine``) and ADPS (``parents``).
+
+What the paper leaves open: the size of a layer is drawn with a weight between 0.5 and 1.5, lengths and
+throughputs evenly, and parents evenly among the layer before. Lengths lie around 20, throughputs around 10
+times their ratios. Numbers have six digits, so that files stay short.
+
+Regular graphs of parameter-sweep tasks: the sample graphs of S4.
+
+T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+Tasks on Global Grids, table II: pipelines (PTG), out-trees and in-trees (OTG, ITG), dense ones in which
+neighbours share parents or children (DOTG, DITG), and a combination (CTG).
+
+Deviations: the number of subtasks of a tree and the parents at the rims of a dense out-tree are corrected.
+Widths, which the paper does not tell, are chosen so that about 512 subtasks (trees: 1,023 and 1,093) result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+import numpy as np
+
+from weft.errors import InvalidInput, Problem
+from weft.expressions import parse
+from weft.platform.machine import Machine
+from weft.platform.platform import Platform
+from weft.workflow.generators.generator import MOST_TASKS, GeneratedWorkflow, check_rules, parameter
+from weft.workflow.quantity import Range, Sweep
+from weft.workflow.task import Dependency, Task
+from weft.workflow.workflow import Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "Parents",
+    "RandomSweeps",
+    "SampleGraph",
+    "SampleName",
+    "SweepLayers",
+    "build_layered_sweeps",
+    "combined_trees",
+    "dense_in_tree",
+    "dense_out_tree",
+    "draw_layers",
+    "in_tree",
+    "out_tree",
+    "pipelines",
+]
+
+
+_LENGTH, _THROUGHPUT = 20.0, 10.0
+"""The least length and throughput (the paper's base values)."""
+_DIGITS = 6
+_MOST_EDGES = 10_000_000
+
+Parents = tuple[tuple[tuple[int, ...], ...], ...]
+"""Per layer and subtask: its parents, by their position (from 0) in the layer before; none in the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepLayers:
+    """A graph of sweep tasks in numbers: subtasks wait only for subtasks of the layer before."""
+
+    lengths: tuple[tuple[float, ...], ...]
+    """Per layer and subtask: seconds on throughput 1."""
+    throughputs: tuple[tuple[float, ...], ...]
+    """Per layer and machine."""
+    parents: Parents
+
+    def __post_init__(self) -> None:
+        problems = [Problem(what=what, rule=rule) for what, rule in self._faults()]
+        if problems:
+            raise InvalidInput(problems)
+
+    def _faults(self) -> Iterator[tuple[str, str]]:
+        sizes = [len(layer) for layer in self.lengths]
+        if [len(layer) for layer in self.parents] != sizes or len(self.throughputs) != len(sizes):
+            yield (
+                "layers of different number or size",
+                "lengths, throughputs and parents are of the same subtasks",
+            )
+            return
+        for index, (size, throughputs) in enumerate(zip(sizes, self.throughputs, strict=True), start=1):
+            if not size or not throughputs:
+                yield f"layer {index} is empty", "must have subtasks and machines"
+        for index, (before, layer) in enumerate(zip([0, *sizes], self.parents, strict=False), start=1):
+            wrong = next((p for of in layer for p in of if not 0 <= p < before), None)
+            if wrong is not None:
+                yield f"layer {index} has a parent {wrong}", f"parents are numbered from 0 to {before - 1}"
+
+
+def build_layered_sweeps(layers: SweepLayers, name: str) -> GeneratedWorkflow:
+    """Make the workflow and the platform: the machines of a layer offer it as a service, and nobody else."""
+    tasks = tuple(_task(layers, index) for index in range(1, len(layers.lengths) + 1))
+    lengths = {f"length{index}": list(of) for index, of in enumerate(layers.lengths, start=1)}
+    machines = [
+        Machine(name=f"r{index}-{number}", speed=throughput, services=(f"layer{index}",))
+        for index, throughputs in enumerate(layers.throughputs, start=1)
+        for number, throughput in enumerate(throughputs, start=1)
+    ]
+    return GeneratedWorkflow(
+        workflow=Workflow(name=name, tasks=tasks, params=lengths),
+        platform=Platform(name=name, machines=tuple(machines)),
+    )
+
+
+def _task(layers: SweepLayers, index: int) -> Task:
+    """Describe a layer; subtasks and layers are counted from 1 for the user."""
+    parents = layers.parents[index - 1]
+    pairs = tuple((parent + 1, child) for child, of in enumerate(parents, start=1) for parent in of)
+    every = Range(low=parse("1"), high=parse(str(len(parents))))
+    return Task(
+        name=f"layer{index}",
+        sweep=Sweep(variables=(("j", every),)),
+        after=(Dependency(task=f"layer{index - 1}", pairs=pairs),) if pairs else (),
+        work=parse(f"length{index}[j-1]"),
+        service=f"layer{index}",
+    )
+
+
+def draw_layers(
+    rng: np.random.Generator,
+    parents: Parents,
+    *,
+    length_ratio: float,
+    throughput_ratio: float,
+    subtasks_per_machine: float,
+) -> SweepLayers:
+    """Draw lengths and machines for a given structure."""
+    lengths, throughputs = [], []
+    for layer in parents:
+        lengths.append(_draw(rng, _LENGTH, length_ratio, len(layer)))
+        machines = max(1, round(len(layer) / subtasks_per_machine))
+        throughputs.append(_draw(rng, _THROUGHPUT, throughput_ratio, machines))
+    return SweepLayers(lengths=tuple(lengths), throughputs=tuple(throughputs), parents=parents)
+
+
+def _draw(rng: np.random.Generator, base: float, ratio: float, count: int) -> tuple[float, ...]:
+    drawn = base * rng.uniform(1.0, ratio, size=count)
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in drawn.tolist())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSweeps:
+    """Random layers; defaults are those around which the paper varies one factor at a time."""
+
+    name: ClassVar[str] = "sweeps"
+    title: ClassVar[str] = (
+        "layers of parameter sweeps with machines of their own (Ma and Buyya, random graphs)"
+    )
+
+    subtasks: int = parameter(512, "subtasks of all layers together")
+    layers: int = parameter(5, "sweep tasks, one after the other (#PST)")
+    length_ratio: float = parameter(5.0, "longest to shortest subtask of a layer (RSS)")
+    throughput_ratio: float = parameter(5.0, "fastest to slowest machine of a layer (RRT)")
+    subtasks_per_machine: float = parameter(5.0, "subtasks of a layer per machine (RSR)")
+    parents: float = parameter(
+        2.0, "mean number of subtasks a subtask waits for, if there are so many (ADPS)"
+    )
+
+    def __post_init__(self) -> None:
+        check_rules(
+            self,
+            ("subtasks", 1 <= self.subtasks <= MOST_TASKS, f"from 1 to {MOST_TASKS:,}"),
+            (
+                "layers",
+                1 <= self.layers <= max(1, self.subtasks),
+                "at least 1, and one subtask for each at least",
+            ),
+            ("length_ratio", 1 <= self.length_ratio < math.inf, "finite and at least 1"),
+            ("throughput_ratio", 1 <= self.throughput_ratio < math.inf, "finite and at least 1"),
+            ("subtasks_per_machine", 1 <= self.subtasks_per_machine < math.inf, "finite and at least 1"),
+            (
+                "parents",
+                1 <= self.parents <= _MOST_EDGES / max(1, self.subtasks),
+                f"at least 1, and {_MOST_EDGES:,} of all subtasks at most",
+            ),
+        )
+
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
+        """Make a workflow and a platform of what is drawn."""
+        return build_layered_sweeps(self.draw(rng), f"sweeps-{self.layers}x{self.subtasks}")
+
+    def draw(self, rng: np.random.Generator) -> SweepLayers:
+        """Draw the sizes of the layers, who waits for whom, then lengths and machines."""
+        return draw_layers(
+            rng,
+            self._structure(rng),
+            length_ratio=self.length_ratio,
+            throughput_ratio=self.throughput_ratio,
+            subtasks_per_machine=self.subtasks_per_machine,
+        )
+
+    def _structure(self, rng: np.random.Generator) -> Parents:
+        sizes = _sizes(rng, self.subtasks, self.layers)
+        later = (
+            _drawn_parents(rng, before, size, self.parents) for before, size in itertools.pairwise(sizes)
+        )
+        return (((),) * sizes[0], *later)
+
+
+def _sizes(rng: np.random.Generator, subtasks: int, layers: int) -> list[int]:
+    """Share the subtasks out by weight: one to every layer, then whole shares, then the largest rests."""
+    weights = rng.uniform(0.5, 1.5, size=layers)
+    shares = (subtasks - layers) * weights / weights.sum()
+    sizes = 1 + np.floor(shares).astype(np.int64)
+    missing = subtasks - int(sizes.sum())
+    sizes[np.argsort(-(shares % 1), kind="stable")[:missing]] += 1
+    found: list[int] = sizes.tolist()
+    return found
+
+
+def _drawn_parents(
+    rng: np.random.Generator, before: int, size: int, mean: float
+) -> tuple[tuple[int, ...], ...]:
+    """Give every subtask one random parent, then random further ones until the mean is reached."""
+    number = min(round(mean * size), before * size)
+    first = np.arange(size) * before + rng.integers(before, size=size)
+    pairs: set[int] = set(first.tolist())
+    if 2 * number > before * size:
+        others = np.setdiff1d(np.arange(before * size), first)
+        pairs.update(rng.choice(others, size=number - size, replace=False).tolist())
+    while len(pairs) < number:
+        pairs.update(rng.integers(before * size, size=number - len(pairs)).tolist())
+    parents: list[list[int]] = [[] for _ in range(size)]
+    for pair in sorted(pairs):
+        parents[pair // before].append(pair % before)
+    return tuple(map(tuple, parents))
+
+
+_Layer = tuple[tuple[int, ...], ...]
+
+SampleName = Literal["ptg", "otg-a", "otg-b", "itg-a", "itg-b", "dotg-a", "dotg-b", "ditg-a", "ditg-b", "ctg"]
+
+
+def pipelines(layers: int, width: int) -> Parents:
+    """Give pipelines side by side: a subtask waits for the one of the same number."""
+    return (_first(width), *(_alike(width) for _ in range(layers - 1)))
+
+
+def out_tree(layers: int, fan: int) -> Parents:
+    """Give a tree from its root: every subtask has ``fan`` children."""
+    return (_first(1), *(_fanned_out(fan**index, fan) for index in range(layers - 1)))
+
+
+def in_tree(layers: int, fan: int) -> Parents:
+    """Give a tree towards its root: every subtask waits for ``fan`` others."""
+    width = fan ** (layers - 1)
+    return (_first(width), *(_fanned_in(width // fan**index, fan) for index in range(layers - 1)))
+
+
+def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
+    """Give layers in which every subtask has ``fan`` children, those of neighbours shifted by ``step``."""
+    found, width = [_first(first)], first
+    for _ in range(layers - 1):
+        children = step * (width - 1) + fan
+        # Child j has the parents x with step * x <= j < step * x + fan, as far as there are such.
+        found.append(
+            tuple(
+                tuple(range(max(0, -((fan - 1 - child) // step)), min(width - 1, child // step) + 1))
+                for child in range(children)
+            )
+        )
+        width = children
+    return tuple(found)
+
+
+def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
+    """Give layers in which every subtask waits for ``fan`` others, its neighbour for ``step`` further on."""
+    found, width = [_first(first)], first
+    for _ in range(layers - 1):
+        steps, rest = divmod(width - fan, step)
+        if steps < 0 or rest:
+            rule = f"{fan} at a time, {step} further each, must cover it exactly"
+            raise InvalidInput(Problem(what=f"a layer of {width}", rule=rule))
+        width = steps + 1
+        found.append(tuple(tuple(range(step * child, step * child + fan)) for child in range(width)))
+    return tuple(found)
+
+
+def combined_trees(repetitions: int, copies: int) -> Parents:
+    """Give trees that open twofold, then threefold, close likewise and open again, in copies side by side."""
+    steps = (_fanned_out(1, 2), _fanned_out(2, 3), _fanned_in(6, 3), _fanned_in(2, 2))
+    layers = (_first(1), *itertools.chain.from_iterable(itertools.repeat(steps, repetitions)))
+    widths = (1, *(len(layer) for layer in layers))
+    return tuple(
+        tuple(tuple(parent + copy * before for parent in of) for copy in range(copies) for of in layer)
+        for before, layer in zip(widths, layers, strict=False)
+    )
+
+
+def _first(width: int) -> _Layer:
+    return ((),) * width
+
+
+def _alike(width: int) -> _Layer:
+    return tuple((index,) for index in range(width))
+
+
+def _fanned_out(before: int, fan: int) -> _Layer:
+    return tuple((child // fan,) for child in range(before * fan))
+
+
+def _fanned_in(before: int, fan: int) -> _Layer:
+    return tuple(tuple(range(fan * child, fan * (child + 1))) for child in range(before // fan))
+
+
+_STRUCTURES: Mapping[SampleName, tuple[float, Callable[[], Parents]]] = {
+    "ptg": (6.0, lambda: pipelines(12, 43)),
+    "otg-a": (10.0, lambda: out_tree(10, 2)),
+    "otg-b": (10.0, lambda: out_tree(7, 3)),
+    "itg-a": (10.0, lambda: in_tree(10, 2)),
+    "itg-b": (10.0, lambda: in_tree(7, 3)),
+    "dotg-a": (10.0, lambda: dense_out_tree(5, 98, 3, 1)),
+    "dotg-b": (10.0, lambda: dense_out_tree(5, 15, 4, 2)),
+    "ditg-a": (10.0, lambda: dense_in_tree(5, 106, 3, 1)),
+    "ditg-b": (10.0, lambda: dense_in_tree(5, 270, 4, 2)),
+    "ctg": (10.0, lambda: combined_trees(3, 15)),
+}
+"""Per name: subtasks per machine (RSR) and structure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleGraph:
+    """One of the regular graphs, with random lengths and machines."""
+
+    name: ClassVar[str] = "sample-sweeps"
+    title: ClassVar[str] = "parameter sweeps in pipelines and trees (Ma and Buyya, sample graphs)"
+
+    graph: SampleName = parameter("ptg", "which of the graphs; a and b differ in width and density")  # noqa: RUF009
+    length_ratio: float = parameter(5.0, "longest to shortest subtask of a layer (RSS)")
+    throughput_ratio: float = parameter(5.0, "fastest to slowest machine of a layer (RRT)")
+
+    def __post_init__(self) -> None:
+        known = get_args(SampleName)
+        check_rules(
+            self,
+            ("graph", self.graph in known, f"one of {', '.join(known)}"),
+            ("length_ratio", 1 <= self.length_ratio < math.inf, "finite and at least 1"),
+            ("throughput_ratio", 1 <= self.throughput_ratio < math.inf, "finite and at least 1"),
+        )
+
+    def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
+        """Make a workflow and a platform of what is drawn."""
+        return build_layered_sweeps(self.draw(rng), self.graph)
+
+    def draw(self, rng: np.random.Generator) -> SweepLayers:
+        """Draw lengths and machines for the structure of the graph."""
+        per_machine, structure = _STRUCTURES[self.graph]
+        return draw_layers(
+            rng,
+            structure(),
+            length_ratio=self.length_ratio,
+            throughput_ratio=self.throughput_ratio,
+            subtasks_per_machine=per_machine,
+        )

@@ -1,1 +1,0 @@
-"""From a document (a tree of values that know their place) to the records of a workflow."""

@@ -1,1 +1,0 @@
-"""What the user says, as frozen records: one file per facet."""

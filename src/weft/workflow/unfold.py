@@ -1,0 +1,352 @@
+"""Clashes that only the unfolded names show: two subtasks of one name, two writers of one file.
+
+Loops in the unfolded graph: one iteration of each is kept, and its tasks are its body.
+
+S1 (Prodan and Fahringer 2005), spec s1 section 10: the graph planned first is one iteration, without the
+declared back edges. Deviations: a file of a previous iteration needs no declared edge, the search finds it.
+
+Unfolding: from the workflow a user wrote to the acyclic, indexed task graph planners read.
+
+Sweeps are expanded, loops are cut into one iteration (S1's initial graph, spec s1 section 10), files become
+edges. Complexity O(v log v + e).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weft.documents import locate_problems
+from weft.errors import InvalidInput, Problem, shorten
+from weft.expressions import Expression
+from weft.workflow.cycles import back_edges, find_cycle, reachable, reversed_edges
+from weft.workflow.edges import EdgeList, FileDependencies, MergedEdges, connect_tasks
+from weft.workflow.quantity import evaluate_quantity
+from weft.workflow.subtasks import SubtaskTable, expand_tasks
+from weft.workflow.task_graph import LoopBody, TaskGraph
+from weft.workflow.workflow import Loop, Workflow, evaluate_params
+
+__all__ = [
+    "LoopRows",
+    "cut_loops",
+    "duplicate_name_problems",
+    "find_loop_bodies",
+    "try_unfold",
+    "unfold",
+    "writer_problems",
+]
+
+
+def duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
+    """List the sweeps in which a point occurs twice."""
+    if len(set(rows.names)) == len(rows.names):
+        return
+    for index, task in enumerate(rows.tasks):
+        counted = Counter(rows.names[row] for row in rows.rows_of(index))
+        twice = next((name for name, count in counted.items() if count > 1), None)
+        if twice is not None:
+            what = f"two subtasks {shorten(twice)}"
+            rule = "a sweep has each point once"
+            yield Problem(what=what, rule=rule, path=("tasks", task.name, "sweep"))
+
+
+def writer_problems(
+    rows: SubtaskTable, shared: Iterable[tuple[str, list[int]]], *, branches: bool
+) -> Iterator[Problem]:
+    """List the files with several writers, given their rows.
+
+    With loops or branches a run may see only one of the writers, unless they are subtasks of one sweep.
+    """
+    reported: set[tuple[int, int]] = set()
+    for file, writers in shared:
+        first, *others = (rows.template[row] for row in writers)
+        other = next((task for task in others if task == first or not branches), None)
+        if other is None or (first, other) in reported:
+            continue
+        reported.add((first, other))
+        yield _writer_problem(rows, shorten(file), first, other)
+
+
+def _writer_problem(rows: SubtaskTable, file: str, first: int, other: int) -> Problem:
+    one, two = rows.tasks[first], rows.tasks[other]
+    if first == other and one.sweep is not None:
+        what = f"several subtasks of {one.name} write {file!r}"
+        advice = f"put its sweep variables into the name, such as {{{one.sweep.names[0]}}}"
+    elif first == other:
+        what, advice = f"{one.name} writes {file!r} twice", "name it once"
+    else:
+        what, advice = (
+            f"{file!r} is written by {one.name} and by {two.name}",
+            "give the files different names",
+        )
+    return Problem(
+        what=what, rule="a file has one writer", advice=advice, path=("tasks", two.name, "outputs", file)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopRows:
+    """The rows of one iteration of a loop, and how many iterations are expected."""
+
+    loop: Loop
+    rows: frozenset[int]
+    expect: int | None
+
+
+def _rows_named(rows: SubtaskTable, name: str) -> range:
+    index = next((i for i, task in enumerate(rows.tasks) if task.name == name), None)
+    return range(0) if index is None else rows.rows_of(index)
+
+
+def cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) -> None:
+    """Remove the edges that carry data from one iteration of a declared loop to the next.
+
+    The declared back edges are no edges of the graph to begin with. A file that a later task of the body
+    writes and an earlier one reads comes from the previous iteration: depth-first search from the loop's head
+    finds it.
+    """
+    if not loops or merged.order() is not None:
+        return
+    successors = merged.successors()
+    predecessors = reversed_edges(successors)
+    heads = [row for loop in loops for row in _rows_named(rows, loop.first)]
+    inside = np.zeros(len(rows.names), dtype=bool)
+    for loop in loops:
+        forward = reachable(successors, _rows_named(rows, loop.first))
+        backward = reachable(predecessors, _rows_named(rows, loop.last))
+        inside[sorted(forward & backward)] = True
+    removed = set(back_edges(successors, heads))
+    pairs = zip(merged.source.tolist(), merged.target.tolist(), strict=True)
+    back = np.asarray([pair in removed for pair in pairs], dtype=bool)
+    merged.keep(~(back & merged.only_data & inside[merged.source] & inside[merged.target]))
+
+
+def find_loop_bodies(
+    rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]
+) -> tuple[list[LoopRows], list[Problem]]:
+    """Collect the tasks on a way from each loop's first to its last task, and what is wrong with loops."""
+    if not loops:
+        return [], []
+    successors = merged.successors()
+    predecessors = reversed_edges(successors)
+    bodies: list[LoopRows] = []
+    problems: list[Problem] = []
+    for loop in loops:
+        firsts, lasts = _rows_named(rows, loop.first), _rows_named(rows, loop.last)
+        found = reachable(successors, firsts) & reachable(predecessors, lasts)
+        if firsts and lasts and not found:
+            what = f"loop {loop.name}: {loop.last} does not come after {loop.first}"
+            advice = "`to` is the first task of the body, `from` the last"
+            rule = "the body leads from `to` to `from`"
+            problems.append(Problem(what=what, rule=rule, advice=advice, path=("loops", loop.name)))
+        expect = _count(rows, loop, "expect", problems)
+        _count(rows, loop, "max_iterations", problems)
+        bodies.append(LoopRows(loop=loop, rows=frozenset(found), expect=expect))
+    problems += _nesting_problems(bodies)
+    return bodies, problems
+
+
+def _count(rows: SubtaskTable, loop: Loop, key: str, problems: list[Problem]) -> int | None:
+    """Give a number of iterations; None if it is not said or not a number of iterations."""
+    quantity = loop.expect if key == "expect" else loop.max_iterations
+    if quantity is None:
+        return None
+    path = ("loops", loop.name, key)
+    try:
+        number = evaluate_quantity(quantity, rows.params)
+    except InvalidInput as error:
+        problems += [replace(problem, path=path, place=None) for problem in error.problems]
+        return None
+    if not (number >= 1 and number % 1 == 0):
+        rule = "must be a whole number, at least 1"
+        problems.append(Problem(what=f"{key} {number:g}", rule=rule, path=path))
+        return None
+    return int(number)
+
+
+def _nesting_problems(bodies: list[LoopRows]) -> Iterator[Problem]:
+    for position, outer in enumerate(bodies):
+        for inner in bodies[position + 1 :]:
+            shared = outer.rows & inner.rows
+            if shared and shared not in (outer.rows, inner.rows):
+                what = f"loops {outer.loop.name} and {inner.loop.name} overlap"
+                rule = "loops nest only if one contains the other"
+                yield Problem(what=what, rule=rule, path=("loops", inner.loop.name))
+
+
+def unfold(workflow: Workflow) -> TaskGraph:
+    """Unfold a workflow that passes ``checks``. Raises InvalidInput with all that stands in the way."""
+    graph, problems = try_unfold(workflow)
+    if graph is None:
+        raise InvalidInput(list(locate_problems(problems, workflow.document)))
+    return graph
+
+
+def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph | None, list[Problem]]:
+    """Give the graph or the problems; ``strictly``: also those of what can be unfolded, but not run."""
+    params, problems = evaluate_params(workflow.params)
+    if problems:
+        return None, problems
+    rows = expand_tasks(workflow.tasks, params)
+    edges = EdgeList()
+    connect_tasks(rows, workflow.loops, edges)
+    files = FileDependencies(rows, edges)
+    files.connect()
+    budgets = _budgets(rows, workflow)
+    problems = rows.problems
+    if strictly:
+        problems += duplicate_name_problems(rows)
+        shared = files.shared_names()
+        problems += writer_problems(rows, shared, branches=_branches(workflow)) if shared else ()
+    merged = MergedEdges(edges, len(rows.names))
+    cut_loops(rows, merged, workflow.loops)
+    order = merged.order()
+    if order is None:
+        problems.append(_cycle_problem(rows, merged))
+        return None, problems
+    bodies, found = find_loop_bodies(rows, merged, workflow.loops)
+    problems += found
+    if problems:
+        return None, problems
+    return _assemble(workflow, rows, budgets, files, edges, merged, order, bodies), []
+
+
+def _budgets(rows: SubtaskTable, workflow: Workflow) -> dict[str, float]:
+    """Evaluate the budgets, by name in alphabetical order."""
+    found: dict[str, float] = {}
+    for name, budget in sorted(workflow.budgets.items()):
+        path = ("budgets", name)
+        try:
+            found[name] = float(evaluate_quantity(budget, rows.params))
+        except InvalidInput as error:
+            rows.add_problem(path, error)
+            continue
+        if not 0 <= found[name] < math.inf:
+            what = f"{budget} gives {found[name]:g}"
+            rows.problems.append(Problem(what=what, rule="must be a number, at least 0", path=path))
+    return found
+
+
+def _branches(workflow: Workflow) -> bool:
+    """Say whether a file may have several writers of which one run sees only one at a time."""
+    return bool(workflow.loops) or any(
+        dependency.condition is not None for task in workflow.tasks for dependency in task.after
+    )
+
+
+def _cycle_problem(rows: SubtaskTable, merged: MergedEdges) -> Problem:
+    cycle = find_cycle(merged.successors()) or []
+    names = [rows.names[row] for row in cycle]
+    shown = " → ".join([*names[:8], *(["…"] if len(names) > 8 else []), names[0]])
+    return Problem(
+        what=f"a cycle: {shown}",
+        rule="tasks cannot wait for each other",
+        advice="if it is meant to repeat, declare it under `loops:` with from, to and until",
+        path=("tasks", rows.tasks[rows.template[cycle[0]]].name),
+    )
+
+
+def _assemble(
+    workflow: Workflow,
+    rows: SubtaskTable,
+    budgets: dict[str, float],
+    files: FileDependencies,
+    edges: EdgeList,
+    merged: MergedEdges,
+    order: Sequence[int],
+    bodies: list[LoopRows],
+) -> TaskGraph:
+    """Renumber everything into topological order and build the compressed rows."""
+    tasks = len(order)
+    kept = np.asarray(order, dtype=np.int64)
+    position = np.empty(tasks, dtype=np.int64)
+    position[kept] = np.arange(tasks)
+    if not isinstance(order, range):
+        merged.renumber(position)
+    source, target = merged.source, merged.target
+    by_source = np.argsort(source, kind="stable")
+    demand, demand_by_count = rows.demand.columns(rows.demand.names, kept)
+    consumption, consumption_by_count = rows.consumption.columns(tuple(budgets), kept)
+    return TaskGraph(
+        workflow=workflow,
+        params=rows.params,
+        names=_ordered(rows.names, order),
+        template=np.asarray(rows.template, dtype=np.uint32)[kept],
+        points=_ordered(rows.points, order),
+        kind=np.asarray(rows.kind, dtype=np.uint8)[kept],
+        work=np.asarray(rows.work, dtype=float)[kept],
+        **_explicit(rows, order),
+        counts=np.asarray(rows.counts, dtype=np.uint32)[kept],
+        count_sets=tuple(rows.count_sets),
+        cores=np.asarray(rows.cores, dtype=float)[kept],
+        resource_names=rows.demand.names,
+        demand=demand,
+        demand_by_count=demand_by_count,
+        budget_names=tuple(budgets),
+        budgets=np.array(list(budgets.values()), dtype=np.float64),
+        consumption=consumption,
+        consumption_by_count=consumption_by_count,
+        variable=np.asarray(rows.variable, dtype=np.uint32)[kept],
+        source_variable=_column(files.source_variable, tasks, len(rows.variables)).astype(np.uint32)[kept],
+        variables=tuple(rows.variables),
+        transfer_bytes=_column(files.transfer_bytes, tasks, 0.0)[kept],
+        predecessor_pointer=np.concatenate(([0], np.cumsum(np.bincount(target, minlength=tasks)))),
+        predecessor=source.astype(np.uint32),
+        successor_pointer=np.concatenate(([0], np.cumsum(np.bincount(source, minlength=tasks)))),
+        successor=target[by_source].astype(np.uint32),
+        successor_edge=by_source.astype(np.uint32),
+        edge_bytes=merged.bytes,
+        edge_files=merged.files,
+        edge_seconds=merged.seconds,
+        edge_condition=_conditions(edges, position, merged),
+        loops=tuple(
+            LoopBody(
+                loop=body.loop,
+                tasks=np.sort(position[sorted(body.rows)]).astype(np.uint32),
+                expect=body.expect,
+            )
+            for body in bodies
+        ),
+        unsized_files=edges.unsized,
+    )
+
+
+_Item = TypeVar("_Item")
+
+
+def _ordered(items: list[_Item], order: Sequence[int]) -> tuple[_Item, ...]:
+    return tuple(items) if isinstance(order, range) else tuple([items[row] for row in order])
+
+
+def _column(values: Mapping[int, float], count: int, default: float) -> NDArray[np.float64]:
+    column = np.full(count, float(default))
+    column[list(values)] = list(values.values())
+    return column
+
+
+def _explicit(rows: SubtaskTable, order: Sequence[int]) -> dict[str, Any]:
+    names = sorted({machine for given in rows.explicit.values() for machine, _ in given})
+    index = {name: position for position, name in enumerate(names)}
+    given = [rows.explicit.get(row, ()) for row in order] if rows.explicit else []
+    flat = [entry for entries in given for entry in entries]
+    lengths = [len(entries) for entries in given] if given else np.zeros(len(order), dtype=np.int64)
+    return {
+        "explicit_pointer": np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
+        "explicit_machine": np.array([index[machine] for machine, _ in flat], dtype=np.uint32),
+        "explicit_seconds": np.array([seconds for _, seconds in flat], dtype=float),
+        "explicit_names": tuple(names),
+    }
+
+
+def _conditions(edges: EdgeList, position: NDArray[np.int64], merged: MergedEdges) -> dict[int, Expression]:
+    """Give the conditions by the edge's place among the merged ones."""
+    return {
+        merged.place(int(position[there]), int(position[here])): condition
+        for (there, here), condition in edges.conditions.items()
+    }

@@ -1,1 +1,0 @@
-"""From a workflow with loops and sweeps to the acyclic, indexed task graph."""

@@ -1,0 +1,261 @@
+"""Loops that run until converged: a back edge with a condition (S1 sections 2.2 and 10).
+
+A workflow: what the user wrote, whole.
+
+Growth: a sweep over the lines of a file is unfolded when the file exists (format: "Growth").
+
+Parameters: formulas over other parameters are evaluated in the order they need each other.
+
+Outcomes: exit codes of a task that are results, not failures (format: "Outcomes").
+
+A code is an outcome if the task lists it, or if a condition on the task compares its exit code with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from weft.documents import Document
+from weft.errors import InvalidInput, Problem, nearest
+from weft.expressions import Expression, Value, evaluate
+from weft.expressions.tree import Compare, ExpressionNode, ListOf, Literal, Name, walk
+from weft.workflow.cycles import find_cycle, topological_order
+from weft.workflow.quantity import Quantity, Sweep, constant_value, growth_file
+from weft.workflow.task import RESERVED_CODES, Task
+
+__all__ = [
+    "ON_EXHAUSTED",
+    "Loop",
+    "Parameter",
+    "Workflow",
+    "evaluate_params",
+    "find_growth_files",
+    "list_outcome_codes",
+    "outcome_codes",
+    "set_growth_lines",
+    "set_params",
+]
+
+
+ON_EXHAUSTED = ("fail", "continue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """The body from task ``first`` to task ``last`` runs again until the condition holds.
+
+    ``until`` is evaluated when ``last`` has ended. Tasks outside the body that wait for the loop, or for
+    ``last``, run once, when the loop is left.
+    """
+
+    name: str
+    last: str
+    """Where the back edge starts (``from`` in files)."""
+    first: str
+    """Where the back edge leads (``to`` in files)."""
+    until: Expression | None = None
+    max_iterations: Quantity | None = None
+    expect: Quantity | None = None
+    """How many iterations are expected; None: the total is unknown before the run."""
+    on_exhausted: str = "fail"
+
+    def find_problems(self) -> Iterator[Problem]:
+        """Find what breaks this record's rules."""
+        if self.until is None and self.max_iterations is None:
+            yield Problem(
+                what=f"loop {self.name} has neither until nor max_iterations",
+                rule="a loop must be able to end",
+                advice="add `until: CONDITION` or `max_iterations: N`",
+            )
+        for label, quantity in (("max_iterations", self.max_iterations), ("expect", self.expect)):
+            number = constant_value(quantity)
+            if number is not None and not (number >= 1 and number % 1 == 0):
+                yield Problem(
+                    what=f"{label} {number}", rule="must be a whole number, at least 1", path=(label,)
+                )
+
+
+Parameter = Value | Expression
+"""A parameter is a value, or a formula over other parameters (``"=7*atoms"``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workflow:
+    """A directed graph of tasks with loops and sweeps, and the parameters they use."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    loops: tuple[Loop, ...] = ()
+    params: Mapping[str, Parameter] = field(default_factory=dict)
+    budgets: Mapping[str, Quantity] = field(default_factory=dict)
+    """Amounts that all tasks together may use up: what tasks consume is never given back."""
+    description: str | None = None
+    owner: str | None = None
+    document: Document | None = field(default=None, compare=False, repr=False)
+    """Where it was read from, so that errors can point there; not part of what it says."""
+
+
+def find_growth_files(workflow: Workflow) -> dict[str, str]:
+    """Give the files whose lines some sweep waits for, each with the first task that sweeps over it."""
+    found: dict[str, str] = {}
+    for task in workflow.tasks:
+        for _, values in task.sweep.variables if task.sweep is not None else ():
+            name = growth_file(values)
+            if name is not None:
+                found.setdefault(name, task.name)
+    return found
+
+
+def set_growth_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> Workflow:
+    """Give the workflow with the lines of some files in place of the sweeps that waited for them."""
+    return dataclasses.replace(workflow, tasks=tuple(_set_lines(task, lines) for task in workflow.tasks))
+
+
+def _set_lines(task: Task, lines: Mapping[str, Sequence[str]]) -> Task:
+    if task.sweep is None:
+        return task
+    variables, said = [], list(task.sweep.from_file)
+    for name, values in task.sweep.variables:
+        file = growth_file(values)
+        known = file is not None and file in lines
+        variables.append((name, tuple(lines[file]) if known and file is not None else values))
+        said += [name] if known else []
+    if tuple(variables) == task.sweep.variables:
+        return task
+    sweep = Sweep(variables=tuple(variables), paired=task.sweep.paired, from_file=tuple(said))
+    return dataclasses.replace(task, sweep=sweep)
+
+
+def evaluate_params(params: Mapping[str, Parameter]) -> tuple[dict[str, Value], list[Problem]]:
+    """Give every parameter its value, and the problems of those that have none."""
+    values: dict[str, Value] = {k: v for k, v in params.items() if not isinstance(v, Expression)}
+    formulas = [(name, formula) for name, formula in params.items() if isinstance(formula, Expression)]
+    if not formulas:
+        return values, []
+    needed_by = _needed_by(formulas)
+    order = topological_order(needed_by)
+    if order is None:
+        first, *rest = find_cycle(needed_by) or [0]
+        names = [formulas[index][0] for index in (first, *reversed(rest))]
+        what = f"parameters that need each other: {', '.join(names[:8])}"
+        return values, [Problem(what=what, rule="a formula cannot need itself", path=("params", names[0]))]
+    problems: list[Problem] = []
+    failed: set[str] = set()
+    for name, formula in map(formulas.__getitem__, order):
+        if not failed.isdisjoint(_needs(formula)):
+            failed.add(name)
+            continue
+        try:
+            values[name] = evaluate(formula, values)
+        except InvalidInput as error:
+            failed.add(name)
+            problems += [replace(problem, path=("params", name)) for problem in error.problems]
+    return {name: values[name] for name in params if name in values}, problems
+
+
+def _needed_by(formulas: list[tuple[str, Expression]]) -> list[list[int]]:
+    index = {name: position for position, (name, _) in enumerate(formulas)}
+    successors: list[list[int]] = [[] for _ in formulas]
+    for position, (_, formula) in enumerate(formulas):
+        for name in _needs(formula):
+            if name in index:
+                successors[index[name]].append(position)
+    return successors
+
+
+def _needs(formula: Expression) -> dict[str, None]:
+    """Name the parameters a formula needs, each once and in order."""
+    return dict.fromkeys(name.partition(".")[0] for name in formula.names)
+
+
+def set_params(workflow: Workflow, changes: Mapping[str, Parameter]) -> Workflow:
+    """Give a workflow other values for some of its parameters; unknown names are an error."""
+    problems = []
+    for name in changes:
+        if name not in workflow.params:
+            close = nearest(name, workflow.params)
+            known = ", ".join(list(workflow.params)[:20]) or "none"
+            advice = f"did you mean {close!r}?" if close else f"its parameters: {known}"
+            problems.append(
+                Problem(what=f"workflow {workflow.name} has no parameter {name!r}", advice=advice)
+            )
+    if problems:
+        raise InvalidInput(problems)
+    return replace(workflow, params={**workflow.params, **changes})
+
+
+_OWN = "exit_code"
+
+
+def outcome_codes(workflow: Workflow, task_name: str) -> tuple[int, ...]:
+    """List the exit codes of a task that are outcomes, ascending; 85 and 99 never are."""
+    params, _ = evaluate_params(workflow.params)
+    codes = {code for task in workflow.tasks if task.name == task_name for code in task.outcomes}
+    for condition, name in _conditions(workflow, task_name):
+        codes.update(_compared(condition, name, params))
+    return tuple(sorted(codes.difference(RESERVED_CODES)))
+
+
+def list_outcome_codes(workflow: Workflow) -> dict[str, tuple[int, ...]]:
+    """List the outcome codes of every task that has some, in one pass over the workflow."""
+    spoken = {task.name for task in workflow.tasks if task.outcomes}
+    ended_by = {loop.name: loop.last for loop in workflow.loops}
+    for task in workflow.tasks:
+        spoken.update(
+            ended_by.get(dependency.task, dependency.task)
+            for dependency in task.after
+            if dependency.condition is not None
+        )
+    for loop in workflow.loops:
+        spoken.add(loop.last)
+        if loop.until is not None:
+            spoken.update(name.rpartition(".")[0] for name in loop.until.names if name.endswith(f".{_OWN}"))
+    return {name: codes for name in sorted(spoken) if (codes := outcome_codes(workflow, name))}
+
+
+def _conditions(workflow: Workflow, task_name: str) -> Iterator[tuple[Expression, str]]:
+    """Give the conditions that may speak of a task, and what they call its exit code."""
+    ended_by = {loop.name: loop.last for loop in workflow.loops}
+    for task in workflow.tasks:
+        for dependency in task.after:
+            source = ended_by.get(dependency.task, dependency.task)
+            if dependency.condition is not None and source == task_name:
+                yield dependency.condition, _OWN
+    for loop in workflow.loops:
+        if loop.until is not None:
+            yield loop.until, f"{task_name}.{_OWN}"
+            if loop.last == task_name:
+                yield loop.until, _OWN
+
+
+def _compared(condition: Expression, name: str, params: dict[str, Value]) -> Iterator[int]:
+    """Give the whole numbers that stand beside a name in a comparison."""
+    for node in walk(condition.tree):
+        if isinstance(node, Compare):
+            for left, right in pairwise(node.operands):
+                for one, other in ((left, right), (right, left)):
+                    if isinstance(one, Name) and one.name == name:
+                        yield from _codes(other, params)
+
+
+def _codes(node: ExpressionNode, params: dict[str, Value]) -> Iterator[int]:
+    match node:
+        case ListOf(items=items):
+            for item in items:
+                yield from _codes(item, params)
+        case Literal(value=value):
+            yield from _whole(value)
+        case Name(name=name):
+            found = params.get(name)
+            for entry in found if isinstance(found, list) else [found]:
+                yield from _whole(entry)
+        case _:
+            return
+
+
+def _whole(value: Value) -> Iterator[int]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield value

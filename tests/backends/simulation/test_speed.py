@@ -1,0 +1,87 @@
+"""The speed of a machine: against sums over small pieces of time."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.backends.simulation.state import HostSpeed
+
+
+def test_undisturbed_work_takes_its_time_to_the_last_bit():
+    speed = HostSpeed()
+    for now, work_s in ((0.1, 0.2), (1e6 / 3, 77.376), (12.7, 1 / 3)):
+        assert speed.finish_s(work_s, now) == now + work_s
+
+
+def test_three_competitors_leave_a_quarter():
+    # S3 section 9, scenario A: iterations of 4 s become 16 s long.
+    speed = HostSpeed()
+    speed.load(3, 120.0)
+    assert speed.share == 0.25
+    assert speed.finish_s(4.0, 120.0) == 136.0
+    speed.unload(3, 200.0)
+    assert speed.finish_s(4.0, 200.0) == 204.0
+
+
+def test_slowdowns_multiply_and_leave_nothing_behind():
+    speed = HostSpeed()
+    for slowdown in (3.0, 7.0, 3.0):
+        speed.slow(slowdown, 10.0)
+    speed.load(1, 10.0)
+    assert speed.share == pytest.approx(1 / 126)
+    for slowdown in (7.0, 3.0, 3.0):
+        speed.relieve(slowdown, 10.0)
+    speed.unload(1, 10.0)
+    assert speed.share == 1.0
+    assert speed.finish_s(5.0, 10.0) == 15.0
+
+
+def test_what_has_not_begun_cannot_end():
+    with pytest.raises(ValueError, match="not in list"):
+        HostSpeed().relieve(2.0, 0.0)
+    with pytest.raises(ValueError, match="2 processes end where 0 compete"):
+        HostSpeed().unload(2, 0.0)
+
+
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 12), st.sampled_from(["slow", "load"]), st.integers(1, 5), st.integers(0, 9)),
+    max_size=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CHANGES, st.integers(0, 10), st.integers(1, 30))
+def test_work_is_done_when_the_speed_adds_up_to_it(changes, start, work):
+    """Independent: the share of every whole second, from what is going on in it."""
+
+    def share(second):
+        product, processes = Fraction(1), 0
+        for at, kind, value, lasting in changes:
+            if at <= second < at + lasting:
+                product /= value if kind == "slow" else 1
+                processes += value if kind == "load" else 0
+        return product / (processes + 1)
+
+    left, second = Fraction(work), start
+    while left > share(second):
+        left -= share(second)
+        second += 1
+    expected = second + left / share(second)
+
+    events = [(at, 1, kind, value) for at, kind, value, _ in changes]
+    events += [(at + lasting, 2, kind, value) for at, kind, value, lasting in changes]
+    speed, target, finish = HostSpeed(), None, None
+    for at, order, kind, value in sorted([*events, (start, 3, "start", work)]):
+        if target is not None and finish is None and speed.time_of(target) <= at:
+            finish = speed.time_of(target)
+        if kind == "start":
+            target = speed.clock_s(float(at)) + value
+        else:
+            names = {("slow", 1): "slow", ("slow", 2): "relieve", ("load", 1): "load", ("load", 2): "unload"}
+            getattr(speed, names[kind, order])(value, float(at))
+    finish = speed.time_of(target) if finish is None else finish
+    assert finish == pytest.approx(float(expected), rel=1e-9)

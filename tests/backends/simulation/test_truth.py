@@ -1,0 +1,69 @@
+"""True durations: their law, and that nothing but seed, run, iteration and task decides them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.backends.simulation.scenario import Durations
+from weft.backends.simulation.truth import TrueDurations
+
+NOISY = Durations(noise=0.3, bias=1.5)
+
+
+def truth(durations=NOISY, labels=(), seed=1, run=0):
+    return TrueDurations(durations, labels, seed=seed, run=run)
+
+
+def test_without_noise_the_estimate_is_the_truth():
+    assert truth(Durations()).seconds(5, 12.5) == 12.5
+    assert truth(Durations(bias=2.0)).seconds(5, 12.5, iteration=3) == 25.0
+
+
+def test_the_mean_is_preserved_and_the_deviation_is_the_noise():
+    drawn = np.array(list(map(truth().factor, range(40_000))))
+    # Four standard errors; the median of a lognormal law is below its mean.
+    assert drawn.mean() == pytest.approx(1.5, abs=4 * 1.5 * 0.3 / math.sqrt(40_000))
+    assert drawn.std() == pytest.approx(1.5 * 0.3, rel=0.03)
+    assert np.median(drawn) == pytest.approx(1.5 / math.sqrt(1.09), rel=0.01)
+    assert np.log(drawn).std() == pytest.approx(math.sqrt(math.log(1.09)), rel=0.02)
+    assert drawn.min() > 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations([(task, iteration) for task in (0, 7, 1023, 1024, 5000) for iteration in (0, 1, 4)]))
+def test_the_order_of_asking_does_not_matter(asked):
+    mine, theirs = truth(), truth()
+    expected = {each: mine.factor(*each) for each in sorted(asked)}
+    assert {each: theirs.factor(*each) for each in asked} == expected
+    assert len(set(expected.values())) == len(expected)
+
+
+def test_runs_seeds_and_iterations_differ_and_agree_with_nothing():
+    columns = [
+        [one.factor(task, iteration) for task in range(2000)]
+        for one, iteration in (
+            (truth(), 0),
+            (truth(), 1),
+            (truth(run=1), 0),
+            (truth(seed=2), 0),
+            (truth(run=11), 0),
+        )
+    ]
+    correlation = np.corrcoef(columns)
+    assert np.abs(correlation - np.eye(len(columns))).max() < 0.1
+
+
+def test_a_task_may_have_a_law_of_its_own():
+    durations = Durations(noise=0.1, tasks={"a": Durations(bias=3.0), "b[2]": Durations(noise=0.1, bias=2.0)})
+    labels = ["a[1]", "b[1]", "b[2]"]
+    found, plain = truth(durations, labels), truth(Durations(noise=0.1))
+    assert found.factor(0) == 3.0
+    assert found.factor(1) == plain.factor(1)
+    assert found.factor(2) == pytest.approx(2 * plain.factor(2))
+    labels.append("a[2]")
+    assert found.factor(3) == 3.0, "a list of names may grow"

@@ -1,0 +1,74 @@
+"""Ledgers keep every run, whatever happened while it was written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from papers.toy_reproduction import Toy
+from weft.papers.repetition import ResultLedger, ledger_path, source_digest
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return ResultLedger(tmp_path / "deep" / "runs.jsonl")
+
+
+def test_what_is_added_is_known_at_once_and_later(ledger):
+    assert ledger.compiled() == {}
+    with ledger:
+        ledger.add(("a", 0), {"x": 0.1})
+        assert ResultLedger(ledger.path).compiled() == {("a", 0): {"x": 0.1}}
+    with ledger:
+        ledger.add(("a", 1), {"x": 1e-17})
+    assert ledger.compiled() == {("a", 0): {"x": 0.1}, ("a", 1): {"x": 1e-17}}
+
+
+@pytest.mark.parametrize("kept", range(1, 45))
+def test_a_line_that_was_cut_is_passed_over(ledger, kept):
+    with ledger:
+        ledger.add(("a", 0), {"x": 1.0})
+        ledger.add(("a", 1), {"x": 2.0})
+    whole = ledger.path.read_bytes()
+    first = whole.index(b"\n") + 1
+    ledger.path.write_bytes(whole[: first + kept])
+    assert set(ledger.compiled()) == {("a", 0)}
+    with ledger:
+        ledger.add(("a", 2), {"x": 3.0})
+    assert ledger.compiled() == {("a", 0): {"x": 1.0}, ("a", 2): {"x": 3.0}}
+
+
+def test_of_two_lines_of_a_run_the_first_counts(ledger):
+    for value in (1.0, 2.0):
+        with ledger:
+            ledger.add(("a", 0), {"x": value})
+    assert ledger.compiled() == {("a", 0): {"x": 1.0}}
+
+
+def test_lines_of_others_are_passed_over(ledger):
+    ledger.path.parent.mkdir()
+    lines = ["[]", "7", "{}", json.dumps({"cell": "a", "repetition": "x", "measures": {}}), "\x00"]
+    ledger.path.write_text("\n".join(lines))
+    assert ledger.compiled() == {}
+
+
+def test_a_number_that_is_none_is_not_written(ledger):
+    with pytest.raises(ValueError, match="JSON"), ledger:
+        ledger.add(("a", 0), {"x": float("nan")})
+    assert ledger.compiled() == {}
+
+
+def test_to_forget_twice_is_no_error(ledger):
+    with ledger:
+        ledger.add(("a", 0), {"x": 1.0})
+    ledger.forget()
+    ledger.forget()
+    assert ledger.compiled() == {}
+
+
+def test_seed_and_code_have_a_file_of_their_own(tmp_path):
+    toy = Toy()
+    first, other = (ledger_path(tmp_path, toy, seed) for seed in (3, 4))
+    assert first.name == f"toy-3-{source_digest(Toy.__module__)}.jsonl"
+    assert other.name.startswith("toy-4-")

@@ -1,0 +1,81 @@
+"""S2's experiments: the workflows are those of the reference, the measures are what they say."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from weft.papers.moldable_alpha import AlphaCase, AlphaStudy
+from weft.papers.moldable_local import (
+    SIZES,
+    LocalOptimumStudy,
+    dependent_instance,
+    independent_instance,
+    local_counts,
+    local_metrics,
+    workflow_label,
+)
+from weft.papers.reproduction import Results
+from weft.randomness import generator
+
+
+@pytest.mark.parametrize("tasks", [7, 8, 15, 16])
+def test_the_local_optimum_is_that_of_the_reference(spec_data, tasks):
+    name = workflow_label(tasks).replace("-", "")
+    known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())["workflows"][name]["local"]
+    found = local_metrics(dependent_instance(tasks))
+    assert found.makespan_s == pytest.approx(known["makespan"], rel=1e-9)
+    assert found.node_seconds == pytest.approx(known["cost"], rel=1e-9)
+    assert found.idle_share == pytest.approx(known["unused"], rel=1e-9)
+
+
+@pytest.mark.parametrize("tasks", SIZES)
+def test_simulations_are_fastest_on_35_nodes_and_processing_on_2(tasks):
+    counts = local_counts(dependent_instance(tasks)).tolist()
+    processing = (tasks - 1) // 2 if tasks % 2 else 2
+    assert sorted(counts) == [2] * processing + [35] * (tasks - processing)
+    assert set(local_counts(independent_instance(tasks)).tolist()) == {35}
+
+
+def test_perturbed_times_are_the_same_every_time():
+    first, again = dependent_instance(16, perturbed=True), dependent_instance.__wrapped__(16, perturbed=True)
+    plain = dependent_instance(16)
+    for task in range(16):
+        seconds = first.modes(task).seconds
+        assert seconds.tolist() == again.modes(task).seconds.tolist()
+        ratio = seconds / plain.modes(task).seconds
+        assert ratio == pytest.approx(np.full(len(ratio), ratio[0]))
+        assert 0.95 <= ratio[0] <= 1.25 * 1.05
+
+
+def test_a_search_for_the_fastest_counts_finds_them():
+    cell = LocalOptimumStudy().cells(full=False)[0]
+    found = LocalOptimumStudy().run(cell, generator(4, "local"))
+    assert (found["success"], found["fastest_counts"]) == (1.0, 1.0)
+    assert found["idle_percent"] == pytest.approx(100 * local_metrics(dependent_instance(7)).idle_share)
+    assert found["visited"] == 25 * (found["generation_of_best"] + 1)
+
+
+def test_all_cost_and_no_time_is_one_node_each():
+    cell = AlphaCase(alpha=0.0, tasks=7, population=25, generations=200).cell()
+    found = AlphaStudy().run(cell, generator(4, "alpha"))
+    # On one node each: 2252 s and 8628 node-seconds, against 512.5 s and 15020 with the fastest counts.
+    assert found["makespan_s"] == pytest.approx(2252.0)
+    assert found["node_seconds"] == pytest.approx(8628.0)
+    assert found["cost_percent"] == pytest.approx(100 * (8628.0 / 15020.2667 - 1), abs=1e-3)
+    assert found["idle_percent"] == pytest.approx(94.01365, abs=1e-3)
+
+
+def test_a_sweep_that_is_not_monotone_is_seen():
+    cells = AlphaStudy().cells(full=False)
+    sweep = [cell.name for cell in cells if "perturbed" in cell.name]
+    measures = dict.fromkeys(
+        ("makespan_percent", "cost_percent", "idle_percent", "cpu_s", "makespan_s", "node_seconds"), 0.0
+    )
+    known = {cell.name: [measures] for cell in cells}
+    for makespan_s, name in zip((1.0, 3.0, 2.0, 4.0, 4.0), sweep, strict=True):
+        known[name] = [measures | {"makespan_s": makespan_s, "node_seconds": 10 - makespan_s}]
+    rows = AlphaStudy().rows(Results(known), full=False)
+    assert [(row.ours, row.within) for row in rows if row.accepts == "A2.6"] == [(1, False), (1, False)]

@@ -1,0 +1,100 @@
+"""Repetitions: the same rows on every pool, resumed or not, and every run kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from papers.toy_reproduction import Toy
+from weft.papers.repetition import ResultLedger, reproduce
+from weft.papers.reproduction import Curves
+from weft.pools.pool import make_pool
+from weft.randomness import generator
+from weft.search.pool import INLINE_POOL
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return ResultLedger(tmp_path / "toy.jsonl")
+
+
+def test_every_run_has_random_numbers_of_its_own(ledger):
+    made = reproduce(Toy(), ledger, seed=5)
+    assert (made.runs, made.taken_over) == (6, 0)
+    expected = [float(generator(5, "toy", "small", str(number)).random()) for number in range(4)]
+    assert [ledger.compiled()["small", number]["drawn"] for number in range(4)] == expected
+    assert made.rows[0].ours == pytest.approx(sum(expected) / 4)
+    assert len({found["drawn"] % 1 for found in ledger.compiled().values()}) == 6
+
+
+def test_figures_outside_their_band_are_named(ledger):
+    assert [row.figure for row in reproduce(Toy(), ledger).outside] == ["large"]
+
+
+def test_a_second_time_nothing_is_run(ledger):
+    first = reproduce(Toy(), ledger)
+    size = ledger.path.stat().st_size
+    again = reproduce(Toy(), ledger)
+    assert (again.taken_over, again.rows) == (6, first.rows)
+    assert ledger.path.stat().st_size == size
+
+
+def test_more_runs_and_more_cells_go_on_from_what_is_known(ledger):
+    reproduce(Toy(), ledger, runs=1)
+    made = reproduce(Toy(), ledger, runs=3, full=True)
+    assert (made.runs, made.taken_over) == (9, 2)
+    assert [row.runs for row in made.rows] == [3, 3, 3]
+    fewer = reproduce(Toy(), ledger, runs=1)
+    assert [row.runs for row in fewer.rows] == [1, 1]
+
+
+class Ending:
+    """A pool that ends after some items, as a process does that is killed."""
+
+    workers = 1
+
+    def __init__(self, items):
+        self.items = items
+
+    def map(self, function, items):
+        for number, result in enumerate(INLINE_POOL.map(function, items)):
+            if number == self.items:
+                raise KeyboardInterrupt
+            yield result
+
+
+@pytest.mark.parametrize("ended", [0, 1, 3, 5])
+def test_what_was_ended_gives_the_same_rows(ledger, tmp_path, ended):
+    whole = reproduce(Toy(), ResultLedger(tmp_path / "whole.jsonl"), seed=2)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(Toy(), ledger, seed=2, pool=Ending(ended))
+    assert len(ledger.compiled()) == ended
+    rest = reproduce(Toy(), ledger, seed=2)
+    assert (rest.taken_over, rest.rows) == (ended, whole.rows)
+
+
+def test_processes_give_the_same_rows(ledger, tmp_path):
+    alone = reproduce(Toy(), ledger)
+    with make_pool("processes:2") as pool:
+        shared = ResultLedger(tmp_path / "shared.jsonl")
+        assert reproduce(Toy(), shared, pool=pool).rows == alone.rows
+    here = {found["process"] for found in ledger.compiled().values()}
+    there = {found["process"] for found in shared.compiled().values()}
+    assert not here & there
+
+
+def test_it_tells_how_far_it_is(ledger):
+    reproduce(Toy(), ledger, runs=1)
+    heard = []
+    reproduce(Toy(), ledger, runs=2, tell=heard.append)
+    assert heard == [(3, 4, 1.0, 1.0), (4, 4, 2.0, 0.0)]
+
+
+class Drawing(Toy):
+    def charts(self, results, *, full):
+        return [Curves(title="drawn", times_s=[0.0], values={"small": results.of("small", "drawn")[:1]})]
+
+
+def test_charts_are_made_of_the_same_results_where_there_are_some(ledger):
+    assert reproduce(Toy(), ledger, seed=5).charts == ()
+    (chart,) = reproduce(Drawing(), ledger, seed=5).charts
+    assert chart.values == {"small": [ledger.compiled()["small", 0]["drawn"]]}

@@ -1,0 +1,128 @@
+"""Every reproduction on the registry: its cells, its rows, and that the rows can fail."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+
+from weft.papers import REPRODUCTIONS
+from weft.papers.reproduction import ResultRow, Results, ToleranceBand
+from weft.randomness import generator
+
+ALL = pytest.mark.parametrize("name", list(REPRODUCTIONS))
+DEMANDED = {
+    "s1-dynamic": {"A1.9", "A1.10"},
+    "s1-tuning": {"A1.3", "A1.4", "A1.5", "A1.6", "A1.7", "A1.8"},
+    "s2-local": {"A2.2", "A2.3"},
+    "s2-alpha": {"A2.4", "A2.5", "A2.6", "A2.9"},
+    "s3-degradation": {"A3.1", "A3.3"},
+    "s3-requirements": {"A3.2"},
+    "s4-samples": {"A4.4", "A4.8"},
+    "s4-tables": {"A4.5", "A4.6", "A4.7"},
+    "s5-scenario": {"A5.1", "A5.2", "A5.3", "A5.4", "A5.5", "A5.6", "A5.7"},
+    "s5-starvation": {"A5.8"},
+    "u1": {"U1"},
+    "u2": {"U2"},
+    "u3": {"U3"},
+    "u4": {"A3.1", "A3.2", "A3.3", "A3.7", "A3.8", "A3.9"},
+}
+NOT_DRAWN = {"s3-degradation", "s3-requirements", "s5-starvation"}
+"""Experiments in which nothing is left to chance."""
+LONG = {"s5-scenario", "u1", "u2", "u3", "u4"}
+"""Experiments of which one run takes seconds; their own tests have shorter ones."""
+UNBREAKABLE = {"A1.3", "A1.6", "A2.6", "A4.7", "A4.8"}
+"""What a constant cannot break: the grid, the reference, the monotony of a sweep, comparisons."""
+
+
+class Constant(dict):
+    """Measures of which every one has the same value."""
+
+    def __missing__(self, key):
+        return self["value"]
+
+
+def results_of(reproduction, value, *, full):
+    cells = reproduction.cells(full=full)
+    return Results({cell.name: [Constant(value=value)] * 2 for cell in cells})
+
+
+def test_the_experiments_of_the_issue_are_there():
+    assert list(REPRODUCTIONS) == sorted(DEMANDED)
+
+
+@ALL
+@pytest.mark.parametrize("full", [False, True])
+def test_cells_have_names_of_their_own_and_travel(name, full):
+    reproduction = REPRODUCTIONS.load(name)()
+    assert reproduction.name == name
+    cells = reproduction.cells(full=full)
+    assert len({cell.name for cell in cells}) == len(cells)
+    assert pickle.loads(pickle.dumps((reproduction, cells[-1])))[1] == cells[-1]
+    assert all(cell.runs >= 1 and cell.work >= 0 for cell in cells)
+    settings = [json.dumps(dict(cell.settings)) for cell in cells]
+    assert len(set(settings)) == len(cells) - (name == "s1-tuning")  # the operators have none, as the tuned
+
+
+@ALL
+def test_what_is_quick_is_part_of_the_whole(name):
+    reproduction = REPRODUCTIONS.load(name)()
+    full = {cell.name: cell for cell in reproduction.cells(full=True)}
+    for cell in reproduction.cells(full=False):
+        assert cell.settings == full[cell.name].settings
+        assert cell.runs <= full[cell.name].runs
+
+
+@ALL
+@pytest.mark.parametrize("full", [False, True])
+def test_all_acceptance_experiments_have_rows(name, full):
+    reproduction = REPRODUCTIONS.load(name)()
+    rows = reproduction.rows(results_of(reproduction, 1.0, full=full), full=full)
+    assert {row.accepts for row in rows if row.accepts} == DEMANDED[name]
+    assert all((row.band is not None) == bool(row.accepts) for row in rows)
+    assert len({(row.table, row.figure) for row in rows}) == len(rows)
+    assert {row.runs for row in rows} & {2}
+
+
+@ALL
+def test_measures_far_off_are_outside(name):
+    reproduction = REPRODUCTIONS.load(name)()
+    rows = reproduction.rows(results_of(reproduction, 1e6, full=False), full=False)
+    outside = {row.accepts for row in rows if row.within is False}
+    assert outside == DEMANDED[name] - UNBREAKABLE
+
+
+@pytest.mark.parametrize("name", [name for name in REPRODUCTIONS if name not in LONG])
+def test_a_run_gives_the_same_measures_again(name):
+    reproduction = REPRODUCTIONS.load(name)()
+    cells = reproduction.cells(full=False)
+    cell = min(cells[1:] or cells, key=lambda found: found.work)
+    first, again, other = (reproduction.run(cell, generator(seed, name)) for seed in (1, 1, 2))
+    decided = [key for key in first if key != "cpu_s"]
+    assert [first[key] for key in decided] == [again[key] for key in decided]
+    assert ([first[key] for key in decided] == [other[key] for key in decided]) == (name in NOT_DRAWN)
+    assert json.loads(json.dumps(first, allow_nan=False)) == first
+
+
+@pytest.mark.parametrize(
+    ("band", "text", "inside", "outside"),
+    [
+        (ToleranceBand(most=30.0), "≤ 30 %", [-5.0, 30.0], [30.1]),
+        (ToleranceBand(least=1.5), "≥ 1.5 %", [1.5, 9.0], [1.4]),
+        (ToleranceBand(least=-45.0, most=-33.0), "-45 to -33 %", [-45.0, -40.0], [-32.0, -46.0]),
+        (ToleranceBand(least=2880, most=2880), "2,880 %", [2880], [2879, 2881]),
+    ],
+)
+def test_bands(band, text, inside, outside):
+    assert band.text("%") == text
+    assert all(value in band for value in inside)
+    assert not any(value in band for value in outside)
+    assert float("nan") not in band
+
+
+def test_rows_are_written_as_users_read_them():
+    row = ResultRow(table="t", figure="f", ours=1234.56, unit="s", error=0.25)
+    assert (row.text, row.within) == ("1,234.6 ± 0.2 s", None)
+    assert ResultRow(table="t", figure="f", ours=2e-16, digits=0).text == "2.0e-16"
+    assert ResultRow(table="t", figure="f", ours=0.0, digits=0).text == "0"

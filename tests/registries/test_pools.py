@@ -1,0 +1,115 @@
+"""Every pool on the registry keeps the contract; new ones are picked up by themselves."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import threading
+from functools import partial
+
+import pytest
+
+import dask_clusters as clusters
+import pool_pieces as pieces
+from weft.errors import InvalidInput
+from weft.pools import POOLS
+from weft.pools.pool import OpenPool, make_pool
+from weft.search.pool import INLINE_POOL
+
+HAS_DASK = importlib.util.find_spec("distributed") is not None
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The address of a real Dask cluster of two threads; absent only where nobody could install it."""
+    if not HAS_DASK and not os.environ.get("CI"):
+        pytest.skip("no Dask cluster: the package distributed is not installed")
+    with clusters.cluster(tmp_path_factory.mktemp("dask")) as found:
+        yield found
+
+
+@pytest.fixture(params=list(POOLS))
+def name(request):
+    arguments = {
+        "serial": "",
+        "dask": ":" + request.getfixturevalue("address") if request.param == "dask" else "",
+    }
+    return request.param + arguments.get(request.param, ":2")
+
+
+@pytest.fixture
+def pool(name):
+    with make_pool(name) as opened:
+        yield opened
+
+
+def test_it_says_who_it_is(pool, name):
+    assert isinstance(pool, OpenPool)
+    assert POOLS.load(pool.name) is type(pool)
+    assert pool.workers == (1 if name == "serial" else 2)
+
+
+def test_the_order_is_kept_whoever_is_done_first(pool):
+    found = list(pool.map(pieces.slow_first, range(9)))
+    assert [number for number, _, _ in found] == list(range(9))
+    at = {(process, thread) for _, process, thread in found}
+    assert len(at) == (1 if pool.name == "serial" else 2)
+
+
+def test_pieces_are_done_side_by_side(pool):
+    (_, end), (start, _) = list(pool.map(pieces.together, range(2)))
+    assert (start < end) == (pool.workers > 1)
+
+
+def test_results_are_those_of_whoever_works_alone(pool):
+    seeds = list(range(20))
+    assert list(pool.map(pieces.drawn, seeds)) == list(INLINE_POOL.map(pieces.drawn, seeds))
+
+
+def test_no_items_no_results(pool):
+    assert list(pool.map(pieces.squared, [])) == []
+
+
+def test_an_error_in_a_piece_is_raised_where_its_result_would_be(pool):
+    results = pool.map(pieces.refused, range(40))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(InvalidInput, match="piece 3; must not be 3"):
+        next(results)
+    assert list(pool.map(pieces.squared, range(5))) == [0, 1, 4, 9, 16]
+
+
+def test_an_error_that_cannot_travel_is_told_all_the_same(pool):
+    with pytest.raises(Exception, match="one and other"):
+        list(pool.map(pieces.failing_privately, range(2)))
+
+
+def test_whoever_stops_reading_can_ask_for_something_else(pool):
+    results = pool.map(pieces.squared, range(50))
+    assert next(results) == 0
+    if hasattr(results, "close"):
+        results.close()
+    assert list(pool.map(pieces.drawn, [4])) == [pieces.drawn(4)]
+
+
+def test_what_is_computed_travels_at_most_once_to_a_worker(pool):
+    large = pieces.Large()
+    function = partial(pieces.added, large)
+    for first in range(4):
+        assert list(pool.map(function, range(first, first + 6))) == list(range(first + 3, first + 9))
+    assert large.journeys <= pool.workers
+
+
+def test_closing_frees_processes_and_threads(name):
+    processes, threads = set(multiprocessing.active_children()), threading.active_count()
+    with make_pool(name) as pool:
+        assert list(pool.map(pieces.squared, range(4))) == [0, 1, 4, 9]
+    pool.close()  # again does no harm
+    assert set(multiprocessing.active_children()) == processes
+    if pool.name != "dask":  # which keeps a thread for all clients there will ever be
+        assert threading.active_count() <= threads
+
+
+def test_an_unknown_pool_is_refused():
+    with pytest.raises(InvalidInput, match=r"unknown pool 'proceses'; did you mean 'processes'\?"):
+        make_pool("proceses:2")
