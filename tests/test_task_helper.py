@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.jobs_by_hand import rendered, run_job, with_task
+from backends.attempt.job_examples import rendered, run_job, with_task
 from weft import task
 from weft.backends.attempt.task_files import TaskFiles, parse_progress, read_result
 

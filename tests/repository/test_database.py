@@ -108,7 +108,7 @@ def test_a_file_that_may_not_grow_loses_nothing(tmp_path):
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
             for number in range(500):
-                database.insert_later("INSERT INTO kept VALUES (?, 'k', ?)", (number, "v" * 1000))
+                database.queue_insert("INSERT INTO kept VALUES (?, 'k', ?)", (number, "v" * 1000))
             try:
                 database.commit()
             except StorageProblem as error:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backends.jobs_by_hand import rendered, with_task
+from backends.attempt.job_examples import rendered, with_task
 from weft.backends.attempt.fingerprint import compute_fingerprint, explain_staleness
 from weft.backends.backend import Product
 from weft.platform.machine import Machine

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.staging.web_server import Site
+from backends.attempt.web_server import Site
 from weft.backends.attempt.external_files import InputCache, InputSource
 from weft.backends.attempt.safe_paths import StagingProblem
 

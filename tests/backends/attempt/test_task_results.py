@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backends.jobs_by_hand import known_of
+from backends.attempt.job_examples import known_of
 from weft.backends.attempt.command import RESULT_FILE
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_result, read_sweep_lines

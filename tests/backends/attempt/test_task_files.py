@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.jobs_by_hand import with_task
+from backends.attempt.job_examples import with_task
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import Observation, ReportedProgress, TaskFiles, parse_progress
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner_bench import Bench
+from backends.local.runner_bench import Bench
 from weft.backends.local.processes import peak_bytes
 
 

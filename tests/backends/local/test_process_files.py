@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runner_bench import Bench, wait_until
+from backends.local.runner_bench import Bench, wait_until
 from weft.backends.local import processes
 from weft.backends.local.processes import (
     TICKS_PER_S,

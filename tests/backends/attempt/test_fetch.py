@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from architecture.house import environment
-from backends.staging.web_server import Site
+from backends.attempt.web_server import Site
 from weft.backends.attempt.external_files import InputCache, InputSource, decompressed_name, fetch
 from weft.backends.attempt.safe_paths import StagingProblem
 

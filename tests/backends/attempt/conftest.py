@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.staging.web_server import Site, serving
+from backends.attempt.web_server import Site, serving
 
 
 @dataclass(frozen=True)

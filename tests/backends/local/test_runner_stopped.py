@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from runner_bench import Bench, lives, wait_until
+from backends.local.runner_bench import Bench, lives, wait_until
 from weft.backends.local import link
 from weft.backends.local.link import RunnerUnresponsive
 

@@ -68,7 +68,7 @@ def test_files_that_change_while_they_are_copied_are_not_kept(
         copies += 1
         return done
 
-    monkeypatch.setattr(staging, "copied", disturbed)
+    monkeypatch.setattr(staging, "copy_content", disturbed)
     assert not keep_checkpoint(grounds.work, ["a", "b", "c*"], kept)
     restore_checkpoint(kept, grounds.other)
     assert [(grounds.other / name).read_text() for name in ("a", "b")] == ["step 1", "step 1"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner_bench import Bench, lives, wait_until
+from backends.local.runner_bench import Bench, lives, wait_until
 from weft.backends.local.processes import list_processes
 
 IGNORES = "trap '' TERM; echo up > up{0}; while :; do sleep 0.05; done"

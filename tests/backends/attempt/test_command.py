@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.jobs_by_hand import LOCAL, known_of, rendered, run_job, with_task
+from backends.attempt.job_examples import LOCAL, known_of, rendered, run_job, with_task
 from weft.backends.attempt.command import PROGRESS_FILE, RESULT_FILE, find_result_tasks, monitored_files
 from weft.backends.attempt.substitution import JobProblem
 from weft.platform.machine import Machine

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from runner_bench import TOKEN, Bench, lives, wait_until
+from backends.local.runner_bench import TOKEN, Bench, lives, wait_until
 from weft.backends.local.link import (
     RunnerFailed,
     RunnerGone,
@@ -56,7 +56,7 @@ def test_a_runner_loads_neither_weft_nor_heavy_modules() -> None:
         "import sys\n"
         f"names = {{'__name__': 'runner', '__file__': {str(runner)!r}}}\n"
         "exec(open(names['__file__']).read(), names)\n"
-        "names['_stand_in']()\n"
+        "names['_install_package_stubs']()\n"
         "import weft.backends.local.runner_loop\n"
         "sys.stdout.write(' '.join(sys.modules))"
     )

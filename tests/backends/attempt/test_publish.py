@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.staging.web_server import Site
+from backends.attempt.web_server import Site
 from weft.backends.attempt.external_files import publish
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.staging import collect_outputs, is_intact, make_read_only

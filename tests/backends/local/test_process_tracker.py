@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner_bench import Bench, lives, wait_until
+from backends.local.runner_bench import Bench, lives, wait_until
 from weft.backends.local.processes import (
     MARK,
     list_processes,
