@@ -36,7 +36,7 @@ def test_a_range_stands_for_its_numbers(text: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x{3..1}", "runs backwards"),
+        ("x{3..1}", "is descending"),
         ("x{1..1000001}", "at most 1,000,000 names"),
         ("x{1..1000000000000}", "at most 1,000,000 names"),
         ("x{1..2000}y{1..2000}", "at most 1,000,000 names"),

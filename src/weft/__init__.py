@@ -1,4 +1,4 @@
-"""weft predicts, plans and runs scientific workflows on unlike machines.
+"""weft predicts, plans and runs scientific workflows on heterogeneous machines.
 
 >>> import weft
 >>> flow = weft.Builder("hello")
@@ -55,7 +55,7 @@ __all__ = [
 
 __version__ = VERSION
 
-_HOMES = {
+_MODULES = {
     "Builder": "weft.workflow.builder",
     "Front": "weft.api.pareto",
     "Infeasible": "weft.errors",
@@ -81,8 +81,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # `import weft` must stay light: a name is imported from its home when it is first used.
-    home = _HOMES.get(name)
+    # `import weft` must stay light: a name is imported from its module when it is first used.
+    home = _MODULES.get(name)
     if home is None:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
     return getattr(import_module(home), name)

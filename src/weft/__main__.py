@@ -1,4 +1,4 @@
-"""``python -m weft`` is the command ``weft``."""
+"""Run the command line: ``python -m weft`` is the same as ``weft``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Documents: trees of plain values that know where they were written, and a reader that collects problems.
+"""Documents: trees of plain values with source locations, and a reader that collects problems.
 
-YAML files, JSON files and the Python builder all become the same tree, so one piece of code gives the keys
-their meaning and every error can point at its place.
-
-Numeric ranges in braces: ``altix{1..16}`` stands for sixteen names.
+YAML files, JSON files and the Python builder all produce such a tree, so one reader interprets the keys and
+every error points at a line. Names in documents may contain numeric ranges: ``altix{1..16}`` means sixteen
+names.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, nearest, shorten
+from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
 
 __all__ = [
     "MOST_CHARACTERS",
@@ -37,7 +36,7 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentNode:
-    """A scalar, a list of nodes or a mapping of nodes, with the place where it stands."""
+    """A scalar, a list of nodes or a mapping of nodes, with its source location."""
 
     value: Scalar | list[DocumentNode] | dict[str, DocumentNode]
     place: SourceLocation
@@ -46,7 +45,7 @@ class DocumentNode:
 
     @property
     def kind(self) -> str:
-        """Name the kind of value as users know it."""
+        """Return the type of the value as messages name it."""
         match self.value:
             case None:
                 return "nothing"
@@ -62,7 +61,7 @@ class DocumentNode:
                 return "a mapping"
 
     def to_plain(self) -> Any:
-        """Give the value without places."""
+        """Return the value without source locations."""
         if isinstance(self.value, list):
             return [node.to_plain() for node in self.value]
         if isinstance(self.value, dict):
@@ -70,7 +69,7 @@ class DocumentNode:
         return self.value
 
     def display(self) -> str:
-        """Show the value in a message, shortened."""
+        """Return the value for a message, shortened."""
         if isinstance(self.value, list | dict):
             return self.kind
         return shorten(repr(self.value)) if isinstance(self.value, str) else shorten(self.value).lower()
@@ -78,13 +77,13 @@ class DocumentNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a workflow or platform was read from; finds the place of any path in it."""
+    """The file and tree that a workflow or platform was read from."""
 
     file: str | None = None
     root: DocumentNode | None = None
 
     def place(self, path: DocumentPath) -> SourceLocation | None:
-        """Find where a path, or the nearest enclosing thing that was written, stands."""
+        """Return the location of a path, or of the nearest enclosing value if the path does not exist."""
         if self.root is None:
             return SourceLocation(file=self.file) if self.file else None
         node, place = self.root, self.root.place
@@ -106,7 +105,7 @@ _MOST_BITS = 1000
 def from_python(
     value: object, place: SourceLocation | None = None, path: DocumentPath = (), depth: int = 0
 ) -> DocumentNode:
-    """Turn plain Python values (as the builder gets them) into a tree; other types are an error."""
+    """Return plain Python values as a tree; other types raise InvalidInput."""
     place = place or SourceLocation()
     if depth > 100:
         raise InvalidInput(Problem(what="nested deeper than 100 levels", path=path, place=place))
@@ -136,25 +135,25 @@ def from_python(
 
 
 def caller_location() -> SourceLocation:
-    """Say where outside this package the running call came from, for errors in Python-built workflows."""
-    frame = sys._getframe(1)  # noqa: SLF001 -- the only way to point at the user's line
+    """Return the line outside this package that led to the current call, for errors in the builder."""
+    frame = sys._getframe(1)  # noqa: SLF001 -- the only access to the caller's line
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("weft."):
         frame = frame.f_back
     return SourceLocation(file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
 class Reader:
-    """Reads nodes as the types they should have; a wrong one becomes a problem, and reading goes on."""
+    """Converts nodes to Python values. A node of a wrong type is added to ``problems``; reading continues."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
     def add_problem(self, node: DocumentNode, what: str, *, rule: str = "", advice: str = "") -> None:
-        """Note one problem at a node."""
+        """Add a problem at a node."""
         self.problems.append(Problem(what=what, rule=rule, advice=advice, path=node.path, place=node.place))
 
     def add_type_problem(self, node: DocumentNode, wanted: str, advice: str = "") -> None:
-        """Note that a node is not what it should be."""
+        """Add the problem that a node does not have the expected type."""
         what = (
             f"this is {node.kind}"
             if isinstance(node.value, list | dict)
@@ -163,7 +162,7 @@ class Reader:
         self.add_problem(node, what, rule=f"must be {wanted}", advice=advice)
 
     def collect_problems(self, node: DocumentNode, function: Callable[[], Any]) -> Any:
-        """Run something that may raise InvalidInput; its problems get this node's place. None on failure."""
+        """Return the result of a call; if it raises InvalidInput, add its problems here and return None."""
         try:
             return function()
         except InvalidInput as error:
@@ -174,7 +173,7 @@ class Reader:
     def mapping(
         self, node: DocumentNode, known: Iterable[str] | None = None, what: str = "key"
     ) -> dict[str, DocumentNode]:
-        """Read a mapping; with ``known``, every other key is a problem that names the nearest known one."""
+        """Return the entries of a mapping. With ``known``, every other key is a problem and is left out."""
         if not isinstance(node.value, dict):
             self.add_type_problem(node, "a mapping")
             return {}
@@ -183,8 +182,7 @@ class Reader:
         names = list(known)
         for key in node.value:
             if key not in names:
-                close = nearest(key, names)
-                advice = f"did you mean {close!r}?" if close else f"known: {', '.join(names)}"
+                advice = suggest(key, names, f"known: {', '.join(names)}")
                 self.problems.append(
                     Problem(
                         what=f"unknown {what} {shorten(repr(key))}",
@@ -196,13 +194,13 @@ class Reader:
         return {key: value for key, value in node.value.items() if key in names}
 
     def listing(self, node: DocumentNode) -> list[DocumentNode]:
-        """Read a list; a single scalar or mapping counts as a list of one."""
+        """Return the items of a list; a single scalar or mapping counts as a list of one."""
         if node.value is None:
             return []
         return node.value if isinstance(node.value, list) else [node]
 
     def text(self, node: DocumentNode) -> str | None:
-        """Read a text; numbers are taken as they are written."""
+        """Return a text; numbers are converted to text."""
         if isinstance(node.value, str):
             return node.value
         if isinstance(node.value, int | float) and not isinstance(node.value, bool):
@@ -211,26 +209,25 @@ class Reader:
         return None
 
     def flag(self, node: DocumentNode) -> bool:
-        """Read true or false."""
+        """Return true or false."""
         if not isinstance(node.value, bool):
             self.add_type_problem(node, "true or false")
         return node.value is True
 
     def choice(self, node: DocumentNode, allowed: Sequence[str]) -> str | None:
-        """Read one of a few words."""
+        """Return one of the allowed words, or None."""
         if isinstance(node.value, str) and node.value in allowed:
             return node.value
-        close = nearest(node.value, allowed) if isinstance(node.value, str) else None
         self.add_problem(
             node,
-            f"{node.display()} is not a choice here",
+            f"{node.display()} is not allowed",
             rule=f"must be one of {', '.join(allowed)}",
-            advice=f"did you mean {close!r}?" if close else "",
+            advice=suggest(node.value, allowed) if isinstance(node.value, str) else "",
         )
         return None
 
     def integer(self, node: DocumentNode, *, least: int) -> int | None:
-        """Read a whole number."""
+        """Return a whole number of at least ``least``, or None."""
         if isinstance(node.value, int) and not isinstance(node.value, bool) and node.value >= least:
             return node.value
         self.add_problem(
@@ -239,36 +236,34 @@ class Reader:
         return None
 
     def finish(self, document: Document | None = None) -> None:
-        """Raise everything that was found, if anything was."""
+        """Raise InvalidInput with all problems, if there are any."""
         if self.problems:
             raise InvalidInput(list(locate_problems(self.problems, document)))
 
 
 def locate_problems(problems: Iterable[Problem], document: Document | None) -> Iterator[Problem]:
-    """Give problems that know only their path the place of that path in the document."""
+    """Yield the problems with a location: their own, or that of their path in the document."""
     for problem in problems:
         place = problem.place or (document.place(problem.path) if document else None)
-        yield Problem(
-            what=problem.what, rule=problem.rule, advice=problem.advice, path=problem.path, place=place
-        )
+        yield replace(problem, place=place)
 
 
 MOST_NAMES = 1_000_000
-"""One text stands for at most so many."""
+"""Maximum number of names that one text may expand to."""
 
 MOST_CHARACTERS = 100_000_000
-"""The names of one text have at most so many characters together."""
+"""Maximum total length of the names of one text."""
 
-# Doubled braces are literal ones and ``${...}`` belongs to the shell: both stay as they are.
+# Doubled braces are literal braces, and ``${...}`` is shell syntax: neither is expanded.
 _RANGE = re.compile(r"(?<![{$])\{(-?[0-9]+)\.\.(-?[0-9]+)\}(?!\})")
 _MOST_DIGITS = 18
 
 
 def expand_braces(text: str) -> list[str]:
-    """List what a text stands for: ``out.{1..3}`` gives ``out.1``, ``out.2``, ``out.3``.
+    """Return the names that a text expands to: ``out.{1..3}`` gives ``out.1``, ``out.2``, ``out.3``.
 
-    Several ranges give every combination; the last one runs fastest. A bound with leading zeros
-    (``{01..16}``) pads every number to the same width. A text without a numeric range comes back alone.
+    Several ranges give every combination; the last one varies fastest. A bound with leading zeros
+    (``{01..16}``) pads every number to the same width. A text without a range is returned alone.
     """
     parts = _RANGE.split(text)
     if len(parts) == 1:
@@ -276,7 +271,7 @@ def expand_braces(text: str) -> list[str]:
     bounds = list(zip(parts[1::3], parts[2::3], strict=True))
     _check_ranges(text, bounds)
     ranges = [_numbers(first, last) for first, last in bounds]
-    # Literal texts and numbers take turns, so one product over both writes every name.
+    # Literal texts and numbers alternate, so one product over both gives every name.
     columns: list[list[str]] = [[parts[0]]]
     for numbers, literal in zip(ranges, parts[3::3], strict=True):
         columns += [numbers, [literal]]
@@ -284,22 +279,22 @@ def expand_braces(text: str) -> list[str]:
 
 
 def has_range(text: str) -> bool:
-    """Tell whether a text stands for more than itself."""
+    """Return whether a text contains a numeric range."""
     return _RANGE.search(text) is not None
 
 
 def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
-    """Refuse ranges that run backwards or stand for too much, before anything is written out."""
+    """Raise InvalidInput for descending ranges and for expansions that are too large."""
     count = 1
     for first, last in bounds:
         written = shorten(f"{{{first}..{last}}}")
         if max(len(first), len(last)) > _MOST_DIGITS:
             raise _range_error(text, f"range {written}", f"bounds have at most {_MOST_DIGITS} digits")
         if int(last) < int(first):
-            raise _range_error(text, f"range {written} runs backwards", "the smaller bound comes first")
+            raise _range_error(text, f"range {written} is descending", "the smaller bound comes first")
         count *= int(last) - int(first) + 1
         if count > MOST_NAMES:
-            raise _range_error(text, f"range {written}", f"a text stands for at most {MOST_NAMES:,} names")
+            raise _range_error(text, f"range {written}", f"a text expands to at most {MOST_NAMES:,} names")
     if count * len(text) > MOST_CHARACTERS:
         size = f"{count:,} names of about {len(text):,} characters"
         raise _range_error(text, size, f"together at most {MOST_CHARACTERS:,} characters")

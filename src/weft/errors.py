@@ -1,6 +1,6 @@
-"""What can go wrong, as types: a user's mistake, an impossible demand, and the places they point at.
+"""Errors that weft raises, and the problems they report.
 
-Every message names four things: what was found and where, the value, the rule it breaks, and what to do.
+Every message says four things: what was found and where, the value, the rule it violates, and what to do.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ __all__ = [
     "format_path",
     "nearest",
     "shorten",
+    "suggest",
 ]
 
 DocumentPath = tuple[str | int, ...]
-"""The way to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
+"""Keys and indices that lead to a value inside a document: ``("tasks", "lapw1", "after", 0)``."""
 
 
 def format_path(path: DocumentPath) -> str:
-    """Write a path as users read it: ``tasks.lapw1.after[0]``."""
+    """Return a path as text: ``tasks.lapw1.after[0]``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -35,7 +36,7 @@ def format_path(path: DocumentPath) -> str:
 
 
 def shorten(value: object, limit: int = 60) -> str:
-    """Show a value in a message without flooding the terminal, however large it is."""
+    """Return a value as one line of at most ``limit`` characters, for messages."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         return f"a whole number of {value.bit_length()} bits"  # Python refuses to print such numbers
     text = value if isinstance(value, str) else repr(value)
@@ -44,16 +45,22 @@ def shorten(value: object, limit: int = 60) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Find the known word that was probably meant, or None when nothing is close."""
+    """Return the known word that is most similar to ``word``, or None if none is similar."""
     if len(word) > 100:
         return None
     matches = difflib.get_close_matches(word, list(known)[:5000], n=1, cutoff=0.6)
     return matches[0] if matches else None
 
 
+def suggest(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the advice ``did you mean 'x'?`` for the most similar known word, or ``otherwise``."""
+    close = nearest(word, known)
+    return f"did you mean {close!r}?" if close else otherwise
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLocation:
-    """Where in a file (or in a Python call) something was written. Lines and columns count from 1."""
+    """A position in a file or in Python code. Lines and columns count from 1."""
 
     file: str | None = None
     line: int | None = None
@@ -66,14 +73,14 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong with what the user wrote."""
+    """One error in the user's input."""
 
     what: str
     """What was found, with the offending name or value in it."""
     rule: str = ""
-    """The rule it breaks."""
+    """The rule it violates."""
     advice: str = ""
-    """What to do about it."""
+    """How to correct it."""
     path: DocumentPath = ()
     place: SourceLocation | None = None
 
@@ -87,7 +94,7 @@ class Problem:
         return f"{where}{self.what}{tail}"
 
     def as_record(self) -> dict[str, object]:
-        """Give the problem as plain data for ``--json``."""
+        """Return the problem as a JSON object for ``--json``."""
         place = self.place or SourceLocation()
         return {
             "file": place.file,
@@ -101,13 +108,13 @@ class Problem:
 
 
 class WeftError(Exception):
-    """Base of everything weft raises on purpose; ``exit_code`` is what the shell sees."""
+    """Base class of the errors of weft; ``exit_code`` is the exit code of the command."""
 
     exit_code = 1
 
 
 class InvalidInput(WeftError):
-    """The user's input breaks a rule. Carries every problem found, not only the first."""
+    """Invalid input. ``problems`` holds every problem found, not only the first."""
 
     exit_code = 2
 
@@ -119,12 +126,12 @@ class InvalidInput(WeftError):
 
 
 class Infeasible(WeftError):
-    """The input is valid, but no plan can exist on this platform."""
+    """The input is valid, but no feasible plan exists on this platform."""
 
     exit_code = 3
 
 
 class Locked(WeftError):
-    """Another engine is at work in this project."""
+    """Another process holds the lock of this project."""
 
     exit_code = 4

@@ -1,7 +1,7 @@
-"""How messages are declared: plain records that nobody changes.
+"""The decorator for messages: records that are never modified after construction.
 
-Type checkers treat them as frozen. At run time they are not: freezing makes every record three times as dear
-to make, and an engine makes several per task.
+Type checkers treat messages as frozen. At run time they are not, because constructing a frozen dataclass
+takes three times as long and the engine constructs several messages per task.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ _Kind = TypeVar("_Kind")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def message(kind: type[_Kind]) -> type[_Kind]:
-    """Declare a message: a slotted record of keyword fields, equal and hashable by value."""
+    """Make a class a message: a slotted dataclass with keyword fields, compared and hashed by value."""
     return dataclass(slots=True, kw_only=True, unsafe_hash=True)(kind)

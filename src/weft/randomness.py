@@ -1,4 +1,4 @@
-"""Random numbers: one seeded generator per component, always passed in, never global."""
+"""Seeded random generators, one per component. They are always passed as arguments, never global."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["generator"]
 
 
 def generator(seed: int, *component: str) -> np.random.Generator:
-    """Make the generator of a component. Components of one seed are independent of each other.
+    """Return a generator for a component. Generators of different components of one seed are independent.
 
-    The component's name enters as bytes, not as a hash, so the stream is the same under every PYTHONHASHSEED.
+    The component's name enters as bytes, not as a hash, so the stream does not depend on PYTHONHASHSEED.
     """
     import numpy as np
 

@@ -1,13 +1,9 @@
-"""Registries: interchangeable things found by name and loaded only when asked for.
+"""Registries: interchangeable implementations that are selected by name and imported on first use.
 
-A registry is a mapping from a short name to a dotted name (``package.module:attribute``). Other
-packages add to
-it through the entry-point group of the same name (``weft.planners``, ``weft.formats``, ...).
-
-Things of a registry by name, with options: ``heft``, ``heft:averaging=self-loops``, ``foft:intra=priority``.
-
-The options of such a thing are the fields of its dataclass, so that the command line, the documentation and
-studies read them from one place.
+A registry maps a short name to a dotted name (``package.module:attribute``). Other packages add entries
+through the entry-point group of the registry (``weft.planners``, ``weft.formats``, ...). An entry may be
+followed by options: ``heft:averaging=self-loops``. The options are the fields of the entry's dataclass, which
+the command line, the documentation and studies read.
 """
 
 from __future__ import annotations
@@ -17,58 +13,57 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, Problem, nearest, suggest
 
 __all__ = ["Registry", "list_options", "make_by_name"]
 
 
 class Registry:
-    """A named collection of dotted names; ``load`` imports one of them."""
+    """A mapping from names to implementations; ``load`` imports one of them."""
 
     def __init__(
         self, group: str, noun: str, entries: Mapping[str, str], *, aliases: Mapping[str, str] | None = None
     ) -> None:
         self.group = group
         self.noun = noun
-        self._own = dict(entries)
+        self._builtin = dict(entries)
         self._aliases = dict(aliases or {})
-        """Other names under which entries are known, as in papers; they are found but not listed."""
+        """Alternative names of entries, as used in papers; ``load`` accepts them, iteration omits them."""
         self._all: dict[str, str] | None = None
 
     def _entries(self) -> dict[str, str]:
         if self._all is None:
-            # Entry points cost a directory scan, so they are read at the first look-up, not at import.
+            # Reading entry points scans directories, so it is done at the first lookup, not at import.
             from importlib.metadata import entry_points
 
             foreign = {point.name: point.value for point in sorted(entry_points(group=self.group))}
-            self._all = foreign | self._own
+            self._all = foreign | self._builtin
         return self._all
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._entries()))
 
     def builtin_first(self) -> Iterator[str]:
-        """Name our own entries as they are listed, then the others, which are not looked for before."""
-        yield from self._own
-        yield from (name for name in self if name not in self._own)
+        """Yield the built-in names in listed order, then read the entry points and yield theirs."""
+        yield from self._builtin
+        yield from (name for name in self if name not in self._builtin)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._own or name in self._aliases or name in self._entries()
+        return name in self._builtin or name in self._aliases or name in self._entries()
 
     def load(self, name: str) -> Any:
-        """Import and return what stands on the registry under this name."""
-        meant = self._aliases.get(name, name)
-        target = self._own.get(meant) or self._entries().get(meant)
+        """Import and return the entry of this name, or raise InvalidInput."""
+        canonical = self._aliases.get(name, name)
+        target = self._builtin.get(canonical) or self._entries().get(canonical)
         if target is None:
-            close = nearest(name, (*self, *self._aliases))
-            hint = f"did you mean {close!r}?" if close else f"known: {', '.join(self)}"
+            hint = suggest(name, (*self, *self._aliases), f"known: {', '.join(self)}")
             raise InvalidInput(Problem(what=f"unknown {self.noun} {name!r}", advice=hint))
         module, _, attribute = target.partition(":")
         return getattr(importlib.import_module(module), attribute)
 
 
 def make_by_name(registry: Registry, text: str) -> Any:
-    """Make what a name with options describes."""
+    """Return an instance of the entry that ``name:option=value:...`` selects."""
     name, *settings = text.split(":")
     kind = registry.load(name)
     known = {field.name: field for field in list_options(kind)}
@@ -84,7 +79,7 @@ def make_by_name(registry: Registry, text: str) -> Any:
 
 
 def list_options(kind: type) -> tuple[Field[Any], ...]:
-    """List the options of such a thing: the fields of its dataclass."""
+    """Return the options of an entry: the fields of its dataclass."""
     return fields(kind) if is_dataclass(kind) else ()
 
 
@@ -96,7 +91,7 @@ def _unknown_option(whose: str, setting: str, known: list[str]) -> InvalidInput:
 
 
 def _parse_option(kind: Any, text: str, where: str) -> Any:
-    """Read one option as the type of its field: a number, true or false, or one of some words."""
+    """Return the value of an option, converted to the type of its field."""
     words = get_args(kind)
     if words:
         if text not in words:

@@ -1,4 +1,4 @@
-"""For programs that weft runs: what they were given, and how they say what they are doing (S3 section 2).
+"""For programs that weft runs: read the allocation, report progress and results, write checkpoints.
 
 >>> from weft import task
 >>> for step in range(task.restore(0), 3):
@@ -6,9 +6,9 @@
 >>> task.nodes()
 1
 
-Everything works outside of weft too: there is one node, nobody hears of progress and results, and restart
-files lie in the current directory. Programs in other languages read the variables ``WEFT_...`` and write the
-same files.
+All functions also work outside weft: there is one node, progress and results are discarded, and restart files
+are in the current directory. Programs in other languages read the environment variables ``WEFT_...`` and
+write the same files (docs/papers/adaptive-jobs.md, section 2).
 """
 
 from __future__ import annotations
@@ -47,52 +47,52 @@ __all__ = [
 ]
 
 CHECKPOINTED, REQUEUE = 85, 99
-"""Exit codes: "restart files are written, run me again" and "run me again from the beginning"."""
+"""Exit codes: restart files are written, run again from them; run again from the start."""
 
 _IMPORTED_S = time.monotonic()
 _DEFAULT_RESTART_FILE = "restart.json"
 _MOST_RESULT_BYTES = 65_536
 _last_step: tuple[float, float] | None = None
-"""The step that was reported last, and when."""
+"""The last reported step and its time."""
 
 
 def name() -> str:
-    """Name the task; "": not run by weft."""
+    """Return the name of the task; empty outside weft."""
     return os.environ.get("WEFT_TASK", "")
 
 
 def nodes() -> int:
-    """Give the nodes that were allocated."""
+    """Return the number of allocated nodes."""
     return _whole("WEFT_NODES", 1)
 
 
 def cores() -> int:
-    """Give the cores on each node that were allocated."""
+    """Return the number of allocated cores per node."""
     return _whole("WEFT_CORES", len(os.sched_getaffinity(0)))
 
 
 def memory_mb() -> int | None:
-    """Give the memory that may be used, in millions of bytes; None: nobody says."""
+    """Return the allocated memory in millions of bytes; None if there is no limit."""
     return _whole("WEFT_MEM_MB", 0) or None
 
 
 def iteration() -> int:
-    """Give the iteration of the loop around the task, from 1."""
+    """Return the iteration of the enclosing loop, counted from 1."""
     return _whole("WEFT_ITERATION", 1)
 
 
 def attempt() -> int:
-    """Give how often the task has been started, this time included."""
+    """Return the number of this attempt, counted from 1."""
     return _whole("WEFT_ATTEMPT", 1)
 
 
 def restarted() -> bool:
-    """Say whether restart files of an earlier attempt are in place."""
+    """Return whether restart files of an earlier attempt are available."""
     return os.environ.get("WEFT_RESTART", "0") not in ("", "0")
 
 
 def time_left_s() -> float:
-    """Give the seconds until the time limit ends the task; infinite if it has none."""
+    """Return the seconds until the time limit; infinite without one."""
     try:
         limit_s = float(os.environ["WEFT_TIME_LEFT_S"])
     except (KeyError, ValueError):
@@ -101,9 +101,9 @@ def time_left_s() -> float:
 
 
 def progress(done: float, of: float | None = None, *, last_iteration_s: float | None = None) -> None:
-    """Report progress: ``progress(0.4)`` is a share of all the work, ``progress(3, 10)`` counts iterations.
+    """Report progress: ``progress(0.4)`` is a share of the work, ``progress(3, 10)`` counts iterations.
 
-    What the last iteration took is measured between two reports unless it is given.
+    The duration of the last iteration is measured between two reports unless it is given.
     """
     global _last_step
     if of is None:
@@ -122,16 +122,16 @@ def progress(done: float, of: float | None = None, *, last_iteration_s: float | 
 
 
 def checkpoint(state: object, file: str | None = None) -> None:
-    """Write a restart file, wholly or not at all: bytes as they are, everything else as JSON.
+    """Write a restart file atomically: bytes unchanged, any other state as JSON.
 
-    ``file``: one of those that the task declares; the first of them by default.
+    ``file`` is a restart file that the task declares; by default the first one.
     """
     content = bytes(state) if isinstance(state, bytes | bytearray) else json.dumps(state).encode()
     _write(_restart_file(file), content)
 
 
 def restore(default: Any = None, file: str | None = None, *, raw: bool = False) -> Any:
-    """Read what ``checkpoint`` wrote, in this attempt or an earlier one; ``raw``: as bytes."""
+    """Return the state that ``checkpoint`` wrote in this or an earlier attempt; ``raw``: as bytes."""
     try:
         content = _restart_file(file).read_bytes()
     except FileNotFoundError:
@@ -140,7 +140,7 @@ def restore(default: Any = None, file: str | None = None, *, raw: bool = False) 
 
 
 def result(**values: float | str | bool | None) -> None:
-    """Leave values for conditions and commands of other tasks (``conv.result.delta``), also bit by bit."""
+    """Store values for conditions and commands of other tasks (``conv.result.delta``); calls accumulate."""
     file = os.environ.get("WEFT_RESULT_FILE")
     if not file:
         return
@@ -157,41 +157,41 @@ def result(**values: float | str | bool | None) -> None:
 
 
 def require(text: str, mandatory: bool = True) -> None:
-    """Demand other machines from now on: ``require("memory >= 512*MB")``; "" takes it back.
+    """Change the requirements of the task: ``require("memory >= 512*MB")``; ``""`` withdraws the change.
 
-    A mandatory demand moves the task if its machine does not meet it; write a checkpoint first. Otherwise it
-    stays, and may be moved if a better machine is free.
+    If the current machine does not meet a mandatory requirement, the task is migrated; write a checkpoint
+    first. With ``mandatory=False`` it is migrated only if a machine that meets it is free.
     """
-    _tell("gw_reqs", text if mandatory else f"# optional\n{text}")
+    _write_request("gw_reqs", text if mandatory else f"# optional\n{text}")
 
 
 def rank(text: str) -> None:
-    """Prefer other machines from now on: those with a higher value."""
-    _tell("gw_rank", text)
+    """Change the rank expression of the task: machines with a higher value are preferred."""
+    _write_request("gw_rank", text)
 
 
 def on_checkpoint(function: Callable[[], object]) -> None:
-    """Have a function write restart files when weft asks for them (SIGUSR1) or ends the task (SIGTERM).
+    """Register a function that writes restart files; it is called on SIGUSR1 (checkpoint) and SIGTERM (stop).
 
-    It is called between two steps of the main thread; after SIGTERM the program ends with 85.
+    It runs in the main thread as a signal handler; after SIGTERM the program exits with code 85.
     """
 
-    def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -- a handler is given both
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 -- signature of a signal handler
         function()
         if number == signal.SIGTERM:
             checkpointed_exit()
 
-    signal.signal(signal.SIGUSR1, asked)
-    signal.signal(signal.SIGTERM, asked)
+    signal.signal(signal.SIGUSR1, handle)
+    signal.signal(signal.SIGTERM, handle)
 
 
 def checkpointed_exit() -> NoReturn:
-    """End: restart files are written, run me again."""
+    """Exit with the code for: restart files are written, run again from them."""
     sys.exit(CHECKPOINTED)
 
 
 def requeue() -> NoReturn:
-    """End: this machine will not do, run me again from the beginning."""
+    """Exit with the code for: this machine is unsuitable, run again from the start."""
     sys.exit(REQUEUE)
 
 
@@ -211,21 +211,21 @@ def _restart_file(file: str | None) -> Path:
     return _directory() / (file or declared or _DEFAULT_RESTART_FILE)
 
 
-def _tell(file: str, text: str) -> None:
+def _write_request(file: str, text: str) -> None:
     if name():
         _write(_directory() / file, text.encode())
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file so that nobody sees half of it."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(content)
-    beside.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
 
 
 def _running_s() -> float:
-    """Give how long the task runs: its first process leads the group."""
+    """Return the run time of the task: the age of its process group leader."""
     try:
         status = Path(f"/proc/{os.getpgrp()}/stat").read_text()
         began_s = int(status.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,6 +1,6 @@
-"""Quantities as users write them (``40MB``, ``1h30m``, ``D-HH:MM:SS``) and as we print them.
+"""Parse and format quantities with units: ``40MB``, ``1h30m``, ``D-HH:MM:SS``.
 
-Inside weft a number always carries its unit in its name: seconds, bytes, bytes per second.
+In the code of weft the name of a number ends with its unit: seconds, bytes, bytes per second.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _PART = re.compile(rf"\s*({_NUMBER})\s*([A-Za-z]+)\s*")
 _PLAIN = re.compile(rf"\s*({_NUMBER})\s*")
 _CLOCK = re.compile(r"\s*(?:(\d+)-)?(\d{1,3}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*")
 _ROUNDS_TO_A_SECOND = 0.9995
-"""From here on three digits of milliseconds would be a thousand of them."""
+"""From here on, three significant digits of milliseconds would round to 1000 ms."""
 _SIZES = {name.lower(): value for name, value in BYTES.items()}
 
 
 def parse_seconds(text: str) -> float | None:
-    """Read a duration: ``90``, ``90s``, ``1h30m``, ``HH:MM``, ``D-HH:MM:SS``; None if it is not one."""
+    """Return the seconds of a duration (``90``, ``90s``, ``1h30m``, ``HH:MM``, ``D-HH:MM:SS``) or None."""
     if plain := _PLAIN.fullmatch(text):
         return _finite(float(plain[1]))
     if clock := _CLOCK.fullmatch(text):
@@ -56,7 +56,7 @@ def parse_seconds(text: str) -> float | None:
 
 
 def parse_bytes(text: str) -> float | None:
-    """Read a size: ``40MB``, ``4GiB``, ``100``; units in any case; None if it is not one."""
+    """Return the bytes of a size (``40MB``, ``4GiB``, ``100``; units in any case) or None."""
     if plain := _PLAIN.fullmatch(text):
         return _finite(float(plain[1]))
     part = _PART.fullmatch(text)
@@ -65,7 +65,7 @@ def parse_bytes(text: str) -> float | None:
 
 
 def parse_rate(text: str) -> float | None:
-    """Read a bandwidth: ``12.5MB/s``, or a size meaning that much per second; None if it is not one."""
+    """Return the bytes per second of a bandwidth (``12.5MB/s``, ``12.5MB``) or None."""
     return parse_bytes(text.strip().removesuffix("/s"))
 
 
@@ -74,7 +74,7 @@ def _finite(value: float) -> float | None:
 
 
 def format_seconds(seconds: float) -> str:
-    """Print a duration with the two units a reader needs: ``1h 30m``, ``90.0 s``, ``12 ms``."""
+    """Return a duration as text in at most two units: ``1h 30m``, ``90 s``, ``12 ms``."""
     if not math.isfinite(seconds):
         return "unknown"
     if seconds < 0:
@@ -95,12 +95,12 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Say how many: ``1 task``, ``2 tasks``."""
+    """Return a number with its noun: ``1 task``, ``2 tasks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_bytes(amount: float) -> str:
-    """Print a size in decimal units: ``76.8 MB``."""
+    """Return a size as text in decimal units: ``76.8 MB``."""
     if not math.isfinite(amount):
         return "unknown"
     for unit in ("PB", "TB", "GB", "MB", "kB"):

@@ -1,4 +1,4 @@
-"""Which weft this is."""
+"""The version of weft."""
 
 __all__ = ["VERSION"]
 

@@ -174,7 +174,7 @@ def test_variables_win_over_units_and_constants() -> None:
         ("(-8) ** 0.5", 6, "no real value"),
         ("2 ** inf", 3, "exponents"),
         ("inf - inf", 5, "not a number"),
-        ("lines(split.parts)", 1, "only when the file exists"),
+        ("lines(split.parts)", 1, "before the file exists"),
     ],
 )
 def test_errors_name_the_column_and_the_rule(text: str, column: int, says: str) -> None:
@@ -202,7 +202,7 @@ def test_joined_strings_are_bounded() -> None:
 
 def test_lists_made_are_bounded_together() -> None:
     assert value("len(range(1, 400000)) + len(range(1, 500000))") == 900_000
-    with pytest.raises(ExpressionError, match="too long together"):
+    with pytest.raises(ExpressionError, match="too many entries together"):
         value("len(range(1, 600000)) + len(range(1, 600000))")
 
 

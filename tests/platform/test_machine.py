@@ -86,10 +86,10 @@ def test_a_node_is_a_core_on_this_computer_and_on_dask(kind: str | None, is_core
         ({"services": ("dock", "")}, ("services", 1), "without a name"),
         ({"backend": {"kind": 3}}, ("backend", "kind"), "name of a backend"),
         ({"resources": {"licence": -1.0}}, ("resources", "licence"), "at least 0"),
-        ({"resources": {"memory": 1.0}}, ("resources", "memory"), "own key 'memory'"),
-        ({"attributes": {"speed": 1.0}}, ("attributes", "speed"), "own key 'speed'"),
+        ({"resources": {"memory": 1.0}}, ("resources", "memory"), "built-in key 'memory'"),
+        ({"attributes": {"speed": 1.0}}, ("attributes", "speed"), "built-in key 'speed'"),
         ({"attributes": {"rack": math.inf}}, ("attributes", "rack"), "finite number"),
-        ({"attributes": {"x": 1}, "resources": {"x": 1}}, ("attributes", "x"), "one thing"),
+        ({"attributes": {"x": 1}, "resources": {"x": 1}}, ("attributes", "x"), "must be unique"),
     ],
 )
 def test_each_broken_rule_is_one_fault_at_its_place(

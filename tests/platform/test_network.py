@@ -84,5 +84,5 @@ def test_too_many_locations_are_refused_before_memory_is_taken() -> None:
         machines=tuple(Machine(name=name) for name in names),
         links=tuple((names[0], name, Link()) for name in names[1:]),
     )
-    with pytest.raises(InvalidInput, match="common site"):
+    with pytest.raises(InvalidInput, match="into one site"):
         compile_network(platform, platform.machines)

@@ -36,7 +36,7 @@ MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), M
         (
             {"machines": (*MACHINES, Machine(name="B")), "links": (("A", "B", LINK),)},
             ("links", "between", 0, "pair"),
-            "unmistakable",
+            "unambiguous",
         ),
         ({"virtual": (Share(machine="z", service="s", nodes=1),)}, ("virtual", 0, "machine"), "'z'"),
         ({"virtual": (Share(machine="a", service="", nodes=1),)}, ("virtual", 0, "service"), "without"),
@@ -50,12 +50,12 @@ MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), M
         (
             {"virtual": (Share(machine="a", service="s", nodes=1), Share(machine="a", service="s", nodes=1))},
             ("virtual", 1),
-            "a name of its own",
+            "set another name",
         ),
         (
             {"virtual": (Share(machine="a", service="s", nodes=1, name="b"),)},
             ("virtual", 0),
-            "as another machine is",
+            "the name of another machine",
         ),
         (
             {"virtual": (Share(machine="a", service="s", nodes=1, name=" "),)},

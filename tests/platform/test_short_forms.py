@@ -96,7 +96,7 @@ def test_anything_else_names_a_file(text: str) -> None:
         ("cluster", "number of nodes"),
         ("cluster:x", "number of nodes"),
         ("local:0", "number of cores"),
-        ("local:2,speed=3", "it takes no options"),
+        ("local:2,speed=3", "it has no options"),
         ("identical:2,bandwith=3", "did you mean 'bandwidth'?"),
         ("cluster:2,colour=red", "known: cores, memory, speed, price, queue"),
         ("identical:2,", "unknown option ''"),

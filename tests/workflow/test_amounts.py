@@ -156,7 +156,7 @@ def test_what_tasks_without_work_would_inherit_is_left_out():
 
 WRONG = {
     "a: {nodes: [1, 2, 4], memory: {1: 5}}": "no amount on 2, 4 nodes",
-    "a: {memory: {1: 5, 2: 7}}": "an amount on 2 nodes, which are not allowed",
+    "a: {memory: {1: 5, 2: 7}}": "an amount on 2 nodes, which is not an allowed count",
     "a: {memory: {}}": "an empty table of amounts",
     "a: {memory: {one: 5}}": "node count 'one'",
     "a: {memory: {0: 5, 1: 2}}": "memory on 0 nodes",
@@ -165,7 +165,7 @@ WRONG = {
     "a: {nodes: [1, 2], memory: 2*nods}": "unknown name 'nods'",
     "a: {nodes: [1, 2], resources: {x: {1: q, 2: 1}}}": "unknown name 'q'",
     "a: {work: 2*nodes}": "unknown name 'nodes'",
-    "a: {consumes: {credit: 1}}": "a consumes 'credit', of which there is no budget",
+    "a: {consumes: {credit: 1}}": "a consumes 'credit', which has no budget",
     "a: {consumes: {credits: -1}}": "credits is -1",
     "a: {kind: virtual, consumes: {credits: 1}}": "a virtual task that consumes credits",
 }

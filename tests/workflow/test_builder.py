@@ -80,7 +80,7 @@ def test_problems_point_at_the_callers_lines():
     assert found == [
         ("unknown key 'wrok'", line + 1),
         ("work is -1", line + 2),
-        ("b comes after 'c', which does not exist", line + 2),
+        ("b depends on 'c', which does not exist", line + 2),
     ]
     files = {Path(problem.place.file).name for problem in raised.value.problems}
     assert files == {"test_builder.py"}
@@ -89,10 +89,10 @@ def test_problems_point_at_the_callers_lines():
 def test_a_name_is_given_once():
     flow = Builder("w")
     flow.task("a")
-    with pytest.raises(InvalidInput, match="two tasks are called 'a'"):
+    with pytest.raises(InvalidInput, match="two tasks are named 'a'"):
         flow.task("a")
     flow.loop("l", last="a", first="a", max_iterations=2)
-    with pytest.raises(InvalidInput, match="two loops are called 'l'"):
+    with pytest.raises(InvalidInput, match="two loops are named 'l'"):
         flow.loop("l", last="a", first="a", max_iterations=3)
 
 

@@ -185,7 +185,7 @@ def test_a_task_may_read_what_it_writes():
             "pairs with a, which has no sweep",
         ),
         ("tasks: {a: {sweep: {k: 1..2}, after: {task: a, pairs: [[1, 5]]}}}", "pair [1, 5]: a has no 5"),
-        ("tasks: {a: {after: a}}", "a comes after itself"),
+        ("tasks: {a: {after: a}}", "a depends on itself"),
         ("tasks: {a: {sweep: {k: 1..2}, after: 'a[k]'}}", "a cycle: a[1] → a[1]"),
         ("tasks: {a: {sweep: {k: 1..2}, after: 'a[3-k]'}}", "a cycle: a[1] → a[2] → a[1]"),
         ("tasks: {a: {sweep: {k: [[1]]}}}", "sweep variable k takes the value [1]"),
@@ -200,4 +200,4 @@ def test_too_many_edges_are_refused_before_they_fill_the_memory(monkeypatch):
     monkeypatch.setattr(edges_module, "MAX_EDGES", 50)
     for after in ("a", "'a[1..10]'"):
         (found,) = whats(f"tasks: {{a: {{sweep: {{k: 1..10}}}}, b: {{sweep: {{k: 1..10}}, after: {after}}}}}")
-        assert found == "the edges from a are too many"
+        assert found == "too many edges from a"

@@ -216,7 +216,7 @@ class TestForkJoin:
 
     def test_too_many_tasks_are_refused(self):
         with pytest.raises(
-            weft.InvalidInput, match=r"stages of fork-join is 1000000; must be at least 1, and"
+            weft.InvalidInput, match=r"stages of fork-join is 1000000; must be at least 1, with"
         ):
             weft.generate("fork-join", width=10, stages=1_000_000)
 
@@ -322,7 +322,7 @@ class TestSettings:
         ("kind", "given", "message"),
         [
             ("layered", {"taks": 3}, "layered has no parameter 'taks'; did you mean 'tasks'?"),
-            ("layered", {"zzzzzz": 3}, "layered has no parameter 'zzzzzz'; it has: tasks, layers"),
+            ("layered", {"zzzzzz": 3}, "layered has no parameter 'zzzzzz'; known: tasks, layers"),
             ("layered", {"tasks": "many"}, "tasks=many; must be a whole number"),
             ("layered", {"tasks": 2.5}, "tasks=2.5; must be a whole number"),
             ("layered", {"tasks": True}, "tasks=True; must be a whole number"),

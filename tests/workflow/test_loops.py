@@ -132,11 +132,11 @@ def test_a_cycle_of_files_without_a_loop_is_an_error_that_names_loops():
     [
         ("{from: b, to: a}", "loop l has neither until nor max_iterations"),
         ("{from: b, to: aa, max_iterations: 2}", "loop l: no task 'aa'"),
-        ("{from: a, to: b, max_iterations: 2}", "loop l: a does not come after b"),
+        ("{from: a, to: b, max_iterations: 2}", "loop l: a does not depend on b"),
         ("{from: b, to: a, max_iterations: 0}", "max_iterations 0"),
         ("{from: b, to: a, max_iterations: n - 3}", "max_iterations 0"),
         ("{from: b, to: a, max_iterations: 2, expect: 1.5}", "expect 1.5"),
-        ("{from: b, to: a, max_iterations: 2, on_exhausted: fial}", "'fial' is not a choice here"),
+        ("{from: b, to: a, max_iterations: 2, on_exhausted: fial}", "'fial' is not allowed"),
         ("{from: b, to: a, until: c.exit_code == 0}", "unknown name 'c.exit_code'"),
     ],
 )

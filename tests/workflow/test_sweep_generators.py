@@ -151,7 +151,11 @@ def test_the_same_seed_gives_the_same_graph_and_another_another(kind):
     ("kind", "given", "problem"),
     [
         (RandomSweeps, {"subtasks": 0}, "subtasks of sweeps is 0; must be from 1"),
-        (RandomSweeps, {"layers": 513}, "layers of sweeps is 513; must be at least 1, and one subtask"),
+        (
+            RandomSweeps,
+            {"layers": 513},
+            "layers of sweeps is 513; must be at least 1, with at least one subtask",
+        ),
         (RandomSweeps, {"length_ratio": 0.5}, "length_ratio of sweeps is 0.5; must be finite and at least 1"),
         (RandomSweeps, {"throughput_ratio": float("nan")}, "throughput_ratio of sweeps is nan"),
         (RandomSweeps, {"subtasks_per_machine": 0.0}, "subtasks_per_machine of sweeps is 0.0"),
@@ -213,7 +217,7 @@ def test_samples_have_the_parents_of_the_formulas(found, widths, parents_of):
 
 def test_a_dense_in_tree_that_leaves_a_rest_is_refused():
     with pytest.raises(
-        InvalidInput, match="a layer of 7; 4 at a time, 2 further each, must cover it exactly"
+        InvalidInput, match="a layer of 7; groups of 4 with a shift of 2 must cover it exactly"
     ):
         dense_in_tree(2, 7, 4, 2)
 

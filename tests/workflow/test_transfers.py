@@ -103,7 +103,7 @@ def test_a_file_that_nobody_writes_may_be_moved_from_a_machine_in_use():
 
 def test_a_source_where_nothing_is_known_to_run_is_a_problem():
     (found,) = problems_in("tasks: {a: {outputs: [x]}, m: {kind: transfer, from: A, to: B, file: x}}")
-    assert found.what == "m moves 'x' from 'A', where no task runs"
+    assert found.what == "m moves 'x' from 'A', the machine of no task"
     assert found.path == ("tasks", "m", "from")
     assert "machine: A" in found.advice
 

@@ -29,13 +29,13 @@ def test_parameters_that_need_each_other_are_named_and_only_they():
     _, (problem,) = evaluate_params(
         {"a": parse("b"), "b": parse("c + 1"), "c": parse("a"), "d": parse("a"), "e": 1}
     )
-    assert problem.what == "parameters that need each other: a, b, c"
+    assert problem.what == "cyclic parameters: a, b, c"
     assert problem.path == ("params", "a")
 
 
 def test_a_formula_that_needs_itself():
     _, (problem,) = evaluate_params({"a": parse("a + 1")})
-    assert problem.what == "parameters that need each other: a"
+    assert problem.what == "cyclic parameters: a"
 
 
 def test_what_needs_a_failed_formula_is_not_reported_again():

@@ -44,7 +44,7 @@ EXPECTED = [
     (3, 1, "unknown key 'taks'"),
     (6, 5, "unknown key 'wrok'"),
     (9, 13, "'a[' has no closing bracket"),
-    (9, 19, "b comes after 'aa', which does not exist"),
+    (9, 19, "b depends on 'aa', which does not exist"),
     (9, 23, "unknown name 'k'"),
     (9, 23, "a[...] has an index, but a has no sweep"),
     (10, 5, "work is -3"),
@@ -52,7 +52,7 @@ EXPECTED = [
     (12, 5, "{q} in './b {q} {n}' is unknown"),
     (14, 13, "sweep variable 'n' has the name of a parameter"),
     (15, 5, "node count 0"),
-    (18, 5, "d comes after itself"),
+    (18, 5, "d depends on itself"),
     (19, 13, "5 apples"),
     (22, 18, "loop scf: no task 'zz'"),
     (22, 26, "unknown name 'b.exit'"),
@@ -89,7 +89,7 @@ def test_problems_that_only_unfolding_shows_are_reported_together_with_their_pla
         (4, "several subtasks of b write 'x'"),
         (5, "b[4] does not exist"),
         (5, "2 - k gives -1"),
-        (6, "m moves 'x' from 'nowhere', where no task runs"),
+        (6, "m moves 'x' from 'nowhere', the machine of no task"),
         (7, "two subtasks d[1]"),
         (8, "a cycle: e → f → e"),
         (9, "node count 0"),
@@ -188,7 +188,7 @@ def test_formulas_that_fail_only_with_values_are_reported_and_nothing_is_raised(
 
 def test_duplicate_and_missing_tasks_of_records():
     twice = Workflow(name="w", tasks=(Task(name="a"), Task(name="a")))
-    assert "two tasks are called 'a'" in [problem.what for problem in find_problems(twice)]
+    assert "two tasks are named 'a'" in [problem.what for problem in find_problems(twice)]
     with pytest.raises(InvalidInput, match="has no tasks"):
         check(Workflow(name="w", tasks=()))
 

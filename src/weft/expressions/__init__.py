@@ -1,6 +1,7 @@
-"""One safe language for requirements, ranks, work formulas and conditions.
+"""The expression language of requirements, ranks, work formulas and conditions.
 
-Text becomes a checked tree, and a tree with a context becomes a value, or an array for many contexts at once.
+``parse`` turns text into a checked tree. ``evaluate`` computes its value in one context, ``evaluate_columns``
+an array of values for many contexts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # NumPy is loaded by the first evaluation over columns, not by every command that reads an expression.
+    # NumPy is imported by the first evaluation over columns, not by every command that parses an expression.
     if name == "evaluate_columns":
         from weft.expressions.columns import evaluate_columns
 

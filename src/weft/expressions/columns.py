@@ -1,14 +1,10 @@
-"""Operators over whole columns at once, wherever NumPy gives exactly what single values give.
+"""Evaluation of an expression over many rows: thousands of machines, or all points of a sweep.
 
-Every function here returns None when it cannot promise that: strange types, numbers that could overflow or
-lose digits, a zero divisor, an infinite result. The caller then goes row by row with the operators for single
-values, which also find the right words for what is wrong. Broken powers and logarithms are not here, since
-NumPy's may differ from Python's in the last bit.
-
-The values of an expression over many rows at once: thousands of machines, or all points of a sweep.
-
-Gives row by row what ``evaluate`` gives: a part is evaluated only for the rows that reach it, by NumPy where
-that is exact (``vectors``), else value by value. A part that is the same for all rows is evaluated once.
+Each row gets the value that ``evaluate`` gives. A subexpression is evaluated only for the rows that need it,
+and once if it is equal for all rows. The functions ``fast_...`` use NumPy and return None where its result
+could differ from that of single values: other types, integers that could overflow or lose digits, a zero
+divisor, an infinite result. Then the operators for single values are applied row by row and raise the error.
+Fractional powers and logarithms are not vectorised, because NumPy may differ from Python in the last bit.
 """
 
 from __future__ import annotations
@@ -20,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from weft.expressions import tree
 from weft.expressions.evaluation import Allowance, infer_kind
 from weft.expressions.expression import Expression
 from weft.expressions.operations import (
@@ -30,19 +27,6 @@ from weft.expressions.operations import (
     compare,
     take_entry,
     to_condition,
-)
-from weft.expressions.tree import (
-    Binary,
-    Compare,
-    Conditional,
-    ExpressionNode,
-    FunctionCall,
-    Index,
-    ListOf,
-    Literal,
-    Logical,
-    Name,
-    Unary,
 )
 from weft.expressions.values import (
     BUILT_IN,
@@ -71,7 +55,7 @@ __all__ = [
 
 Array: TypeAlias = npt.NDArray[Any]
 Column: TypeAlias = Array | Value
-"""One value per row, or one value for all of them."""
+"""One value per row, or one value for all rows."""
 
 _EXACT = 2**53
 _INT64 = 2**63
@@ -95,7 +79,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def pack(values: Sequence[Value]) -> Array:
-    """Make a column of values: of numbers or truth values if all are of one type, else of objects."""
+    """Return values as a column of numbers or booleans if all have one type, else of objects."""
     types = set(map(type, values))
     if types == {float} or types == {bool}:
         return np.array(values)
@@ -105,7 +89,7 @@ def pack(values: Sequence[Value]) -> Array:
 
 
 def as_objects(values: Sequence[Value]) -> Array:
-    """Make a column of objects; entry by entry, for NumPy would turn lists into a second dimension."""
+    """Return values as a column of objects, set one by one: NumPy would make lists a second dimension."""
     column = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
         column[row] = value
@@ -113,14 +97,14 @@ def as_objects(values: Sequence[Value]) -> Array:
 
 
 def _kind(operand: Column) -> str:
-    """Tell ``i`` or ``f`` for integers or floats that NumPy can work on, ``U`` for strings, else nothing."""
+    """Return ``i`` or ``f`` for integers or floats that NumPy represents, ``U`` for strings, else ``""``."""
     if isinstance(operand, np.ndarray):
         return operand.dtype.kind if operand.dtype.kind in "ifU" else ""
     if type(operand) is int:
         return "i" if abs(operand) <= _EXACT else ""
     if type(operand) is float:
         return "f"
-    # NumPy drops trailing NULs of strings in its own string columns, so a string with one is left to Python.
+    # NumPy drops trailing NULs of strings, so a string with a NUL is left to Python.
     return "U" if type(operand) is str and "\0" not in operand else ""
 
 
@@ -137,7 +121,7 @@ def _exact_as_floats(kinds: str, operands: tuple[Any, Any]) -> bool:
 
 
 def fast_arithmetic(operator: str, left: Column, right: Column) -> Array | None:
-    """Calculate ``+ - * /`` of numbers, ``// % **`` of integers."""
+    """Return ``+ - * /`` of numbers or ``// % **`` of integers, or None."""
     kinds = _kind(left) + _kind(right)
     if operator == "**" and kinds == "ii" and type(right) is int:
         return _integer_power(left, right)
@@ -174,7 +158,7 @@ def _integer_power(base: Any, exponent: int) -> Array | None:
 
 
 def fast_compare(operator: str, left: Column, right: Column) -> Array | None:
-    """Compare numbers with numbers and strings with strings; NaN makes it false."""
+    """Compare numbers or strings, or return None; comparisons with NaN are false."""
     kinds = _kind(left) + _kind(right)
     if operator not in _COMPARISONS or kinds not in ("ii", "if", "fi", "ff", "UU"):
         return None
@@ -187,7 +171,7 @@ def fast_compare(operator: str, left: Column, right: Column) -> Array | None:
 
 
 def fast_sign(operator: str, operand: Column) -> Array | None:
-    """Negate a column of numbers."""
+    """Return a column of numbers with a sign applied, or None."""
     kind = _kind(operand)
     if (
         not isinstance(operand, np.ndarray)
@@ -222,7 +206,7 @@ def _whole(function: Callable[[Any], Any]) -> Callable[[Column], Array | None]:
 
 
 def _extreme(better: Callable[[Any, Any], Any]) -> Callable[..., Array | None]:
-    # The first of equals wins, as in Python; NaN in any column makes the row unknown.
+    # Of equal values the first is taken, as in Python; a NaN in any column makes the row NaN.
     def apply(*operands: Column) -> Array | None:
         kinds = {_kind(operand) for operand in operands}
         if kinds not in ({"i"}, {"f"}) or len(operands) < 2:
@@ -243,10 +227,10 @@ FAST_FUNCTIONS: dict[str, Callable[..., Array | None]] = {
     "min": _extreme(np.less),
     "max": _extreme(np.greater),
 }
-"""Functions with a form over columns; the others go row by row."""
+"""Functions with a vectorised form; the others are applied row by row."""
 
 
-_EXACT_INTEGER = 2**53
+_EXACT = 2**53
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -256,7 +240,7 @@ def evaluate_columns(
     length: int,
     constants: Mapping[str, Any] = _NOTHING,
 ) -> Array:
-    """Give one value per row as an array of float64, int64, bool or (strings and mixtures) object."""
+    """Return one value per row as an array of float64, int64, bool or object (strings and mixed types)."""
     if length == 0:
         kinds = {ValueKind.BOOLEAN: bool, ValueKind.NUMBER: np.float64, ValueKind.UNKNOWN: np.float64}
         return np.empty(0, dtype=kinds.get(infer_kind(expression, {}), object))
@@ -272,7 +256,7 @@ def _spread(value: Column, length: int) -> Array:
 
 
 def _to_floats(result: Array) -> Array:
-    """Turn a mixture of integers, floats and unknowns into floats, if none of them loses digits."""
+    """Convert mixed integers, floats and unknowns to floats unless an integer would lose digits."""
     if result.dtype.kind == "U":
         return result.astype(object)
     if result.dtype != object:
@@ -280,13 +264,13 @@ def _to_floats(result: Array) -> Array:
     for value in result:
         if isinstance(value, bool) or not (value is None or isinstance(value, int | float)):
             return result
-        if isinstance(value, int) and abs(value) > _EXACT_INTEGER:
+        if isinstance(value, int) and abs(value) > _EXACT:
             return result
     return np.array([np.nan if value is None else value for value in result], dtype=np.float64)
 
 
 def _by_rows(function: Callable[..., Value], *operands: Column) -> Column:
-    """Apply a function of single values; once, if no operand is a column."""
+    """Apply a function of single values to each row, or once if no operand is a column."""
     if not any(isinstance(operand, np.ndarray) for operand in operands):
         return function(*operands)
     lists = [operand.tolist() if isinstance(operand, np.ndarray) else repeat(operand) for operand in operands]
@@ -294,7 +278,7 @@ def _by_rows(function: Callable[..., Value], *operands: Column) -> Column:
 
 
 def _load_column(column: Array, name: str, length: int) -> Array:
-    """Check a column from outside and bring it to one of the types we work on."""
+    """Check a column of the caller and convert it to a supported type."""
     array = np.asarray(column)
     if array.shape != (length,):
         raise Refusal(f"the column {name!r} has the shape {array.shape}", rule=f"{length} values are needed")
@@ -308,12 +292,12 @@ def _load_column(column: Array, name: str, length: int) -> Array:
         return array
     raise Refusal(
         f"the column {name!r} has the type {array.dtype}",
-        rule="columns hold numbers, strings or truth values",
+        rule="columns contain numbers, strings or truth values",
     )
 
 
 class _ColumnEvaluation:
-    """One evaluation; every method takes the rows it is asked for and gives a value for each of them."""
+    """One evaluation; every method returns a value for each of the given rows."""
 
     def __init__(self, columns: Mapping[str, Array], constants: Mapping[str, Any], length: int) -> None:
         self._columns = columns
@@ -322,40 +306,40 @@ class _ColumnEvaluation:
         self._cache: dict[str, Array] = {}
         self._allowance = Allowance(5 * MAX_ENTRIES)
 
-    def value(self, node: ExpressionNode, rows: Array) -> Column:
-        """Evaluate one node; a refusal from inside learns the column on its way out."""
+    def value(self, node: tree.ExpressionNode, rows: Array) -> Column:
+        """Return the values of a node; a Refusal without a column gets the column of the node."""
         try:
             return self._apply(node, rows)
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _apply(self, node: ExpressionNode, rows: Array) -> Column:
+    def _apply(self, node: tree.ExpressionNode, rows: Array) -> Column:
         match node:
-            case Literal(value=value):
+            case tree.Literal(value=value):
                 return value
-            case Name():
+            case tree.Name():
                 return self._name(node, rows)
-            case Binary(operator=operator, left=left, right=right):
+            case tree.Binary(operator=operator, left=left, right=right):
                 return _arithmetic(operator, self.value(left, rows), self.value(right, rows))
-            case Compare():
+            case tree.Compare():
                 return self._comparison(node, rows)
-            case Logical():
+            case tree.Logical():
                 return self._logical(node, rows)
-            case Unary(operator="not", operand=operand):
+            case tree.Unary(operator="not", operand=operand):
                 condition = self._truth(operand, rows)
                 return ~condition if isinstance(condition, np.ndarray) else not condition
-            case Unary(operator=operator, operand=operand):
+            case tree.Unary(operator=operator, operand=operand):
                 return _sign(operator, self.value(operand, rows))
-            case Conditional():
+            case tree.Conditional():
                 return self._conditional(node, rows)
-            case Index(target=target, key=key):
+            case tree.Index(target=target, key=key):
                 return _by_rows(take_entry, self.value(target, rows), self.value(key, rows))
-            case ListOf(items=items):
+            case tree.ListOf(items=items):
                 return _by_rows(lambda *values: list(values), *(self.value(item, rows) for item in items))
-            case FunctionCall():
+            case tree.FunctionCall():
                 return self._call(node, rows)
 
-    def _name(self, node: Name, rows: Array) -> Column:
+    def _name(self, node: tree.Name, rows: Array) -> Column:
         name = node.name
         if name in self._columns:
             return self._column(name)[rows]
@@ -376,7 +360,7 @@ class _ColumnEvaluation:
             self._cache[name] = _load_column(self._columns[name], name, self._length)
         return self._cache[name]
 
-    def _below(self, node: Name, value: Value, parts: list[str]) -> Value:
+    def _below(self, node: tree.Name, value: Value, parts: list[str]) -> Value:
         found = find_nested(value, parts)
         if found is not MISSING:
             return to_value(found)
@@ -387,7 +371,7 @@ class _ColumnEvaluation:
     def _unknown(self, name: str) -> Refusal:
         return unknown_name(name, [*self._columns, *self._constants])
 
-    def _truth(self, node: ExpressionNode, rows: Array) -> Column:
+    def _truth(self, node: tree.ExpressionNode, rows: Array) -> Column:
         value = self.value(node, rows)
         if isinstance(value, np.ndarray) and value.dtype == bool:
             return value
@@ -396,8 +380,8 @@ class _ColumnEvaluation:
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _comparison(self, node: Compare, rows: Array) -> Column:
-        """Compare along the chain; a row that is settled leaves it."""
+    def _comparison(self, node: tree.Compare, rows: Array) -> Column:
+        """Evaluate a chain of comparisons; rows that are already false are not evaluated further."""
         result = np.ones(len(rows), dtype=bool)
         alive = np.arange(len(rows))
         left = self.value(node.operands[0], rows)
@@ -420,8 +404,8 @@ class _ColumnEvaluation:
             left = right[verdict] if isinstance(right, np.ndarray) else right
         return result
 
-    def _logical(self, node: Logical, rows: Array) -> Column:
-        """Ask operand after operand, each only for the rows that are not settled yet."""
+    def _logical(self, node: tree.Logical, rows: Array) -> Column:
+        """Evaluate the operands one after the other, each only for the rows that are still undecided."""
         settled = node.operator == "or"
         result = np.full(len(rows), not settled)
         open_rows = np.arange(len(rows))
@@ -434,7 +418,7 @@ class _ColumnEvaluation:
                 break
         return result
 
-    def _conditional(self, node: Conditional, rows: Array) -> Column:
+    def _conditional(self, node: tree.Conditional, rows: Array) -> Column:
         condition = self._truth(node.condition, rows)
         if not isinstance(condition, np.ndarray):
             return self.value(node.then if condition else node.otherwise, rows)
@@ -444,12 +428,12 @@ class _ColumnEvaluation:
         otherwise = _spread(self.value(node.otherwise, rows[~condition]), int((~condition).sum()))
         same = then.dtype == otherwise.dtype
         result = np.empty(len(rows), dtype=then.dtype if same else object)
-        # Unlike types stay what they are, as objects: 1 and 1.0 are printed differently.
+        # Different types are kept as objects: 1 and 1.0 are printed differently.
         result[condition] = then if same else as_objects(then.tolist())
         result[~condition] = otherwise if same else as_objects(otherwise.tolist())
         return result
 
-    def _call(self, node: FunctionCall, rows: Array) -> Column:
+    def _call(self, node: tree.FunctionCall, rows: Array) -> Column:
         function = FUNCTIONS[node.function]
         if function.deferred:
             return function()

@@ -1,8 +1,7 @@
-"""The value of an expression in one context: a walk over the tree, with Python's short circuits.
+"""Evaluation of an expression in one context, and inference of its kind without a context.
 
-The kind of an expression before any value is known: finds wrong types when a file is read, not in a run.
-
-A name whose kind nobody has told is UNKNOWN, and nothing unknown is ever complained about.
+Evaluation short-circuits as Python does. Inference finds type errors when a file is read instead of during
+the run; a name without a declared kind is UNKNOWN, and an unknown kind is never an error.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from weft.expressions import tree
 from weft.expressions.expression import Expression
 from weft.expressions.operations import (
     FUNCTIONS,
@@ -21,26 +21,13 @@ from weft.expressions.operations import (
     take_entry,
     to_condition,
 )
-from weft.expressions.tree import (
-    Binary,
-    Compare,
-    Conditional,
-    ExpressionNode,
-    FunctionCall,
-    Index,
-    ListOf,
-    Literal,
-    Logical,
-    Name,
-    Unary,
-)
 from weft.expressions.values import Refusal, Value, ValueKind, describe, kind_of, look_up
 
 __all__ = ["Allowance", "evaluate", "evaluate_boolean", "evaluate_number", "infer_kind"]
 
 
 def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
-    """Give the value of an expression; names are looked up in the context, then among the units."""
+    """Return the value of an expression; names are looked up in the context, then among the units."""
     try:
         return _Evaluation(context).value(expression.tree)
     except Refusal as refusal:
@@ -48,7 +35,7 @@ def evaluate(expression: Expression, context: Mapping[str, Any]) -> Value:
 
 
 def evaluate_number(expression: Expression, context: Mapping[str, Any]) -> float:
-    """Give the value of an expression that must be a number; an unknown one is NaN."""
+    """Return the value of an expression as a number; unknown is NaN."""
     value = evaluate(expression, context)
     kind = kind_of(value)
     if kind is ValueKind.UNKNOWN:
@@ -59,7 +46,7 @@ def evaluate_number(expression: Expression, context: Mapping[str, Any]) -> float
 
 
 def evaluate_boolean(expression: Expression, context: Mapping[str, Any]) -> bool:
-    """Give the value of an expression that must be true or false; an unknown one is false."""
+    """Return the value of an expression as a condition; unknown is false."""
     value = evaluate(expression, context)
     try:
         return to_condition(value)
@@ -68,17 +55,19 @@ def evaluate_boolean(expression: Expression, context: Mapping[str, Any]) -> bool
 
 
 class Allowance:
-    """How many list entries functions may still make; together, or many ranges could fill the memory."""
+    """Limits the total number of list entries of one evaluation, so that ranges cannot exhaust the memory."""
 
     def __init__(self, entries: int = MAX_ENTRIES) -> None:
         self._left = entries
 
     def spend(self, value: Value) -> Value:
-        """Count the entries of a new list and give it back."""
+        """Return the value, after counting its entries if it is a list."""
         if isinstance(value, list):
             self._left -= len(value)
             if self._left < 0:
-                raise Refusal("the lists made are too long together", rule=f"at most {MAX_ENTRIES} entries")
+                raise Refusal(
+                    "the lists have too many entries together", rule=f"at most {MAX_ENTRIES} entries"
+                )
         return value
 
 
@@ -87,47 +76,47 @@ class _Evaluation:
         self._context = context
         self._allowance = Allowance()
 
-    def value(self, node: ExpressionNode) -> Value:
-        """Evaluate one node; a refusal from inside learns the column on its way out."""
+    def value(self, node: tree.ExpressionNode) -> Value:
+        """Return the value of a node; a Refusal without a column gets the column of the node."""
         try:
             return self._apply(node)
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _apply(self, node: ExpressionNode) -> Value:
+    def _apply(self, node: tree.ExpressionNode) -> Value:
         match node:
-            case Literal(value=value):
+            case tree.Literal(value=value):
                 return value
-            case Name(name=name, optional=optional):
+            case tree.Name(name=name, optional=optional):
                 return look_up(name, self._context, optional=optional)
-            case Binary(operator=operator, left=left, right=right):
+            case tree.Binary(operator=operator, left=left, right=right):
                 return apply_arithmetic(operator, self.value(left), self.value(right))
-            case Compare():
+            case tree.Compare():
                 return self._comparison(node)
-            case Logical(operator=operator, operands=operands):
+            case tree.Logical(operator=operator, operands=operands):
                 settled = operator == "or"
                 return settled if any(self._truth(part) == settled for part in operands) else not settled
-            case Unary(operator="not", operand=operand):
+            case tree.Unary(operator="not", operand=operand):
                 return not self._truth(operand)
-            case Unary(operator=operator, operand=operand):
+            case tree.Unary(operator=operator, operand=operand):
                 return apply_sign(operator, self.value(operand))
-            case Conditional(condition=condition, then=then, otherwise=otherwise):
+            case tree.Conditional(condition=condition, then=then, otherwise=otherwise):
                 return self.value(then if self._truth(condition) else otherwise)
-            case Index(target=target, key=key):
+            case tree.Index(target=target, key=key):
                 return take_entry(self.value(target), self.value(key))
-            case ListOf(items=items):
+            case tree.ListOf(items=items):
                 return [self.value(item) for item in items]
-            case FunctionCall():
+            case tree.FunctionCall():
                 return self._call(node)
 
-    def _truth(self, node: ExpressionNode) -> bool:
+    def _truth(self, node: tree.ExpressionNode) -> bool:
         value = self.value(node)
         try:
             return to_condition(value)
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _comparison(self, node: Compare) -> bool:
+    def _comparison(self, node: tree.Compare) -> bool:
         left = self.value(node.operands[0])
         for operator, operand, column in zip(node.operators, node.operands[1:], node.columns, strict=True):
             right = self.value(operand)
@@ -139,7 +128,7 @@ class _Evaluation:
             left = right
         return True
 
-    def _call(self, node: FunctionCall) -> Value:
+    def _call(self, node: tree.FunctionCall) -> Value:
         function = FUNCTIONS[node.function]
         if function.deferred:
             return function()
@@ -158,7 +147,7 @@ _ORDERINGS = ("<", "<=", ">", ">=")
 
 
 def infer_kind(expression: Expression, types: Mapping[str, ValueKind]) -> ValueKind:
-    """Tell the kind an expression will have, or raise an ExpressionError where kinds cannot go together."""
+    """Return the kind of an expression, or raise ExpressionError for kinds that do not match."""
     try:
         return _Inference(types).kind(expression.tree)
     except Refusal as refusal:
@@ -169,52 +158,52 @@ class _Inference:
     def __init__(self, types: Mapping[str, ValueKind]) -> None:
         self._types = types
 
-    def kind(self, node: ExpressionNode) -> ValueKind:
-        """Infer one node; a refusal from inside learns the column on its way out."""
+    def kind(self, node: tree.ExpressionNode) -> ValueKind:
+        """Return the kind of a node; a Refusal without a column gets the column of the node."""
         try:
             return self._infer(node)
         except Refusal as refusal:
             raise refusal.at(node.column) from None
 
-    def _infer(self, node: ExpressionNode) -> ValueKind:
+    def _infer(self, node: tree.ExpressionNode) -> ValueKind:
         match node:
-            case Literal(value=value):
+            case tree.Literal(value=value):
                 return kind_of(value)
-            case Name(name=name):
+            case tree.Name(name=name):
                 return self._types.get(name, ValueKind.UNKNOWN)
-            case ListOf(items=items):
+            case tree.ListOf(items=items):
                 for item in items:
                     self.kind(item)
                 return ValueKind.LIST
-            case Unary(operator="not", operand=operand):
+            case tree.Unary(operator="not", operand=operand):
                 return self._condition(operand)
-            case Unary(operator=operator, operand=operand):
+            case tree.Unary(operator=operator, operand=operand):
                 return _signed(operator, self.kind(operand))
-            case Binary(operator=operator, left=left, right=right):
+            case tree.Binary(operator=operator, left=left, right=right):
                 return _calculated(operator, self.kind(left), self.kind(right))
-            case Compare():
+            case tree.Compare():
                 return self._comparison(node)
-            case Logical(operands=operands):
+            case tree.Logical(operands=operands):
                 for operand in operands:
                     self._condition(operand)
                 return ValueKind.BOOLEAN
-            case Conditional(condition=condition, then=then, otherwise=otherwise):
+            case tree.Conditional(condition=condition, then=then, otherwise=otherwise):
                 self._condition(condition)
                 first, second = self.kind(then), self.kind(otherwise)
                 return first if first is second else ValueKind.UNKNOWN
-            case Index(target=target, key=key):
+            case tree.Index(target=target, key=key):
                 return _entry(self.kind(target), self.kind(key))
-            case FunctionCall():
+            case tree.FunctionCall():
                 return self._call(node)
 
-    def _condition(self, node: ExpressionNode) -> ValueKind:
+    def _condition(self, node: tree.ExpressionNode) -> ValueKind:
         kind = self.kind(node)
         if kind not in (ValueKind.BOOLEAN, ValueKind.UNKNOWN):
             rule, advice = "conditions are true or false", "compare it, for example `x != 0`"
             raise Refusal(f"a {kind.value} used as a condition", rule=rule, advice=advice).at(node.column)
         return ValueKind.BOOLEAN
 
-    def _comparison(self, node: Compare) -> ValueKind:
+    def _comparison(self, node: tree.Compare) -> ValueKind:
         kinds = [self.kind(operand) for operand in node.operands]
         for place, (operator, column) in enumerate(zip(node.operators, node.columns, strict=True)):
             try:
@@ -223,7 +212,7 @@ class _Inference:
                 raise refusal.at(column) from None
         return ValueKind.BOOLEAN
 
-    def _call(self, node: FunctionCall) -> ValueKind:
+    def _call(self, node: tree.FunctionCall) -> ValueKind:
         function = FUNCTIONS[node.function]
         for position, argument in enumerate(node.arguments):
             kind = self.kind(argument)

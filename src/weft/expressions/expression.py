@@ -1,28 +1,16 @@
-"""An expression: its canonical text, its tree and the names it needs."""
+"""Parsed expressions: their canonical text, tree and names."""
 
 from __future__ import annotations
 
 import functools
 import keyword
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions.parser import MAX_LENGTH, parse_tree
-from weft.expressions.tree import (
-    Binary,
-    Compare,
-    Conditional,
-    ExpressionNode,
-    FunctionCall,
-    Index,
-    ListOf,
-    Logical,
-    Name,
-    Unary,
-    format_tree,
-    walk,
-)
+from weft.expressions.tree import ExpressionNode, Name, format_tree, walk
 from weft.expressions.values import BUILT_IN, ExpressionError, unknown_name
 
 __all__ = ["Expression", "find_unknown_names", "parse", "rename"]
@@ -32,22 +20,22 @@ _CACHED_LENGTH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """A checked expression; two are equal if their canonical texts are."""
+    """A parsed expression; expressions are equal if their canonical texts are equal."""
 
     text: str
     """The canonical text: parsing it gives an equal expression."""
     tree: ExpressionNode = field(compare=False, repr=False)
     names: tuple[str, ...] = field(compare=False, repr=False)
-    """Free dotted names in order of first appearance, units such as ``GB`` among them."""
+    """Dotted names in order of first appearance, including units such as ``GB``."""
     source: str = field(compare=False, repr=False)
-    """The text as it was written; the columns of the tree and of errors count in it."""
+    """The original text; columns of the tree and of errors refer to it."""
 
     def __str__(self) -> str:
         return self.text
 
 
 def parse(text: str) -> Expression:
-    """Read an expression, or raise an ExpressionError that says where it went wrong and what to do."""
+    """Return the expression of a text, or raise ExpressionError."""
     return _parse_cached(text) if len(text) <= _CACHED_LENGTH else _parse(text)
 
 
@@ -55,8 +43,10 @@ def _parse(text: str) -> Expression:
     tree = parse_tree(text)
     canonical = format_tree(tree)
     if len(canonical) > MAX_LENGTH:
-        rule = f"an expression has at most {MAX_LENGTH} characters when written out with blanks"
-        raise ExpressionError(f"{len(canonical)} characters", text, 1, rule, "name parts of it")
+        rule = f"an expression has at most {MAX_LENGTH} characters in canonical form"
+        raise ExpressionError(
+            f"{len(canonical)} characters", text, 1, rule, "define parameters for parts of it"
+        )
     names = dict.fromkeys(node.name for node in walk(tree) if isinstance(node, Name))
     return Expression(text=canonical, tree=tree, names=tuple(names), source=text)
 
@@ -65,7 +55,7 @@ _parse_cached = functools.lru_cache(maxsize=4096)(_parse)
 
 
 def find_unknown_names(expression: Expression, known: Container[str]) -> list[ExpressionError]:
-    """List the names that are neither known (as a whole or by a dotted prefix) nor units nor optional."""
+    """Return an error for each name that is not known (whole or by a dotted prefix), built in or optional."""
     columns: dict[str, int] = {}
     for node in walk(expression.tree):
         if isinstance(node, Name) and not (node.optional or _is_known(node.name, known)):
@@ -83,42 +73,26 @@ def _is_known(name: str, known: Container[str]) -> bool:
 
 
 def rename(expression: Expression, mapping: Mapping[str, str]) -> Expression:
-    """Replace names, to translate another system's attributes; the columns are those of the new text."""
+    """Return the expression with some names replaced; its columns refer to the new text."""
     for name in expression.names:
         new = mapping.get(name, name)
         if not all(part.isidentifier() and not keyword.iskeyword(part) for part in new.split(".")):
             raise InvalidInput(
                 Problem(
                     what=f"{shorten(name)!r} renamed to {shorten(new)!r}",
-                    rule="a name is made of letters, digits, _ and dots, and is no word of the language",
+                    rule="a name consists of letters, digits, _ and dots and is not a keyword",
                     advice="choose another name",
                 )
             )
-    return parse(format_tree(_renamed(expression.tree, mapping)))
+    return parse(format_tree(_rename_nodes(expression.tree, mapping)))
 
 
-def _renamed(node: ExpressionNode, mapping: Mapping[str, str]) -> ExpressionNode:
-    match node:
-        case Name(name=name):
-            return replace(node, name=mapping.get(name, name))
-        case ListOf(items=parts):
-            return replace(node, items=_each(parts, mapping))
-        case FunctionCall(arguments=parts):
-            return replace(node, arguments=_each(parts, mapping))
-        case Compare(operands=parts) | Logical(operands=parts):
-            return replace(node, operands=_each(parts, mapping))
-        case Unary(operand=operand):
-            return replace(node, operand=_renamed(operand, mapping))
-        case Binary(left=left, right=right):
-            return replace(node, left=_renamed(left, mapping), right=_renamed(right, mapping))
-        case Index(target=target, key=key):
-            return replace(node, target=_renamed(target, mapping), key=_renamed(key, mapping))
-        case Conditional(condition=condition, then=then, otherwise=otherwise):
-            condition, then, otherwise = _each((condition, then, otherwise), mapping)
-            return replace(node, condition=condition, then=then, otherwise=otherwise)
-        case _:
-            return node
-
-
-def _each(nodes: tuple[ExpressionNode, ...], mapping: Mapping[str, str]) -> tuple[ExpressionNode, ...]:
-    return tuple(_renamed(node, mapping) for node in nodes)
+def _rename_nodes(part: Any, mapping: Mapping[str, str]) -> Any:
+    """Return a node, or a field of a node, with the names below it replaced."""
+    if isinstance(part, Name):
+        return replace(part, name=mapping.get(part.name, part.name))
+    if isinstance(part, tuple):
+        return tuple(_rename_nodes(entry, mapping) for entry in part)
+    if not isinstance(part, ExpressionNode):
+        return part
+    return replace(part, **{f.name: _rename_nodes(getattr(part, f.name), mapping) for f in fields(part)})

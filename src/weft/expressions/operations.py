@@ -1,11 +1,9 @@
-"""What the operators do with single values: arithmetic with bounds, comparison, truth, indexing.
+"""Operators and functions of expressions, applied to single values.
 
-Every result is bounded (integers in bits, strings in characters, floats by being finite), so that no text
-makes evaluation slow, however it is written.
-
-The white list of functions: what they accept, what they give, and what they do with single values.
-
-A function sees only arguments of the kinds it accepts, never an unknown one: that is checked once, for all.
+Every result is bounded (integers in bits, strings in characters, floats must be finite), so that no
+expression can make evaluation slow. ``FUNCTIONS`` is the list of allowed functions. ``Function`` checks the
+kinds of the arguments and handles unknown arguments, so that implementations see only values of the kinds
+they accept.
 """
 
 from __future__ import annotations
@@ -13,12 +11,12 @@ from __future__ import annotations
 import math
 import operator as standard
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from weft.errors import nearest, shorten
+from weft.errors import shorten, suggest
 from weft.expressions.values import Refusal, Value, ValueKind, describe, format_kinds, kind_of, to_value
 
 __all__ = [
@@ -38,18 +36,18 @@ __all__ = [
 
 
 MAX_BITS = 4096
-"""Bits an integer may have."""
+"""Maximum number of bits of an integer."""
 MAX_EXPONENT = 1024
-"""How large an exponent may be, either way."""
+"""Maximum absolute value of an exponent."""
 MAX_STRING = 10_000
-"""Characters that joining strings may give."""
+"""Maximum length of a concatenated string."""
 
 _NUMERIC = (ValueKind.NUMBER, ValueKind.UNKNOWN)
 _TEXTUAL = (ValueKind.STRING, ValueKind.UNKNOWN)
 
 
 def apply_arithmetic(operator: str, left: Value, right: Value) -> Value:
-    """Apply ``+ - * / // % **``; strings can be joined with ``+``; an unknown operand gives NaN."""
+    """Return the result of ``+ - * / // % **``. ``+`` concatenates strings; an unknown operand gives NaN."""
     kinds = kind_of(left), kind_of(right)
     if kinds == (ValueKind.NUMBER, ValueKind.NUMBER):
         return _calculate(operator, cast("float", left), cast("float", right))
@@ -103,7 +101,7 @@ _CALCULATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def check_bounds(result: float, *operands: float) -> float:
-    """Give the result back, or refuse one that outgrew its operands."""
+    """Return the result, or raise Refusal if it is too large or not a number."""
     if isinstance(result, int):
         if result.bit_length() > MAX_BITS:
             raise _too_large()
@@ -127,7 +125,7 @@ def _join(left: str, right: str) -> str:
 
 
 def apply_sign(operator: str, operand: Value) -> Value:
-    """Apply ``-`` or ``+`` to one operand."""
+    """Return the operand with the sign ``-`` or ``+`` applied."""
     kind = kind_of(operand)
     if kind is ValueKind.UNKNOWN:
         return math.nan
@@ -138,7 +136,7 @@ def apply_sign(operator: str, operand: Value) -> Value:
 
 
 def to_condition(value: Value) -> bool:
-    """Read a value as a condition; unknown counts as false."""
+    """Return a value as a condition; unknown is false."""
     kind = kind_of(value)
     if kind is ValueKind.BOOLEAN:
         return bool(value)
@@ -155,7 +153,7 @@ def to_condition(value: Value) -> bool:
 
 
 def compare(operator: str, left: Value, right: Value) -> bool:
-    """Apply a comparison; with an unknown side every one of them is false, ``!=`` and ``not in`` too."""
+    """Return the result of a comparison; with an unknown operand it is false, also for ``!=``."""
     kinds = kind_of(left), kind_of(right)
     if ValueKind.UNKNOWN in kinds:
         return False
@@ -216,7 +214,7 @@ def _contains(container: Value, item: Value) -> bool:
 
 
 def take_entry(target: Value, key: Value) -> Value:
-    """Take one entry: of a list by position (from 0, or from the end), of a mapping by key."""
+    """Return an entry of a list by position (from 0, negative from the end) or of a mapping by key."""
     if ValueKind.UNKNOWN in (kind_of(target), kind_of(key)):
         return None
     if isinstance(target, list):
@@ -226,8 +224,8 @@ def take_entry(target: Value, key: Value) -> Value:
     if isinstance(key, bool) or not isinstance(key, str | int | float):
         raise Refusal(f"{describe(key)} used as a key", rule="keys are strings or numbers")
     if key not in target:
-        close = nearest(str(key), [entry for entry in target if isinstance(entry, str)])
-        advice = f"did you mean {close!r}?" if close else f"known: {shorten(', '.join(map(str, target)))}"
+        texts = [entry for entry in target if isinstance(entry, str)]
+        advice = suggest(str(key), texts, f"known: {shorten(', '.join(map(str, target)))}")
         raise Refusal(f"no entry {shorten(repr(key), 40)} in the mapping", advice=advice)
     return to_value(target[key])
 
@@ -247,7 +245,7 @@ def _entry(target: list[Any], position: Value) -> Value:
 
 
 MAX_ENTRIES = 1_000_000
-"""Entries that all ranges of one evaluation may have together."""
+"""Maximum total number of entries of the lists made in one evaluation."""
 _MAX_PATTERN = 200
 _MAX_TEXT = 10_000
 _MAX_DIGITS = 300
@@ -263,30 +261,30 @@ _ANY = frozenset(ValueKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One function of the language."""
+    """A function of the language."""
 
     name: str
     accepts: tuple[frozenset[ValueKind], ...]
-    """The kinds each argument may have."""
+    """The accepted kinds of each argument."""
     gives: ValueKind
     apply: Callable[..., Value]
     needed: int
-    """How many of the arguments must be there."""
+    """Minimum number of arguments."""
     repeats: bool = False
-    """The last argument may come again and again."""
+    """The last argument may be repeated."""
     if_unknown: Value = math.nan
-    """The value when an argument is unknown."""
+    """The result if an argument is unknown."""
     deferred: bool = False
-    """Has no value before the run has made the file it reads."""
+    """The value exists only after a run has written the file it reads."""
     lenient: bool = False
-    """Takes unknown values as they are; its first argument may be a name that nobody knows."""
+    """Accepts unknown values; the first argument may be an undefined name."""
 
     def accepted(self, position: int) -> frozenset[ValueKind]:
-        """Tell which kinds the argument at this position may have."""
+        """Return the accepted kinds of the argument at a position."""
         return self.accepts[min(position, len(self.accepts) - 1)]
 
     def check_count(self, count: int) -> None:
-        """Refuse too few or too many arguments."""
+        """Raise Refusal for too few or too many arguments."""
         most = None if self.repeats else len(self.accepts)
         if count >= self.needed and (most is None or count <= most):
             return
@@ -295,17 +293,17 @@ class Function:
         raise Refusal(f"{self.name}() has {count} argument{'' if count == 1 else 's'}", rule=rule)
 
     def check_kind(self, position: int, kind: ValueKind, found: str) -> None:
-        """Refuse an argument of a kind that is not accepted; unknown is always accepted."""
+        """Raise Refusal for an argument of a kind that is not accepted; unknown is always accepted."""
         if kind is ValueKind.UNKNOWN or kind in self.accepted(position):
             return
         rule = f"it takes {format_kinds(self.accepted(position))} there"
-        raise Refusal(f"{self.name}() is given {found}", rule=rule, argument=position)
+        raise Refusal(f"an argument of {self.name}() is {found}", rule=rule, argument=position)
 
     def __call__(self, *arguments: Value) -> Value:
-        """Give the value for these arguments, or refuse."""
+        """Return the value for these arguments, or raise Refusal."""
         if self.deferred:
-            advice = "use it in a sweep, which is unfolded when the file exists"
-            raise Refusal(f"{self.name}() is known only when the file exists", advice=advice)
+            advice = "use it only for the values of a sweep"
+            raise Refusal(f"{self.name}() has no value before the file exists", advice=advice)
         kinds = [kind_of(argument) for argument in arguments]
         for position, (argument, kind) in enumerate(zip(arguments, kinds, strict=True)):
             self.check_kind(position, kind, describe(argument))
@@ -322,17 +320,17 @@ def _extreme(choose: Callable[[list[Any]], Value]) -> Callable[..., Value]:
         listing = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list) else list(arguments)
         values = [to_value(value) for value in listing]
         if not values:
-            raise Refusal("an empty list has no smallest or largest entry", argument=0)
+            raise Refusal("min() or max() of an empty list", argument=0)
         kinds = {kind_of(value) for value in values}
         if kinds - {ValueKind.NUMBER, ValueKind.UNKNOWN}:
-            raise Refusal("smallest and largest are asked of something else than numbers", argument=0)
+            raise Refusal("min() and max() of values that are not numbers", argument=0)
         return math.nan if ValueKind.UNKNOWN in kinds else choose(values)
 
     return apply
 
 
 def _sum(values: list[Any]) -> Value:
-    # Entry by entry: from 3.12 on Python's sum() compensates rounding, and results must not depend on that.
+    # Not sum(): it compensates rounding from Python 3.12 on, and results must not depend on the version.
     total: Value = 0
     for value in values:
         total = apply_arithmetic("+", total, to_value(value))
@@ -341,16 +339,14 @@ def _sum(values: list[Any]) -> Value:
 
 def _square_root(value: float) -> float:
     if value < 0:
-        raise Refusal(
-            f"sqrt() of {describe(value)}", rule="only numbers from 0 on have a square root", argument=0
-        )
+        raise Refusal(f"sqrt() of {describe(value)}", rule="the argument must be at least 0", argument=0)
     return math.sqrt(value)
 
 
 def _logarithm(name: str, function: Callable[[float], float]) -> Callable[[float], float]:
     def apply(value: float) -> float:
         if value <= 0:
-            rule = "only numbers above 0 have a logarithm"
+            rule = "the argument must be above 0"
             raise Refusal(f"{name}() of {describe(value)}", rule=rule, argument=0)
         return function(value)
 
@@ -359,7 +355,9 @@ def _logarithm(name: str, function: Callable[[float], float]) -> Callable[[float
 
 def _log(value: float, base: float = math.e) -> float:
     if base <= 0 or base == 1:
-        raise Refusal(f"log() to the base {describe(base)}", rule="a base is above 0 and not 1", argument=1)
+        raise Refusal(
+            f"log() to the base {describe(base)}", rule="the base must be above 0 and not 1", argument=1
+        )
     natural = _logarithm("log", math.log)
     return natural(value) if base == math.e else natural(value) / natural(base)
 
@@ -368,7 +366,7 @@ def _round(value: float, digits: float | None = None) -> float:
     if digits is None:
         return round(value)
     if not isinstance(digits, int) or abs(digits) > _MAX_DIGITS:
-        rule = f"digits are a whole number from -{_MAX_DIGITS} to {_MAX_DIGITS}"
+        rule = f"the number of digits must be a whole number from -{_MAX_DIGITS} to {_MAX_DIGITS}"
         raise Refusal(f"round() to {describe(digits)} digits", rule=rule, argument=1)
     return round(value, digits)
 
@@ -413,7 +411,7 @@ def _matches(text: str, pattern: str) -> bool:
 def _range(low: float, high: float) -> list[int]:
     if not (isinstance(low, int) and isinstance(high, int)):
         raise Refusal(
-            "range() with a broken number", rule="its ends are whole numbers", advice="use int(...)"
+            "range() with a fraction", rule="its bounds must be whole numbers", advice="use int(...)"
         )
     if high - low >= MAX_ENTRIES:
         raise Refusal("range() is too long", rule=f"at most {MAX_ENTRIES} entries")
@@ -432,75 +430,44 @@ def _deferred(*_arguments: Value) -> Value:
     raise Refusal("not known before the file exists")
 
 
-def _numeric(name: str, apply: Callable[..., Value]) -> Function:
-    return Function(name=name, accepts=(_NUMBER,), needed=1, gives=ValueKind.NUMBER, apply=apply)
+def _functions() -> Iterator[Function]:
+    """Yield every function of the language."""
+
+    def define(
+        name: str, apply: Callable[..., Value], gives: ValueKind, *accepts: frozenset[ValueKind], **more: Any
+    ) -> Function:
+        more.setdefault("needed", len(accepts))
+        more.setdefault("if_unknown", {ValueKind.NUMBER: math.nan, ValueKind.BOOLEAN: False}.get(gives))
+        return Function(name=name, apply=apply, gives=gives, accepts=accepts, **more)
+
+    number, string, boolean = ValueKind.NUMBER, ValueKind.STRING, ValueKind.BOOLEAN
+    yield define("min", _extreme(min), number, _NUMBERS, _NUMBER, needed=1, repeats=True)
+    yield define("max", _extreme(max), number, _NUMBERS, _NUMBER, needed=1, repeats=True)
+    yield define("abs", abs, number, _NUMBER)
+    yield define("ceil", math.ceil, number, _NUMBER)
+    yield define("floor", math.floor, number, _NUMBER)
+    yield define("round", _round, number, _NUMBER, _NUMBER, needed=1)
+    yield define("sqrt", _square_root, number, _NUMBER)
+    yield define("log", _log, number, _NUMBER, _NUMBER, needed=1)
+    yield define("log2", _logarithm("log2", math.log2), number, _NUMBER)
+    yield define("log10", _logarithm("log10", math.log10), number, _NUMBER)
+    yield define("exp", math.exp, number, _NUMBER)
+    yield define("len", len, number, _SIZED)
+    yield define("sum", _sum, number, _LIST)
+    yield define("any", _of_list(any), boolean, _LIST)
+    yield define("all", _of_list(all), boolean, _LIST)
+    yield define("int", _whole, number, _SIMPLE)
+    yield define("float", _floating, number, _SIMPLE)
+    yield define("str", _string, string, _SIMPLE)
+    yield define("matches", _matches, boolean, _STRING, _STRING)
+    yield define("startswith", str.startswith, boolean, _STRING, _STRING)
+    yield define("endswith", str.endswith, boolean, _STRING, _STRING)
+    yield define("lower", str.lower, string, _STRING)
+    yield define("upper", str.upper, string, _STRING)
+    yield define("range", _range, ValueKind.LIST, _NUMBER, _NUMBER)
+    yield define("default", _default, ValueKind.UNKNOWN, _ANY, _ANY, lenient=True)
+    yield define("lines", _deferred, ValueKind.LIST, _STRING, deferred=True)
 
 
-def _textual(name: str, apply: Callable[..., Value], count: int, gives: ValueKind) -> Function:
-    unknown = False if gives is ValueKind.BOOLEAN else None
-    accepts = (_STRING,) * count
-    return Function(name=name, accepts=accepts, needed=count, gives=gives, apply=apply, if_unknown=unknown)
-
-
-_ALL = (
-    Function(
-        name="min",
-        accepts=(_NUMBERS, _NUMBER),
-        needed=1,
-        repeats=True,
-        gives=ValueKind.NUMBER,
-        apply=_extreme(min),
-    ),
-    Function(
-        name="max",
-        accepts=(_NUMBERS, _NUMBER),
-        needed=1,
-        repeats=True,
-        gives=ValueKind.NUMBER,
-        apply=_extreme(max),
-    ),
-    _numeric("abs", abs),
-    _numeric("ceil", math.ceil),
-    _numeric("floor", math.floor),
-    Function(name="round", accepts=(_NUMBER, _NUMBER), needed=1, gives=ValueKind.NUMBER, apply=_round),
-    _numeric("sqrt", _square_root),
-    Function(name="log", accepts=(_NUMBER, _NUMBER), needed=1, gives=ValueKind.NUMBER, apply=_log),
-    _numeric("log2", _logarithm("log2", math.log2)),
-    _numeric("log10", _logarithm("log10", math.log10)),
-    _numeric("exp", math.exp),
-    Function(name="len", accepts=(_SIZED,), needed=1, gives=ValueKind.NUMBER, apply=len),
-    Function(name="sum", accepts=(_LIST,), needed=1, gives=ValueKind.NUMBER, apply=_sum),
-    Function(
-        name="any", accepts=(_LIST,), needed=1, gives=ValueKind.BOOLEAN, apply=_of_list(any), if_unknown=False
-    ),
-    Function(
-        name="all", accepts=(_LIST,), needed=1, gives=ValueKind.BOOLEAN, apply=_of_list(all), if_unknown=False
-    ),
-    Function(name="int", accepts=(_SIMPLE,), needed=1, gives=ValueKind.NUMBER, apply=_whole),
-    Function(name="float", accepts=(_SIMPLE,), needed=1, gives=ValueKind.NUMBER, apply=_floating),
-    Function(
-        name="str", accepts=(_SIMPLE,), needed=1, gives=ValueKind.STRING, apply=_string, if_unknown=None
-    ),
-    _textual("matches", _matches, 2, ValueKind.BOOLEAN),
-    _textual("startswith", str.startswith, 2, ValueKind.BOOLEAN),
-    _textual("endswith", str.endswith, 2, ValueKind.BOOLEAN),
-    _textual("lower", str.lower, 1, ValueKind.STRING),
-    _textual("upper", str.upper, 1, ValueKind.STRING),
-    Function(
-        name="range",
-        accepts=(_NUMBER, _NUMBER),
-        needed=2,
-        gives=ValueKind.LIST,
-        apply=_range,
-        if_unknown=None,
-    ),
-    Function(
-        name="default", accepts=(_ANY, _ANY), needed=2, gives=ValueKind.UNKNOWN, apply=_default, lenient=True
-    ),
-    Function(
-        name="lines", accepts=(_STRING,), needed=1, gives=ValueKind.LIST, apply=_deferred, deferred=True
-    ),
-)
-
-FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _ALL}
-"""Every function there is, by name."""
+FUNCTIONS: Mapping[str, Function] = {function.name: function for function in _functions()}
+"""All functions by name."""

@@ -1,12 +1,8 @@
-"""The first look at a text: only known characters, sound literals, bounded nesting.
+"""The parser of expressions: a subset of Python's expression grammar.
 
-What is refused here is refused before Python's own parser sees it, so that a hostile or broken text costs one
-linear pass and gives a message about our language instead of a warning or an error about Python.
-
-From text to tree: Python's expression grammar, of which only a white list is let through.
-
-Python's ``ast`` does the grammar; nothing is ever compiled or run. Its nodes are turned one by one into our
-own, and a node without a rule here is an error.
+``scan`` checks characters, literals and nesting in one linear pass, so that malicious or malformed text gets
+a message about this language before Python's parser sees it. Then ``ast`` parses the text, and its nodes are
+converted one by one; a node type without a rule is an error. Nothing is compiled or executed.
 """
 
 from __future__ import annotations
@@ -16,30 +12,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from weft.errors import nearest, shorten
+from weft.errors import shorten, suggest
+from weft.expressions import tree
 from weft.expressions.operations import FUNCTIONS, MAX_BITS
-from weft.expressions.tree import (
-    Binary,
-    Compare,
-    Conditional,
-    ExpressionNode,
-    FunctionCall,
-    Index,
-    ListOf,
-    Literal,
-    Logical,
-    Name,
-    Unary,
-)
 from weft.expressions.values import Refusal
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "Token", "parse_tree", "scan"]
 
 
 MAX_LENGTH = 10_000
-"""Characters an expression may have."""
+"""Maximum length of an expression in characters."""
 MAX_DEPTH = 100
-"""How deeply an expression may be nested."""
+"""Maximum nesting depth of an expression."""
 _MAX_DIGITS = 1300
 _SURROUNDING = " \t\r\n"
 
@@ -63,7 +47,7 @@ _INSTEAD = {
     "~": "write `not`",
     "{": "write a list in [ ]",
     "}": "write a list in [ ]",
-    ":": "an index is one value, and there are no functions to define",
+    ":": "an index is one value; slices and lambdas are not supported",
     "#": "put comments outside the expression",
     "≤": "write <=",
     "≥": "write >=",
@@ -76,7 +60,7 @@ _INSTEAD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """One word of the text; ``start`` counts characters from 0."""
+    """One token of the text; ``start`` counts characters from 0."""
 
     kind: str
     text: str
@@ -84,11 +68,13 @@ class Token:
 
 
 def scan(text: str) -> list[Token]:
-    """Cut a text into tokens without blanks, or refuse it."""
+    """Return the tokens of a text without blanks, or raise Refusal."""
     if len(text) > MAX_LENGTH:
         rule = f"an expression has at most {MAX_LENGTH} characters"
-        raise Refusal(f"{len(text)} characters", rule=rule, advice="shorten it, or name parts of it").at(1)
-    # What surrounds it does not matter: YAML's block strings end with a newline.
+        raise Refusal(
+            f"{len(text)} characters", rule=rule, advice="shorten it, or define parameters for parts of it"
+        ).at(1)
+    # Surrounding blanks are ignored: YAML's block strings end with a newline.
     text = text.rstrip(_SURROUNDING)
     begin = len(text) - len(text.lstrip(_SURROUNDING))
     for start, character in enumerate(text[begin:], start=begin):
@@ -112,7 +98,7 @@ def scan(text: str) -> list[Token]:
 def _stray(character: str, start: int) -> Refusal:
     if character in "\"'":
         return Refusal("a string without an end", advice=f"close it with {character}").at(start + 1)
-    advice = _INSTEAD.get(character, "remove it, or write it inside a string as an escape such as \\u00e9")
+    advice = _INSTEAD.get(character, "remove it; inside a string, write an escape such as \\u00e9")
     return Refusal(f"the character {character!r} is not part of expressions", advice=advice).at(start + 1)
 
 
@@ -131,7 +117,7 @@ def _check_token(token: Token, before: Token | None) -> None:
 def _check_after_number(token: Token, before: Token) -> None:
     found = f"the number {shorten(before.text, 20)} runs into {shorten(token.text, 20)!r}"
     if token.text.startswith("."):
-        advice = "ranges such as 1..50 belong into sweeps; here write range(1, 50)"
+        advice = "ranges such as 1..50 are for sweeps; here write range(1, 50)"
         raise Refusal(found, advice=advice).at(token.start + 1)
     if token.kind in ("name", "number"):
         advice = f"write {shorten(before.text, 20)}*{shorten(token.text, 20)}"
@@ -145,7 +131,7 @@ def _check_string(token: Token, before: Token | None, touching: bool) -> None:
             f"the string has the prefix {prefix!r}", rule="strings have no prefix", advice="remove it"
         ).at(before.start + 1)
     if before is not None and before.kind == "string":
-        raise Refusal("two strings side by side", advice="join them with +").at(token.start + 1)
+        raise Refusal("two adjacent strings", advice="join them with +").at(token.start + 1)
     if bad := _BAD_ESCAPE.search(token.text):
         found = token.text[bad.start(1) : bad.start(1) + 2]
         advice = "write \\\\ for a backslash"
@@ -162,11 +148,13 @@ def _check_nesting(tokens: list[Token]) -> None:
             depth += (token.text in "([") - (token.text in ")]")
         if max(depth, prefixes) > MAX_DEPTH:
             rule = f"an expression is nested at most {MAX_DEPTH} deep"
-            raise Refusal("too many nested parts", rule=rule, advice="name parts of it").at(token.start + 1)
+            raise Refusal("too many nested parts", rule=rule, advice="define parameters for parts of it").at(
+                token.start + 1
+            )
 
 
 MAX_NODES = 2_000
-"""Parts an expression may have."""
+"""Maximum number of nodes of an expression."""
 
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -198,19 +186,19 @@ _FOREIGN: dict[type[ast.expr], str] = {
 }
 
 
-def parse_tree(text: str) -> ExpressionNode:
-    """Read a text into a tree, or raise an ExpressionError that says where it went wrong."""
+def parse_tree(text: str) -> tree.ExpressionNode:
+    """Return the tree of a text, or raise ExpressionError."""
     try:
         return _read(text)
     except Refusal as refusal:
         raise refusal.error(text) from None
 
 
-def _read(text: str) -> ExpressionNode:
+def _read(text: str) -> tree.ExpressionNode:
     tokens = scan(text)
     if not tokens:
         raise Refusal("the expression is empty", advice="write a value, such as 1 or memory >= 4*GB").at(1)
-    # Python takes a leading blank for an indentation, so the text starts at the first token.
+    # Python reads a leading blank as indentation, so the text starts at the first token.
     offset = tokens[0].start
     body = text[offset:]
     try:
@@ -223,7 +211,7 @@ def _read(text: str) -> ExpressionNode:
 
 
 def _syntax(error: SyntaxError, tokens: Sequence[Token], length: int, offset: int) -> Refusal:
-    # An offset of 0 is Python's way to say that the text ends too early.
+    # Python reports an unexpected end of the text by offset 0.
     column = offset + min(error.offset or length + 1, length + 1)
     here = next(
         (token for token in tokens if token.start + 1 <= column <= token.start + len(token.text)), None
@@ -239,17 +227,17 @@ def _syntax(error: SyntaxError, tokens: Sequence[Token], length: int, offset: in
 
 def _too_deep(column: int) -> Refusal:
     rule = f"an expression is nested at most {MAX_DEPTH} deep"
-    return Refusal("too many nested parts", rule=rule, advice="name parts of it").at(column)
+    return Refusal("too many nested parts", rule=rule, advice="define parameters for parts of it").at(column)
 
 
 class _TreeBuilder:
-    """Turns Python's nodes into ours; counts them, and looks up where operators stand."""
+    """Converts the nodes of ``ast``, counts them and finds the columns of operators."""
 
     def __init__(self, body: str, tokens: Sequence[Token], offset: int) -> None:
         self._tokens = tokens
         self._offset = offset
         self._count = 0
-        # Python counts UTF-8 bytes, users count characters.
+        # Python counts columns in UTF-8 bytes, users in characters.
         self._characters: list[int] | None = None
         if not body.isascii():
             sizes = [len(character.encode()) for character in body]
@@ -261,7 +249,7 @@ class _TreeBuilder:
         return self._offset + (self._characters[position] if self._characters else position) + 1
 
     def _operator_column(self, left: ast.expr) -> int:
-        """Find the operator after an operand: the next word that does not close the operand's parentheses."""
+        """Return the column of the operator after an operand: the next token except closing parentheses."""
         end = self._column(left.end_col_offset or 0) - 1
         low, high = 0, len(self._tokens)
         while low < high:
@@ -271,24 +259,26 @@ class _TreeBuilder:
             low += 1
         return self._tokens[low].start + 1
 
-    def node(self, node: ast.expr, depth: int) -> ExpressionNode:
-        """Build one node and everything below it."""
+    def node(self, node: ast.expr, depth: int) -> tree.ExpressionNode:
+        """Return one node with its children."""
         column = self._column(node.col_offset)
         self._count += 1
         if depth > MAX_DEPTH:
             raise _too_deep(column)
         if self._count > MAX_NODES:
             rule = f"an expression has at most {MAX_NODES} parts"
-            raise Refusal("too many parts", rule=rule, advice="name parts of it, or use a list").at(column)
+            raise Refusal(
+                "too many parts", rule=rule, advice="define parameters for parts of it, or use a list"
+            ).at(column)
         match node:
             case ast.Constant():
                 return self._constant(node, column)
             case ast.Name(id=name):
-                return Name(name=name, column=column)
+                return tree.Name(name=name, column=column)
             case ast.Attribute():
-                return Name(name=self._dotted(node), column=column)
+                return tree.Name(name=self._dotted(node), column=column)
             case ast.List(elts=items) | ast.Tuple(elts=items):
-                return ListOf(items=self._all(items, depth), column=column)
+                return tree.ListOf(items=self._all(items, depth), column=column)
             case ast.Call():
                 return self._call(node, column, depth)
             case ast.Subscript():
@@ -296,29 +286,29 @@ class _TreeBuilder:
             case _:
                 return self._operation(node, column, depth)
 
-    def _all(self, nodes: Sequence[ast.expr], depth: int) -> tuple[ExpressionNode, ...]:
+    def _all(self, nodes: Sequence[ast.expr], depth: int) -> tuple[tree.ExpressionNode, ...]:
         return tuple(self.node(node, depth + 1) for node in nodes)
 
-    def _operation(self, node: ast.expr, column: int, depth: int) -> ExpressionNode:
+    def _operation(self, node: ast.expr, column: int, depth: int) -> tree.ExpressionNode:
         match node:
             case ast.UnaryOp(op=operator, operand=operand) if type(operator) in _UNARY:
                 name = _UNARY[type(operator)]
-                return Unary(operator=name, operand=self.node(operand, depth + 1), column=column)
+                return tree.Unary(operator=name, operand=self.node(operand, depth + 1), column=column)
             case ast.BinOp(op=operator, left=left, right=right) if type(operator) in _BINARY:
                 first, second = self._all((left, right), depth)
                 place = self._operator_column(left)
-                return Binary(operator=_BINARY[type(operator)], left=first, right=second, column=place)
+                return tree.Binary(operator=_BINARY[type(operator)], left=first, right=second, column=place)
             case ast.BoolOp(op=operator, values=values):
                 return self._logical("and" if isinstance(operator, ast.And) else "or", values, column, depth)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 then, condition, otherwise = self._all((body, test, orelse), depth)
-                return Conditional(condition=condition, then=then, otherwise=otherwise, column=column)
+                return tree.Conditional(condition=condition, then=then, otherwise=otherwise, column=column)
             case ast.Compare():
                 return self._comparison(node, depth)
             case _:
                 raise _foreign(_FOREIGN.get(type(node), "this"), column)
 
-    def _constant(self, node: ast.Constant, column: int) -> ExpressionNode:
+    def _constant(self, node: ast.Constant, column: int) -> tree.ExpressionNode:
         value = node.value
         if isinstance(value, float) and value in (float("inf"), float("-inf")):
             raise Refusal("a number that is too large", rule="numbers stay below 1.8e308").at(column)
@@ -328,7 +318,7 @@ class _TreeBuilder:
             )
         if not (value is None or isinstance(value, bool | int | float | str)):
             raise _foreign("this literal", column)
-        return Literal(value=value, column=column)
+        return tree.Literal(value=value, column=column)
 
     def _dotted(self, node: ast.Attribute) -> str:
         parts: list[str] = []
@@ -344,39 +334,40 @@ class _TreeBuilder:
             ).at(self._column(inner.end_col_offset or 0))
         return ".".join([inner.id, *reversed(parts)])
 
-    def _call(self, node: ast.Call, column: int, depth: int) -> ExpressionNode:
+    def _call(self, node: ast.Call, column: int, depth: int) -> tree.ExpressionNode:
         if not isinstance(node.func, ast.Name):
-            raise _foreign("a call of anything but a function's name", column)
+            raise _foreign("a call of anything but a named function", column)
         name = node.func.id
         if name not in FUNCTIONS:
-            close = nearest(name, FUNCTIONS)
-            advice = f"did you mean {close}()?" if close else f"known: {', '.join(FUNCTIONS)}"
+            advice = suggest(name, FUNCTIONS, f"known: {', '.join(FUNCTIONS)}")
             raise Refusal(f"unknown function {shorten(name, 40)}()", advice=advice).at(column)
         if node.keywords:
-            raise _foreign("an argument with a name", column)
+            raise _foreign("a keyword argument", column)
         try:
             FUNCTIONS[name].check_count(len(node.args))
         except Refusal as refusal:
             raise refusal.at(column) from None
         arguments = self._all(node.args, depth)
-        if FUNCTIONS[name].lenient and isinstance(first := arguments[0], Name):
+        if FUNCTIONS[name].lenient and isinstance(first := arguments[0], tree.Name):
             arguments = (replace(first, optional=True), *arguments[1:])
-        return FunctionCall(function=name, arguments=arguments, column=column)
+        return tree.FunctionCall(function=name, arguments=arguments, column=column)
 
-    def _index(self, node: ast.Subscript, column: int, depth: int) -> ExpressionNode:
+    def _index(self, node: ast.Subscript, column: int, depth: int) -> tree.ExpressionNode:
         if isinstance(node.slice, ast.Slice | ast.Tuple):
             raise _foreign("an index of several values", column)
         target, key = self._all((node.value, node.slice), depth)
-        return Index(target=target, key=key, column=column)
+        return tree.Index(target=target, key=key, column=column)
 
-    def _logical(self, operator: str, values: Sequence[ast.expr], column: int, depth: int) -> ExpressionNode:
-        operands: list[ExpressionNode] = []
+    def _logical(
+        self, operator: str, values: Sequence[ast.expr], column: int, depth: int
+    ) -> tree.ExpressionNode:
+        operands: list[tree.ExpressionNode] = []
         for operand in self._all(values, depth):
-            same = isinstance(operand, Logical) and operand.operator == operator
-            operands.extend(operand.operands if same and isinstance(operand, Logical) else (operand,))
-        return Logical(operator=operator, operands=tuple(operands), column=column)
+            same = isinstance(operand, tree.Logical) and operand.operator == operator
+            operands.extend(operand.operands if same and isinstance(operand, tree.Logical) else (operand,))
+        return tree.Logical(operator=operator, operands=tuple(operands), column=column)
 
-    def _comparison(self, node: ast.Compare, depth: int) -> ExpressionNode:
+    def _comparison(self, node: ast.Compare, depth: int) -> tree.ExpressionNode:
         parts = (node.left, *node.comparators)
         columns = tuple(self._operator_column(part) for part in parts[:-1])
         names: list[str] = []
@@ -385,11 +376,9 @@ class _TreeBuilder:
                 raise Refusal("`is` is not part of expressions", advice="compare with == or !=").at(column)
             names.append(_COMPARISON[type(operator)])
         operands = self._all(parts, depth)
-        return Compare(operators=tuple(names), operands=operands, columns=columns, column=columns[0])
+        return tree.Compare(operators=tuple(names), operands=operands, columns=columns, column=columns[0])
 
 
 def _foreign(what: str, column: int) -> Refusal:
-    rule = (
-        "expressions hold literals, lists, names, operators, `if else`, indexes and calls of known functions"
-    )
+    rule = "allowed are literals, lists, names, operators, `if else`, indexes and calls of known functions"
     return Refusal(f"{what} is not part of expressions", rule=rule).at(column)

@@ -1,6 +1,7 @@
-"""The tree of an expression: ten kinds of nodes, frozen, compared by structure and not by column.
+"""The syntax tree of an expression and its canonical text.
 
-Writes a tree as canonical text, with only the parentheses it needs; parsing that gives the tree back.
+Nodes are frozen and compared by structure, not by column. ``format_tree`` writes a tree with the fewest
+parentheses; parsing its result gives an equal tree.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PositionedNode:
     column: int = field(default=1, compare=False, repr=False)
-    """Where it stands in the text, in characters from 1; of an operation: its operator."""
+    """Position in the text, in characters from 1; of an operation, the position of its operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,11 @@ class Literal(_PositionedNode):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name(_PositionedNode):
-    """A name, dotted or plain: ``conv.exit_code`` is one name."""
+    """A plain or dotted name: ``conv.exit_code`` is one name."""
 
     name: str
     optional: bool = field(default=False, compare=False, repr=False)
-    """Unknown, instead of an error, where nobody knows it: the first argument of ``default``."""
+    """Unknown instead of an error if it is undefined: the first argument of ``default``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class Binary(_PositionedNode):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compare(_PositionedNode):
-    """``a < b <= c``: one operand more than operators."""
+    """``a < b <= c``: there is one more operand than operators."""
 
     operators: tuple[str, ...]
     operands: tuple[ExpressionNode, ...]
@@ -109,7 +110,7 @@ class Index(_PositionedNode):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCall(_PositionedNode):
-    """``function(arguments)`` of the white list."""
+    """``function(arguments)`` with an allowed function."""
 
     function: str
     arguments: tuple[ExpressionNode, ...]
@@ -121,7 +122,7 @@ ExpressionNode = (
 
 
 def children(node: ExpressionNode) -> tuple[ExpressionNode, ...]:
-    """List the parts of a node in the order in which they are written."""
+    """Return the child nodes in the order of the text."""
     match node:
         case (
             ListOf(items=parts)
@@ -143,7 +144,7 @@ def children(node: ExpressionNode) -> tuple[ExpressionNode, ...]:
 
 
 def walk(tree: ExpressionNode) -> Iterator[ExpressionNode]:
-    """Yield every node of a tree in the order in which they are written."""
+    """Yield every node of a tree in the order of the text."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -157,7 +158,7 @@ _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def format_tree(node: ExpressionNode) -> str:
-    """Write the canonical text of a tree."""
+    """Return the canonical text of a tree."""
     return _write(node)[0]
 
 
@@ -195,7 +196,7 @@ def _arithmetic(node: Unary | Binary) -> tuple[str, int]:
             return f"not {_inside(node.operand, _NOT)}", _NOT
         return f"{node.operator}{_inside(node.operand, _SIGN)}", _SIGN
     level = _BINARY[node.operator]
-    # A power binds its left side tighter than a sign and its right side looser: -a ** -b is -(a ** (-b)).
+    # A power binds tighter than a sign on its left, looser than one on its right: -a ** -b is -(a ** (-b)).
     left, right = (_ATOM, _SIGN) if level == _POWER else (level, level + 1)
     return f"{_inside(node.left, left)} {node.operator} {_inside(node.right, right)}", level
 

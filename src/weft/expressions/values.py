@@ -1,14 +1,9 @@
-"""What goes wrong with an expression: the error users see, and the refusal that becomes one.
+"""Values of expressions: their kinds, the meaning of names, and the errors of evaluation.
 
-Operators and functions know values, not columns: they raise a ``Refusal``. Whoever walks the tree knows the
-column and turns it into an ``ExpressionError``.
-
-The values of expressions and their kinds.
-
-*Unknown* is a value too: ``None``, or a float that is not a number. It stands for what nobody has said of a
-machine: comparisons with it are false, arithmetic with it gives NaN, and as a condition it counts as false.
-
-What names mean: a variable of the context, else a unit or a constant of the language.
+``None`` and NaN are the *unknown* value, for example of a machine attribute that is not stated. Comparisons
+with it are false, arithmetic gives NaN, and as a condition it is false. A name is a variable of the context,
+or else a unit or constant of the language. Operators and functions have no column and raise ``Refusal``; the
+tree walkers add the column and raise ``ExpressionError``.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.units import BYTES, SECONDS
 
 __all__ = [
@@ -45,7 +40,7 @@ _BEFORE, _AFTER = 30, 40
 
 
 class ExpressionError(InvalidInput):
-    """An expression that cannot be read or evaluated, with the column (from 1) where the trouble is."""
+    """An expression that cannot be parsed or evaluated; ``column`` (from 1) is the position of the error."""
 
     def __init__(self, message: str, text: str, column: int, rule: str = "", advice: str = "") -> None:
         self.message = message
@@ -57,12 +52,12 @@ class ExpressionError(InvalidInput):
         super().__init__(Problem(what=what, rule=rule, advice=advice))
 
     def __reduce__(self) -> tuple[type[ExpressionError], tuple[str, str, int, str, str]]:
-        # The default rebuilds an exception from its message alone; errors cross process borders in pools.
+        # Exceptions are pickled between processes of a pool; the default would lose these arguments.
         return ExpressionError, (self.message, self.text, self.column, self.rule, self.advice)
 
 
 class Refusal(Exception):
-    """An operation that has no value for these operands; ``column`` is filled in by the tree walker."""
+    """An operation that is undefined for its operands; the tree walker sets ``column``."""
 
     def __init__(
         self, message: str, *, rule: str = "", advice: str = "", argument: int | None = None
@@ -75,13 +70,13 @@ class Refusal(Exception):
         self.column: int | None = None
 
     def at(self, column: int) -> Refusal:
-        """Say where it happened, unless a part further inside has said so already."""
+        """Set the column unless an inner node has set it, and return the exception."""
         if self.column is None:
             self.column = column
         return self
 
     def error(self, text: str) -> ExpressionError:
-        """Turn the refusal into the error users see."""
+        """Return the corresponding ExpressionError for this text."""
         return ExpressionError(self.message, text, self.column or 1, self.rule, self.advice)
 
 
@@ -96,11 +91,11 @@ def _visible(character: str) -> str:
 
 
 Value: TypeAlias = bool | int | float | str | list[Any] | Mapping[Any, Any] | None
-"""What an expression is made of and gives: JSON-like values."""
+"""Values of literals and results: the types of JSON."""
 
 
 class ValueKind(enum.Enum):
-    """What sort of value; ints and floats are both numbers, truth values are not."""
+    """The kind of a value. Integers and floats are numbers, booleans are not."""
 
     NUMBER = "number"
     STRING = "string"
@@ -121,7 +116,7 @@ _KINDS: dict[type, ValueKind] = {
 
 
 def kind_of(value: Value) -> ValueKind:
-    """Tell the kind of a value; None and NaN are unknown."""
+    """Return the kind of a value; None and NaN are unknown."""
     if isinstance(value, float):
         return ValueKind.UNKNOWN if math.isnan(value) else ValueKind.NUMBER
     kind = _KINDS.get(type(value))
@@ -141,7 +136,7 @@ def _kind_of_relative(value: Value) -> ValueKind:
 
 
 def to_value(value: object) -> Value:
-    """Take a value from outside into the language: NumPy's scalars and arrays and tuples become Python's."""
+    """Return a value of the context as a ``Value``: NumPy scalars, arrays and tuples are converted."""
     if isinstance(value, (float, int, str, list, Mapping)) or value is None:
         return value if type(value).__module__ != "numpy" else _from_numpy(value)
     if isinstance(value, tuple):
@@ -150,7 +145,6 @@ def to_value(value: object) -> Value:
 
 
 def _from_numpy(value: object) -> Value:
-    # NumPy is loaded already if the value is one of its own, and else there is no hurry.
     import numpy as np
 
     if isinstance(value, np.generic | np.ndarray):
@@ -158,13 +152,13 @@ def _from_numpy(value: object) -> Value:
         if isinstance(inner, bool | int | float | str | list):
             return inner
     raise Refusal(
-        f"a value of type {type(value).__name__} is not usable in expressions",
+        f"a value of type {type(value).__name__} cannot be used in expressions",
         rule="values are numbers, strings, truth values, lists and mappings",
     )
 
 
 def describe(value: Value) -> str:
-    """Name a value in a message: ``the number 3``."""
+    """Return a value as messages name it: ``the number 3``."""
     kind = kind_of(value)
     if kind is ValueKind.UNKNOWN:
         return "an unknown value"
@@ -178,7 +172,7 @@ def describe(value: Value) -> str:
 
 
 def format_kinds(kinds: Iterable[ValueKind]) -> str:
-    """Name alternatives in a message: ``a number or string``, in the order of the enumeration."""
+    """Return alternatives as messages name them, in enumeration order: ``a number or string``."""
     chosen = frozenset(kinds)
     return "a " + " or ".join(kind.value for kind in ValueKind if kind in chosen)
 
@@ -190,27 +184,27 @@ UNITS: Mapping[str, float] = {
     "hour": SECONDS["h"],
     "day": SECONDS["d"],
 }
-"""Units usable as names (``4*GB``, ``2*hour``), in bytes and seconds; a variable of that name wins."""
+"""Names of units (``4*GB``, ``2*hour``), in bytes and seconds; variables take precedence."""
 
 CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
-"""YAML's spelling of constants; a variable of that name wins."""
+"""YAML's spelling of constants; variables take precedence."""
 
 BUILT_IN: Mapping[str, Value] = {**UNITS, **CONSTANTS}
-"""Every name that has a meaning without a context."""
+"""Every name that is defined without a context."""
 
 MISSING: Final = object()
-"""Stands for "not there", since None is a value."""
+"""The result of a failed lookup; None is a valid value."""
 
 
 def find_variable(name: str, context: Mapping[str, Any]) -> object:
-    """Find a variable: the dotted name as a whole, else entry by entry in nested mappings; else MISSING."""
+    """Return the variable of this whole dotted name, else the entry of nested mappings, else MISSING."""
     if name in context:
         return context[name]
     return find_nested(context, name.split(".")) if "." in name else MISSING
 
 
 def find_nested(value: object, parts: Iterable[str]) -> object:
-    """Go down nested mappings; attributes of objects are never looked at."""
+    """Return an entry of nested mappings, or MISSING; attributes of objects are never read."""
     for part in parts:
         if not isinstance(value, Mapping) or part not in value:
             return MISSING
@@ -219,7 +213,7 @@ def find_nested(value: object, parts: Iterable[str]) -> object:
 
 
 def look_up(name: str, context: Mapping[str, Any], *, optional: bool = False) -> Value:
-    """Give the value of a name, or refuse; an optional one that nobody knows is unknown."""
+    """Return the value of a name. An undefined name raises Refusal, or is unknown if it is optional."""
     value = find_variable(name, context)
     if value is not MISSING:
         return to_value(value)
@@ -231,7 +225,6 @@ def look_up(name: str, context: Mapping[str, Any], *, optional: bool = False) ->
 
 
 def unknown_name(name: str, known: Iterable[str]) -> Refusal:
-    """Word the refusal of a name nobody knows, with the one that was probably meant."""
-    close = nearest(name, [*known, *BUILT_IN])
-    advice = f"did you mean {close!r}?" if close else "check its spelling, or define it"
+    """Return the exception for an undefined name, with the most similar known name."""
+    advice = suggest(name, [*known, *BUILT_IN], "check its spelling, or define it")
     return Refusal(f"unknown name {shorten(name, 60)!r}", advice=advice)

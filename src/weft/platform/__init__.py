@@ -1,6 +1,6 @@
-"""Where workflows can run: machines, their shares, sites and links; files, short forms and random platforms.
+"""Platforms: machines, virtual shares, sites and links; platform files, short forms and random platforms.
 
-What needs arrays is imported from its own module, so that this one loads without them:
+This package imports without NumPy. Import the modules that need arrays directly:
 ``weft.platform.arrays``, ``weft.platform.arrays`` and ``weft.platform.generator``.
 """
 

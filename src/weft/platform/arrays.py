@@ -1,7 +1,4 @@
-"""The network as arrays: what planners and simulations read instead of asking for every pair of machines.
-
-Machines as columns: what requirement and rank expressions are evaluated over, all machines at once.
-"""
+"""Machines and links as arrays, for planners, simulations and the evaluation of expressions."""
 
 from __future__ import annotations
 
@@ -21,35 +18,35 @@ __all__ = ["MOST_LOCATIONS", "Network", "compile_network", "machine_columns"]
 
 
 MOST_LOCATIONS = 5_000
-"""The matrices grow with the square of the locations; so many take 400 MB."""
+"""Maximum number of locations; the matrices grow with its square and then take 400 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
     """Links between network locations, and the location and host of every machine.
 
-    Machines of one location have the same links to everything. Each machine named in a pair is a location,
-    and each site with links of its own; all other sites, being alike, are one location together. Data
-    between machines on the same ``host`` move at no cost; the matrices speak only of different hosts, their
-    diagonal of two hosts at one location.
+    Machines at one location have equal links to all others. Each machine named in a pair is a location, and
+    so is each site with links of its own; all other sites together are one location. Transfers between
+    machines on the same ``host`` cost nothing. The matrices describe different hosts; their diagonal
+    describes two hosts at one location.
     """
 
     location: NDArray[np.uint32]
-    """The index of a machine's network location."""
+    """Per machine: the index of its location."""
     host: NDArray[np.uint32]
-    """The index of a machine's physical host."""
+    """Per machine: the index of its physical host."""
     latency_s: NDArray[np.float64]
-    """By location and location."""
+    """Locations x locations."""
     inverse_bandwidth: NDArray[np.float64]
-    """Seconds per byte, by location and location; 0 where bandwidth is infinite."""
+    """Seconds per byte, locations x locations; 0 for infinite bandwidth."""
     mean_latency_s: float
-    """Mean over all ordered pairs of machines on different hosts; 0 with a single host."""
+    """Mean over all ordered pairs of machines on different hosts; 0 for a single host."""
     mean_inverse_bandwidth: float
     """Mean over the same pairs."""
 
 
 def compile_network(platform: Platform, machines: Sequence[Machine]) -> Network:
-    """Compile the links between some machines of a platform (as ``planned_machines`` gives them) into arrays.
+    """Return the links between machines of a platform (see ``planned_machines``) as arrays.
 
     Time and memory are O(machines + links + locations^2).
     """
@@ -73,7 +70,7 @@ def compile_network(platform: Platform, machines: Sequence[Machine]) -> Network:
 def _check_size(size: int) -> None:
     if size > MOST_LOCATIONS:
         what = f"{size:,} machines and sites have links of their own"
-        advice = "give machines that are linked alike a common site"
+        advice = "put machines with equal links into one site"
         problem = Problem(what=what, rule=f"at most {MOST_LOCATIONS:,}", advice=advice, path=("links",))
         raise InvalidInput(problem)
 
@@ -92,13 +89,13 @@ def _locations(platform: Platform, machines: Sequence[Machine]) -> NDArray[np.ui
 
 
 def _indices(keys: Sequence[object]) -> NDArray[np.uint32]:
-    """Number keys in the order of their first appearance."""
+    """Return a number for each key, in the order of first appearance."""
     numbers: dict[object, int] = {}
     return np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.uint32, len(keys))
 
 
 class _LinkMatrices:
-    """Fills the matrices from the least exact description to the most exact, in ``link_between``'s order."""
+    """Fills the matrices from the least to the most specific link, in the order of ``link_between``."""
 
     def __init__(self, platform: Platform, representatives: Sequence[Machine]) -> None:
         self.platform = platform
@@ -112,12 +109,12 @@ class _LinkMatrices:
             self.of_host[machine.host_name] = [index]
 
     def filled(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Write every level over the ones before it."""
+        """Return both matrices; each level overwrites the ones before it."""
         for site, members in self.at_site.items():
             self._write(members, members, site_link(self.platform, site))
-        # Of two pairs on one level the one written first counts, so it is the last to be filled in.
+        # Of two pairs on one level the first in the file takes precedence, so it is written last.
         pairs = self.platform.links[::-1]
-        # What joins two machines that are no sites of others is written on the last level only.
+        # Pairs of two machines that are not sites of other machines belong to the last level only.
         wide = [pair for pair in pairs if not (self._is_machine(pair[0]) and self._is_machine(pair[1]))]
         for first, second, link in wide:
             self._write(self.at_site.get(first, []), self.at_site.get(second, []), link)
@@ -131,11 +128,11 @@ class _LinkMatrices:
         return self.latency_s, self.inverse_bandwidth
 
     def _is_machine(self, name: str) -> bool:
-        """Say whether a name means one machine, not a site of others."""
+        """Return whether a name means one machine and not a site with other machines."""
         return name in self.of_host and self.at_site.get(name, self.of_host[name]) == self.of_host[name]
 
     def _write(self, rows: list[int], columns: list[int], link: Link) -> None:
-        """Write a link between all of some places and all of others."""
+        """Set the link between each of some locations and each of others."""
         if len(rows) == len(columns) == 1:
             self._write_each(rows, columns, [link])
         elif rows and columns:
@@ -147,7 +144,7 @@ class _LinkMatrices:
                 matrix[np.ix_(columns, rows)] = value
 
     def _write_each(self, rows: list[int], columns: list[int], links: list[Link]) -> None:
-        """Write a link each between pairs of places; of the same pair the last counts."""
+        """Set one link per pair of locations; for equal pairs the last one is kept."""
         for matrix, values in (
             (self.latency_s, [link.latency_s for link in links]),
             (self.inverse_bandwidth, [1.0 / link.bandwidth_Bps for link in links]),
@@ -159,10 +156,10 @@ class _LinkMatrices:
 def _ordered_pairs(
     locations: NDArray[np.uint32], hosts: NDArray[np.uint32], size: int
 ) -> NDArray[np.float64]:
-    """Count the ordered pairs of machines on different hosts, by location and location."""
+    """Return the number of ordered pairs of machines on different hosts, locations x locations."""
     counts = np.bincount(locations, minlength=size).astype(np.float64)
     pairs = np.outer(counts, counts)
-    # A host stands at one location, so pairs on one host (and a machine with itself) lie on the diagonal.
+    # A host has one location, so pairs on one host (and a machine with itself) lie on the diagonal.
     per_host = np.bincount(hosts).astype(np.float64)
     host_location = np.zeros(per_host.size, dtype=np.intp)
     host_location[hosts] = locations
@@ -176,12 +173,11 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
 
 
 def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
-    """Give one array per name that expressions may use, with one entry per machine.
+    """Return one array per name that expressions may use, with one entry per machine.
 
-    Counts are integers; other numbers are floats, nan where nothing is stated; text is an object array, None
-    where nothing is stated. A machine's site is always known: without a stated one it is a site of its own.
-    Attributes and resources come under their own names: as numbers or true/false if that is what every
-    machine has, else as an object array. Names of machines' own keys win over them.
+    Counts are integers, other numbers floats (NaN if not stated), texts objects (None if not stated). A
+    machine without a site is a site of its own. Attributes and resources have their own names; they are
+    numbers or booleans if all machines have such values, else objects. Built-in keys take precedence.
     """
     found: dict[str, NDArray[Any]] = {}
     for name in _free_names(machines):
@@ -210,7 +206,7 @@ def _own(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
 
 
 def _free_names(machines: Sequence[Machine]) -> list[str]:
-    """List attribute and resource names in the order of their first appearance."""
+    """Return the names of attributes and resources in the order of first appearance."""
     names: dict[str, None] = {}
     for machine in machines:
         names.update(dict.fromkeys(machine.attributes))

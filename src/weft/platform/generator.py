@@ -1,7 +1,7 @@
-"""Random platforms whose machines are as unlike as one asks for.
+"""Random platforms with machines of a given heterogeneity.
 
-Speeds lie between 1 and the heterogeneity h, and with two or more machines the slowest has exactly 1 and the
-fastest exactly h. Their mean is about (1 + h)/2 (uniform), (h - 1)/ln h (log-uniform), or that of the
+Speeds lie between 1 and the heterogeneity h; with two or more machines the slowest has exactly 1 and the
+fastest exactly h. Their mean is about (1 + h)/2 (uniform), (h - 1)/ln h (log-uniform), or the mean of the
 classes.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.documents import MOST_NAMES
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform
 
@@ -22,13 +22,13 @@ __all__ = ["DISTRIBUTIONS", "MOST_SITES", "Range", "random_platform"]
 
 
 DISTRIBUTIONS = ("uniform", "log-uniform", "classes")
-"""How speeds are drawn: evenly, evenly by their logarithm, or from a few classes in geometric steps."""
+"""Distributions of speeds: uniform, log-uniform, or a few classes in geometric steps."""
 
 MOST_SITES = 1_000
-"""Links are drawn for every pair of sites."""
+"""Maximum number of sites; a link is drawn for every pair of sites."""
 
 Range = float | tuple[float, float]
-"""A value, or two bounds between which it is drawn evenly."""
+"""A value, or two bounds of a uniform distribution."""
 
 
 def random_platform(
@@ -46,11 +46,11 @@ def random_platform(
     between_latency_s: Range = 0.01,
     price_per_speed: float | None = None,
 ) -> Platform:
-    """Draw a platform of machines ``m1, m2, ...`` in equal blocks at sites ``s1, s2, ...``.
+    """Return a random platform of machines ``m1, m2, ...``, in blocks of equal size at sites ``s1, s2, ...``.
 
-    ``nodes`` may be two bounds (inclusive). Bandwidth and latency hold inside each site, ``between_...``
-    between any two sites; given as bounds they are drawn for each. With ``price_per_speed`` a node costs that
-    much per hour and unit of speed.
+    ``nodes`` may be two inclusive bounds. ``bandwidth_Bps`` and ``latency_s`` hold within a site,
+    ``between_...`` between two sites; bounds are drawn for each link. ``price_per_speed`` is the price of a
+    node per hour and unit of speed.
     """
     low, high = (nodes, nodes) if isinstance(nodes, int) else nodes
     _check(machines, heterogeneity, distribution, classes, (low, high), sites)
@@ -89,7 +89,7 @@ def _speeds(
     draws = rng.random(machines)
     order = np.argsort(draws, kind="stable")
     slowest, fastest = order[0], order[-1]
-    # Stretched so that the draws reach both ends; then the ends are set, since rounding may miss them.
+    # Scale the draws to the whole interval, then set both ends, which rounding may miss.
     shares = (draws - draws[slowest]) / max(draws[fastest] - draws[slowest], math.ulp(1.0))
     if distribution == "uniform":
         speeds = 1.0 + (heterogeneity - 1.0) * shares
@@ -141,12 +141,11 @@ def _check(
     ]
     problems = [Problem(what=what, rule=f"must be {rule}") for holds, what, rule in rules if not holds]
     if distribution not in DISTRIBUTIONS:
-        close = nearest(distribution, DISTRIBUTIONS)
         problems.append(
             Problem(
                 what=f"unknown distribution {shorten(repr(distribution))}",
                 rule=f"must be one of {', '.join(DISTRIBUTIONS)}",
-                advice=f"did you mean {close!r}?" if close else "",
+                advice=suggest(distribution, DISTRIBUTIONS),
             )
         )
     if problems:

@@ -1,4 +1,4 @@
-"""This computer as a machine: its usable cores and the memory we may take."""
+"""The local computer as a machine: its usable cores and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["local_machine", "usable_cores", "usable_memory"]
 
 
 def local_machine(most_nodes: int | None = None) -> Machine:
-    """Describe this computer as one machine whose nodes are cores; ``most_nodes`` limits how many of them."""
+    """Return the local computer as a machine whose nodes are cores, at most ``most_nodes`` of them."""
     system = os.uname()
     cores = usable_cores()
     return Machine(
@@ -27,14 +27,14 @@ def local_machine(most_nodes: int | None = None) -> Machine:
 
 
 def usable_cores() -> int:
-    """Count the cores this process may run on, which may be fewer than the computer has."""
+    """Return the number of cores this process may use, which may be fewer than the computer has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def usable_memory(root: Path = Path("/")) -> float | None:
-    """Give the bytes of memory: those of the computer, or of our control group where that allows less."""
+    """Return the bytes of memory of the computer or, if lower, the limit of the process's control group."""
     amounts = [amount for amount in (_installed_memory(root), _group_limit(root)) if amount is not None]
     return min(amounts) if amounts else None
 
@@ -52,7 +52,7 @@ def _installed_memory(root: Path) -> float | None:
 
 
 def _group_limit(root: Path) -> float | None:
-    """Find the lowest limit among our control group and those around it, of version 1 or 2."""
+    """Return the lowest limit of the process's control group and its ancestors, of version 1 or 2."""
     limits = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         parts = line.split(":", 2)
@@ -69,9 +69,9 @@ def _group_limit(root: Path) -> float | None:
 
 
 def _folders(base: Path, group: str) -> list[Path]:
-    """List a control group's folder and those around it, up to the base.
+    """Return the directories of a control group and its ancestors, up to the base.
 
-    Inside a container the group may be named as the host sees it; then only the base is there, and is ours.
+    Inside a container the group may have the name that the host uses; then only the base directory exists.
     """
     names = [name for name in group.split("/") if name not in ("", "..")]
     return [base.joinpath(*names[:depth]) for depth in range(len(names), -1, -1)]

@@ -1,11 +1,4 @@
-"""A link: how fast data move between two places.
-
-A share: nodes of a machine set aside for one service, a machine of its own to planners (S4 section 1).
-
-What can be wrong with a platform as a whole; the rules of single machines and links stand with them.
-
-A platform: machines, the sites they stand at and the links between them.
-"""
+"""Platforms: machines, virtual shares, sites, the links between them, and their validation."""
 
 from __future__ import annotations
 
@@ -17,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from weft.documents import Document, expand_braces
-from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten
+from weft.errors import DocumentPath, InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine, find_name_problems
 
 __all__ = [
@@ -41,30 +34,30 @@ class Link:
 
     latency_s: float = 0.0
     bandwidth_Bps: float = 1e9  # noqa: N815 -- B is bytes, b would be bits
-    """Bytes per second; infinite where data move at once."""
+    """Bytes per second; may be infinite."""
 
     def seconds(self, size: float) -> float:
-        """Give how long so many bytes take."""
+        """Return the transfer time of ``size`` bytes."""
         return self.latency_s + size / self.bandwidth_Bps
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks a link's rules."""
+        """Yield the problems of this link."""
         if not 0 <= self.latency_s < math.inf:
             what = f"latency {self.latency_s}"
             yield Problem(what=what, rule="must be finite and at least 0 seconds", path=("latency",))
-        # A rate so small that one byte takes for ever cannot be inverted; nan fails this, too.
+        # The inverse of a denormal bandwidth is infinite; NaN fails the comparison, too.
         if not self.bandwidth_Bps > 0 or 1 / self.bandwidth_Bps == math.inf:
             what = f"bandwidth {self.bandwidth_Bps}"
             yield Problem(what=what, rule="must be above 0 bytes per second", path=("bandwidth",))
 
 
 DEFAULT_LINK = Link()
-"""Where nothing is said: 1 GB/s, no latency."""
+"""The link where none is stated: 1 GB/s, no latency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Some nodes of a machine that serve the tasks of one service and nothing else."""
+    """Nodes of a machine reserved for one service (docs/papers/parameter-sweeps.md, section 1)."""
 
     machine: str
     service: str
@@ -73,15 +66,15 @@ class Share:
 
     @property
     def machine_name(self) -> str:
-        """Name the machine that planners see."""
+        """Return the name of the virtual machine."""
         return self.name if self.name is not None else f"{self.machine}/{self.service}"
 
 
 def split_machine(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine, ...]:
-    """Cut shares off a machine: what is left of it first (if anything is), then the shares as written.
+    """Return the rest of a machine (if it has nodes left) and its shares as machines, in the order written.
 
-    Countable resources go with the nodes in proportion; GPUs are not cut, so a share gets the whole ones of
-    its part and the machine keeps the others.
+    Resources are divided in proportion to the nodes. GPUs are indivisible: a share gets the whole GPUs of its
+    proportion, the rest keeps the others.
     """
     left = machine.nodes - sum(share.nodes for share in shares)
     parts = [_part(machine, share) for share in shares]
@@ -105,7 +98,7 @@ def _part(machine: Machine, share: Share) -> Machine:
 
 
 def _scaled(machine: Machine, nodes: int) -> Machine:
-    """Give a machine the part of the countable resources that goes with so many of its nodes."""
+    """Return a machine with the resources in proportion to so many of its nodes."""
 
     def part(amount: float) -> float:
         return amount * nodes / machine.nodes
@@ -122,7 +115,7 @@ _VALUES = operator.attrgetter(*(key.name for key in dataclasses.fields(Machine) 
 
 
 def find_platform_problems(platform: Platform) -> Iterator[Problem]:
-    """Find everything that breaks a platform's rules; paths are those of the file it was read from."""
+    """Yield every problem of a platform; paths are those of its file."""
     if not platform.machines:
         yield Problem(what="no machines", rule="a platform has at least one machine", path=("machines",))
     yield from _machine_problems(platform)
@@ -135,11 +128,11 @@ def find_platform_problems(platform: Platform) -> Iterator[Problem]:
 
 def _machine_problems(platform: Platform) -> Iterator[Problem]:
     keys: dict[str, str] | None = None
-    seen: set[Problem] = set()  # sixteen machines of one key break a rule once
+    seen: set[Problem] = set()  # one problem for all machines of a key such as altix{1..16}
     checked: object = None
     for machine in platform.machines:
         problems = list(find_name_problems(machine.name))
-        # Machines of one kind stand side by side; their common values are checked once.
+        # Machines of one kind are adjacent; their common values are checked once.
         values = _VALUES(machine)
         if values != checked:
             problems += machine.find_value_problems()
@@ -155,7 +148,7 @@ def _machine_problems(platform: Platform) -> Iterator[Problem]:
 
 
 def _written_keys(platform: Platform) -> dict[str, str]:
-    """Find the key under which each machine was written: ``altix3`` under ``altix{1..16}``."""
+    """Return the key of each machine in the file: ``altix{1..16}`` for ``altix3``."""
     root = platform.document.root if platform.document else None
     machines = root.value.get("machines") if root and isinstance(root.value, dict) else None
     if machines is None or not isinstance(machines.value, dict):
@@ -174,14 +167,16 @@ def _duplicate_names(platform: Platform) -> Iterator[Problem]:
     for name, count in machines.items():
         if count > 1:
             what = f"{count} machines are named {shorten(repr(name))}"
-            yield Problem(what=what, rule="names of machines differ", path=("machines",))
+            yield Problem(what=what, rule="names of machines must be unique", path=("machines",))
     shares: set[str] = set()
     for index, share in enumerate(platform.virtual):
         name = share.machine_name
         if name in shares or name in machines:
-            what = f"a virtual machine is named {shorten(repr(name))}, as another machine is"
-            advice = "give it a name of its own with the key 'name'"
-            yield Problem(what=what, rule="names of machines differ", advice=advice, path=("virtual", index))
+            what = f"virtual machine {shorten(repr(name))} has the name of another machine"
+            advice = "set another name with the key 'name'"
+            yield Problem(
+                what=what, rule="names of machines must be unique", advice=advice, path=("virtual", index)
+            )
         shares.add(name)
 
 
@@ -189,7 +184,7 @@ def _site_problems(platform: Platform) -> Iterator[Problem]:
     known = dict.fromkeys(machine.site_name for machine in platform.machines)
     for site, link in platform.sites.items():
         if site not in known:
-            rule = "a site is where at least one machine stands"
+            rule = "a site has at least one machine"
             yield _unknown("site", site, known, rule, ("sites", site))
         yield from _link_problems(link, ("sites", site))
 
@@ -217,15 +212,23 @@ def _pair_problems(platform: Platform) -> Iterator[Problem]:
                 what = f"{shorten(repr(name))} is a machine and a site with other machines"
                 advice = "give the site another name"
                 yield Problem(
-                    what=what, rule="a pair must be unmistakable", advice=advice, path=(*path, "pair")
+                    what=what,
+                    rule="the names of a pair must be unambiguous",
+                    advice=advice,
+                    path=(*path, "pair"),
                 )
         if first == second:
             what = f"a link from {shorten(repr(first))} to itself"
-            advice = "the link inside a site stands under 'sites'"
-            yield Problem(what=what, rule="a pair names two places", advice=advice, path=(*path, "pair"))
+            advice = "describe the link within a site under 'sites'"
+            yield Problem(
+                what=what,
+                rule="a pair names two different machines or sites",
+                advice=advice,
+                path=(*path, "pair"),
+            )
         earlier = first_written.setdefault(frozenset((first, second)), index)
         if earlier != index:
-            what = f"{shorten(first)} and {shorten(second)} were linked before, in links.between[{earlier}]"
+            what = f"{shorten(first)} and {shorten(second)} are already linked by links.between[{earlier}]"
             yield Problem(what=what, rule="a pair has one link, for both directions", path=path)
 
 
@@ -258,32 +261,31 @@ def _share_problems(platform: Platform) -> Iterator[Problem]:
 
 def _unknown(noun: str, name: str, known: Iterable[str], rule: str, path: DocumentPath) -> Problem:
     names = list(known)
-    close = nearest(name, names)
     some = ", ".join(shorten(other, 30) for other in names[:10]) + (", …" if len(names) > 10 else "")
-    advice = f"did you mean {close!r}?" if close else f"known: {some}"
+    advice = suggest(name, names, f"known: {some}")
     return Problem(what=f"unknown {noun} {shorten(repr(name))}", rule=rule, advice=advice, path=path)
 
 
 NamedPair = tuple[str, str, Link]
-"""Two machines or sites, by name, and the link between them."""
+"""The names of two machines or sites, and the link between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """Where workflows can run, as the user described it."""
+    """A platform as the user describes it."""
 
     name: str = "platform"
     machines: tuple[Machine, ...]
-    """The physical machines, as written."""
+    """The physical machines in the order of the file."""
     sites: Mapping[str, Link] = field(default_factory=dict)
-    """The link between any two machines of a site."""
+    """The link between two machines of each site."""
     default_link: Link = DEFAULT_LINK
     links: tuple[NamedPair, ...] = ()
     virtual: tuple[Share, ...] = ()
     document: Document | None = field(default=None, compare=False, repr=False)
-    """Where it was read from, so that errors can point there; not part of what it says."""
+    """The document it was read from, for the locations of errors; ignored by comparisons."""
     pairs: Mapping[frozenset[str], tuple[int, Link]] = field(init=False, compare=False, repr=False)
-    """The links by the two names they join, each with its position among ``links``; made from them."""
+    """Derived from ``links``: position and link by the two names."""
 
     def __post_init__(self) -> None:
         pairs: dict[frozenset[str], tuple[int, Link]] = {}
@@ -292,12 +294,12 @@ class Platform:
         object.__setattr__(self, "pairs", pairs)
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find everything that breaks a platform's rules; paths are those of the file."""
+        """Yield every problem of the platform; paths are those of its file."""
         return find_platform_problems(self)
 
 
 def planned_machines(platform: Platform) -> tuple[Machine, ...]:
-    """Give the machines planners see: shares are split off as machines of their own, beside what is left."""
+    """Return the machines for planners: virtual shares are machines beside the rest of their host."""
     shares: dict[str, list[Share]] = {}
     for share in platform.virtual:
         shares.setdefault(share.machine, []).append(share)
@@ -313,21 +315,21 @@ def planned_machines(platform: Platform) -> tuple[Machine, ...]:
 
 
 def link_between(platform: Platform, a: Machine, b: Machine) -> Link | None:
-    """Give the link data take from one machine to another; None on the same host, where they need none.
+    """Return the link between two machines; None on the same host.
 
-    The most exact description counts: the pair of the two machines, then a machine and the other's site (of
-    two such pairs the one written first), then the pair of their sites, then the inside of a common site,
-    then the default. Links are the same in both directions.
+    The most specific description applies: the pair of the two machines, then a machine and the site of the
+    other (of two such pairs the first in the file), then the pair of sites, then the link within a common
+    site, then the default. Links are symmetric.
     """
     found = find_link(platform, a, b)
     return None if found is None else found[1]
 
 
 def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | frozenset[str], Link] | None:
-    """Give the link between two machines, as ``link_between`` does, and which of all links it is.
+    """Return an identity of the link between two machines, and the link (see ``link_between``).
 
-    A link is known by its position among ``platform.links``, or by the site it is inside of, or, where the
-    default holds, by the two sites it joins.
+    The identity is the position in ``platform.links``, or the common site, or, for the default link, the two
+    sites.
     """
     host_a, host_b, site_a, site_b = a.host_name, b.host_name, a.site_name, b.site_name
     if host_a == host_b:
@@ -347,5 +349,5 @@ def find_link(platform: Platform, a: Machine, b: Machine) -> tuple[int | str | f
 
 
 def site_link(platform: Platform, site: str) -> Link:
-    """Give the link between two machines of a site; the default link where the site states none."""
+    """Return the link between two machines of a site, by default the default link."""
     return platform.sites.get(site, platform.default_link)

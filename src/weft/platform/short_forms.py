@@ -1,4 +1,4 @@
-"""Platforms in a word, instead of a file: ``identical:8``, ``cluster:64``, ``local``, ``random:16``."""
+"""Short forms of platforms: ``identical:8``, ``cluster:64``, ``local`` or ``random:16`` instead of a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.documents import MOST_NAMES
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.local import local_machine
 from weft.platform.machine import MOST, QUEUES, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, Platform
@@ -16,24 +16,24 @@ from weft.units import parse_bytes, parse_rate, parse_seconds
 __all__ = ["SHORT_FORMS", "Parser", "ShortForm", "parse_short_form"]
 
 Parser = Callable[[str], Any]
-"""Gives None for text it cannot read."""
+"""Converts the text of an option; None for invalid text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortForm:
-    """A word, what its number counts, and the options it takes."""
+    """One short form: what its number counts, and its options."""
 
     summary: str
     counts: str
     most: int
     options: Mapping[str, tuple[Parser, str]]
-    """How each option is read, and the rule for its value."""
+    """Per option: its parser and the rule for its value."""
     make: Callable[[int | None, dict[str, Any]], Platform]
     needs_count: bool = True
 
 
 def parse_short_form(text: str) -> Platform | None:
-    """Make the platform a short form stands for; None if the text is not one (then it names a file)."""
+    """Return the platform of a short form; None if the text is not a short form but a file name."""
     word, colon, rest = text.strip().partition(":")
     form = SHORT_FORMS.get(word)
     if form is None:
@@ -84,9 +84,8 @@ def _options(word: str, form: ShortForm, texts: list[str]) -> dict[str, Any]:
 
 def _unknown_option(word: str, form: ShortForm, name: str) -> Problem:
     what = f"unknown option {shorten(repr(name))} of {word!r}"
-    known = f"known: {', '.join(form.options)}" if form.options else "it takes no options"
-    close = nearest(name, form.options)
-    return Problem(what=what, rule=known, advice=f"did you mean {close!r}?" if close else "")
+    known = f"known: {', '.join(form.options)}" if form.options else "it has no options"
+    return Problem(what=what, rule=known, advice=suggest(name, form.options))
 
 
 def _whole(text: str) -> int | None:
@@ -95,7 +94,7 @@ def _whole(text: str) -> int | None:
 
 
 def _number(text: str) -> float | None:
-    # A plain number is what parse_bytes reads, too; a unit is not.
+    # parse_bytes also reads plain numbers; the last character excludes units.
     return parse_bytes(text) if text[-1:].isdigit() or text[-1:] == "." else None
 
 
@@ -172,7 +171,7 @@ def _random(count: int | None, options: dict[str, Any]) -> Platform:
 
 
 def _distribution(text: str) -> str | None:
-    # The generator knows its words; any word is read here and checked there.
+    # random_platform checks the word.
     return text or None
 
 
@@ -185,7 +184,7 @@ SHORT_FORMS: dict[str, ShortForm] = {
         make=_identical,
     ),
     "cluster": ShortForm(
-        summary="one machine of so many nodes",
+        summary="one machine with this number of nodes",
         counts="nodes",
         most=MOST_NAMES,
         options=_MACHINE_OPTIONS,
@@ -219,4 +218,4 @@ SHORT_FORMS: dict[str, ShortForm] = {
         make=_random,
     ),
 }
-"""The short forms by their word."""
+"""All short forms by name."""

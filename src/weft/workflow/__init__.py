@@ -1,1 +1,1 @@
-"""What is to be run: the records of a workflow, their checks, and the unfolding into a task graph."""
+"""Workflows: their records, validation, and the unfolding into a task graph."""

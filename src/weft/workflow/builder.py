@@ -1,4 +1,4 @@
-"""The Python builder: reads as well as the YAML, because it takes the same keys.
+"""The Python builder of workflows; it takes the keys of the file format.
 
 >>> from weft import Builder
 >>> flow = Builder("wien2k", params={"kpoints": 4, "w1": 10})
@@ -26,7 +26,7 @@ __all__ = ["Builder", "TaskHandle"]
 
 
 class TaskHandle:
-    """A task under construction: goes into ``after``; an index picks subtasks (``lapw1["k"]``)."""
+    """A reference to a task, for ``after``; an index selects subtasks (``lapw1["k"]``)."""
 
     __slots__ = ("name",)
 
@@ -38,7 +38,7 @@ class TaskHandle:
         return TaskHandle(f"{self.name}[{text}]")
 
     def when(self, condition: str) -> dict[str, str]:
-        """Make a branch: the dependency holds only if the condition does (``when("exit_code == 0")``)."""
+        """Return a conditional dependency on this task (``when("exit_code == 0")``)."""
         return {"task": self.name, "if": condition}
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class TaskHandle:
 
 
 class Builder:
-    """Collects tasks and loops with the keys of the file format; ``build`` checks everything at once."""
+    """Collects tasks and loops; ``build`` validates them and returns the workflow."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Builder:
         self._places: dict[str, SourceLocation] = {}
 
     def task(self, name: str, **facets: Any) -> TaskHandle:
-        """Add a task; keywords are the keys of the file format (``from_`` for ``from``)."""
+        """Add a task. Keyword arguments are the keys of the file format (``from_`` for ``from``)."""
         if name in self._tasks:
-            raise InvalidInput(f"two tasks are called {name!r}")
+            raise InvalidInput(f"two tasks are named {name!r}")
         place = caller_location()
         entries = {key.rstrip("_"): _plain(value) for key, value in facets.items()}
         self._tasks[name] = from_python(entries, place, ("tasks", name))
@@ -83,14 +83,14 @@ class Builder:
         return TaskHandle(name)
 
     def loop(self, name: str, *, last: TaskHandle | str, first: TaskHandle | str, **facets: Any) -> None:
-        """Add a loop from its last task back to its first."""
+        """Add a loop whose body leads from ``first`` to ``last``."""
         if name in self._loops:
-            raise InvalidInput(f"two loops are called {name!r}")
+            raise InvalidInput(f"two loops are named {name!r}")
         entries = {"from": _plain(last), "to": _plain(first), **{key: _plain(v) for key, v in facets.items()}}
         self._loops[name] = from_python(entries, caller_location(), ("loops", name))
 
     def build(self) -> Workflow:
-        """Make the workflow. Raises InvalidInput with everything that is wrong, at the lines that say it."""
+        """Return the workflow, or raise InvalidInput with every problem and its line."""
         root = from_python({**self._head, "tasks": {}, "loops": {}}, self._place)
         entries = dict(root.value) if isinstance(root.value, dict) else {}
         entries["tasks"] = DocumentNode(

@@ -1,16 +1,8 @@
-"""Checks of tasks within their workflow: what they name must exist, what they calculate must be known.
+"""Validation of workflows: all problems at once, each with its location, value, rule and advice.
 
-Checks of loops: their names are their own, their tasks exist, their conditions speak of known things.
-
-Whether their bodies hold together and nest is seen when the workflow is unfolded.
-
-Checks of budgets: they are amounts, and tasks consume only what the workflow has a budget for.
-
-Checks: everything that is wrong with a workflow, at once, each with its place, value, rule and advice.
-
-Records check themselves (``faults``); ``task_checks``, ``loop_checks`` and ``budget_checks`` hold what needs
-several of them: names that must exist, templates and formulas whose names must be known. What only values
-show (empty sweeps, cycles) comes from the attempt to unfold.
+Records validate themselves (``find_problems``). The checks here need several records: names that must exist,
+templates and formulas whose names must be defined. Problems that depend on values (empty sweeps, cycles) come
+from unfolding.
 """
 
 from __future__ import annotations
@@ -22,7 +14,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from weft.documents import locate_problems
-from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten
+from weft.errors import DocumentPath, InvalidInput, Problem, nearest, shorten, suggest
 from weft.expressions import Expression, find_unknown_names
 from weft.workflow.quantity import COUNT_NAME, Range, constant_value, is_growing, stated_quantities
 from weft.workflow.task import NO_RECOVERY, Dependency, IndexRange, Input, JobSpec, Task
@@ -49,14 +41,14 @@ _NO_VARIABLES: Mapping[str, object] = {}
 
 
 def unknown_name_problems(value: object, known: Container[str], path: DocumentPath) -> Iterator[Problem]:
-    """List the names in a formula that mean nothing; what is no formula has none."""
+    """Yield the undefined names of a formula; a value that is not a formula has none."""
     if isinstance(value, Expression):
         for error in find_unknown_names(value, known):
             yield from (replace(problem, path=path, place=None) for problem in error.problems)
 
 
 class TaskChecks:
-    """Checks tasks one by one against the names of their workflow."""
+    """Validates tasks against the names that their workflow defines."""
 
     def __init__(self, workflow: Workflow) -> None:
         self.names = {task.name: task for task in workflow.tasks}
@@ -65,7 +57,7 @@ class TaskChecks:
         self._targets: ChainMap[str, Task | None] = ChainMap({**self.names}, ends)
 
     def problems(self, task: Task) -> list[Problem]:
-        """List what is wrong with a task; most tasks of large files have no formulas and end here quickly."""
+        """Return the problems of a task; fast for tasks without formulas, which large files mostly have."""
         found = [
             replace(problem, path=("tasks", task.name, *problem.path)) for problem in task.find_problems()
         ]
@@ -90,14 +82,13 @@ class TaskChecks:
         self, task: Task, dependency: Dependency, path: DocumentPath
     ) -> Iterator[Problem]:
         if dependency.task not in self._targets:
-            close = nearest(dependency.task, sorted(self._targets))
-            advice = f"did you mean {close!r}?" if close else ""
-            what = f"{task.name} comes after {shorten(dependency.task)!r}, which does not exist"
-            yield Problem(what=what, rule="after names a task or a loop", advice=advice, path=path)
+            advice = suggest(dependency.task, sorted(self._targets))
+            what = f"{task.name} depends on {shorten(dependency.task)!r}, which does not exist"
+            yield Problem(what=what, rule="`after` names a task or a loop", advice=advice, path=path)
             return
         if dependency.task == task.name and dependency.index is None and dependency.pairs is None:
             advice = "to repeat it, declare a loop from it to itself"
-            yield Problem(what=f"{task.name} comes after itself", advice=advice, path=path)
+            yield Problem(what=f"{task.name} depends on itself", advice=advice, path=path)
         source = self._targets[dependency.task]
         swept = source is not None and source.sweep is not None
         known = {**self._params, **dict.fromkeys(task.sweep.names if task.sweep is not None else ())}
@@ -109,7 +100,11 @@ class TaskChecks:
             yield Problem(what=what, advice=f"write `after: {dependency.task}`", path=path)
         if dependency.pairs is not None and not (swept and task.sweep is not None):
             name = task.name if swept else dependency.task
-            yield Problem(what=f"pairs with {name}, which has no sweep", rule="pairs join sweeps", path=path)
+            yield Problem(
+                what=f"pairs with {name}, which has no sweep",
+                rule="`pairs` needs a sweep in both tasks",
+                path=path,
+            )
         yield from unknown_name_problems(dependency.condition, {**known, "exit_code": 0, "result": {}}, path)
 
     def _sweep_problems(self, task: Task) -> Iterator[Problem]:
@@ -132,8 +127,8 @@ class TaskChecks:
             close = nearest(field.name, known)
             yield Problem(
                 what=f"{{{field.name}}} in {shorten(text)!r} is unknown",
-                rule="names in braces are parameters, sweep variables, or filled in by weft",
-                advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for plain braces",
+                rule="names in braces are parameters, sweep variables or names that weft defines",
+                advice=f"did you mean {{{close}}}?" if close else "write {{ and }} for literal braces",
                 path=path,
             )
 
@@ -143,7 +138,7 @@ def _is_special(dependency: Dependency) -> bool:
 
 
 def _formulas(task: Task) -> list[tuple[DocumentPath, Expression]]:
-    """List the formulas of a task with the keys they stand under."""
+    """Return the formulas of a task with their keys."""
     found: list[tuple[DocumentPath, object]] = [(("work",), task.work)] if task.work is not None else []
     if task.cores is not None:
         found.append((("cores",), task.cores))
@@ -169,7 +164,7 @@ def _formulas(task: Task) -> list[tuple[DocumentPath, Expression]]:
 
 
 def _amount_problems(task: Task, known: Mapping[str, object]) -> Iterator[Problem]:
-    """List unknown names in the amounts a task takes; these formulas may speak of the node count, too."""
+    """Yield the undefined names of a task's amounts, whose formulas may also use the node count."""
     with_count = {**known, COUNT_NAME: 0}
     for _, path, amount in task.amounts():
         for keys, quantity in stated_quantities(amount):
@@ -185,7 +180,7 @@ def _input_path(given: Input, position: int) -> DocumentPath:
 
 
 def _templates(task: Task) -> list[tuple[DocumentPath, str]]:
-    """List the texts of a task in which names in braces are replaced, with the keys they stand under."""
+    """Return the templates of a task with their keys."""
     found: list[tuple[DocumentPath, str | None]] = []
     for position, given in enumerate(task.inputs):
         if "{" in given.file or given.source is not None:
@@ -227,7 +222,7 @@ def _size_problems(task: Task) -> list[Problem]:
 
 
 def loop_problems(workflow: Workflow) -> Iterator[Problem]:
-    """List what is wrong with the loops."""
+    """Yield the problems of the loops."""
     if not workflow.loops:
         return
     tasks = {task.name: task for task in workflow.tasks}
@@ -237,14 +232,15 @@ def loop_problems(workflow: Workflow) -> Iterator[Problem]:
         path: DocumentPath = ("loops", loop.name)
         yield from (replace(problem, path=(*path, *problem.path)) for problem in loop.find_problems())
         if loop.name in tasks:
-            yield Problem(what=f"{loop.name!r} is both a task and a loop", rule="names are unique", path=path)
+            yield Problem(
+                what=f"{loop.name!r} is both a task and a loop", rule="names must be unique", path=path
+            )
         if loop.name in seen:
-            yield Problem(what=f"two loops are called {loop.name!r}", rule="names are unique", path=path)
+            yield Problem(what=f"two loops are named {loop.name!r}", rule="names must be unique", path=path)
         seen.add(loop.name)
         for key, name in (("from", loop.last), ("to", loop.first)):
             if name not in tasks:
-                close = nearest(name, tasks)
-                advice = f"did you mean {close!r}?" if close else ""
+                advice = suggest(name, tasks)
                 yield Problem(what=f"loop {loop.name}: no task {name!r}", advice=advice, path=(*path, key))
         known = {**results, **workflow.params, "iteration": 0, "exit_code": 0, "result": 0}
         yield from unknown_name_problems(loop.until, {**known, **_variables(tasks, loop)}, (*path, "until"))
@@ -253,13 +249,13 @@ def loop_problems(workflow: Workflow) -> Iterator[Problem]:
 
 
 def _variables(tasks: dict[str, Task], loop: Loop) -> dict[str, None]:
-    """Name the sweep variables of the last task: a loop inside a sweep runs, and ends, per point."""
+    """Return the sweep variables of the last task: a loop in a sweep runs and ends separately per point."""
     last = tasks.get(loop.last)
     return dict.fromkeys(last.sweep.names if last is not None and last.sweep is not None else ())
 
 
 def budget_problems(workflow: Workflow) -> Iterator[Problem]:
-    """List what is wrong with the budgets and with the tasks that consume them."""
+    """Yield the problems of the budgets and of the tasks that consume them."""
     for name, budget in workflow.budgets.items():
         path: DocumentPath = ("budgets", name)
         yield from unknown_name_problems(budget, workflow.params, path)
@@ -272,15 +268,14 @@ def budget_problems(workflow: Workflow) -> Iterator[Problem]:
 
 
 def _unknown_budget(workflow: Workflow, task: str, name: str) -> Problem:
-    close = nearest(name, workflow.budgets)
-    advice = f"did you mean {close!r}?" if close else f"add `budgets: {{{shorten(name)}: AMOUNT}}`"
-    what = f"{task} consumes {shorten(repr(name))}, of which there is no budget"
-    rule = "tasks consume what stands under `budgets:` of the workflow"
+    advice = suggest(name, workflow.budgets, f"add `budgets: {{{shorten(name)}: AMOUNT}}`")
+    what = f"{task} consumes {shorten(repr(name))}, which has no budget"
+    rule = "tasks consume amounts of `budgets:` of the workflow"
     return Problem(what=what, rule=rule, advice=advice, path=("tasks", task, "consumes", name))
 
 
 def check_and_unfold(workflow: Workflow) -> TaskGraph:
-    """Check a workflow and unfold it, in one pass. Raises InvalidInput with every problem it has."""
+    """Validate a workflow and return its task graph, or raise InvalidInput with every problem."""
     graph, found = _check_all(workflow, ())
     if graph is None or found:
         raise InvalidInput(found)
@@ -288,18 +283,18 @@ def check_and_unfold(workflow: Workflow) -> TaskGraph:
 
 
 def check(workflow: Workflow) -> None:
-    """Raise InvalidInput with every problem of a workflow, if it has any."""
+    """Validate a workflow; raise InvalidInput with every problem if there are any."""
     check_and_unfold(workflow)
 
 
 def find_problems(workflow: Workflow, earlier: Iterable[Problem] = ()) -> list[Problem]:
-    """List every problem, those found earlier (while reading) included, each once and in reading order."""
+    """Return every problem, including those found while reading, once and in the order of the file."""
     return _check_all(workflow, earlier)[1]
 
 
 def _check_all(workflow: Workflow, earlier: Iterable[Problem]) -> tuple[TaskGraph | None, list[Problem]]:
     found = list(earlier)
-    if workflow.tasks or not found:  # a file whose reading gave no task has said why
+    if workflow.tasks or not found:  # without tasks, the problems of reading explain why
         found += _static_problems(workflow)
     reported = {problem.path for problem in found}
     graph, dynamic = try_unfold(workflow, strictly=True)
@@ -334,5 +329,5 @@ def _duplicates(tasks: Iterable[Task]) -> Iterator[Problem]:
     for task in tasks:
         if task.name in seen:
             path = ("tasks", task.name)
-            yield Problem(what=f"two tasks are called {task.name!r}", rule="names are unique", path=path)
+            yield Problem(what=f"two tasks are named {task.name!r}", rule="names must be unique", path=path)
         seen.add(task.name)

@@ -1,10 +1,10 @@
-"""Cycle elimination and topological order.
+"""Cycle elimination, topological order and reachability.
 
-S1 (Prodan and Fahringer 2005), spec s1 section 10: a depth-first search started at the frontier removes every
-edge to a task that is still on the search stack. For the initial graph the frontier is the heads of the
-declared loops, then the rest in program order.
+Cycle elimination follows Prodan and Fahringer 2005 (docs/papers/dynamic-grid.md, section 10): a depth-first
+search that starts at the frontier removes every edge to a task on the search stack. For the initial graph the
+frontier is the first tasks of the declared loops, then all tasks in program order.
 
-Deviations: none. Complexity O(v + e), iterative, so depth is not bounded by the interpreter's stack.
+Deviations: none. Complexity O(v + e). The search is iterative, so its depth is not limited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Adjacency = Sequence[Sequence[int]]
 
 
 def back_edges(successors: _Adjacency, frontier: Iterable[int]) -> list[tuple[int, int]]:
-    """List the edges whose removal leaves the graph acyclic, searching from the frontier first."""
+    """Return edges whose removal makes the graph acyclic, searching from the frontier first."""
     unseen, on_stack, done = 0, 1, 2
     state = [unseen] * len(successors)
     removed: list[tuple[int, int]] = []
@@ -44,7 +44,7 @@ def back_edges(successors: _Adjacency, frontier: Iterable[int]) -> list[tuple[in
 
 
 def topological_order(successors: _Adjacency) -> list[int] | None:
-    """Order the nodes so that every edge points forward, lowest index first; None if there is a cycle."""
+    """Return a topological order that prefers low indices; None if there is a cycle."""
     waiting = [0] * len(successors)
     for children in successors:
         for child in children:
@@ -62,7 +62,7 @@ def topological_order(successors: _Adjacency) -> list[int] | None:
 
 
 def find_cycle(successors: _Adjacency) -> list[int] | None:
-    """Give the nodes of one cycle in order, or None."""
+    """Return the nodes of one cycle in order; None if there is none."""
     removed = back_edges(successors, ())
     if not removed:
         return None
@@ -81,7 +81,7 @@ def find_cycle(successors: _Adjacency) -> list[int] | None:
 
 
 def reachable(successors: _Adjacency, starts: Iterable[int]) -> set[int]:
-    """Collect the nodes that can be reached from some nodes, these included."""
+    """Return the nodes reachable from some nodes, including these."""
     seen = set(starts)
     queue = list(seen)
     while queue:
@@ -93,7 +93,7 @@ def reachable(successors: _Adjacency, starts: Iterable[int]) -> set[int]:
 
 
 def reversed_edges(successors: _Adjacency) -> list[list[int]]:
-    """Turn successor lists into predecessor lists, each in ascending order."""
+    """Return the predecessor lists of successor lists, each in ascending order."""
     predecessors: list[list[int]] = [[] for _ in successors]
     for node, children in enumerate(successors):
         for child in children:

@@ -1,13 +1,7 @@
-"""Finding subtasks by the values of their sweep variables: ``a[k]``, ``a[k-1..k+1]``, ``a[i, *]``.
+"""Edges between subtasks: from ``after`` (all to all, by index, by pairs, with conditions) and from files.
 
-Edges between subtasks that ``after`` asks for: all to all, by index, by pairs, with conditions.
-
-Edges that files make: every reader of a file waits for its writers.
-
-An explicit transfer of the file stands between them and takes its cost from the edge (unified section 7, C4):
-nothing is counted twice.
-
-Merged edges: equal pairs of tasks put together, sorted by target and then source.
+Every reader of a file depends on its writers. An explicit transfer of the file comes between them and carries
+the cost of the edge, so that nothing is counted twice (docs/papers/unified.md, section 7, C4).
 """
 
 from __future__ import annotations
@@ -36,13 +30,13 @@ __all__ = ["MAX_EDGES", "EdgeList", "FileDependencies", "MergedEdges", "SubtaskI
 
 
 _Column = tuple[list[float], dict[Value, list[int]]]
-"""The numbers among the values of a sweep variable, ascending, and the rows of every value."""
+"""Of one sweep variable: its numeric values, ascending, and the rows of every value."""
 
 _ROUNDING = 1e-9
 
 
 class SubtaskIndex:
-    """Finds rows by points; tables are made when a description is first asked for."""
+    """Finds subtasks by the values of their sweep variables: ``a[k]``, ``a[k-1..k+1]``, ``a[i, *]``."""
 
     def __init__(self, rows: SubtaskTable) -> None:
         self._rows = rows
@@ -50,7 +44,7 @@ class SubtaskIndex:
         self._columns: dict[int, list[_Column]] = {}
 
     def row(self, task: int, point: tuple[Value, ...]) -> int | None:
-        """Find the subtask at a point; None if there is none."""
+        """Return the subtask at a point, or None."""
         if task not in self._by_point:
             points = self._rows.points
             self._by_point[task] = {tuple(map(_key, points[row])): row for row in self._rows.rows_of(task)}
@@ -58,12 +52,12 @@ class SubtaskIndex:
         try:
             return self._by_point[task].get(key)
         except TypeError:
-            return None  # a list or mapping, which no sweep variable can be
+            return None  # a list or mapping is never a value of a sweep variable
 
     def find(
         self, task: int, index: tuple[Expression | IndexRange | str, ...], context: Context
     ) -> list[int]:
-        """Find the subtasks an index means, in row order. One that does not exist is an error."""
+        """Return the subtasks of an index, in row order; an exact index without one raises InvalidInput."""
         described = self._rows.tasks[task]
         names = described.sweep.names if described.sweep is not None else ()
         if len(names) != len(index):
@@ -76,7 +70,7 @@ class SubtaskIndex:
         row = self.row(task, tuple(exact))
         if row is None:
             what = f"{described.name}[{','.join(map(format_value, exact))}] does not exist"
-            advice = "a range such as a[k-1..k] leaves out what does not exist"
+            advice = "a range such as a[k-1..k] omits subtasks that do not exist"
             raise InvalidInput(Problem(what=what, advice=advice))
         return [row]
 
@@ -117,19 +111,19 @@ def _index_column(points: dict[int, tuple[Value, ...]], place: int) -> _Column:
 
 
 def _key(value: Value) -> Value:
-    """Make values comparable that a reader takes for equal: 0.1 + 0.2 and 0.3."""
+    """Return a value as a key that is equal for 0.1 + 0.2 and 0.3."""
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 MAX_EDGES = 10_000_000
-"""More edges than this come from all-to-all dependencies that want a virtual task between them."""
+"""Maximum number of edges; larger all-to-all dependencies need a virtual task between the sweeps."""
 
 
 class EdgeList:
-    """Edges in the order they were found; the same pair may occur several times and is merged later.
+    """Edges in the order of discovery, possibly with equal pairs, which ``MergedEdges`` combines.
 
-    Those that only order tasks and those that carry a file stand apart: only the latter may come from the
-    previous iteration of a loop.
+    Precedence edges and data edges are kept apart: only data edges may come from the previous iteration of a
+    loop.
     """
 
     def __init__(self) -> None:
@@ -142,20 +136,20 @@ class EdgeList:
         self.seconds = array("d")
         self.conditions: dict[tuple[int, int], Expression] = {}
         self.unsized = 0
-        """Files whose size nobody says."""
+        """Number of files without a stated size."""
 
     def add(self, source: int, target: int) -> None:
-        """Add a plain precedence."""
+        """Add a precedence edge."""
         self.source.append(source)
         self.target.append(target)
 
     def add_many(self, sources: Sequence[int], target: int) -> None:
-        """Add a plain precedence from each of several rows."""
+        """Add a precedence edge from each of several rows."""
         self.source.extend(sources)
         self.target.extend([target] * len(sources))
 
     def add_data(self, source: int, target: int, size: float, files: float, seconds: float) -> None:
-        """Add an edge that carries a file."""
+        """Add a data edge."""
         self.data_source.append(source)
         self.data_target.append(target)
         self.bytes.append(size)
@@ -164,7 +158,7 @@ class EdgeList:
 
 
 def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) -> None:
-    """Add the edges ``after`` asks for. What cannot be resolved is a problem in ``rows.problems``."""
+    """Add the edges of ``after``; unresolved references are added to ``rows.problems``."""
     by_name = {task.name: index for index, task in enumerate(rows.tasks)}
     by_name |= {loop.name: by_name[loop.last] for loop in loops if loop.last in by_name}
     finder = SubtaskIndex(rows)
@@ -172,10 +166,10 @@ def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) 
         for position, dependency in enumerate(task.after):
             source = by_name.get(dependency.task)
             if source is None or source in rows.failed or target in rows.failed:
-                continue  # reported already
+                continue  # already reported
             if dependency.index is None and dependency.pairs is None and dependency.condition is None:
                 if source == target:
-                    continue  # checks reports it
+                    continue  # reported by checks
                 if task.sweep is None and rows.tasks[source].sweep is None:
                     edges.add(rows.first[source], rows.first[target])
                     continue
@@ -193,7 +187,7 @@ def _connect(
 ) -> None:
     for sources, here in groups:
         if len(edges.source) + len(sources) > MAX_EDGES:
-            what = f"the edges from {dependency.task} are too many"
+            what = f"too many edges from {dependency.task}"
             advice = "put a task of `kind: virtual` between the two sweeps"
             rows.problems.append(
                 Problem(what=what, rule=f"at most {MAX_EDGES:,} edges", advice=advice, path=path)
@@ -212,7 +206,7 @@ def _pairs(
     target: int,
     path: DocumentPath,
 ) -> Iterator[tuple[Sequence[int], int]]:
-    """Give the subtasks of this dependency: those waited for, and the one that waits."""
+    """Yield (predecessors, successor) for each subtask of the target."""
     if dependency.pairs is not None:
         yield from _explicit(rows, finder, dependency.pairs, source, target, path)
     elif dependency.index is None:
@@ -236,7 +230,7 @@ def _indexed(
         except InvalidInput as error:
             rows.add_problem(path, error)
             return
-        # A window over the own sweep, a[k-1..k], means the others in it.
+        # A range over the sweep of the same task, a[k-1..k], excludes the subtask itself.
         yield [there for there in found if there != here] if window and source == target else found, here
 
 
@@ -264,28 +258,28 @@ def _point(value: Value) -> tuple[Value, ...]:
 
 
 class FileDependencies:
-    """Finds the writers of every file, then connects transfers and readers with them."""
+    """Finds the writers of every file and adds the edges to transfers and readers."""
 
     def __init__(self, rows: SubtaskTable, edges: EdgeList) -> None:
         self._rows = rows
         self._edges = edges
         self._row: list[int] = []
         self._output: list[Output] = []
-        """Every output there is, and the row that writes it."""
+        """All outputs, and the rows that write them."""
         self._writer: dict[str, int] = {}
-        """The first output of every name."""
+        """By name: the first output."""
         self._more: dict[str, list[int]] = {}
-        """Further outputs of the same name."""
+        """By name: further outputs."""
         self._patterns: list[tuple[str, int]] = []
         self._carried: dict[tuple[str, int], int] = {}
-        """The transfer that brings a file to a binding variable."""
+        """By file and binding variable: the transfer that brings the file there."""
         self.source_variable: dict[int, int] = {}
-        """Of transfers: the binding variable they start from."""
+        """By transfer: the binding variable of its source."""
         self.transfer_bytes: dict[int, float] = {}
-        """Of transfers: the bytes they move, where somebody says."""
+        """By transfer: the bytes moved, if stated."""
 
     def connect(self) -> None:
-        """Add all edges. What cannot be resolved is a problem in ``rows.problems``."""
+        """Add all edges; unresolved references are added to ``rows.problems``."""
         self._note_outputs()
         for row in self._rows.transfers:
             self._note_transfer(row)
@@ -295,7 +289,7 @@ class FileDependencies:
         self._connect_growth()
 
     def shared_names(self) -> list[tuple[str, list[int]]]:
-        """List the files with several writers, with the rows that write them; not wildcards or folders."""
+        """Return the files with several writers and their rows, without wildcards and directories."""
         return [
             (name, [self._row[number] for number in self._numbers(name)])
             for name in self._more
@@ -318,7 +312,7 @@ class FileDependencies:
                     self._patterns.append((name + "*" if name.endswith("/") else name, number))
 
     def _numbers(self, name: str) -> list[int]:
-        """List the outputs that are, or hold, the file of this name."""
+        """Return the outputs that are the file of this name or contain it."""
         first = self._writer.get(name)
         if first is not None:
             return [first, *self._more.get(name, ())]
@@ -326,7 +320,7 @@ class FileDependencies:
 
     @cached_property
     def _names(self) -> list[str]:
-        """Give the names of all outputs, in order."""
+        """Return the names of all outputs, sorted."""
         return sorted(self._writer)
 
     def _note_transfer(self, row: int) -> None:
@@ -336,15 +330,17 @@ class FileDependencies:
         self._carried[name, self._rows.variable[row]] = row
 
     def _connect_transfer(self, row: int) -> None:
-        """Connect a transfer with what puts its file on the source machine."""
+        """Add the edges from the tasks that provide the file of a transfer on its source machine."""
         rows, task = self._rows, self._rows.tasks[self._rows.template[row]]
         assert task.transfer is not None
         name, machine = rows.fill_name(row, task.transfer.file), rows.fill_name(row, task.transfer.source)
         source = rows.abstract.get(machine)
         if source is None:
-            what = f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, where no task runs"
-            rule = "a transfer starts on the abstract machine of a task or of another transfer's end"
-            advice = f"give the task that writes it `machine: {shorten(machine)}`"
+            what = (
+                f"{rows.names[row]} moves {shorten(name)!r} from {shorten(machine)!r}, the machine of no task"
+            )
+            rule = "`from` is the abstract machine of a task or the destination of another transfer"
+            advice = f"add `machine: {shorten(machine)}` to the task that writes it"
             problem = Problem(what=what, rule=rule, advice=advice, path=("tasks", task.name, "from"))
             rows.problems.append(problem)
             return
@@ -359,12 +355,12 @@ class FileDependencies:
         elif brought is not None and brought != row:
             self._edges.add_data(brought, row, 0.0, 0.0, 0.0)
         else:
-            # Written elsewhere: before it can leave, the file comes to the source by itself.
+            # Written elsewhere: the file is first copied to the source without an explicit transfer.
             for number in numbers:
                 self._connect_reader(number, row, None)
 
     def _note_bytes(self, row: int, size: Quantity | None, numbers: list[int]) -> None:
-        """Note the bytes of a transfer: its own size, else that of the output it moves."""
+        """Store the bytes of a transfer: its own size, else the size of its output."""
         key = "size" if size is not None else "file"
         try:
             if size is not None:
@@ -401,7 +397,7 @@ class FileDependencies:
     def _connect_file(self, row: int, name: str, given: Input) -> None:
         numbers = self._numbers(name)
         if given.source is None and is_pattern(given.file):
-            # Written so: what stands for a line that nobody knows yet is no wildcard.
+            # Only a wildcard in the description: the "*" of a growing sweep is not a pattern.
             held = (number for made in match_names(self._names, name) for number in self._numbers(made))
             numbers = list(dict.fromkeys([*numbers, *held]))
         if numbers and self._is_brought(row, name, numbers):
@@ -411,7 +407,7 @@ class FileDependencies:
             self._connect_reader(number, row, given)
 
     def _is_brought(self, row: int, name: str, numbers: list[int]) -> bool:
-        """Say whether a transfer brings the file to the reader's machine, and no task there writes it."""
+        """Return whether a transfer brings the file to the reader's machine and no task there writes it."""
         variable = self._rows.variable[row]
         if (name, variable) not in self._carried:
             return False
@@ -438,7 +434,7 @@ class FileDependencies:
         self._edges.add_data(writer, reader, size or 0.0, 1.0, 0.0)
 
     def _size(self, number: int) -> tuple[float | None, float | None]:
-        """Give bytes and fixed seconds of an output at its writer's point; None: not said."""
+        """Return bytes and fixed seconds of an output for its writer; None: not stated."""
         output, context = self._output[number], self._rows.context(self._row[number])
         size, seconds = (
             None if given is None else _at_least_0(float(evaluate_quantity(given, context)))
@@ -452,7 +448,7 @@ class FileDependencies:
         self._rows.problems += [replace(problem, path=path, place=None) for problem in error.problems]
 
     def _connect_growth(self) -> None:
-        """Let a sweep over the lines of a file wait for the task that writes the file."""
+        """Add the edges from the writers of a file to the sweeps over its lines."""
         rows = self._rows
         swept = [(index, task.sweep) for index, task in enumerate(rows.tasks) if task.sweep is not None]
         files = [(index, growth_file(values)) for index, sweep in swept for _, values in sweep.variables]
@@ -463,7 +459,7 @@ class FileDependencies:
                     self._edges.add_many([writer for writer in writers if writer != row], row)
 
     def _rows_named(self, file: str) -> list[int]:
-        """Give the rows of the task ``split`` for ``split.parts``, where no file has that name."""
+        """Return the rows of the task ``split`` for ``split.parts`` if no file has that name."""
         task = file.partition(".")[0]
         found = [index for index, described in enumerate(self._rows.tasks) if described.name == task]
         return [row for index in found for row in self._rows.rows_of(index)]
@@ -476,7 +472,7 @@ def _at_least_0(number: float) -> float:
 
 
 class MergedEdges:
-    """Columns over edges between different pairs of tasks."""
+    """Edges combined by pairs of tasks, as columns sorted by target and then source."""
 
     def __init__(self, edges: EdgeList, tasks: int) -> None:
         self.tasks = tasks
@@ -490,34 +486,34 @@ class MergedEdges:
         self.files = _sums(data, edges.files, len(key))
         self.seconds = _sums(data, edges.seconds, len(key))
         self.only_data = np.ones(len(key), dtype=bool)
-        """Edges that nothing but a file makes."""
+        """Whether an edge only carries data."""
         self.only_data[plain] = False
 
     def successors(self) -> list[list[int]]:
-        """Give the successor lists, each in ascending order."""
+        """Return the successor lists, each in ascending order."""
         lists: list[list[int]] = [[] for _ in range(self.tasks)]
         for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
             lists[source].append(target)
         return lists
 
     def keep(self, kept: NDArray[Any]) -> None:
-        """Keep some edges, or all of them in another order."""
+        """Select or reorder edges by a mask or an array of positions."""
         for name in ("source", "target", "bytes", "files", "seconds", "only_data"):
             setattr(self, name, getattr(self, name)[kept])
 
     def order(self) -> Sequence[int] | None:
-        """Give a topological order; None if there is a cycle."""
+        """Return a topological order; None if there is a cycle."""
         if bool((self.source < self.target).all()):
-            return range(self.tasks)  # program order already is one
+            return range(self.tasks)  # program order is topological
         return topological_order(self.successors())
 
     def renumber(self, position: NDArray[np.int64]) -> None:
-        """Give every task its position as its number, and sort again."""
+        """Replace each task by its position and sort the edges again."""
         self.source, self.target = position[self.source], position[self.target]
         self.keep(np.lexsort((self.source, self.target)))
 
     def place(self, source: int, target: int) -> int:
-        """Find an edge."""
+        """Return the position of an edge."""
         first, end = np.searchsorted(self.target, [target, target + 1])
         return int(first + np.searchsorted(self.source[first:end], source))
 

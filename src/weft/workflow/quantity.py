@@ -1,8 +1,6 @@
-"""A number that is known, or a formula that will give one.
+"""Quantities, amounts by node count, ranges and parameter sweeps.
 
-An amount a task takes: the same on any number of nodes, or one that depends on the node count.
-
-Parameter sweeps: one task description, many subtasks, one per point of a value space.
+A quantity is a number or a formula. A sweep describes many subtasks by one task: one per point of its values.
 """
 
 from __future__ import annotations
@@ -37,18 +35,18 @@ __all__ = [
 
 
 Quantity = float | Expression
-"""A number by nature: work, a size, a time, a node count."""
+"""A number or a formula: work, a size, a time, a node count."""
 
 Context = Mapping[str, Value]
-"""The names an expression may use: parameters, sweep variables, results of other tasks."""
+"""Values by name that expressions use: parameters, sweep variables, results of other tasks."""
 
 
 _MOST_BITS = 996
-"""Larger integers do not fit into a float."""
+"""Maximum number of bits of an integer that is converted to a float."""
 
 
 def evaluate_quantity(quantity: Quantity, context: Context) -> float:
-    """Give the number in a context of parameters and sweep variables."""
+    """Return the number of a quantity in a context of parameters and sweep variables."""
     if not isinstance(quantity, Expression):
         return quantity
     number = evaluate_number(quantity, context)
@@ -59,26 +57,26 @@ def evaluate_quantity(quantity: Quantity, context: Context) -> float:
 
 
 def constant_value(quantity: Quantity | None) -> float | None:
-    """Give the number if it is known without a context, else None."""
+    """Return the number of a quantity that needs no context, else None."""
     return None if quantity is None or isinstance(quantity, Expression) else quantity
 
 
 Amount = Quantity | Mapping[int, Quantity]
-"""One quantity, or one per allowed node count: ``{1: 2, 2: 3}``; a formula may speak of ``nodes``."""
+"""One quantity, or one per allowed node count: ``{1: 2, 2: 3}``. A formula may use ``nodes``."""
 
 COUNT_NAME = "nodes"
-"""The node count in the formula of an amount; a parameter or sweep variable of that name wins."""
+"""The name of the node count in formulas of amounts; parameters and sweep variables take precedence."""
 
 
 def depends_on_count(amount: Amount, taken: Container[str]) -> bool:
-    """Say whether an amount may differ by node count; ``taken``: names with another meaning."""
+    """Return whether an amount may depend on the node count; ``taken``: names with another meaning."""
     if isinstance(amount, Expression):
         return COUNT_NAME in amount.names and COUNT_NAME not in taken
     return isinstance(amount, Mapping)
 
 
 def stated_quantities(amount: Amount) -> Iterator[tuple[tuple[str, ...], Quantity]]:
-    """List the quantities of an amount, each with the keys below its own under which the file has it."""
+    """Yield the quantities of an amount with their keys below the key of the amount."""
     if isinstance(amount, Mapping):
         yield from (((str(count),), quantity) for count, quantity in amount.items())
     else:
@@ -86,26 +84,26 @@ def stated_quantities(amount: Amount) -> Iterator[tuple[tuple[str, ...], Quantit
 
 
 MAX_POINTS = 1_000_000
-"""More subtasks than this are a mistake in the description, not a sweep."""
+"""Maximum number of subtasks of a sweep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Numbers from low to high, both included: ``1..50``, ``0.4..1.0 step 0.2``."""
+    """Numbers from low to high, inclusive: ``1..50``, ``0.4..1.0 step 0.2``."""
 
     low: Expression
     high: Expression
     step: Expression | None = None
 
     def values(self, context: Context) -> list[Value]:
-        """List the numbers; rounding of the step never loses the last one."""
+        """Return the numbers; rounding errors of the step do not lose the last one."""
         low = evaluate_quantity(self.low, context)
         high = evaluate_quantity(self.high, context)
         step = 1 if self.step is None else evaluate_quantity(self.step, context)
         if not step > 0:
             raise InvalidInput(Problem(what=f"step {step} of a range", rule="must be above 0"))
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise InvalidInput(Problem(what=f"range {self}", rule="its ends must be finite numbers"))
+            raise InvalidInput(Problem(what=f"range {self}", rule="its bounds must be finite numbers"))
         steps = (high - low) / step
         if steps >= MAX_POINTS:
             what = f"range {self} has more than {MAX_POINTS:,} values"
@@ -113,7 +111,7 @@ class Range:
         count = max(0, math.floor(steps + 1e-9) + 1)
         if isinstance(low, int) and isinstance(step, int):
             return [low + index * step for index in range(count)]
-        # 0.4 + 2*0.2 is 0.8 to the reader: drop the noise of binary fractions.
+        # Round off the error of binary fractions: 0.4 + 2*0.2 is 0.8.
         return [float(f"{low + index * step:.12g}") for index in range(count)]
 
     def __str__(self) -> str:
@@ -121,31 +119,31 @@ class Range:
 
 
 Values = Range | Expression | tuple[Value, ...]
-"""The value set of one sweep variable: a range, an expression that gives a list, or the list itself."""
+"""The values of a sweep variable: a range, a list, or an expression that gives a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """The space of a parameter-sweep task: the cross product of its variables, or their pairing (``zip``)."""
+    """The points of a sweep: the cross product of its variables, or their pairs (``zip``)."""
 
     variables: tuple[tuple[str, Values], ...]
     paired: bool = False
     from_file: tuple[str, ...] = ()
-    """The variables whose values are no words of the user: a task has written them (``lines(...)``)."""
+    """Variables whose values come from a file of a task (``lines(...)``), not from the user."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Name the sweep variables, in the order they were written."""
+        """Return the names of the variables in the order of the file."""
         return tuple(name for name, _ in self.variables)
 
 
 def is_growing(values: Values) -> bool:
-    """Say whether a value set is known only during the run: ``lines(split.parts)``."""
+    """Return whether the values are known only during the run: ``lines(split.parts)``."""
     return growth_file(values) is not None
 
 
 def growth_file(values: Values) -> str | None:
-    """Name the file whose lines are the values of a growing sweep; None if it does not grow."""
+    """Return the file whose lines are the values, or None."""
     tree = values.tree if isinstance(values, Expression) else None
     if not isinstance(tree, FunctionCall) or tree.function != "lines":
         return None
@@ -156,13 +154,13 @@ def growth_file(values: Values) -> str | None:
 
 
 def list_values(name: str, values: Values, context: Context) -> list[Value]:
-    """List the values of one sweep variable."""
+    """Return the values of a sweep variable, or raise InvalidInput."""
     if isinstance(values, tuple):
         listed: list[Value] = list(values)
     elif isinstance(values, Range):
         listed = values.values(context)
     elif is_growing(values):
-        # Unfolded when the file exists; planners see one task until then (format.md, "Growth").
+        # One task until the file exists (docs/reference/file-format.md, "Growth").
         listed = ["*"]
     else:
         found = evaluate(values, context)
@@ -195,7 +193,7 @@ def _column(name: str, values: Values, context: Context) -> list[Value]:
 
 
 def list_points(sweep: Sweep, context: Context) -> list[tuple[Value, ...]]:
-    """List the points of a sweep in row-major order; an error says which variable it belongs to."""
+    """Return the points of a sweep in row-major order; problems have the path of their variable."""
     columns = [_column(name, values, context) for name, values in sweep.variables]
     if sweep.paired:
         lengths = {len(column) for column in columns}

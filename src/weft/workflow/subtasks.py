@@ -1,4 +1,4 @@
-"""Subtasks: every description becomes one row, or one per point of its sweep, with its numbers evaluated."""
+"""Subtasks: each task becomes one row, or one row per point of its sweep, with evaluated numbers."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _NO_POINT: tuple[Value, ...] = ()
 _ONE_NODE: tuple[int, ...] = (1,)
 _MAX_NODES = 10_000_000
 _FEW = 32
-"""Below so many points a formula is evaluated point by point, not over arrays."""
+"""With fewer points a formula is evaluated point by point instead of over arrays."""
 
 
 class SubtaskTable:
-    """Columns over subtasks in program order, growing while descriptions are expanded."""
+    """Columns over subtasks in program order, filled while tasks are expanded."""
 
     def __init__(self, tasks: Sequence[Task], params: Context) -> None:
         self.tasks = tasks
         self.params = params
         self.problems: list[Problem] = []
         self.failed: set[int] = set()
-        """Descriptions whose sweep has no points because of a problem."""
+        """Tasks whose sweep could not be evaluated."""
         self.first: list[int] = []
-        """Per description: its first row, its rows follow one another; at the end the number of rows."""
+        """Per task: its first row; the last entry is the number of rows."""
         self.names: list[str] = []
         self.template = array("I")
         self.points: _Points = []
@@ -64,25 +64,25 @@ class SubtaskTable:
         self.consumption = AmountTable()
         self.explicit: dict[int, list[tuple[str, float]]] = {}
         self.transfers: list[int] = []
-        """The rows of transfer tasks."""
+        """Rows of transfer tasks."""
 
     def rows_of(self, description: int) -> range:
-        """Give the rows of a description."""
+        """Return the rows of a task."""
         return range(self.first[description], self.first[description + 1])
 
     def context(self, row: int) -> Context:
-        """Give the names a row's expressions may use."""
+        """Return the parameters and sweep variables of a row, for its expressions."""
         sweep = self.tasks[self.template[row]].sweep
         if sweep is None:
             return self.params
         return {**self.params, **dict(zip(sweep.names, self.points[row], strict=True))}
 
     def fill_name(self, row: int, text: str) -> str:
-        """Give a file or machine name as this row means it."""
+        """Return a file or machine name with the template fields of a row replaced."""
         return fill_template(text, self.context(row)) if "{" in text or "}" in text else text
 
     def abstract_machine(self, name: str) -> int:
-        """Find or make the binding variable of an abstract machine."""
+        """Return the binding variable of an abstract machine, adding it if necessary."""
         index = self.abstract.get(name)
         if index is None:
             index = self.abstract[name] = len(self.variables)
@@ -90,16 +90,16 @@ class SubtaskTable:
         return index
 
     def count_set(self, counts: tuple[int, ...]) -> int:
-        """Find or make the number of a set of node counts."""
+        """Return the index of a set of node counts, adding it if necessary."""
         return self.count_sets.setdefault(counts, len(self.count_sets))
 
     def add_problem(self, path: DocumentPath, error: InvalidInput) -> None:
-        """Keep the problems of an evaluation that failed, with the place it belongs to."""
+        """Add the problems of a failed evaluation under a path."""
         self.problems += [replace(problem, path=path, place=None) for problem in error.problems]
 
 
 def expand_tasks(tasks: Sequence[Task], params: Context) -> SubtaskTable:
-    """Turn descriptions into rows."""
+    """Return the subtasks of all tasks."""
     rows = SubtaskTable(tasks, params)
     for index, task in enumerate(tasks):
         rows.first.append(len(rows.names))
@@ -149,7 +149,7 @@ def _points(rows: SubtaskTable, index: int, task: Task) -> _Points:
 
 
 def _default_work(task: Task) -> float:
-    """Give the work of a task that states none: the first time of a measured law, else unknown."""
+    """Return the work of a task without ``work``: the first time of a measured law, else NaN."""
     if isinstance(task.speedup, MeasuredSeconds) and task.speedup.seconds and task.seconds is None:
         return task.speedup.first_seconds
     return math.nan
@@ -157,7 +157,7 @@ def _default_work(task: Task) -> float:
 
 def _fill(rows: SubtaskTable, column: array[float], quantity: Quantity | None, task: Task, points: _Points,
           key: tuple[str, ...], *, missing: float, params: Context | None = None) -> None:  # fmt: skip
-    """Append one value per point to a column; ``params``: names known to it instead of the parameters."""
+    """Append one value per point to a column; ``params`` replaces the parameters of the workflow."""
     if not isinstance(quantity, Expression):
         value = missing if quantity is None else quantity
         if points is _SINGLE:
@@ -191,7 +191,7 @@ def _evaluate(quantity: Expression, params: Context, task: Task, points: _Points
 
 
 def _is_numeric(column: tuple[Value, ...]) -> bool:
-    """Say whether NumPy keeps the values of a column as they are."""
+    """Return whether NumPy represents the values of a column exactly."""
     return {type(value) for value in column} <= {float} or (
         {type(value) for value in column} <= {int} and max(map(abs, column)) < 2**53  # type: ignore[arg-type]
     )
@@ -240,7 +240,7 @@ def _count_set(task: Task, context: Context) -> tuple[int, ...]:
 def _add_variables(rows: SubtaskTable, task: Task, start: int, count: int) -> None:
     name = task.transfer.target if task.transfer is not None else task.machine
     if name is None or task.kind is TaskKind.VIRTUAL:
-        # A variable of its own: only a name that several tasks share ties them together.
+        # Without an abstract machine every subtask has its own binding variable.
         rows.variable.extend(range(len(rows.variables), len(rows.variables) + count))
         rows.variables += rows.names[start:]
         return
@@ -268,7 +268,7 @@ def _add_amounts(rows: SubtaskTable, task: Task, start: int, points: _Points) ->
 def _columns_by_count(
     rows: SubtaskTable, amount: Amount, task: Task, points: _Points, key: tuple[str, ...]
 ) -> dict[int, array[float]]:
-    """Give the amounts at all points for every count that the description allows at some of them."""
+    """Return the amounts at all points, for each node count allowed at some point."""
     sets = list(rows.count_sets)
     allowed = {count for index in set(rows.counts[-len(points) :]) for count in sets[index]}
     if isinstance(amount, Mapping):
@@ -287,13 +287,13 @@ def _columns_by_count(
 def _check_counts(
     rows: SubtaskTable, stated: Mapping[int, Quantity], allowed: set[int], path: DocumentPath
 ) -> None:
-    """An amount by node count names every allowed count, and no other."""
+    """Add problems for allowed node counts without an amount and amounts for other counts."""
     for counts, what in (
         (allowed - stated.keys(), "no amount on {} nodes"),
-        (stated.keys() - allowed, "an amount on {} nodes, which are not allowed"),
+        (stated.keys() - allowed, "an amount on {} nodes, which is not an allowed count"),
     ):
         if counts:
-            rule = "an amount by node count names every allowed count, and no other"
+            rule = "amounts by node count must list exactly the allowed counts"
             shown = shorten(", ".join(map(str, sorted(counts))))
             advice = "see `nodes:` of the task"
             rows.problems.append(Problem(what=what.format(shown), rule=rule, advice=advice, path=path))

@@ -1,14 +1,6 @@
-"""Data items: the files (or values) tasks read and write, with the sizes planners need.
+"""Tasks: the vertices of a workflow, with data, dependencies, node counts, job and recovery.
 
-What a task waits for: all subtasks of another task, some of them by index, and under which condition.
-
-The job facet of a task (S3 section 6): what is executed and in which surroundings.
-
-What keeps a task's promise: checkpoints, progress, the performance contract, retries.
-
-Moldable tasks: which node counts are allowed and how time falls with them.
-
-A task: one node of the workflow, with the facets it needs (unified section 2).
+docs/papers/unified.md, section 2, lists the facets of a task.
 """
 
 from __future__ import annotations
@@ -54,72 +46,72 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A file a task reads. If another task writes a file of this name, that makes a dependency."""
+    """A file that a task reads. If another task writes a file of this name, it is a dependency."""
 
     file: str
-    """Name in the task's directory; may hold ``{names}`` of parameters and sweep variables."""
+    """Name in the task's directory; may contain ``{names}`` of parameters and sweep variables."""
     source: str | None = None
-    """Path or URL it is staged from; None: another task's output or the project directory."""
+    """Path or URL of the source; None: an output of another task, or a file of the project."""
     size: Quantity | None = None
-    """Bytes, where no task that writes the file says so."""
+    """Bytes, if the task that writes the file does not state a size."""
     shared: bool = False
-    """Kept in the machine's cache and used by all jobs sent there (S3 section 6)."""
+    """Kept in a cache of the machine for all its jobs (docs/papers/adaptive-jobs.md, section 6)."""
     compressed: bool = False
-    """Decompressed on the chosen machine (S3 section 6)."""
+    """Decompressed on the machine (docs/papers/adaptive-jobs.md, section 6)."""
     entry: int | None = field(default=None, compare=False, repr=False)
-    """Which entry of ``inputs`` in the file it comes from (one entry may stand for many files)."""
+    """Its entry of ``inputs`` in the workflow file, for the locations of errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A file a task writes."""
+    """A file that a task writes."""
 
     file: str
-    """Name in the task's directory; may hold ``{names}``; wildcards and directories are allowed."""
+    """Name in the task's directory; may contain ``{names}`` and wildcards, or be a directory."""
     size: Quantity | None = None
     """Bytes; None: unknown."""
     seconds: Quantity | None = None
-    """The transfer takes this long between any two different machines, whatever the network."""
+    """Fixed transfer time between different machines, independent of the network."""
     target: str | None = None
-    """Path or URL it is staged to when the run ends; None: it stays."""
+    """Path or URL to which it is copied at the end of the run; None: not copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
-    """Values from low to high, both included: ``a[2*j-1..2*j]``. Values outside the sweep are left out."""
+    """Values from low to high, inclusive: ``a[2*j-1..2*j]``. Values outside the sweep are omitted."""
 
     low: Expression
     high: Expression
 
 
 ALL = "*"
-"""An index that stands for every value of its sweep variable: ``a[i, *]``."""
+"""The index for all values of a sweep variable: ``a[i, *]``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """An edge, or a family of edges, from ``task`` to the task that holds this record.
+    """Edges from the subtasks of ``task`` to those of the task that has this dependency.
 
-    Patterns (S4 section 7, unified section 2): no index = all to all; ``a[k]`` one to one;
-    ``a[(j-1)//2 + 1]`` fan-out; ``a[2*j-1..2*j]`` fan-in; ``a[k-1..k+1]`` window, clipped; ``pairs``
-    explicit.
+    Patterns (docs/papers/parameter-sweeps.md, section 7): without index all to all; ``a[k]`` one to one;
+    ``a[(j-1)//2 + 1]`` fan-out; ``a[2*j-1..2*j]`` fan-in; ``a[k-1..k+1]`` a window within the sweep;
+    ``pairs`` explicit.
     """
 
     task: str
-    """Name of a task, or of a loop: then the edge starts when the loop is left."""
+    """The name of a task or loop; of a loop, the dependency is satisfied after its last iteration."""
     index: tuple[Expression | IndexRange | str, ...] | None = None
     """One entry per sweep variable of ``task``: an expression, a range, or ALL."""
     pairs: tuple[tuple[Value, Value], ...] | None = None
     """Explicit (value of task, value of this task) pairs; each task has one sweep variable."""
     condition: Expression | None = None
-    """Over ``exit_code`` and ``result`` of ``task``; false: this branch is not taken."""
+    """A condition over ``exit_code`` and ``result`` of ``task``; if false, this branch is not taken."""
     entry: int | None = field(default=None, compare=False, repr=False)
-    """Which entry of ``after`` in the file it comes from, so that errors can point there."""
+    """Its entry of ``after`` in the workflow file, for the locations of errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The software surroundings, rendered into the command."""
+    """The software environment, rendered into the command."""
 
     container: str | None = None
     conda: str | None = None
@@ -128,7 +120,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a task executes. A command text is a line for the shell; a tuple runs without one."""
+    """What a task executes. A command text is run by a shell, a tuple without one."""
 
     command: str | tuple[str, ...] | None = None
     arguments: tuple[str, ...] = ()
@@ -140,32 +132,32 @@ class JobSpec:
     stderr: str | None = None
     environment: Environment | None = None
     prolog: str | None = None
-    """Own command that prepares the machine before the task."""
+    """User command that prepares the machine before the task."""
     wrapper: str | None = None
-    """Own command that runs the task."""
+    """User command that runs the task."""
     epilog: str | None = None
-    """Own command that cleans up after it."""
+    """User command that cleans up after the task."""
     selector: str | None = None
-    """Own policy that chooses the machine."""
+    """User policy that selects the machine."""
     evaluator: str | None = None
-    """Own contract that judges the progress."""
+    """User contract that evaluates the progress."""
     version: str | None = None
-    """Part of the fingerprint: raise it when the program changed in a way files don't show."""
+    """Part of the fingerprint: change it when the program changed but its files did not."""
 
 
 CAUSES = ("error", "oom", "timeout", "preempted", "lost", "staging", "contract", "cancelled")
-"""Causes of failure that may have retries of their own (design section 6)."""
+"""Causes of failure; each may have its own number of retries."""
 
 ON_FAILURE = ("hold", "reschedule", "stop", "continue")
-"""What happens when the retries are used up."""
+"""Reactions when no retries are left."""
 
 RESERVED_CODES = (85, 99)
-"""Exit codes with a meaning of their own (checkpointed, run me again; requeue): never an outcome."""
+"""Exit codes that are never outcomes: run again from the checkpoint, run again from the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Restart files written at intervals (S3 section 2)."""
+    """Restart files written at intervals (docs/papers/adaptive-jobs.md, section 2)."""
 
     files: tuple[str, ...]
     every: Quantity | None = None
@@ -176,17 +168,19 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractTerms:
-    """The performance a running attempt owes (S1 section 9): violated when the projected time exceeds
-    ``(1 + factor)`` times the estimate, after a grace period.
+    """The performance that an attempt must deliver (docs/papers/dynamic-grid.md, section 9).
+
+    The contract is violated if, after the grace period, the projected time exceeds ``(1 + factor)`` times the
+    estimate.
     """
 
     factor: float | None = 0.5
-    """None: never violated by time."""
+    """None: no limit of the time."""
     grace_s: float | None = None
-    """Seconds before it is first judged; None: a tenth of the estimate."""
+    """Seconds before the first check; None: a tenth of the estimate."""
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if self.factor is not None and not (self.factor >= 0 and math.isfinite(self.factor)):
             what = f"contract factor {self.factor}"
             yield Problem(what=what, rule="must be at least 0", path=("contract",))
@@ -196,21 +190,21 @@ class ContractTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """How a task is watched and what happens when it fails."""
+    """How a task is monitored and how its failures are handled."""
 
     checkpoint: Checkpoint | None = None
     progress: str | None = None
-    """Name of the file in which the task reports its progress."""
+    """The file to which the task writes its progress."""
     contract: ContractTerms | None = None
     retries: int | None = None
-    """For every cause without its own number; None: the default of the run."""
+    """Retries for causes without their own number; None: the default of the run."""
     retries_by_cause: Mapping[str, int] = field(default_factory=dict)
     on_failure: str | None = None
     time_limit: Quantity | None = None
-    """Seconds after which an attempt is ended."""
+    """Seconds after which an attempt is stopped."""
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if self.contract is not None:
             yield from self.contract.find_problems()
         limit = constant_value(self.time_limit)
@@ -223,82 +217,83 @@ class Recovery:
 
 
 NO_RECOVERY = Recovery()
-"""What most tasks say: nothing."""
+"""The default of tasks without recovery settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amdahl:
-    """A fixed share of the work is serial: speed-up ``1 / (f + (1 - f)/R)`` on R nodes."""
+    """A fixed fraction f of the work is serial: speed-up ``1 / (f + (1 - f)/R)`` on R nodes."""
 
     serial: float
 
     def speedup(self, nodes: int) -> float:
-        """Give how many times faster than on one node."""
+        """Return the speed-up over one node."""
         return 1.0 / (self.serial + (1.0 - self.serial) / nodes)
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if not 0 <= self.serial <= 1:
             yield Problem(what=f"serial share {self.serial}", rule="must lie between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Perfect speed-up up to a limit, none beyond it."""
+    """Linear speed-up up to a limit, constant beyond it."""
 
     limit: int
 
     def speedup(self, nodes: int) -> float:
-        """Give how many times faster than on one node."""
+        """Return the speed-up over one node."""
         return float(min(nodes, self.limit))
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if self.limit < 1:
             yield Problem(what=f"roofline limit {self.limit}", rule="must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicationOverhead:
-    """Perfect division of the work plus an overhead that grows with the nodes.
+    """Linear speed-up with an overhead that grows with the nodes.
 
-    Time on R nodes = ``T1 * (1/R + c * (R - 1))``: every added node costs a share c of the serial time.
+    The time on R nodes is ``T1 * (1/R + c * (R - 1))``: each additional node costs a fraction c of the serial
+    time.
     """
 
     overhead: float
 
     def speedup(self, nodes: int) -> float:
-        """Give how many times faster than on one node."""
+        """Return the speed-up over one node."""
         return 1.0 / (1.0 / nodes + self.overhead * (nodes - 1))
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if not (self.overhead >= 0 and math.isfinite(self.overhead)):
             yield Problem(what=f"communication overhead {self.overhead}", rule="must be at least 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSeconds:
-    """Seconds measured on machines of speed 1, by node count (S2 section 3).
+    """Seconds measured on machines of speed 1, by node count (docs/papers/moldable.md, section 3).
 
-    Between measured counts the time is interpolated log-log; beyond the largest it is unknown.
+    Between measured counts the time is interpolated log-log; outside it is unknown.
     """
 
     seconds: Mapping[int, float]
 
     def speedup(self, nodes: int) -> float:
-        """Give how many times faster than on the smallest measured count; nan where nothing is known."""
+        """Return the speed-up over the smallest measured count; NaN outside the table."""
         counts = sorted(self.seconds)
         found = interpolate_log_log(counts, [self.seconds[count] for count in counts], nodes)
         return math.nan if found is None else self.seconds[counts[0]] / found
 
     @property
     def first_seconds(self) -> float:
-        """Give the time on the smallest measured count: the default for ``work``."""
+        """Return the time on the smallest measured count, the default of ``work``."""
         return self.seconds[min(self.seconds)]
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if not self.seconds:
             yield Problem(what="an empty table of seconds", advice="give at least one {nodes: seconds} entry")
         for count, seconds in self.seconds.items():
@@ -312,7 +307,7 @@ SpeedUp = Amdahl | Roofline | CommunicationOverhead | MeasuredSeconds
 
 
 def interpolate_log_log(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
-    """Interpolate a positive table piecewise linearly in log-log space; None outside it (S2.10)."""
+    """Return a value of a positive table, interpolated linearly in log-log space; None outside (S2.10)."""
     if not xs or x < xs[0] or x > xs[-1]:
         return None
     for index, known in enumerate(xs):
@@ -326,19 +321,19 @@ def interpolate_log_log(xs: Sequence[float], ys: Sequence[float], x: float) -> f
 
 
 class TaskKind(enum.Enum):
-    """What a task is."""
+    """The kind of a task."""
 
     COMPUTE = "compute"
     """Runs a program on nodes of a machine."""
     TRANSFER = "transfer"
     """Moves a file between two abstract machines; occupies no nodes."""
     VIRTUAL = "virtual"
-    """Does nothing and takes no time; ties dependencies together."""
+    """Takes no time; connects dependencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """What a transfer task moves, and between which abstract machines."""
+    """The file of a transfer task, and its source and destination (abstract machines)."""
 
     source: str
     target: str
@@ -347,7 +342,7 @@ class Transfer:
 
 
 NodeCounts = tuple[Quantity | Range, ...]
-"""Allowed node counts: single counts and ranges of them."""
+"""Allowed node counts: single counts and ranges."""
 
 _ONE: NodeCounts = (1,)
 _NOTHING: Mapping[str, Any] = {}
@@ -355,7 +350,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One task as the user describes it; with a sweep it stands for many subtasks."""
+    """A task as the user describes it; with a sweep it describes many subtasks."""
 
     name: str
     kind: TaskKind = TaskKind.COMPUTE
@@ -364,41 +359,41 @@ class Task:
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     work: Quantity | None = None
-    """What a machine of speed 1 does in that many seconds."""
+    """Seconds on a machine of speed 1."""
     seconds: Quantity | Mapping[str, Quantity] | None = None
-    """Explicit times instead of work/speed: everywhere, or per machine."""
+    """Explicit times instead of work and speed: on all machines, or per machine."""
     nodes: NodeCounts = _ONE
     speedup: SpeedUp | None = None
-    """How time falls with the nodes; None: not at all."""
+    """The speed-up law; None: the time does not depend on the nodes."""
     machine: str | None = None
-    """Abstract machine: tasks that name the same one land on the same machine."""
+    """Abstract machine: tasks with the same name run on the same machine."""
     service: str | None = None
-    """Only machines that offer it."""
+    """Restricts the task to machines that offer this service."""
     requirements: Expression | None = None
-    """Only machines for which it holds."""
+    """Restricts the task to machines for which the expression is true."""
     rank: Expression | None = None
-    """Machines with a higher value are preferred by policies that ask."""
+    """Policies that use ranks prefer machines with a higher value."""
     cores: Quantity | None = None
     """Cores needed on each node."""
     resources: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
-    """Countable amounts of the machine taken while running: memory (bytes), gpus, any name."""
+    """Amounts of the machine used while running: memory (bytes), gpus or any other name."""
     consumes: Mapping[str, Amount] = field(default_factory=lambda: _NOTHING)
-    """What is used up of the workflow's budgets, for good."""
+    """Amounts consumed of the workflow's budgets."""
     transfer: Transfer | None = None
     job: JobSpec | None = None
     recovery: Recovery = NO_RECOVERY
     outcomes: tuple[int, ...] = ()
     """Exit codes that are results, not failures."""
     attributes: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
-    """What a file of another system said about the task and weft keeps without reading."""
+    """Data of other systems that weft keeps but does not interpret."""
 
     @property
     def program(self) -> str:
-        """Name what tasks have in common: the program where a trace tells it, else this description."""
+        """Return the program of the task if a trace states it, else the name of the task."""
         return str(self.attributes.get("program") or self.name)
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules on its own; what needs the other records is in ``checks``."""
+        """Yield the problems of this record; ``checks`` finds those that involve other records."""
         if self.kind is not TaskKind.COMPUTE or self.transfer is not None:
             yield from self._kind_faults()
         if not (_is_valid(self.work) and _is_valid(self.cores)) or self.seconds is not None:
@@ -413,17 +408,21 @@ class Task:
             yield from self._speedup_faults(self.speedup)
         for code in self.outcomes:
             if code in RESERVED_CODES:
-                rule = "85 (checkpointed, run me again) and 99 (requeue) are never outcomes"
+                rule = (
+                    "85 (run again from the checkpoint) and 99 (run again from the start) are never outcomes"
+                )
                 yield Problem(what=f"exit code {code} as an outcome", rule=rule, path=("outcomes",))
 
     def _kind_faults(self) -> Iterator[Problem]:
         if (self.kind is TaskKind.TRANSFER) != (self.transfer is not None):
             given = "with" if self.transfer else "without"
             what = f"task of kind {self.kind.value} {given} from/to/file"
-            rule = "a transfer task has from, to and file, other tasks have not"
+            rule = "from, to and file are keys of transfer tasks"
             yield Problem(what=what, rule=rule, path=("kind",))
         if self.kind is TaskKind.VIRTUAL and (self.work is not None or self.seconds is not None):
-            yield Problem(what="a virtual task with work", rule="kind: virtual means no work", path=("kind",))
+            yield Problem(
+                what="a virtual task with work", rule="a virtual task takes no time", path=("kind",)
+            )
 
     def _number_faults(self) -> Iterator[Problem]:
         numbers: list[tuple[tuple[str, ...], Quantity | None]] = [
@@ -438,7 +437,7 @@ class Task:
             if not _is_valid(quantity):
                 yield _number_problem(path[-1], quantity, path)
         if self.work is not None and self.seconds is not None:
-            rule = "only one of them says how long it takes"
+            rule = "only one of them may be given"
             what = "both work and seconds are given"
             yield Problem(what=what, rule=rule, advice="remove one of them", path=("seconds",))
 
@@ -456,7 +455,7 @@ class Task:
             yield Problem(what=what, rule="only compute tasks consume budgets", path=("consumes",))
 
     def amounts(self) -> Iterator[tuple[str, tuple[str, ...], Amount]]:
-        """List what the task takes of resources and budgets: the name, its key in the file, the amount."""
+        """Yield the resources and budgets the task uses: the name, its path in the file, the amount."""
         for name, amount in self.resources.items():
             yield name, resource_path(name), amount
         for name, amount in self.consumes.items():
@@ -480,7 +479,7 @@ class Task:
 
 
 def resource_path(name: str) -> tuple[str, ...]:
-    """Give the key of the file format under which a resource is asked for."""
+    """Return the path of a resource below the task in the file format."""
     return (name,) if name in ("memory", "gpus") else ("resources", name)
 
 

@@ -1,14 +1,8 @@
-"""What unfolded tasks take of resources or budgets: a row per task, more where the node count matters.
+"""The task graph: the acyclic, integer-indexed unfolding of a workflow, read by predictors and planners.
 
-The task graph: the acyclic, integer-indexed unfolding of a workflow that predictors and planners read.
-
-Everything is a column over tasks or edges, so that a graph of 100,000 tasks costs a few arrays and not a
-million objects. Tasks stand in topological order: every predecessor has a lower index.
-
-A part of a task graph as a task graph of its own: what planners read when a run is planned again.
-
-Rows are tasks of the whole graph, each with a name and a binding variable for the part; edges are given anew,
-because a loop's window has others than the graph of one iteration. O(v log v + e).
+All data are columns over tasks or edges, so that 100,000 tasks need a few arrays and not a million objects.
+Tasks are in topological order: every predecessor has a lower index. ``build_subgraph`` makes the task graph
+of a part of a run for re-planning.
 """
 
 from __future__ import annotations
@@ -47,20 +41,20 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AmountsByCount:
-    """Amounts that depend on the node count: CSR over tasks, one row per allowed count, in their order."""
+    """Amounts that depend on the node count: CSR over tasks with one row per allowed count, ascending."""
 
     pointer: NDArray[np.int64]
-    """Per task and one more; a task whose amounts do not depend on the count has no rows."""
+    """CSR pointer; a task whose amounts do not depend on the count has no rows."""
     rows: NDArray[np.float64]
     """Rows x names."""
 
     def of(self, task: int) -> NDArray[np.float64]:
-        """Give the rows of a task, one per allowed count; none: its amounts do not depend on the count."""
+        """Return the rows of a task, one per allowed count; empty if they do not depend on the count."""
         return self.rows[self.pointer[task] : self.pointer[task + 1]]
 
 
 class AmountTable:
-    """Amounts by name over rows in program order, growing while descriptions are expanded."""
+    """Collects amounts by name and row while tasks are expanded."""
 
     def __init__(self) -> None:
         self._least: dict[str, dict[int, float]] = {}
@@ -68,15 +62,15 @@ class AmountTable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """List the names of which some task takes something, in alphabetical order."""
+        """Return the names used by some task, sorted."""
         return tuple(sorted(self._least))
 
     def add(self, name: str, start: int, column: Iterable[float]) -> None:
-        """Note the amounts of consecutive rows, the same on every count."""
+        """Add amounts of consecutive rows that do not depend on the node count."""
         self._least.setdefault(name, {}).update(enumerate(column, start))
 
     def add_by_count(self, name: str, row: int, amounts: list[float]) -> None:
-        """Note the amounts of one row, in the order of its counts."""
+        """Add the amounts of one row, in the order of its node counts."""
         least = min(amounts)
         self._least.setdefault(name, {})[row] = least
         if max(amounts) > least:
@@ -85,7 +79,7 @@ class AmountTable:
     def columns(
         self, names: tuple[str, ...], order: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], AmountsByCount]:
-        """Give the least amounts (rows x names) and those by count, of the rows in another order."""
+        """Return the least amounts (rows x names) and the amounts by count, with rows in a given order."""
         least = np.zeros((len(order), len(names)))
         length = np.zeros(len(order), dtype=np.int64)
         for column, name in enumerate(names):
@@ -113,7 +107,7 @@ COMPUTE, TRANSFER, VIRTUAL = range(3)
 """Codes of the column ``kind``: positions in KINDS."""
 
 EVERYWHERE = "*"
-"""The machine name under which seconds that hold on every machine are kept."""
+"""The machine name of explicit seconds that hold on every machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,14 +131,14 @@ class TaskGraph:
     names: tuple[str, ...]
     """``lapw0``, ``lapw1[3]``, ``t[2,0.4]``."""
     template: Indices
-    """Per task: index of the description in ``workflow.tasks``; also its kind in the sense of statistics."""
+    """Per task: index in ``workflow.tasks``; tasks of one template are one kind in statistics."""
     points: tuple[tuple[Value, ...], ...]
     """Per task: the values of its sweep variables, in the order of ``sweep.names``; () without a sweep."""
     kind: NDArray[np.uint8]
     """Per task: COMPUTE, TRANSFER or VIRTUAL."""
 
     work: Floats
-    """Per task: seconds on a machine of speed 1 with one node (or the law's first count); nan: unknown."""
+    """Per task: seconds on one node (or the first count of a measured law) of speed 1; NaN: unknown."""
     explicit_pointer: NDArray[np.int64]
     explicit_machine: Indices
     explicit_seconds: Floats
@@ -157,78 +151,78 @@ class TaskGraph:
     count_sets: tuple[tuple[int, ...], ...]
     """Allowed node counts, ascending."""
     cores: Floats
-    """Per task: cores needed on each node; 0: not said."""
+    """Per task: cores per node; 0: not stated."""
     resource_names: tuple[str, ...]
     demand: Floats
-    """Tasks x resources: amounts taken while running; where the node count matters, the least of each."""
+    """Tasks x resources: amounts used while running; the least over node counts."""
     demand_by_count: AmountsByCount
-    """The amounts of the tasks for which the node count matters."""
+    """The amounts of tasks for which they depend on the node count."""
     budget_names: tuple[str, ...]
     budgets: Floats
-    """Per budget: what all tasks together may consume."""
+    """Per budget: the total that all tasks may consume."""
     consumption: Floats
-    """Tasks x budgets: amounts used up for good; where the node count matters, the least of each."""
+    """Tasks x budgets: amounts consumed; the least over node counts."""
     consumption_by_count: AmountsByCount
-    """The consumption of the tasks for which the node count matters."""
+    """The consumption of tasks for which it depends on the node count."""
 
     variable: Indices
-    """Per task: its binding variable; of a transfer: that of the destination."""
+    """Per task: its binding variable; of a transfer, that of the destination."""
     source_variable: Indices
     """Per task: of a transfer, the binding variable of the source; else ``len(variables)``."""
     variables: tuple[str, ...]
-    """Names of the binding variables: abstract machines, or the name of the only task."""
+    """Names of the binding variables: an abstract machine or a task."""
     transfer_bytes: Floats
-    """Per task: bytes a transfer moves; 0 for other tasks and where nobody said (see ``unsized_files``)."""
+    """Per task: bytes of a transfer; 0 for other tasks and if not stated (see ``unsized_files``)."""
 
     predecessor_pointer: NDArray[np.int64]
     predecessor: Indices
     successor_pointer: NDArray[np.int64]
     successor: Indices
     successor_edge: Indices
-    """Per successor entry: the edge's position in the predecessor arrays, where its data are."""
+    """Per successor entry: the position of the edge in the predecessor arrays and edge columns."""
     edge_bytes: Floats
-    """Per edge: bytes of all files it carries."""
+    """Per edge: bytes of its files."""
     edge_files: Floats
     """Per edge: number of files; each pays the latency once."""
     edge_seconds: Floats
-    """Per edge: fixed seconds between different machines, whatever the network."""
+    """Per edge: fixed seconds between different machines, independent of the network."""
     edge_condition: Mapping[int, Expression]
-    """Edges that are taken only if the condition holds."""
+    """By edge: the condition under which it is taken."""
 
     loops: tuple[LoopBody, ...]
     unsized_files: int
-    """Files whose size nobody said; they count as 0 bytes, and reports say so."""
+    """Number of files without a stated size; they count as 0 bytes."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def edge_count(self) -> int:
-        """Count the edges."""
+        """Return the number of edges."""
         return len(self.predecessor)
 
     def predecessors(self, task: int) -> Indices:
-        """Give the direct predecessors of a task."""
+        """Return the direct predecessors of a task."""
         return self.predecessor[self.predecessor_pointer[task] : self.predecessor_pointer[task + 1]]
 
     def successors(self, task: int) -> Indices:
-        """Give the direct successors of a task."""
+        """Return the direct successors of a task."""
         return self.successor[self.successor_pointer[task] : self.successor_pointer[task + 1]]
 
     def description(self, task: int) -> Task:
-        """Give the user's description behind a task."""
+        """Return the task of the workflow that a task was unfolded from."""
         return self.workflow.tasks[int(self.template[task])]
 
     def law(self, task: int) -> SpeedUp | None:
-        """Give the speed-up law of a task."""
+        """Return the speed-up law of a task."""
         return self.description(task).speedup
 
     def demand_of(self, task: int, count: int) -> Floats:
-        """Give what a task takes of each resource on an allowed node count."""
+        """Return the amounts of each resource that a task uses on an allowed node count."""
         return self._amounts(self.demand, self.demand_by_count, task, count)
 
     def consumption_of(self, task: int, count: int) -> Floats:
-        """Give what a task consumes of each budget on an allowed node count."""
+        """Return the amounts of each budget that a task consumes on an allowed node count."""
         return self._amounts(self.consumption, self.consumption_by_count, task, count)
 
     def _amounts(self, least: Floats, by_count: AmountsByCount, task: int, count: int) -> Floats:
@@ -238,34 +232,34 @@ class TaskGraph:
         return found
 
     def context(self, task: int) -> dict[str, Any]:
-        """Give the names a task's expressions may use: parameters and the values of its sweep variables."""
+        """Return the parameters and sweep variables of a task, for its expressions."""
         sweep = self.description(task).sweep
         point = zip(sweep.names, self.points[task], strict=True) if sweep else ()
         return {**self.params, **dict(point)}
 
     def index(self, name: str) -> int:
-        """Find a task by its name."""
+        """Return the index of a task by name."""
         return self.names.index(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubgraphTask:
-    """One task of the part."""
+    """One task of a subgraph."""
 
     task: int
-    """Its index in the whole graph."""
+    """Index in the whole graph."""
     name: str
     variable: int
-    """Its binding variable among those of the part."""
+    """Binding variable in the subgraph."""
     source_variable: int | None = None
-    """Of a transfer: the variable it reads from."""
+    """Of a transfer: the binding variable of its source."""
     finished: bool = False
-    """Whether it is only where data lie: it runs no more, takes no time and nothing else."""
+    """The task has ended and is only the location of its outputs; it takes no time and no resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubgraphEdge:
-    """One edge of the part, between positions of rows."""
+    """One edge of a subgraph, between positions in the list of tasks."""
 
     tail: int
     head: int
@@ -277,20 +271,21 @@ class SubgraphEdge:
 def build_subgraph(
     graph: TaskGraph, rows: Sequence[SubgraphTask], links: Sequence[SubgraphEdge], variables: Sequence[str]
 ) -> tuple[TaskGraph, list[int]]:
-    """Give the part, and for each of its tasks the position among the rows: the part is in topological order.
+    """Return the subgraph in topological order, and for each of its tasks the position among the rows.
 
-    Conditions and loops are left out: whoever makes the rows has decided what is followed.
+    Edges are given, because a part with several iterations of a loop has other edges than the whole graph.
+    Conditions and loops are omitted: the caller has decided which branches are followed. O(v log v + e).
     """
     successors: list[list[int]] = [[] for _ in rows]
     for link in links:
         successors[link.tail].append(link.head)
     order = topological_order(successors)
     if order is None:
-        raise ValueError("the rows of a part must not form a cycle")
+        raise ValueError("the edges of a subgraph must not form a cycle")
     tasks = np.array([rows[position].task for position in order], dtype=np.int64)
-    stands = np.array([rows[position].finished for position in order], dtype=np.bool_)
+    finished = np.array([rows[position].finished for position in order], dtype=np.bool_)
     kind = graph.kind[tasks].copy()
-    kind[stands] = VIRTUAL
+    kind[finished] = VIRTUAL
     no_source = len(variables)
     sources = (rows[position].source_variable for position in order)
     explicit = _rows_of(graph.explicit_pointer, tasks)
@@ -300,15 +295,15 @@ def build_subgraph(
         template=graph.template[tasks],
         points=tuple(graph.points[task] for task in tasks.tolist()),
         kind=kind,
-        work=np.where(stands, 0.0, graph.work[tasks]),
+        work=np.where(finished, 0.0, graph.work[tasks]),
         explicit_pointer=_pointer(graph.explicit_pointer, tasks),
         explicit_machine=graph.explicit_machine[explicit],
         explicit_seconds=graph.explicit_seconds[explicit],
         counts=graph.counts[tasks],
         cores=graph.cores[tasks],
-        demand=np.where(stands[:, None], 0.0, graph.demand[tasks]),
+        demand=np.where(finished[:, None], 0.0, graph.demand[tasks]),
         demand_by_count=_amounts(graph.demand_by_count, tasks),
-        consumption=np.where(stands[:, None], 0.0, graph.consumption[tasks]),
+        consumption=np.where(finished[:, None], 0.0, graph.consumption[tasks]),
         consumption_by_count=_amounts(graph.consumption_by_count, tasks),
         variable=np.array([rows[position].variable for position in order], dtype=np.uint32),
         source_variable=np.array(
@@ -324,7 +319,7 @@ def build_subgraph(
 
 
 def _edges(order: list[int], links: Sequence[SubgraphEdge]) -> dict[str, Any]:
-    """Give the columns of the edges, predecessor by predecessor of each task."""
+    """Return the edge columns, sorted by head and then tail."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
@@ -357,7 +352,7 @@ def _pointer(pointer: NDArray[np.int64], tasks: NDArray[np.int64]) -> NDArray[np
 
 
 def _rows_of(pointer: NDArray[np.int64], tasks: NDArray[np.int64]) -> NDArray[np.int64]:
-    """List the entries of some tasks in a CSR column."""
+    """Return the positions of the entries of some tasks in a CSR column."""
     spans = [np.arange(pointer[task], pointer[task + 1]) for task in tasks.tolist()]
     return np.concatenate([np.zeros(0, dtype=np.int64), *spans]).astype(np.int64)
 

@@ -1,10 +1,9 @@
-"""Templates: ``{name}`` in commands, file names and machine names.
+"""Templates (``{name}`` in commands, file and machine names) and file names with wildcards.
 
-``{{`` and ``}}`` are braces; ``${...}`` and braces that hold no plain name (``awk '{print $1}'``) stay as
-they are. Names that are known only when a machine has been chosen (``{nodes}``, ``{machine.arch}``) stay for
-a later turn.
-
-Names of files that stand for several: wildcards (``part.*``), and folders, which end with a slash.
+``{{`` and ``}}`` are literal braces. ``${...}`` and braces without a plain name (``awk '{print $1}'``) are
+left unchanged. Names that are defined only when a machine is selected (``{nodes}``, ``{machine.arch}``) are
+kept for a later call of ``fill_template``. A file name with ``*`` or ``?``, or a directory with a final
+slash, means several files.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ __all__ = [
 
 
 LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task")
-"""Names filled in when a task is about to start; so are ``machine.*`` and results of other tasks."""
+"""Names that are defined when a task starts, as are ``machine.*`` and results of other tasks."""
 
 _BRACES = {"{{": "{", "}}": "}"}
 _PIECE = re.compile(r"\$\{[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}")
@@ -41,7 +40,7 @@ _PIECE = re.compile(r"\$\{[^}]*\}|\{\{|\}\}|\{([A-Za-z_]\w*(?:\.\w+)*)(:raw)?\}"
 
 @dataclass(frozen=True, slots=True)
 class TemplateField:
-    """One ``{name}``; ``raw`` is not shell-quoted."""
+    """One ``{name}``; with ``raw`` (``{name:raw}``) it is not shell-quoted."""
 
     name: str
     raw: bool
@@ -49,7 +48,7 @@ class TemplateField:
 
 @functools.lru_cache(maxsize=4096)
 def split_template(text: str) -> tuple[str | TemplateField, ...]:
-    """Take a template apart: names in braces, and what stands between them."""
+    """Return the fields of a template and the texts between them, in order."""
     found: list[str | TemplateField] = []
     end = 0
     for match in _PIECE.finditer(text):
@@ -61,30 +60,29 @@ def split_template(text: str) -> tuple[str | TemplateField, ...]:
 
 
 def list_fields(text: str) -> list[TemplateField]:
-    """List the names a template uses."""
+    """Return the fields of a template."""
     return (
         [piece for piece in split_template(text) if isinstance(piece, TemplateField)] if "{" in text else []
     )
 
 
 def is_late(name: str) -> bool:
-    """Say whether a name gets its value only when the task is about to start."""
+    """Return whether a name is defined only when the task starts."""
     return name in LATE_NAMES or "." in name
 
 
 def format_value(value: Value) -> str:
-    """Write a value as it appears in names: 3, 0.4, true."""
+    """Return a value as it appears in names: 3, 0.4, true."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def fill_template(text: str, values: Mapping[str, Value], *, quote: bool = False, last: bool = True) -> str:
-    """Replace the names that have a value; others stay, braces and all.
+    """Return a template with the fields of known names replaced; other fields are kept.
 
-    The last turn makes ``{{`` and ``}}`` plain braces; an earlier one leaves them, lest the next turn take
-    what stands between them for a name. With ``quote`` every replacement is quoted for the shell, save
-    ``{name:raw}``.
+    ``last`` also converts ``{{`` and ``}}`` to braces; an earlier call must keep them, or the next call would
+    read the text between them as a field. With ``quote`` replacements are shell-quoted except ``{name:raw}``.
     """
     if "{" not in text and "}" not in text:
         return text
@@ -100,23 +98,23 @@ def fill_template(text: str, values: Mapping[str, Value], *, quote: bool = False
 
 
 def _replacement(value: Value, quote: bool) -> str:
-    """Write a value; the entries of a list (``{inputs}``) one after the other."""
+    """Return a value as text; the entries of a list (``{inputs}``) are separated by blanks."""
     words = [format_value(entry) for entry in (value if isinstance(value, list) else [value])]
     return " ".join(shlex.quote(word) if quote else word for word in words)
 
 
-_LAST_SIGN = "\U0010ffff"
+_LAST_CHARACTER = "\U0010ffff"
 
 
 def is_pattern(name: str) -> bool:
-    """Say whether a name stands for several files."""
+    """Return whether a file name is a wildcard or a directory."""
     return "*" in name or "?" in name or name.endswith("/")
 
 
 def match_names(names: Sequence[str], pattern: str) -> list[str]:
-    """List those of some sorted names that a pattern stands for; only those that begin alike are tried."""
+    """Return the sorted names that match a pattern; only names with its literal prefix are tested."""
     beginning = re.split(r"[*?[]", pattern, maxsplit=1)[0]
     first = bisect_left(names, beginning)
-    last = bisect_left(names, beginning + _LAST_SIGN, first)
+    last = bisect_left(names, beginning + _LAST_CHARACTER, first)
     whole = pattern + "*" if pattern.endswith("/") else pattern
     return [name for name in names[first:last] if fnmatch.fnmatchcase(name, whole)]

@@ -1,14 +1,8 @@
-"""Clashes that only the unfolded names show: two subtasks of one name, two writers of one file.
+"""Unfolding: the task graph of a workflow. Complexity O(v log v + e).
 
-Loops in the unfolded graph: one iteration of each is kept, and its tasks are its body.
-
-S1 (Prodan and Fahringer 2005), spec s1 section 10: the graph planned first is one iteration, without the
-declared back edges. Deviations: a file of a previous iteration needs no declared edge, the search finds it.
-
-Unfolding: from the workflow a user wrote to the acyclic, indexed task graph planners read.
-
-Sweeps are expanded, loops are cut into one iteration (S1's initial graph, spec s1 section 10), files become
-edges. Complexity O(v log v + e).
+Sweeps are expanded, files become edges, and each loop is cut to one iteration, the initial graph of Prodan
+and Fahringer 2005 (docs/papers/dynamic-grid.md, section 10). Deviations: data of a previous iteration need no
+declared edge; the depth-first search finds them.
 """
 
 from __future__ import annotations
@@ -44,7 +38,7 @@ __all__ = [
 
 
 def duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
-    """List the sweeps in which a point occurs twice."""
+    """Yield a problem for each sweep with duplicate points."""
     if len(set(rows.names)) == len(rows.names):
         return
     for index, task in enumerate(rows.tasks):
@@ -52,16 +46,16 @@ def duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
         twice = next((name for name, count in counted.items() if count > 1), None)
         if twice is not None:
             what = f"two subtasks {shorten(twice)}"
-            rule = "a sweep has each point once"
+            rule = "the points of a sweep must be unique"
             yield Problem(what=what, rule=rule, path=("tasks", task.name, "sweep"))
 
 
 def writer_problems(
     rows: SubtaskTable, shared: Iterable[tuple[str, list[int]]], *, branches: bool
 ) -> Iterator[Problem]:
-    """List the files with several writers, given their rows.
+    """Yield a problem for each file with several writers, given their rows.
 
-    With loops or branches a run may see only one of the writers, unless they are subtasks of one sweep.
+    With loops or branches a run may execute only one of the writers, unless they are subtasks of one sweep.
     """
     reported: set[tuple[int, int]] = set()
     for file, writers in shared:
@@ -77,7 +71,7 @@ def _writer_problem(rows: SubtaskTable, file: str, first: int, other: int) -> Pr
     one, two = rows.tasks[first], rows.tasks[other]
     if first == other and one.sweep is not None:
         what = f"several subtasks of {one.name} write {file!r}"
-        advice = f"put its sweep variables into the name, such as {{{one.sweep.names[0]}}}"
+        advice = f"add the sweep variables to the name, such as {{{one.sweep.names[0]}}}"
     elif first == other:
         what, advice = f"{one.name} writes {file!r} twice", "name it once"
     else:
@@ -92,7 +86,7 @@ def _writer_problem(rows: SubtaskTable, file: str, first: int, other: int) -> Pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopRows:
-    """The rows of one iteration of a loop, and how many iterations are expected."""
+    """The rows of one iteration of a loop, and the expected number of iterations."""
 
     loop: Loop
     rows: frozenset[int]
@@ -107,9 +101,9 @@ def _rows_named(rows: SubtaskTable, name: str) -> range:
 def cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) -> None:
     """Remove the edges that carry data from one iteration of a declared loop to the next.
 
-    The declared back edges are no edges of the graph to begin with. A file that a later task of the body
-    writes and an earlier one reads comes from the previous iteration: depth-first search from the loop's head
-    finds it.
+    A declared back edge is not an edge of the graph. A file that a later task of the body writes and an
+    earlier task reads comes from the previous iteration; the depth-first search from the first task finds its
+    edge.
     """
     if not loops or merged.order() is not None:
         return
@@ -130,7 +124,7 @@ def cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) 
 def find_loop_bodies(
     rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]
 ) -> tuple[list[LoopRows], list[Problem]]:
-    """Collect the tasks on a way from each loop's first to its last task, and what is wrong with loops."""
+    """Return the tasks on paths from the first to the last task of each loop, and the problems of loops."""
     if not loops:
         return [], []
     successors = merged.successors()
@@ -141,9 +135,9 @@ def find_loop_bodies(
         firsts, lasts = _rows_named(rows, loop.first), _rows_named(rows, loop.last)
         found = reachable(successors, firsts) & reachable(predecessors, lasts)
         if firsts and lasts and not found:
-            what = f"loop {loop.name}: {loop.last} does not come after {loop.first}"
+            what = f"loop {loop.name}: {loop.last} does not depend on {loop.first}"
             advice = "`to` is the first task of the body, `from` the last"
-            rule = "the body leads from `to` to `from`"
+            rule = "there must be a path from `to` to `from`"
             problems.append(Problem(what=what, rule=rule, advice=advice, path=("loops", loop.name)))
         expect = _count(rows, loop, "expect", problems)
         _count(rows, loop, "max_iterations", problems)
@@ -153,7 +147,7 @@ def find_loop_bodies(
 
 
 def _count(rows: SubtaskTable, loop: Loop, key: str, problems: list[Problem]) -> int | None:
-    """Give a number of iterations; None if it is not said or not a number of iterations."""
+    """Return a number of iterations; None if it is not stated or invalid."""
     quantity = loop.expect if key == "expect" else loop.max_iterations
     if quantity is None:
         return None
@@ -176,12 +170,12 @@ def _nesting_problems(bodies: list[LoopRows]) -> Iterator[Problem]:
             shared = outer.rows & inner.rows
             if shared and shared not in (outer.rows, inner.rows):
                 what = f"loops {outer.loop.name} and {inner.loop.name} overlap"
-                rule = "loops nest only if one contains the other"
+                rule = "two loops are disjoint, or one contains the other"
                 yield Problem(what=what, rule=rule, path=("loops", inner.loop.name))
 
 
 def unfold(workflow: Workflow) -> TaskGraph:
-    """Unfold a workflow that passes ``checks``. Raises InvalidInput with all that stands in the way."""
+    """Return the task graph of a valid workflow, or raise InvalidInput with the problems of unfolding."""
     graph, problems = try_unfold(workflow)
     if graph is None:
         raise InvalidInput(list(locate_problems(problems, workflow.document)))
@@ -189,7 +183,7 @@ def unfold(workflow: Workflow) -> TaskGraph:
 
 
 def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph | None, list[Problem]]:
-    """Give the graph or the problems; ``strictly``: also those of what can be unfolded, but not run."""
+    """Return the graph or the problems; ``strictly``: also duplicate subtasks and writers."""
     params, problems = evaluate_params(workflow.params)
     if problems:
         return None, problems
@@ -218,7 +212,7 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
 
 
 def _budgets(rows: SubtaskTable, workflow: Workflow) -> dict[str, float]:
-    """Evaluate the budgets, by name in alphabetical order."""
+    """Return the values of the budgets, sorted by name."""
     found: dict[str, float] = {}
     for name, budget in sorted(workflow.budgets.items()):
         path = ("budgets", name)
@@ -234,7 +228,7 @@ def _budgets(rows: SubtaskTable, workflow: Workflow) -> dict[str, float]:
 
 
 def _branches(workflow: Workflow) -> bool:
-    """Say whether a file may have several writers of which one run sees only one at a time."""
+    """Return whether a file may have several writers of which a run executes one at a time."""
     return bool(workflow.loops) or any(
         dependency.condition is not None for task in workflow.tasks for dependency in task.after
     )
@@ -246,8 +240,8 @@ def _cycle_problem(rows: SubtaskTable, merged: MergedEdges) -> Problem:
     shown = " → ".join([*names[:8], *(["…"] if len(names) > 8 else []), names[0]])
     return Problem(
         what=f"a cycle: {shown}",
-        rule="tasks cannot wait for each other",
-        advice="if it is meant to repeat, declare it under `loops:` with from, to and until",
+        rule="dependencies must not form a cycle",
+        advice="to repeat these tasks, declare a loop under `loops:` with from, to and until",
         path=("tasks", rows.tasks[rows.template[cycle[0]]].name),
     )
 
@@ -262,7 +256,7 @@ def _assemble(
     order: Sequence[int],
     bodies: list[LoopRows],
 ) -> TaskGraph:
-    """Renumber everything into topological order and build the compressed rows."""
+    """Return the task graph with tasks in topological order."""
     tasks = len(order)
     kept = np.asarray(order, dtype=np.int64)
     position = np.empty(tasks, dtype=np.int64)
@@ -345,7 +339,7 @@ def _explicit(rows: SubtaskTable, order: Sequence[int]) -> dict[str, Any]:
 
 
 def _conditions(edges: EdgeList, position: NDArray[np.int64], merged: MergedEdges) -> dict[int, Expression]:
-    """Give the conditions by the edge's place among the merged ones."""
+    """Return the conditions by position of their edge."""
     return {
         merged.place(int(position[there]), int(position[here])): condition
         for (there, here), condition in edges.conditions.items()

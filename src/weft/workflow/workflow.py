@@ -1,14 +1,8 @@
-"""Loops that run until converged: a back edge with a condition (S1 sections 2.2 and 10).
+"""Workflows: tasks, loops and parameters, with the functions that evaluate or replace parts of them.
 
-A workflow: what the user wrote, whole.
-
-Growth: a sweep over the lines of a file is unfolded when the file exists (format: "Growth").
-
-Parameters: formulas over other parameters are evaluated in the order they need each other.
-
-Outcomes: exit codes of a task that are results, not failures (format: "Outcomes").
-
-A code is an outcome if the task lists it, or if a condition on the task compares its exit code with it.
+Loops follow docs/papers/dynamic-grid.md, sections 2.2 and 10. A growing sweep (docs/reference/file-format.md,
+"Growth") takes its values from a file of the run. An outcome ("Outcomes") is an exit code that is a result
+and not a failure: the task lists it, or a condition on the task compares its exit code with it.
 """
 
 from __future__ import annotations
@@ -19,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from weft.documents import Document
-from weft.errors import InvalidInput, Problem, nearest
+from weft.errors import InvalidInput, Problem, suggest
 from weft.expressions import Expression, Value, evaluate
 from weft.expressions.tree import Compare, ExpressionNode, ListOf, Literal, Name, walk
 from weft.workflow.cycles import find_cycle, topological_order
@@ -45,29 +39,29 @@ ON_EXHAUSTED = ("fail", "continue")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """The body from task ``first`` to task ``last`` runs again until the condition holds.
+    """A loop: the tasks from ``first`` to ``last`` are repeated until a condition holds.
 
-    ``until`` is evaluated when ``last`` has ended. Tasks outside the body that wait for the loop, or for
-    ``last``, run once, when the loop is left.
+    ``until`` is evaluated when ``last`` has ended. Tasks outside the body that depend on the loop, or on
+    ``last``, run once, after the last iteration.
     """
 
     name: str
     last: str
-    """Where the back edge starts (``from`` in files)."""
+    """The source of the back edge (``from`` in files)."""
     first: str
-    """Where the back edge leads (``to`` in files)."""
+    """The target of the back edge (``to`` in files)."""
     until: Expression | None = None
     max_iterations: Quantity | None = None
     expect: Quantity | None = None
-    """How many iterations are expected; None: the total is unknown before the run."""
+    """Expected number of iterations; None: unknown before the run."""
     on_exhausted: str = "fail"
 
     def find_problems(self) -> Iterator[Problem]:
-        """Find what breaks this record's rules."""
+        """Yield the problems of this record."""
         if self.until is None and self.max_iterations is None:
             yield Problem(
                 what=f"loop {self.name} has neither until nor max_iterations",
-                rule="a loop must be able to end",
+                rule="a loop needs a condition or a limit",
                 advice="add `until: CONDITION` or `max_iterations: N`",
             )
         for label, quantity in (("max_iterations", self.max_iterations), ("expect", self.expect)):
@@ -79,27 +73,27 @@ class Loop:
 
 
 Parameter = Value | Expression
-"""A parameter is a value, or a formula over other parameters (``"=7*atoms"``)."""
+"""A value, or a formula over other parameters (``"=7*atoms"``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """A directed graph of tasks with loops and sweeps, and the parameters they use."""
+    """A directed graph of tasks with loops, sweeps and parameters, as the user describes it."""
 
     name: str
     tasks: tuple[Task, ...]
     loops: tuple[Loop, ...] = ()
     params: Mapping[str, Parameter] = field(default_factory=dict)
     budgets: Mapping[str, Quantity] = field(default_factory=dict)
-    """Amounts that all tasks together may use up: what tasks consume is never given back."""
+    """Amounts that all tasks together may consume; they are never released."""
     description: str | None = None
     owner: str | None = None
     document: Document | None = field(default=None, compare=False, repr=False)
-    """Where it was read from, so that errors can point there; not part of what it says."""
+    """The document it was read from, for the locations of errors; ignored by comparisons."""
 
 
 def find_growth_files(workflow: Workflow) -> dict[str, str]:
-    """Give the files whose lines some sweep waits for, each with the first task that sweeps over it."""
+    """Return the files whose lines are values of sweeps, with the first task that uses each."""
     found: dict[str, str] = {}
     for task in workflow.tasks:
         for _, values in task.sweep.variables if task.sweep is not None else ():
@@ -110,27 +104,27 @@ def find_growth_files(workflow: Workflow) -> dict[str, str]:
 
 
 def set_growth_lines(workflow: Workflow, lines: Mapping[str, Sequence[str]]) -> Workflow:
-    """Give the workflow with the lines of some files in place of the sweeps that waited for them."""
+    """Return the workflow with the lines of some files as values of the sweeps over them."""
     return dataclasses.replace(workflow, tasks=tuple(_set_lines(task, lines) for task in workflow.tasks))
 
 
 def _set_lines(task: Task, lines: Mapping[str, Sequence[str]]) -> Task:
     if task.sweep is None:
         return task
-    variables, said = [], list(task.sweep.from_file)
+    variables, from_file = [], list(task.sweep.from_file)
     for name, values in task.sweep.variables:
         file = growth_file(values)
         known = file is not None and file in lines
         variables.append((name, tuple(lines[file]) if known and file is not None else values))
-        said += [name] if known else []
+        from_file += [name] if known else []
     if tuple(variables) == task.sweep.variables:
         return task
-    sweep = Sweep(variables=tuple(variables), paired=task.sweep.paired, from_file=tuple(said))
+    sweep = Sweep(variables=tuple(variables), paired=task.sweep.paired, from_file=tuple(from_file))
     return dataclasses.replace(task, sweep=sweep)
 
 
 def evaluate_params(params: Mapping[str, Parameter]) -> tuple[dict[str, Value], list[Problem]]:
-    """Give every parameter its value, and the problems of those that have none."""
+    """Return the values of the parameters, and the problems of those that cannot be evaluated."""
     values: dict[str, Value] = {k: v for k, v in params.items() if not isinstance(v, Expression)}
     formulas = [(name, formula) for name, formula in params.items() if isinstance(formula, Expression)]
     if not formulas:
@@ -140,8 +134,10 @@ def evaluate_params(params: Mapping[str, Parameter]) -> tuple[dict[str, Value], 
     if order is None:
         first, *rest = find_cycle(needed_by) or [0]
         names = [formulas[index][0] for index in (first, *reversed(rest))]
-        what = f"parameters that need each other: {', '.join(names[:8])}"
-        return values, [Problem(what=what, rule="a formula cannot need itself", path=("params", names[0]))]
+        what = f"cyclic parameters: {', '.join(names[:8])}"
+        return values, [
+            Problem(what=what, rule="a formula must not depend on itself", path=("params", names[0]))
+        ]
     problems: list[Problem] = []
     failed: set[str] = set()
     for name, formula in map(formulas.__getitem__, order):
@@ -167,18 +163,17 @@ def _needed_by(formulas: list[tuple[str, Expression]]) -> list[list[int]]:
 
 
 def _needs(formula: Expression) -> dict[str, None]:
-    """Name the parameters a formula needs, each once and in order."""
+    """Return the names of the parameters that a formula uses, in order and without duplicates."""
     return dict.fromkeys(name.partition(".")[0] for name in formula.names)
 
 
 def set_params(workflow: Workflow, changes: Mapping[str, Parameter]) -> Workflow:
-    """Give a workflow other values for some of its parameters; unknown names are an error."""
+    """Return the workflow with other values of some parameters; unknown names raise InvalidInput."""
     problems = []
     for name in changes:
         if name not in workflow.params:
-            close = nearest(name, workflow.params)
             known = ", ".join(list(workflow.params)[:20]) or "none"
-            advice = f"did you mean {close!r}?" if close else f"its parameters: {known}"
+            advice = suggest(name, workflow.params, f"its parameters: {known}")
             problems.append(
                 Problem(what=f"workflow {workflow.name} has no parameter {name!r}", advice=advice)
             )
@@ -191,7 +186,7 @@ _OWN = "exit_code"
 
 
 def outcome_codes(workflow: Workflow, task_name: str) -> tuple[int, ...]:
-    """List the exit codes of a task that are outcomes, ascending; 85 and 99 never are."""
+    """Return the exit codes of a task that are outcomes, ascending, without 85 and 99."""
     params, _ = evaluate_params(workflow.params)
     codes = {code for task in workflow.tasks if task.name == task_name for code in task.outcomes}
     for condition, name in _conditions(workflow, task_name):
@@ -200,24 +195,26 @@ def outcome_codes(workflow: Workflow, task_name: str) -> tuple[int, ...]:
 
 
 def list_outcome_codes(workflow: Workflow) -> dict[str, tuple[int, ...]]:
-    """List the outcome codes of every task that has some, in one pass over the workflow."""
-    spoken = {task.name for task in workflow.tasks if task.outcomes}
+    """Return the outcome codes by task, for the tasks that have any."""
+    candidates = {task.name for task in workflow.tasks if task.outcomes}
     ended_by = {loop.name: loop.last for loop in workflow.loops}
     for task in workflow.tasks:
-        spoken.update(
+        candidates.update(
             ended_by.get(dependency.task, dependency.task)
             for dependency in task.after
             if dependency.condition is not None
         )
     for loop in workflow.loops:
-        spoken.add(loop.last)
+        candidates.add(loop.last)
         if loop.until is not None:
-            spoken.update(name.rpartition(".")[0] for name in loop.until.names if name.endswith(f".{_OWN}"))
-    return {name: codes for name in sorted(spoken) if (codes := outcome_codes(workflow, name))}
+            candidates.update(
+                name.rpartition(".")[0] for name in loop.until.names if name.endswith(f".{_OWN}")
+            )
+    return {name: codes for name in sorted(candidates) if (codes := outcome_codes(workflow, name))}
 
 
 def _conditions(workflow: Workflow, task_name: str) -> Iterator[tuple[Expression, str]]:
-    """Give the conditions that may speak of a task, and what they call its exit code."""
+    """Yield the conditions that may refer to a task, and their name for its exit code."""
     ended_by = {loop.name: loop.last for loop in workflow.loops}
     for task in workflow.tasks:
         for dependency in task.after:
@@ -232,7 +229,7 @@ def _conditions(workflow: Workflow, task_name: str) -> Iterator[tuple[Expression
 
 
 def _compared(condition: Expression, name: str, params: dict[str, Value]) -> Iterator[int]:
-    """Give the whole numbers that stand beside a name in a comparison."""
+    """Yield the integers that a condition compares with a name."""
     for node in walk(condition.tree):
         if isinstance(node, Compare):
             for left, right in pairwise(node.operands):

@@ -227,7 +227,7 @@ ENTRIES = {
     "failures: [{machine: m, at: 1, mtbf: 5}]": "'at' and 'mtbf'",
     "failures: [{machine: m, machines: n}]": "'machine' and 'machines'",
     "failures: [{machines: []}]": "no machine is named",
-    "failures: [{machines: 'm{3..1}'}]": "runs backwards",
+    "failures: [{machines: 'm{3..1}'}]": "is descending",
     "loads: [{machine: m, processes: 0}]": "at least 1",
     "loads: [{machine: m, at: 5, until: 4}]": "ends before it begins",
     "silences: [{machine: m, what: gatekeper}]": "did you mean 'gatekeeper'?",

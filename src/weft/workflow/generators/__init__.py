@@ -1,4 +1,4 @@
-"""Workflows made to order: the registry of generators. The contract is in ``generator.py``; read it first."""
+"""Generators of workflows; ``generator.py`` defines the interface."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ GENERATORS = Registry(
         "sweeps": "weft.workflow.generators.sweep_graphs:RandomSweeps",
     },
 )
-"""To add a kind: one file, one line here."""
+"""To add a generator: one module, one line here."""

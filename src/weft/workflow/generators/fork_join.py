@@ -1,6 +1,6 @@
-"""Fork-join workflows: a task splits its data, many work on the parts, one joins them, and so on.
+"""Fork-join workflows: a task splits its data, parallel tasks process the parts, one task joins them.
 
-Each join splits again for the next stage, so that n stages of w parts are n (w + 1) + 1 tasks.
+Each join also splits the data for the next stage, so n stages of w parts have n (w + 1) + 1 tasks.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class ForkJoin:
     width: int = parameter(10, "parts of each stage")
     stages: int = parameter(3, "stages")
     work_s: float = parameter(60.0, "mean work of a part, in seconds on speed 1")
-    work_spread: float = parameter(0.5, "work lies within this share of its mean")
+    work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean")
     join_work_s: float = parameter(6.0, "work of the split and of each join, in seconds on speed 1")
     part_bytes: float = parameter(100e6, "mean size of what a part reads, and of what it writes")
-    bytes_spread: float = parameter(0.5, "file sizes lie within this share of their mean")
-    machines: int = parameter(8, "machines of the platform; 0: none is made")
+    bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean")
+    machines: int = parameter(8, "machines of the platform; 0: no platform")
     heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class ForkJoin:
         check_rules(
             self,
             range_rule(self, "width", 1, MOST_TASKS),
-            ("stages", 1 <= self.stages <= most, f"at least 1, and {MOST_TASKS:,} tasks in all at most"),
+            ("stages", 1 <= self.stages <= most, f"at least 1, with at most {MOST_TASKS:,} tasks in total"),
             range_rule(self, "work_s", 0, LARGEST),
             range_rule(self, "work_spread", 0, 1),
             range_rule(self, "join_work_s", 0, LARGEST),
@@ -64,7 +64,7 @@ class ForkJoin:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make the split, then the parts and the join of every stage."""
+        """Return the split task, then the parts and the join of every stage."""
         tasks = [Task(name="split", outputs=self._scattered(rng, 1), work=self.join_work_s)]
         for stage in range(1, self.stages + 1):
             tasks += self._parts(rng, stage)
@@ -83,7 +83,7 @@ class ForkJoin:
         )
 
     def _scattered(self, rng: np.random.Generator, stage: int) -> tuple[Output, ...]:
-        """Give the files a split writes, one for each part of the stage."""
+        """Return the outputs of a split, one per part of the stage."""
         sizes = draw_bytes(rng, self.part_bytes, self.bytes_spread, self.width)
         return tuple(Output(file=f"in{stage}.{part}", size=size) for part, size in enumerate(sizes, start=1))
 

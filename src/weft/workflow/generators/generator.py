@@ -1,18 +1,10 @@
-"""The contract of the registry of generators: read it first.
+"""The interface of generators, their parameters and the random numbers they share.
 
-A generator makes workflows of one kind, and the platform they are meant for where there is one. It is a
-frozen dataclass whose fields are its parameters: the command line, the documentation and studies read them
-from there. All its random numbers come from the generator passed in, so the same seed gives the same
-workflow.
-
-Parameters of generators as users give them: by name, as text or as values, checked against the fields.
-
-The ending of a parameter's name is its unit, and text may use any unit of that kind: ``work_s=1h30m``,
+A generator makes workflows of one kind, and the platform they are meant for if there is one. It is a frozen
+dataclass whose fields are its parameters; the command line, the documentation and studies read them from
+there. All random numbers come from the generator that is passed in, so equal seeds give equal workflows. The
+suffix of a parameter's name is its unit, and its text may use any unit of that kind: ``work_s=1h30m``,
 ``bandwidth_Bps=100MB/s``, ``part_bytes=40MB``.
-
-Random work and sizes, as short numbers that are the same in memory and in a file.
-
-The random platform that comes with a workflow which is not tied to one.
 """
 
 from __future__ import annotations
@@ -22,15 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 
-import numpy as np
-
-from weft.errors import InvalidInput, Problem, nearest, shorten
+from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.platform import DEFAULT_LINK, Platform
 from weft.units import format_bytes, parse_bytes, parse_rate, parse_seconds
 from weft.workflow.workflow import Workflow
-
-if TYPE_CHECKING:
-    import numpy as np
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,53 +46,53 @@ __all__ = [
 
 
 MOST_TASKS = 1_000_000
-"""A larger workflow than this is a slip of the finger."""
+"""Maximum number of tasks of a generated workflow."""
 
 LARGEST = 1e15
-"""Seconds, bytes and factors beyond this are slips too, and their products would end in infinity."""
+"""Maximum of seconds, bytes and factors, so that their products stay finite."""
 
 MEANING = "meaning"
-"""Where a field keeps the sentence about its parameter."""
+"""The metadata key of a field for the description of its parameter."""
 
 Rule = tuple[str, bool, str]
-"""The name of a parameter, whether its value is allowed, and which values are."""
+"""The name of a parameter, whether its value is allowed, and the allowed values as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedWorkflow:
-    """What a generator gives."""
+    """A workflow and its platform."""
 
     workflow: Workflow
     platform: Platform | None = None
-    """The platform the workflow was made for; None: any will do."""
+    """The platform the workflow is meant for; None: any."""
 
 
 class Generator(Protocol):
-    """One kind of workflow. Its fields are its parameters, each declared by ``parameter``."""
+    """Makes workflows of one kind. Its fields are its parameters, each declared by ``parameter``."""
 
     name: ClassVar[str]
-    """The word under which it stands on the registry."""
+    """Its name in the registry."""
     title: ClassVar[str]
-    """What it makes, in a line, with the paper."""
+    """One line on the workflows it makes, with the paper."""
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make one workflow."""
+        """Return a workflow."""
         ...
 
 
 def parameter(default: Any, meaning: str) -> Any:
-    """Declare a parameter of a generator: its default and one sentence about it."""
+    """Return a dataclass field for a parameter with a default and a description."""
     return field(default=default, metadata={MEANING: meaning})
 
 
 def range_rule(generator: Generator, name: str, least: float, most: float) -> Rule:
-    """Make the rule that a number lies between two bounds, both included."""
+    """Return the rule that a number lies between two inclusive bounds."""
     bounds = [f"{bound:,}" if isinstance(bound, int) else f"{bound:g}" for bound in (least, most)]
     return name, least <= getattr(generator, name) <= most, f"from {bounds[0]} to {bounds[1]}"
 
 
 def check_rules(generator: Generator, *rules: Rule) -> None:
-    """Raise InvalidInput with every rule that the parameters of a generator break."""
+    """Raise InvalidInput with every rule that the parameters of a generator violate."""
     problems = [
         Problem(
             what=f"{name} of {generator.name} is {shorten(getattr(generator, name))}",
@@ -123,12 +110,12 @@ _UNITS: tuple[tuple[str, Callable[[str], float | None], str], ...] = (
     ("_bytes", parse_bytes, "a size, such as 40MB"),
     ("_s", parse_seconds, "a time, such as 90s or 1h30m"),
 )
-"""The ending of a name, how text of that unit is read, and the rule for it."""
+"""The suffix of a name, the parser of its unit, and the rule for its values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorParameter:
-    """One parameter of a kind, for lists and for reading its value."""
+    """A parameter of a generator."""
 
     name: str
     type: Any
@@ -137,12 +124,12 @@ class GeneratorParameter:
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """Give the words it can be; none: it is a number, or true or false."""
+        """Return the allowed words; empty for numbers and booleans."""
         return get_args(self.type) if get_origin(self.type) is Literal else ()
 
     @property
     def text(self) -> str:
-        """Write the parameter with its default, as it is given on the command line."""
+        """Return the parameter with its default as the command line takes it."""
         return f"{self.name}={self._shown()}"
 
     def _shown(self) -> str:
@@ -155,13 +142,13 @@ class GeneratorParameter:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
     def as_record(self) -> dict[str, object]:
-        """Give the parameter as plain data."""
+        """Return the parameter as a JSON object."""
         record = {"name": self.name, "default": self.default, "meaning": self.meaning}
         return record | ({"choices": list(self.choices)} if self.choices else {})
 
 
 def list_parameters(kind: type) -> tuple[GeneratorParameter, ...]:
-    """List the parameters of a kind, in the order they are written."""
+    """Return the parameters of a generator class in the order of its fields."""
     types = get_type_hints(kind)
     return tuple(
         GeneratorParameter(
@@ -175,7 +162,7 @@ def list_parameters(kind: type) -> tuple[GeneratorParameter, ...]:
 
 
 def configure_generator(kind: type, given: Mapping[str, object]) -> Generator:
-    """Make the generator of a kind with these parameters. Raises InvalidInput with everything wrong."""
+    """Return a generator with these parameters, or raise InvalidInput with every problem."""
     known = {setting.name: setting for setting in list_parameters(kind)}
     problems: list[Problem] = []
     values: dict[str, Any] = {}
@@ -194,13 +181,12 @@ def configure_generator(kind: type, given: Mapping[str, object]) -> Generator:
 
 
 def _unknown(kind: str, key: str, known: list[str]) -> InvalidInput:
-    close = nearest(key, known)
-    advice = f"did you mean {close!r}?" if close else f"it has: {', '.join(known)}"
+    advice = suggest(key, known, f"known: {', '.join(known)}")
     return InvalidInput(Problem(what=f"{kind} has no parameter {shorten(repr(key))}", advice=advice))
 
 
 def _read(setting: GeneratorParameter, value: object) -> object:
-    """Turn a value into the type of its parameter, or refuse it."""
+    """Return a value converted to the type of its parameter, or raise InvalidInput."""
     found, rule = _converted(setting, value)
     if found is None:
         raise InvalidInput(Problem(what=f"{setting.name}={shorten(value)}", rule=f"must be {rule}"))
@@ -208,7 +194,7 @@ def _read(setting: GeneratorParameter, value: object) -> object:
 
 
 def _converted(setting: GeneratorParameter, value: object) -> tuple[object | None, str]:
-    """Give the value, None where it is none, and the rule for it."""
+    """Return the converted value (None if invalid) and the rule for it."""
     if setting.choices:
         rule = f"one of {', '.join(map(str, setting.choices))}"
         return (value if value in setting.choices else None), rule
@@ -230,7 +216,7 @@ def _whole(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """Give a finite number: one that is given, or the text of one."""
+    """Return a finite number given as a number or text, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -241,27 +227,27 @@ def _number(value: object) -> float | None:
 
 
 _DIGITS = 6
-"""Enough for a time or a size that nobody measured; the whole double would only fill the file."""
+"""Significant digits of random numbers, which keep files short."""
 
 
 def round_digits(number: float) -> float:
-    """Round to the digits worth writing."""
+    """Return a number rounded to the digits that files contain."""
     return float(f"{number:.{_DIGITS}g}")
 
 
 def draw_around(rng: np.random.Generator, mean: float, spread: float, count: int) -> list[float]:
-    """Draw numbers evenly between ``mean * (1 - spread)`` and ``mean * (1 + spread)``."""
+    """Return uniform random numbers between ``mean * (1 - spread)`` and ``mean * (1 + spread)``."""
     factors = rng.uniform(1.0 - spread, 1.0 + spread, size=count)
     return [round_digits(mean * factor) for factor in factors.tolist()]
 
 
 def draw_bytes(rng: np.random.Generator, mean_bytes: float, spread: float, count: int) -> list[int]:
-    """Draw file sizes in whole bytes, evenly around their mean."""
+    """Return random file sizes in whole bytes, uniform around their mean."""
     return [round(size) for size in draw_around(rng, mean_bytes, spread, count)]
 
 
 MOST_MACHINES = 1_000_000
-"""As many as a platform can name."""
+"""Maximum number of machines of a platform."""
 
 
 def draw_platform(
@@ -270,7 +256,7 @@ def draw_platform(
     heterogeneity: float,
     bandwidth_Bps: float = DEFAULT_LINK.bandwidth_Bps,  # noqa: N803 -- B is bytes, b would be bits
 ) -> Platform | None:
-    """Draw one-node machines whose speeds lie between 1 and the heterogeneity; None if none are wanted."""
+    """Return one-node machines with speeds from 1 to the heterogeneity; None for 0 machines."""
     from weft.platform.generator import random_platform
 
     if machines == 0:

@@ -1,14 +1,13 @@
-"""Random layered graphs: the usual test bed of list planners.
+"""Random layered graphs, the usual benchmark of list planners.
 
-Tasks stand in layers of about equal size. Every task below the first layer reads the file of one random
-task of the layer above it, so that layers are levels, and of each other task there with a given chance.
-Work and file sizes are drawn evenly around their means; the ratio of the means is the communication to
-computation ratio (CCR). The parameters are those of H. Topcuoglu, S. Hariri, M.-Y. Wu,
-Performance-effective and low-complexity task scheduling for heterogeneous computing, IEEE TPDS 13(3), 2002,
-section 5.1.
+Tasks are in layers of about equal size. Every task after the first layer reads the file of one random task of
+the previous layer, and that of each other task there with a given probability. Work and file sizes are
+uniform around their means; the ratio of the means is the communication to computation ratio (CCR). The
+parameters are those of H. Topcuoglu, S. Hariri, M.-Y. Wu, Performance-effective and low-complexity task
+scheduling for heterogeneous computing, IEEE TPDS 13(3), 2002, section 5.1.
 
-Deviations: the number of layers is given, not drawn; a task writes one file that all its readers read, as
-workflows do, so the data of an edge depends on the task it leaves.
+Deviations: the number of layers is a parameter, not random; a task writes one file for all its readers, as in
+workflows, so the size of an edge depends on its source.
 """
 
 from __future__ import annotations
@@ -43,20 +42,20 @@ __all__ = ["LayeredGraph"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredGraph:
-    """Layers of tasks that read files of the layer above."""
+    """Layers of tasks that read files of the previous layer."""
 
     name: ClassVar[str] = "layered"
     title: ClassVar[str] = "random graph in layers (Topcuoglu, Hariri, Wu 2002)"
 
     tasks: int = parameter(100, "tasks in total")
     layers: int = parameter(0, "layers; 0: the square root of the tasks")
-    density: float = parameter(0.1, "chance of an edge from each further task of the layer above")
+    density: float = parameter(0.1, "probability of an edge from each other task of the previous layer")
     work_s: float = parameter(60.0, "mean work of a task, in seconds on speed 1")
-    work_spread: float = parameter(0.5, "work lies within this share of its mean")
+    work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean")
     ccr: float = parameter(0.5, "mean transfer of a file over mean work, at the bandwidth below")
-    bytes_spread: float = parameter(0.5, "file sizes lie within this share of their mean")
+    bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean")
     bandwidth_Bps: float = parameter(DEFAULT_LINK.bandwidth_Bps, "bandwidth between any two machines")  # noqa: N815
-    machines: int = parameter(8, "machines of the platform; 0: none is made")
+    machines: int = parameter(8, "machines of the platform; 0: no platform")
     heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
 
     def __post_init__(self) -> None:
@@ -75,7 +74,7 @@ class LayeredGraph:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Draw the edges layer by layer, then work, sizes and machines."""
+        """Return a random graph: edges layer by layer, then work, sizes and machines."""
         readers = list(self._parents(rng))
         work = draw_around(rng, self.work_s, self.work_spread, self.tasks)
         mean_bytes = self.ccr * self.work_s * self.bandwidth_Bps
@@ -95,7 +94,7 @@ class LayeredGraph:
         )
 
     def _parents(self, rng: np.random.Generator) -> Iterator[list[int]]:
-        """Give the tasks each task reads from, in the order of tasks."""
+        """Yield the parents of each task, in the order of tasks."""
         layers = self.layers or math.isqrt(self.tasks)
         edges = [self.tasks * layer // layers for layer in range(layers + 1)]
         yield from ([] for _ in range(edges[1]))
@@ -103,7 +102,7 @@ class LayeredGraph:
             width = start - above
             first = rng.integers(width, size=end - start)
             for sure in first.tolist():
-                # A row at a time: a table of two wide layers would not fit into memory.
+                # One row at a time: a matrix of two wide layers might not fit into memory.
                 drawn = rng.random(width) < self.density
                 drawn[sure] = True
                 yield (np.flatnonzero(drawn) + above).tolist()

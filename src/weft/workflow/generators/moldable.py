@@ -1,26 +1,13 @@
-"""Stages of moldable tasks: simulations and the processing of their files, with times by node count.
+"""Workflows of moldable tasks: independent simulations, two-level barriers and reduction trees.
 
-M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows: simulations take 1 to 36
-nodes and are fastest on 35; processing takes 1 or 2 nodes and a time linear in the number of files. The
-paper's measured times are in a figure that is not at hand: these follow what it says of scaling, idle nodes
-and cost (S2 section 7). Perturbation is that of S2 section 6: time steps vary, so that a simulation takes
-up to a quarter longer, and the nodes fluctuate, so that every task takes up to a twentieth more or less.
+M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows (docs/papers/moldable.md,
+section 6): simulations run on 1 to 36 nodes and are fastest on 35; processing runs on 1 or 2 nodes, and its
+time is linear in the number of files. Perturbed simulations take up to 25 % longer because of varying time
+steps, and every task up to 5 % more or less because of the nodes.
 
-Two-level barriers: simulations, processing of all their files, and both once more (S2 section 6).
-
-M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows. Deviations: the times
-are those of S2 section 7, see ``moldable_stage``; the paper has 8, 16, 32 and 64 tasks, here any even
-number will do.
-
-Independent moldable simulations (S2 section 6).
-
-M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows. Deviations: the times
-are those of S2 section 7, see ``moldable_stage``.
-
-Reduction trees: simulations whose files are processed two by two until one is left (S2 section 6).
-
-M. Jaros, J. Jaros, Performance-cost optimization of moldable scientific workflows. Deviations: the times
-are those of S2 section 7, see ``moldable_stage``.
+Deviations: the paper shows its measured times only in a figure, so the times follow section 7, which
+describes scaling, idle nodes and cost. The paper has 8, 16, 32 and 64 tasks; here any number that fits the
+structure is allowed.
 """
 
 from __future__ import annotations
@@ -43,15 +30,6 @@ from weft.workflow.generators.generator import (
 if TYPE_CHECKING:
     import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
-
-if TYPE_CHECKING:
-    import numpy as np
-
-if TYPE_CHECKING:
-    import numpy as np
-
 __all__ = [
     "MOST_NODES",
     "Barrier",
@@ -67,30 +45,30 @@ __all__ = [
 
 
 MOST_NODES = 1_000_000
-"""Of the cluster; a simulation takes 36 at most."""
+"""Maximum number of nodes of the cluster; a simulation uses at most 36."""
 
 _SERIAL_S, _SERIAL_SHARE, _MOST_PER_SIMULATION = 2100.0, 1 / 45, 36
 _DECOMPOSITION = {16: 0.94, 32: 0.97, 36: 1.03}
-"""Node counts by which the domain divides better or worse than by others."""
+"""Time factors of node counts that divide the domain better or worse than others."""
 _PER_TASK_S, _PER_FILE_S, _ON_TWO_NODES = 60.0, 8.0, 0.6
 _LONGER, _FLUCTUATION = 0.25, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoldableStage:
-    """Tasks of one type that wait for the same kind of things."""
+    """Tasks of one type with dependencies of one form."""
 
     count: int
     seconds: Mapping[int, float]
-    """By node count, without perturbation."""
+    """Seconds by node count, without perturbation."""
     after: str | None = None
-    """What each waits for; ``k`` is its own number, from 1."""
+    """The dependency of each task; ``k`` is its number, from 1."""
     factors: tuple[float, ...] = ()
-    """By which the times of each task are longer; none: they are not perturbed."""
+    """Factor of the times of each task; empty: not perturbed."""
 
 
 def simulation_seconds() -> dict[int, float]:
-    """Give the time of a simulation by node count."""
+    """Return the seconds of a simulation by node count."""
     return {
         nodes: _SERIAL_S * (_SERIAL_SHARE + (1 - _SERIAL_SHARE) / nodes) * _DECOMPOSITION.get(nodes, 1.0)
         for nodes in range(1, _MOST_PER_SIMULATION + 1)
@@ -98,13 +76,13 @@ def simulation_seconds() -> dict[int, float]:
 
 
 def processing_seconds(files: int) -> dict[int, float]:
-    """Give the time to process so many files by node count."""
+    """Return the seconds of processing so many files by node count."""
     alone_s = _PER_TASK_S + _PER_FILE_S * files
     return {1: alone_s, 2: _ON_TWO_NODES * alone_s}
 
 
 def make_simulations(rng: np.random.Generator | None, count: int, after: str | None = None) -> MoldableStage:
-    """Make a stage of simulations; without a generator their times are not perturbed."""
+    """Return a stage of simulations; without a random generator their times are not perturbed."""
     drawn: tuple[float, ...] = ()
     if rng is not None:
         longer = 1.0 + rng.uniform(0.0, _LONGER, size=count)
@@ -113,7 +91,7 @@ def make_simulations(rng: np.random.Generator | None, count: int, after: str | N
 
 
 def make_processing(rng: np.random.Generator | None, count: int, after: str, *, files: int) -> MoldableStage:
-    """Make a stage of processing tasks, each of so many files."""
+    """Return a stage of processing tasks with so many files each."""
     drawn = () if rng is None else tuple(_fluctuation(rng, count).tolist())
     return MoldableStage(count=count, seconds=processing_seconds(files), after=after, factors=drawn)
 
@@ -123,7 +101,7 @@ def _fluctuation(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int],
 
 
 def join_stages(name: str, stages: Mapping[str, MoldableStage], nodes: int) -> GeneratedWorkflow:
-    """Make the workflow of named stages, and the cluster it runs on."""
+    """Return the workflow of the stages and its cluster."""
     work = {
         stage_name: [round_digits(stage.seconds[1] * factor) for factor in stage.factors]
         for stage_name, stage in stages.items()
@@ -136,7 +114,7 @@ def join_stages(name: str, stages: Mapping[str, MoldableStage], nodes: int) -> G
         if stage.after is not None:
             keys["after"] = stage.after
         if stage.factors:
-            # Another work than that of the table stretches all of the table's times.
+            # Work that differs from the table scales all times of the table.
             keys["work"] = f"{stage_name}_s[k - 1]" if stage.count > 1 else work[stage_name][0]
         flow.task(stage_name, **keys)
     return GeneratedWorkflow(
@@ -164,7 +142,7 @@ class Barrier:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make both levels."""
+        """Return both levels."""
         draws = rng if self.perturbed else None
         level = self.tasks // 2 - 1
         stages = {
@@ -195,7 +173,7 @@ class Independent:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make one stage."""
+        """Return one stage."""
         stages = {"simulate": make_simulations(rng if self.perturbed else None, self.tasks)}
         return join_stages(f"independent-{self.tasks}", stages, self.nodes)
 
@@ -205,7 +183,7 @@ class ReductionTree:
     """A binary tree: simulations are its leaves, processing tasks its inner nodes."""
 
     name: ClassVar[str] = "reduction-tree"
-    title: ClassVar[str] = "moldable simulations, processed two by two (Jaros, Jaros)"
+    title: ClassVar[str] = "moldable simulations, processed in pairs (Jaros, Jaros)"
 
     tasks: int = parameter(15, "tasks in total, one less than a power of two")
     perturbed: bool = parameter(True, "times vary from task to task")
@@ -224,12 +202,12 @@ class ReductionTree:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make the leaves, then level by level half as many."""
+        """Return the leaves, then per level half as many tasks."""
         draws = rng if self.perturbed else None
         count, above = (self.tasks + 1) // 2, "simulate"
         stages = {above: make_simulations(draws, count)}
         while count > 1:
-            # Of two tasks a level has no index: both are what the root waits for.
+            # The last level is a single task without index k, which depends on both tasks above.
             after = f"{above}[2*k - 1..2*k]" if count > 2 else above
             count //= 2
             above = f"process{len(stages)}"

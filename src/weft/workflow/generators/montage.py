@@ -1,15 +1,15 @@
 """Montage-like workflows: mosaics of the sky from many overlapping images.
 
-Every image is projected (mProjectPP); the differences of overlapping ones are fitted (mDiffFit), the fits
-collected (mConcatFit) and turned into one background model (mBgModel), by which every image is corrected
-(mBackground); then a table of images is written (mImgtbl), and they are added (mAdd), shrunk (mShrink) and
-shown (mJPEG). Structure, times and sizes follow the profiles of G. Juve, A. Chervenak, E. Deelman, S.
-Bharathi, G. Mehta, K. Vahi, Characterizing and profiling scientific workflows, FGCS 29(3), 2013, section
-3.1, and the synthetic workflows that the authors published: 25 tasks are 5 images and 9 overlaps, 100 are
-16 and 62.
+Every image is projected (mProjectPP). The differences of overlapping images are fitted (mDiffFit), the fits
+collected (mConcatFit) and combined into a background model (mBgModel), which corrects every image
+(mBackground). Then a table of images is written (mImgtbl), and the images are added (mAdd), shrunk (mShrink)
+and rendered (mJPEG). Structure, times and sizes follow the profiles of G. Juve, A. Chervenak, E. Deelman, S.
+Bharathi, G. Mehta, K. Vahi, Characterizing and profiling scientific workflows, FGCS 29(3), 2013, section 3.1,
+and the synthetic workflows that the authors published: 25 tasks are 5 images and 9 overlaps, 100 are 16 and
+62.
 
-Deviations: images are of one size and lie on a square grid, where the nearest pairs overlap, on average four
-per image at most; mAdd reads the corrected images as well as their table, as the program does.
+Deviations: images have one size and lie on a square grid, where the nearest pairs overlap, on average at most
+four per image; mAdd reads the corrected images and their table, as the program does.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["Montage", "count_images_and_overlaps", "find_overlaps"]
 
 _SINGLE = 6
-"""mConcatFit, mBgModel, mImgtbl, mAdd, mShrink and mJPEG are there once."""
+"""Number of single tasks: mConcatFit, mBgModel, mImgtbl, mAdd, mShrink and mJPEG."""
 _OVERLAPS_PER_IMAGE = 4
 _REACH = 3
-"""Images further apart on the grid never overlap; nearer ones are enough for every number of tasks."""
+"""Maximum distance of overlapping images on the grid; sufficient for every number of tasks."""
 _LEAST_TASKS = 17
-"""Four images in a chain; below that some numbers of tasks leave an image without an overlap."""
+"""Minimum number of tasks (four images in a chain); with fewer, an image may have no overlap."""
 
 _PROJECT_S, _DIFFERENCE_S, _BACKGROUND_S = 13.5, 10.6, 10.7
 _CONCAT_S_PER_OVERLAP, _MODEL_S_PER_IMAGE, _TABLE_S_PER_IMAGE = 0.08, 0.33, 0.45
@@ -53,7 +53,7 @@ _SHRINKING, _JPEG_COMPRESSION = 25, 160
 
 _HEADER = {"file": "region.hdr", "size": 304}
 _KINDS = ("", "_area")
-"""Every image comes with one of the areas its pixels cover."""
+"""Suffixes of an image and of the file with the areas of its pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,10 @@ class Montage:
     title: ClassVar[str] = "Montage-like mosaic of images (Juve and others 2013)"
 
     tasks: int = parameter(100, "tasks in total")
-    work_spread: float = parameter(0.1, "work lies within this share of its mean")
-    work_factor: float = parameter(1.0, "all work is multiplied by this")
-    data_factor: float = parameter(1.0, "all images are larger by this factor")
-    machines: int = parameter(8, "machines of the platform; 0: none is made")
+    work_spread: float = parameter(0.1, "maximum relative deviation of work from its mean")
+    work_factor: float = parameter(1.0, "factor of all work")
+    data_factor: float = parameter(1.0, "factor of all image sizes")
+    machines: int = parameter(8, "machines of the platform; 0: no platform")
     heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class Montage:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Place the images, find their overlaps, draw their work."""
+        """Return a mosaic of images on a grid with random work."""
         images, overlaps = count_images_and_overlaps(self.tasks)
         flow = Builder(f"montage-{self.tasks}", params=self._numbers(rng, images, overlaps))
         self._fit(flow, images, find_overlaps(images, overlaps))
@@ -93,7 +93,7 @@ class Montage:
         return GeneratedWorkflow(workflow=workflow, platform=platform)
 
     def _numbers(self, rng: np.random.Generator, images: int, overlaps: int) -> dict[str, object]:
-        """Draw what differs between tasks of one program."""
+        """Return the random work of the tasks of each program."""
         return {
             "project_s": draw_around(rng, self._work(_PROJECT_S), self.work_spread, images),
             "difference_s": draw_around(rng, self._work(_DIFFERENCE_S), self.work_spread, overlaps),
@@ -107,7 +107,7 @@ class Montage:
         return round(self.data_factor * size_bytes)
 
     def _fit(self, flow: Builder, images: int, pairs: list[tuple[int, int]]) -> None:
-        """Project every image and fit the difference of every pair that overlaps."""
+        """Add the tasks that project images and fit the differences of overlapping pairs."""
         raw = {"file": "{image}.fits", "size": self._size(_IMAGE_BYTES)}
         flow.task(
             "mProjectPP",
@@ -130,7 +130,7 @@ class Montage:
         )
 
     def _correct(self, flow: Builder, images: int, overlaps: int) -> None:
-        """Model the background from all fits and take it from every image."""
+        """Add the tasks that model the background and subtract it from every image."""
         flow.task(
             "mConcatFit",
             inputs=[f"fit.{pair}.txt" for pair in range(1, overlaps + 1)],
@@ -152,7 +152,7 @@ class Montage:
         )
 
     def _add(self, flow: Builder, images: int) -> None:
-        """Add the corrected images to a mosaic, and make a picture of it."""
+        """Add the tasks that combine the corrected images into a mosaic and a picture."""
         corrected = [f"c{image}{kind}.fits" for image in range(1, images + 1) for kind in _KINDS]
         mosaic_bytes = images * self._size(_IMAGE_BYTES)
         flow.task(
@@ -182,7 +182,7 @@ class Montage:
 
 
 def count_images_and_overlaps(tasks: int) -> tuple[int, int]:
-    """Share out the tasks: as few images, and so as many overlaps, as the images allow."""
+    """Return the numbers of images and overlaps for a number of tasks, with as few images as possible."""
     images = 1
     while (overlaps := tasks - _SINGLE - 2 * images) > min(
         images * (images - 1) // 2, _OVERLAPS_PER_IMAGE * images
@@ -192,7 +192,7 @@ def count_images_and_overlaps(tasks: int) -> tuple[int, int]:
 
 
 def find_overlaps(images: int, overlaps: int) -> list[tuple[int, int]]:
-    """List the nearest pairs of images on a square grid, numbered from 1 along its rows."""
+    """Return the nearest pairs of images on a square grid, numbered from 1 by rows."""
     columns = math.isqrt(images - 1) + 1
     steps = [(down, right) for down in range(_REACH + 1) for right in range(-_REACH, _REACH + 1)]
     pairs: list[tuple[int, int]] = []

@@ -1,21 +1,16 @@
-"""Layers of parameter-sweep tasks with machines of their own: the random graphs of S4.
+"""Graphs of parameter-sweep tasks: random layers and regular sample graphs.
 
 T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, table I. Its factors are the parameters here: #PST (``layers``), RSS
-(``length_ratio``), RRT (``throughput_ratio``), RSR (``subtasks_per_machine``) and ADPS (``parents``).
+Tasks on Global Grids (docs/papers/parameter-sweeps.md). Random layers follow table I. Its factors are the
+parameters here: #PST (``layers``), RSS (``length_ratio``), RRT (``throughput_ratio``), RSR
+(``subtasks_per_machine``) and ADPS (``parents``). Sample graphs follow table II: pipelines (PTG), out-trees
+and in-trees (OTG, ITG), dense trees in which neighbours share parents or children (DOTG, DITG), and a
+combination (CTG).
 
-What the paper leaves open: the size of a layer is drawn with a weight between 0.5 and 1.5, lengths and
-throughputs evenly, and parents evenly among the layer before. Lengths lie around 20, throughputs around 10
-times their ratios. Numbers have six digits, so that files stay short.
-
-Regular graphs of parameter-sweep tasks: the sample graphs of S4.
-
-T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, table II: pipelines (PTG), out-trees and in-trees (OTG, ITG), dense ones in which
-neighbours share parents or children (DOTG, DITG), and a combination (CTG).
-
-Deviations: the number of subtasks of a tree and the parents at the rims of a dense out-tree are corrected.
-Widths, which the paper does not tell, are chosen so that about 512 subtasks (trees: 1,023 and 1,093) result.
+Deviations: the number of subtasks of a tree and the parents at the borders of a dense out-tree are corrected.
+The paper leaves open: layer sizes are drawn with weights between 0.5 and 1.5; lengths, throughputs and
+parents are uniform; base length and base throughput are 20 and 10; widths give about 512 subtasks (trees:
+1,023 and 1,093). Numbers have six digits, so that files stay short.
 """
 
 from __future__ import annotations
@@ -58,20 +53,20 @@ __all__ = [
 
 
 _LENGTH, _THROUGHPUT = 20.0, 10.0
-"""The least length and throughput (the paper's base values)."""
+"""Minimum length and throughput (base values of the paper)."""
 _DIGITS = 6
 _MOST_EDGES = 10_000_000
 
 Parents = tuple[tuple[tuple[int, ...], ...], ...]
-"""Per layer and subtask: its parents, by their position (from 0) in the layer before; none in the first."""
+"""Per layer and subtask: the positions (from 0) of its parents in the previous layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepLayers:
-    """A graph of sweep tasks in numbers: subtasks wait only for subtasks of the layer before."""
+    """A graph of sweep tasks: subtasks depend only on subtasks of the previous layer."""
 
     lengths: tuple[tuple[float, ...], ...]
-    """Per layer and subtask: seconds on throughput 1."""
+    """Per layer and subtask: seconds at throughput 1."""
     throughputs: tuple[tuple[float, ...], ...]
     """Per layer and machine."""
     parents: Parents
@@ -86,7 +81,7 @@ class SweepLayers:
         if [len(layer) for layer in self.parents] != sizes or len(self.throughputs) != len(sizes):
             yield (
                 "layers of different number or size",
-                "lengths, throughputs and parents are of the same subtasks",
+                "lengths, throughputs and parents must describe the same subtasks",
             )
             return
         for index, (size, throughputs) in enumerate(zip(sizes, self.throughputs, strict=True), start=1):
@@ -99,7 +94,7 @@ class SweepLayers:
 
 
 def build_layered_sweeps(layers: SweepLayers, name: str) -> GeneratedWorkflow:
-    """Make the workflow and the platform: the machines of a layer offer it as a service, and nobody else."""
+    """Return the workflow and the platform; only the machines of a layer offer its service."""
     tasks = tuple(_task(layers, index) for index in range(1, len(layers.lengths) + 1))
     lengths = {f"length{index}": list(of) for index, of in enumerate(layers.lengths, start=1)}
     machines = [
@@ -114,7 +109,7 @@ def build_layered_sweeps(layers: SweepLayers, name: str) -> GeneratedWorkflow:
 
 
 def _task(layers: SweepLayers, index: int) -> Task:
-    """Describe a layer; subtasks and layers are counted from 1 for the user."""
+    """Return the task of a layer; layers and subtasks are numbered from 1."""
     parents = layers.parents[index - 1]
     pairs = tuple((parent + 1, child) for child, of in enumerate(parents, start=1) for parent in of)
     every = Range(low=parse("1"), high=parse(str(len(parents))))
@@ -135,7 +130,7 @@ def draw_layers(
     throughput_ratio: float,
     subtasks_per_machine: float,
 ) -> SweepLayers:
-    """Draw lengths and machines for a given structure."""
+    """Return random lengths and machines for a given structure."""
     lengths, throughputs = [], []
     for layer in parents:
         lengths.append(_draw(rng, _LENGTH, length_ratio, len(layer)))
@@ -151,11 +146,11 @@ def _draw(rng: np.random.Generator, base: float, ratio: float, count: int) -> tu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSweeps:
-    """Random layers; defaults are those around which the paper varies one factor at a time."""
+    """Random layers; the defaults are the values around which the paper varies one factor at a time."""
 
     name: ClassVar[str] = "sweeps"
     title: ClassVar[str] = (
-        "layers of parameter sweeps with machines of their own (Ma and Buyya, random graphs)"
+        "layers of parameter sweeps, each with its own machines (Ma and Buyya, random graphs)"
     )
 
     subtasks: int = parameter(512, "subtasks of all layers together")
@@ -163,9 +158,7 @@ class RandomSweeps:
     length_ratio: float = parameter(5.0, "longest to shortest subtask of a layer (RSS)")
     throughput_ratio: float = parameter(5.0, "fastest to slowest machine of a layer (RRT)")
     subtasks_per_machine: float = parameter(5.0, "subtasks of a layer per machine (RSR)")
-    parents: float = parameter(
-        2.0, "mean number of subtasks a subtask waits for, if there are so many (ADPS)"
-    )
+    parents: float = parameter(2.0, "mean number of parents of a subtask (ADPS)")
 
     def __post_init__(self) -> None:
         check_rules(
@@ -174,7 +167,7 @@ class RandomSweeps:
             (
                 "layers",
                 1 <= self.layers <= max(1, self.subtasks),
-                "at least 1, and one subtask for each at least",
+                "at least 1, with at least one subtask each",
             ),
             ("length_ratio", 1 <= self.length_ratio < math.inf, "finite and at least 1"),
             ("throughput_ratio", 1 <= self.throughput_ratio < math.inf, "finite and at least 1"),
@@ -182,16 +175,16 @@ class RandomSweeps:
             (
                 "parents",
                 1 <= self.parents <= _MOST_EDGES / max(1, self.subtasks),
-                f"at least 1, and {_MOST_EDGES:,} of all subtasks at most",
+                f"at least 1, with at most {_MOST_EDGES:,} for all subtasks",
             ),
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make a workflow and a platform of what is drawn."""
+        """Return a random workflow and its platform."""
         return build_layered_sweeps(self.draw(rng), f"sweeps-{self.layers}x{self.subtasks}")
 
     def draw(self, rng: np.random.Generator) -> SweepLayers:
-        """Draw the sizes of the layers, who waits for whom, then lengths and machines."""
+        """Return random layer sizes and parents, then lengths and machines."""
         return draw_layers(
             rng,
             self._structure(rng),
@@ -209,7 +202,7 @@ class RandomSweeps:
 
 
 def _sizes(rng: np.random.Generator, subtasks: int, layers: int) -> list[int]:
-    """Share the subtasks out by weight: one to every layer, then whole shares, then the largest rests."""
+    """Return layer sizes by weight: one subtask each, then whole shares, then the largest remainders."""
     weights = rng.uniform(0.5, 1.5, size=layers)
     shares = (subtasks - layers) * weights / weights.sum()
     sizes = 1 + np.floor(shares).astype(np.int64)
@@ -222,7 +215,7 @@ def _sizes(rng: np.random.Generator, subtasks: int, layers: int) -> list[int]:
 def _drawn_parents(
     rng: np.random.Generator, before: int, size: int, mean: float
 ) -> tuple[tuple[int, ...], ...]:
-    """Give every subtask one random parent, then random further ones until the mean is reached."""
+    """Return one random parent per subtask, then random further parents until the mean is reached."""
     number = min(round(mean * size), before * size)
     first = np.arange(size) * before + rng.integers(before, size=size)
     pairs: set[int] = set(first.tolist())
@@ -243,27 +236,27 @@ SampleName = Literal["ptg", "otg-a", "otg-b", "itg-a", "itg-b", "dotg-a", "dotg-
 
 
 def pipelines(layers: int, width: int) -> Parents:
-    """Give pipelines side by side: a subtask waits for the one of the same number."""
+    """Return parallel pipelines: a subtask depends on the subtask with the same number."""
     return (_first(width), *(_alike(width) for _ in range(layers - 1)))
 
 
 def out_tree(layers: int, fan: int) -> Parents:
-    """Give a tree from its root: every subtask has ``fan`` children."""
+    """Return a tree from the root: every subtask has ``fan`` children."""
     return (_first(1), *(_fanned_out(fan**index, fan) for index in range(layers - 1)))
 
 
 def in_tree(layers: int, fan: int) -> Parents:
-    """Give a tree towards its root: every subtask waits for ``fan`` others."""
+    """Return a tree towards the root: every subtask has ``fan`` parents."""
     width = fan ** (layers - 1)
     return (_first(width), *(_fanned_in(width // fan**index, fan) for index in range(layers - 1)))
 
 
 def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Give layers in which every subtask has ``fan`` children, those of neighbours shifted by ``step``."""
+    """Return layers in which every subtask has ``fan`` children, shifted by ``step`` per neighbour."""
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         children = step * (width - 1) + fan
-        # Child j has the parents x with step * x <= j < step * x + fan, as far as there are such.
+        # Child j has the existing parents x with step * x <= j < step * x + fan.
         found.append(
             tuple(
                 tuple(range(max(0, -((fan - 1 - child) // step)), min(width - 1, child // step) + 1))
@@ -275,12 +268,12 @@ def dense_out_tree(layers: int, first: int, fan: int, step: int) -> Parents:
 
 
 def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
-    """Give layers in which every subtask waits for ``fan`` others, its neighbour for ``step`` further on."""
+    """Return layers in which every subtask has ``fan`` parents, shifted by ``step`` per neighbour."""
     found, width = [_first(first)], first
     for _ in range(layers - 1):
         steps, rest = divmod(width - fan, step)
         if steps < 0 or rest:
-            rule = f"{fan} at a time, {step} further each, must cover it exactly"
+            rule = f"groups of {fan} with a shift of {step} must cover it exactly"
             raise InvalidInput(Problem(what=f"a layer of {width}", rule=rule))
         width = steps + 1
         found.append(tuple(tuple(range(step * child, step * child + fan)) for child in range(width)))
@@ -288,7 +281,7 @@ def dense_in_tree(layers: int, first: int, fan: int, step: int) -> Parents:
 
 
 def combined_trees(repetitions: int, copies: int) -> Parents:
-    """Give trees that open twofold, then threefold, close likewise and open again, in copies side by side."""
+    """Return parallel copies of trees that fan out by 2 and 3, fan in likewise, and repeat."""
     steps = (_fanned_out(1, 2), _fanned_out(2, 3), _fanned_in(6, 3), _fanned_in(2, 2))
     layers = (_first(1), *itertools.chain.from_iterable(itertools.repeat(steps, repetitions)))
     widths = (1, *(len(layer) for layer in layers))
@@ -326,12 +319,12 @@ _STRUCTURES: Mapping[SampleName, tuple[float, Callable[[], Parents]]] = {
     "ditg-b": (10.0, lambda: dense_in_tree(5, 270, 4, 2)),
     "ctg": (10.0, lambda: combined_trees(3, 15)),
 }
-"""Per name: subtasks per machine (RSR) and structure."""
+"""By name: subtasks per machine (RSR) and structure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleGraph:
-    """One of the regular graphs, with random lengths and machines."""
+    """A regular graph with random lengths and machines."""
 
     name: ClassVar[str] = "sample-sweeps"
     title: ClassVar[str] = "parameter sweeps in pipelines and trees (Ma and Buyya, sample graphs)"
@@ -350,11 +343,11 @@ class SampleGraph:
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
-        """Make a workflow and a platform of what is drawn."""
+        """Return a random workflow and its platform."""
         return build_layered_sweeps(self.draw(rng), self.graph)
 
     def draw(self, rng: np.random.Generator) -> SweepLayers:
-        """Draw lengths and machines for the structure of the graph."""
+        """Return random lengths and machines for the structure of the graph."""
         per_machine, structure = _STRUCTURES[self.graph]
         return draw_layers(
             rng,
