@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from architecture.house import ROOT
+from architecture.package import ROOT
 from weft.api.journal import explain_task, explanation_lines, replay_journal
 from weft.engine.replay import rebuild
 from weft.engine.settings import PRESETS

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import weft
 from api.called_functions import OFFSET, double, fails, total, where
-from architecture.house import environment
+from architecture.package import environment
 from weft.api import gather, task
 from weft.api.functions.call import RemoteTraceback, TaskFailed, describe_function
 from weft.api.functions.child import UnsupportedValue, ValueReference, decode_value, encode_value

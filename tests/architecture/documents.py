@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from architecture.house import ROOT
+from architecture.package import ROOT
 
 __all__ = ["Block", "Example", "anchors", "blocks", "examples", "links", "matches", "pages", "prose"]
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
-from architecture.house import ROOT, environment
+from architecture.package import ROOT, environment
 from cli.warm import program
 from weft.backends.simulation.scenario import Scenario
 from weft.backends.simulation.scenario_reader import load_scenario

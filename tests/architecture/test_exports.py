@@ -1,4 +1,4 @@
-"""Every module says what it is (docstring) and what it offers (a complete ``__all__``)."""
+"""Every module has a docstring and a complete ``__all__``."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import ast
 import importlib
 from pathlib import Path
 
-import pytest
-
-from architecture.house import HOUSE, files, module_name, tree
-
-ALL_FILES = pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(HOUSE)))
+from architecture.package import files, module_name, tree
 
 
-def listed(path: Path) -> list[str] | None:
-    """Read ``__all__`` from the syntax tree; None where there is none."""
+def exported(path: Path) -> list[str] | None:
+    """Read ``__all__`` from the syntax tree; None if there is none."""
     for node in tree(path).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
@@ -23,7 +19,7 @@ def listed(path: Path) -> list[str] | None:
 
 
 def defined(path: Path) -> set[str]:
-    """Name the public classes, functions and constants a module defines at its top level."""
+    """Return the public classes, functions and constants that a module defines at its top level."""
     found = set()
     for node in tree(path).body:
         match node:
@@ -38,27 +34,30 @@ def defined(path: Path) -> set[str]:
     return {name for name in found if not name.startswith("_")}
 
 
-def says_nothing_but_its_docstring(path: Path) -> bool:
+def is_docstring_only(path: Path) -> bool:
     return path.name == "__init__.py" and len(tree(path).body) == 1
 
 
-@ALL_FILES
-def test_a_module_has_a_docstring(path: Path) -> None:
-    assert ast.get_docstring(tree(path))
+def test_every_module_has_a_docstring() -> None:
+    assert [module_name(path) for path in files() if not ast.get_docstring(tree(path))] == []
 
 
-@ALL_FILES
-def test_all_is_complete(path: Path) -> None:
-    if says_nothing_but_its_docstring(path):
-        return
-    names = listed(path)
-    assert names is not None, "no __all__"
-    assert len(names) == len(set(names))
-    assert defined(path) - set(names) == set(), "public names that __all__ does not list"
+def test_every_all_is_complete() -> None:
+    wrong = {}
+    for path in files():
+        names = exported(path)
+        if is_docstring_only(path):
+            continue
+        if names is None or len(names) != len(set(names)) or not defined(path) <= set(names):
+            wrong[module_name(path)] = names
+    assert wrong == {}
 
 
-@ALL_FILES
-def test_everything_listed_exists(path: Path) -> None:
-    module = importlib.import_module(module_name(path))
-    missing = [name for name in listed(path) or [] if not hasattr(module, name)]
+def test_every_exported_name_exists() -> None:
+    missing = [
+        f"{module_name(path)}.{name}"
+        for path in files()
+        for name in exported(path) or []
+        if not hasattr(importlib.import_module(module_name(path)), name)
+    ]
     assert missing == []

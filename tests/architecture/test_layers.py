@@ -1,4 +1,4 @@
-"""The contracts of pyproject.toml hold, name every room of the house, and can be broken."""
+"""The import contracts of pyproject.toml hold, name every package, and fail for a violation of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import HOUSE, ROOT, environment, files, imports, module_name
+from architecture.package import PACKAGE, ROOT, environment, files, imports, module_name
 
 CONFIGURATION = ROOT / "pyproject.toml"
 
@@ -36,28 +36,30 @@ def lint(source: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_contract_holds() -> None:
-    done = lint(HOUSE.parent)
+    done = lint(PACKAGE.parent)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Contracts: {len(contracts())} kept, 0 broken." in done.stdout
 
 
-def test_the_layers_name_every_room() -> None:
-    rooms = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+def test_the_layers_name_every_package() -> None:
+    packages = {
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
     built = {name for name in layers() if not name.startswith("(")}
     planned = {name.strip("()") for name in layers()} - built
-    rooms -= {"__init__", "__main__"}
-    assert rooms <= built | planned
-    assert built <= rooms, "a layer without parentheses must exist"
+    packages -= {"__init__", "__main__"}
+    assert packages <= built | planned
+    assert built <= packages, "a layer without parentheses must exist"
 
 
-def test_the_ground_floor_is_at_the_bottom() -> None:
+def test_the_layers_are_in_the_order_of_the_architecture() -> None:
     names = [name.strip("()") for name in layers()]
     order = [
         "cli",
         "service",
         "api",
         "reports",
-        "studies",
+        "papers",
         "runtime",
         "pools",
         "repository",
@@ -69,20 +71,20 @@ def test_the_ground_floor_is_at_the_bottom() -> None:
     assert [name for name in names if name in order] == order
 
 
-OFFENCES = {
-    "The house: a folder imports only from those below it": ("workflow/bad_layer.py", "import weft.api"),
-    "Deciding code has no clock": (
+VIOLATIONS = {
+    "Layers: a package imports only from the packages below it": ("workflow/bad_layer.py", "import weft.api"),
+    "Code below the backends has no clock": (
         "planners/bad_clock.py",
         "def now():\n    import time\n    return time.time()",
     ),
-    "The verification of schedules": ("schedule/verification.py", "import weft.instance"),
-    "Search and kernels know nothing": ("search/bad_search.py", "import weft.workflow"),
-    "The engine knows no concrete policy": ("engine/bad_engine.py", "import weft.policies.greedy"),
+    "Verification of schedules": ("schedule/verification.py", "import weft.instance"),
+    "Search and kernels import nothing": ("search/bad_search.py", "import weft.workflow"),
+    "The engine imports no concrete policy": ("engine/bad_engine.py", "import weft.policies.greedy"),
     "Click only in cli": ("api/bad_click.py", "from click.shell_completion import shell_complete"),
     "YAML and XML only": ("workflow/bad_yaml.py", "def read():\n    import yaml"),
     "Numba only in kernels": ("planners/bad_numba.py", "from numba import njit"),
     "SciPy only in search": ("schedule/bad_scipy.py", "from scipy.optimize import minimize"),
-    "OR-Tools only": ("planners/lists/bad_solver.py", "from ortools.sat.python import cp_model"),
+    "OR-Tools only": ("planners/bad_solver.py", "from ortools.sat.python import cp_model"),
     "Dask only": ("search/bad_dask.py", "from distributed import Client"),
     "Databases only": ("runtime/bad_database.py", "import sqlalchemy"),
     "Web frameworks only": ("api/bad_web.py", "import starlette.applications"),
@@ -108,52 +110,52 @@ ALLOWED = {
 }
 
 
-def build_house(root: Path, contents: dict[str, str]) -> None:
-    """Write a small package of the same rooms, every one of them built."""
-    house = root / "weft"
-    rooms = [name.strip("()") for name in layers()]
-    wanted = {f"{room}/__init__.py": "" for room in rooms} | {"schedule/verification.py": ""} | contents
+def build_package(root: Path, contents: dict[str, str]) -> None:
+    """Write a small package with the same layers, all of them present."""
+    package = root / "weft"
+    layer_names = [name.strip("()") for name in layers()]
+    wanted = {f"{name}/__init__.py": "" for name in layer_names} | {"schedule/verification.py": ""} | contents
     for name, text in wanted.items():
-        path = house / name
+        path = package / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for folder in [house, *(path for path in house.rglob("*") if path.is_dir())]:
+    for folder in [package, *(path for path in package.rglob("*") if path.is_dir())]:
         (folder / "__init__.py").touch()
 
 
 def test_no_contract_forbids_what_is_allowed(tmp_path: Path) -> None:
-    build_house(tmp_path, ALLOWED)
+    build_package(tmp_path, ALLOWED)
     done = lint(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_contract_catches_its_offence(tmp_path: Path) -> None:
-    build_house(tmp_path, ALLOWED | dict(OFFENCES.values()))
+def test_every_contract_catches_a_violation(tmp_path: Path) -> None:
+    build_package(tmp_path, ALLOWED | dict(VIOLATIONS.values()))
     done = lint(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     broken = re.findall(r"^(.*\S) BROKEN", done.stdout, re.MULTILINE)
-    assert len(OFFENCES) == len(contracts()) == len(broken), done.stdout
-    for start, (name, _) in OFFENCES.items():
+    assert len(VIOLATIONS) == len(contracts()) == len(broken), done.stdout
+    for start, (name, _) in VIOLATIONS.items():
         assert any(contract.startswith(start) for contract in broken), f"{name} was not caught\n{done.stdout}"
 
 
-def test_a_forgotten_room_is_caught(tmp_path: Path) -> None:
-    build_house(tmp_path, ALLOWED | {"attic/junk.py": ""})
+def test_a_package_that_no_layer_names_is_caught(tmp_path: Path) -> None:
+    build_package(tmp_path, ALLOWED | {"unlisted/module.py": ""})
     done = lint(tmp_path)
     assert done.returncode == 1
-    assert "attic" in done.stdout
+    assert "unlisted" in done.stdout
 
 
 @pytest.mark.parametrize("library", ["ortools", "distributed"])
-def test_a_heavy_library_has_at_most_one_file_per_room(library: str) -> None:
+def test_a_heavy_library_is_imported_by_one_module_per_package(library: str) -> None:
     users = [
         module_name(path) for path in files() if any(name.split(".")[0] == library for name in imports(path))
     ]
-    rooms = [name.split(".")[1] for name in users]
-    assert len(rooms) == len(set(rooms)), users
+    packages = [name.split(".")[1] for name in users]
+    assert len(packages) == len(set(packages)), users
 
 
-def test_modules_are_named_by_text_only_where_shelves_and_lazy_names_are_resolved() -> None:
+def test_only_registries_and_lazy_names_import_modules_by_text() -> None:
     allowed = {
         "weft",
         "weft.registry",

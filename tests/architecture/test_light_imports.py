@@ -1,4 +1,4 @@
-"""`import weft` and `weft --help` load next to nothing; a command loads only what it needs."""
+"""`import weft` and `weft --help` load few modules; a command loads only what it needs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import HOUSE, environment
+from architecture.package import PACKAGE, environment
 
 HEAVY = ("numpy", "yaml", "defusedxml", "xml.etree.ElementTree", "sqlite3", "asyncio", "http", "email")
-ROOMS = sorted(
-    f"weft.{path.name}" for path in HOUSE.iterdir() if (path / "__init__.py").exists() and path.name != "cli"
+PACKAGES = sorted(
+    f"weft.{path.name}"
+    for path in PACKAGE.iterdir()
+    if (path / "__init__.py").exists() and path.name != "cli"
 )
 MOST_MODULES_FOR_IMPORT = 20
 """Beyond those of a bare Python; twelve when this was written."""
@@ -22,7 +24,7 @@ MOST_MODULES_FOR_HELP = 20
 
 
 def loaded(program: str) -> set[str]:
-    """Run a program and name every module that was loaded when it ended."""
+    """Run a program and return the names of all modules that were loaded when it ended."""
     tail = "\nimport json, sys\nsys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
     command = [sys.executable, "-c", "import json\n" + program + tail]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=True)
@@ -37,7 +39,7 @@ def weft(*arguments: str) -> str:
 
 def test_import_weft_is_light() -> None:
     modules = loaded("import weft")
-    assert not modules & {*HEAVY, *ROOMS, "click", "dataclasses", "weft.errors"}
+    assert not modules & {*HEAVY, *PACKAGES, "click", "dataclasses", "weft.errors"}
     assert len(modules - loaded("")) <= MOST_MODULES_FOR_IMPORT
 
 
@@ -46,7 +48,7 @@ def test_help_is_light() -> None:
         "import click, click.shell_completion\nclick.Group('weft').main(['--help'], standalone_mode=False)"
     )
     modules = loaded(weft("--help"))
-    assert not modules & {*HEAVY, *ROOMS}
+    assert not modules & {*HEAVY, *PACKAGES}
     assert len(modules - loaded(click)) <= MOST_MODULES_FOR_HELP
 
 
@@ -60,11 +62,11 @@ def test_help_is_light() -> None:
 )  # fmt: skip
 def test_the_help_of_a_command_is_light(command: str) -> None:
     modules = loaded(weft(command, "--help"))
-    assert not modules & {*HEAVY, *ROOMS}
+    assert not modules & {*HEAVY, *PACKAGES}
     assert f"weft.cli.{command}" in modules
 
 
-def test_a_plan_of_a_hundred_tasks_needs_neither_compiler_nor_solver(tmp_path: Path) -> None:
+def test_planning_a_hundred_tasks_loads_neither_compiler_nor_solver(tmp_path: Path) -> None:
     flow = tmp_path / "hundred.yaml"
     flow.write_text(
         "weft: 1\ntasks:\n  a: {work: 1}\n  b: {sweep: {k: 1..98}, work: k, after: a}\n  c: {work: 1, after: b}\n"
@@ -85,7 +87,7 @@ def test_a_plan_of_a_hundred_tasks_needs_neither_compiler_nor_solver(tmp_path: P
     assert not {name.split(".")[0] for name in modules} & {"numba", "llvmlite", "ortools"}
 
 
-def test_the_default_planner_loads_neither_where_the_first_plan_is_optimal(tmp_path: Path) -> None:
+def test_the_default_planner_loads_no_heavy_library_if_the_first_plan_is_optimal(tmp_path: Path) -> None:
     (tmp_path / "levels.yaml").write_text(
         "weft: 1\ntasks: {a: {sweep: {k: 1..4}, work: 5}, b: {sweep: {k: 1..4}, work: 5, after: a}}\n"
     )
@@ -99,4 +101,4 @@ def test_the_default_planner_loads_neither_where_the_first_plan_is_optimal(tmp_p
 
 @pytest.mark.parametrize("arguments", [["--version"], ["plan"], ["paln"], ["completion", "bash"]])
 def test_small_commands_and_usage_errors_are_light(arguments: list[str]) -> None:
-    assert not loaded(weft(*arguments)) & {*HEAVY[:2], *ROOMS}
+    assert not loaded(weft(*arguments)) & {*HEAVY[:2], *PACKAGES}

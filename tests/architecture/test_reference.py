@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from architecture.house import ROOT
+from architecture.package import ROOT
 from weft.backends.simulation import scenario_schema as scenario_keys
 from weft.cli.main import COMMANDS, weft
 from weft.expressions.operations import FUNCTIONS
@@ -23,12 +23,12 @@ from weft.workflow.generators import GENERATORS
 FORMAT = (ROOT / "docs" / "reference" / "file-format.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
 SCENARIO = (ROOT / "docs" / "reference" / "scenario.md").read_text(encoding="utf-8")
-METHODS = (ROOT / "docs" / "reference" / "planners.md").read_text(encoding="utf-8")
-CHOICES = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
+PLANNER_PAGE = (ROOT / "docs" / "reference" / "planners.md").read_text(encoding="utf-8")
+POLICY_PAGE = (ROOT / "docs" / "reference" / "policies.md").read_text(encoding="utf-8")
 
 TABLES = {
     f"{module.__name__}.{name}": getattr(module, name)
-    for module in (keys, file_format, file_format)
+    for module in (keys, file_format)
     for name in dir(module)
     if name.endswith("_KEYS")
 }
@@ -42,7 +42,7 @@ def test_every_key_is_in_the_reference(table: str) -> None:
 
 @pytest.mark.parametrize("table", [name for name in scenario_keys.__all__ if name.endswith("_KEYS")])
 def test_every_key_of_a_scenario_is_in_its_reference(table: str) -> None:
-    page = "".join(SCENARIO.split("```")[::2])  # an example explains nothing
+    page = "".join(SCENARIO.split("```")[::2])  # examples do not count
     written = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", page))))
     assert set(getattr(scenario_keys, table)) - written == set()
 
@@ -73,12 +73,12 @@ def test_every_option_is_in_the_reference(name: str) -> None:
     assert set(options) - set(documented) <= {"--param", "--chart"}, "documented as -p and --no-chart"
 
 
-def test_every_kind_of_workflow_is_in_the_reference() -> None:
+def test_every_generator_is_in_the_reference() -> None:
     assert [kind for kind in GENERATORS if f"`{kind}`" not in USAGE] == []
 
 
-@pytest.mark.parametrize(("registry", "page"), [(PLANNERS, METHODS), (POLICIES, CHOICES)])
-def test_everything_on_a_shelf_and_its_options_are_in_the_reference(registry: Registry, page: str) -> None:
+@pytest.mark.parametrize(("registry", "page"), [(PLANNERS, PLANNER_PAGE), (POLICIES, POLICY_PAGE)])
+def test_every_registry_entry_and_its_options_are_in_the_reference(registry: Registry, page: str) -> None:
     missing = [name for name in registry if f"`{name}`" not in page]
     for name in registry:
         options = [option.name for option in list_options(registry.load(name))]

@@ -1,4 +1,4 @@
-"""Habits that keep runs reproducible and the source readable."""
+"""Rules that keep runs reproducible and the source readable."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from architecture.package import PACKAGE, ROOT, files, imports, module_name, tree
 
-from architecture.house import HOUSE, ROOT, files, imports, tree
-
-ALL_FILES = pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(HOUSE)))
 EMPTY_NAMES = {"utils", "util", "misc", "common", "helpers", "helper", "tools", "stuff"}
 GENERATOR_NAMES = {"Generator", "SeedSequence", "BitGenerator", "PCG64", "default_rng"}
-"""What may be taken from ``numpy.random``; everything else there draws from hidden global state."""
+"""What may be used of ``numpy.random``; everything else there draws from hidden global state."""
 MAKERS = {"default_rng", "SeedSequence", "PCG64"}
 MACHINE_PATH = re.compile(r"^/(home|tmp|root|work|Users|mnt|opt)(/|$)")
 UNFINISHED = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b")
@@ -24,55 +21,78 @@ def calls(path: Path) -> Iterator[ast.Call]:
     return (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
 
 
-@ALL_FILES
-def test_random_numbers_come_only_from_a_generator_passed_in(path: Path) -> None:
-    assert not {"random", "secrets"} & {name.split(".")[0] for name in imports(path)}
-    taken = {
+def numpy_random_names(path: Path) -> set[str]:
+    """Return the names of ``numpy.random`` that a file uses."""
+    used = {
         node.attr
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute) and re.fullmatch(r"(np|numpy)\.random", ast.unparse(node.value))
     }
-    taken |= {
+    return used | {
         name.removeprefix("numpy.random.") for name in imports(path) if name.startswith("numpy.random.")
     }
-    assert taken <= GENERATOR_NAMES
-    if path.name != "randomness.py":
-        assert not taken & MAKERS, "generators are made in randomness.py and passed on"
 
 
-@ALL_FILES
-def test_nothing_is_printed(path: Path) -> None:
-    assert not [
-        call.lineno for call in calls(path) if isinstance(call.func, ast.Name) and call.func.id == "print"
+def test_random_numbers_come_only_from_a_generator_passed_in() -> None:
+    wrong = []
+    for path in files():
+        used = numpy_random_names(path)
+        standard = {"random", "secrets"} & {name.split(".")[0] for name in imports(path)}
+        makers = used & MAKERS if path.name != "randomness.py" else set()
+        if standard or makers or not used <= GENERATOR_NAMES:
+            wrong.append(module_name(path))
+    assert wrong == [], "generators are made in randomness.py and passed on"
+
+
+def test_no_module_calls_print() -> None:
+    found = [
+        f"{module_name(path)}:{call.lineno}"
+        for path in files()
+        for call in calls(path)
+        if isinstance(call.func, ast.Name) and call.func.id == "print"
     ]
+    assert found == []
 
 
-@ALL_FILES
-def test_nothing_is_left_unfinished(path: Path) -> None:
-    assert not UNFINISHED.findall(path.read_text(encoding="utf-8"))
+def test_no_module_is_marked_as_unfinished() -> None:
+    assert [
+        module_name(path) for path in files() if UNFINISHED.search(path.read_text(encoding="utf-8"))
+    ] == []
 
 
-@ALL_FILES
-def test_no_path_of_one_machine_is_written_down(path: Path) -> None:
-    texts = [node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)]
-    assert not [text for text in texts if isinstance(text, str) and MACHINE_PATH.match(text)]
+def test_no_module_contains_a_path_of_one_machine() -> None:
+    found = [
+        f"{module_name(path)}:{node.lineno}"
+        for path in files()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and MACHINE_PATH.match(node.value)
+    ]
+    assert found == []
 
 
-def test_modules_and_folders_are_named_after_what_they_hold() -> None:
+def test_modules_and_packages_have_specific_names() -> None:
     names = {path.stem for path in files()} | {path.parent.name for path in files()}
     assert not names & EMPTY_NAMES
 
 
-def test_the_test_tree_mirrors_the_house() -> None:
-    beside = {
-        "architecture", "chaos", "examples", "properties", "published", "security", "registries", "worlds"
-    }  # fmt: skip
-    rooms = {path.stem for path in HOUSE.iterdir()}
+def test_every_folder_of_source_files_is_a_package() -> None:
+    folders = {path.parent for path in files()}
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_test_tree_mirrors_the_package() -> None:
+    others = {"architecture", "chaos", "examples", "properties", "published", "security", "registries"}
+    packages = {path.stem for path in PACKAGE.iterdir()}
     folders = {
         path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"
     }
-    assert folders <= rooms | beside
+    assert folders <= packages | others
 
 
 def test_no_test_folder_is_a_package() -> None:
     assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_names_of_test_files_are_unique() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from chaos.engines import Stable
 from chaos.scene import EVERYTHING, Outcome, Scene, undisturbed
 

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from architecture.house import environment
+from architecture.package import environment
 from chaos.disturbing import ALL, ENGINE_ONLY, disturb
 from chaos.engines import Stable
 from chaos.scene import EVERYTHING, Scene, undisturbed

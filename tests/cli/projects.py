@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from architecture.house import environment
+from architecture.package import environment
 from cli.shell import Outcome
 from weft.cli.main import main
 

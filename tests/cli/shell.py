@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from architecture.house import environment
+from architecture.package import environment
 
 __all__ = ["GRID", "HELLO", "Outcome", "refused", "start", "weft"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from cli.projects import Project, plain
 from weft.cli import terminal as module
 from weft.cli.terminal import LiveDisplay

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from cli.shell import refused, start, weft
 from cli.warm import weft as warm_weft
 

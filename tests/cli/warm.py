@@ -16,7 +16,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from architecture.house import environment
+from architecture.package import environment
 from cli.asking import ask
 from cli.shell import Outcome, text
 

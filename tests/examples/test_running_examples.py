@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from architecture.house import environment
+from architecture.package import environment
 from weft import task
 from weft.engine.history import History
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from architecture.house import HOUSE
+from architecture.package import PACKAGE
 from weft.papers import repetition
 from weft.papers.repetition import find_sources, source_digest
 
 
 def test_everything_that_decides_about_a_run_is_among_the_sources():
-    found = {path.relative_to(HOUSE).as_posix() for path in find_sources("weft.papers.dynamic_grid_tuning")}
+    found = {path.relative_to(PACKAGE).as_posix() for path in find_sources("weft.papers.dynamic_grid_tuning")}
     assert {
         "papers/dynamic_grid_tuning.py",
         "papers/dynamic_grid.py",

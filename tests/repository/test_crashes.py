@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import journal_writing
-from architecture.house import environment
+from architecture.package import environment
 from journal_writing import COMMIT_EVERY, journal, product, write
 from weft.engine.messages import PlanReady
 from weft.engine.replay import rebuild

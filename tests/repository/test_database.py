@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from weft.errors import InvalidInput
 from weft.repository.database import SCHEMA_VERSION, StorageProblem, open_database
 

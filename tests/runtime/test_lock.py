@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from weft.errors import Locked, WeftError
 from weft.runtime import lock as module
 from weft.runtime.lock import Lock, LockOwner, find_holder

@@ -54,7 +54,7 @@ _COMPLETING = "_WEFT_COMPLETE"
 """Set by the shell when it asks for completions."""
 
 
-class LazyGroup(click.Group):
+class _LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that ``--help`` stays light."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="weft %(version)s")
 def weft() -> None:

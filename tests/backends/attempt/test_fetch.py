@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from backends.attempt.web_server import Site
 from weft.backends.attempt.external_files import InputCache, InputSource, decompressed_name, fetch
 from weft.backends.attempt.safe_paths import StagingProblem

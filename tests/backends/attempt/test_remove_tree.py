@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from architecture.house import environment
+from architecture.package import environment
 from weft.backends.attempt.safe_paths import StagingProblem
 from weft.backends.attempt.trees import remove_tree
 

@@ -29,6 +29,7 @@ from weft.expressions import Value
 from weft.workflow.templates import fill_template
 
 __all__ = [
+    "HALTED_TEXT",
     "AttemptFinisher",
     "FinishedAttempt",
     "TaskMonitor",
