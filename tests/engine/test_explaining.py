@@ -144,5 +144,5 @@ def test_what_does_not_exist_is_refused(task, run, words):
 
 
 def test_before_anything_arrived_there_is_no_run():
-    with pytest.raises(InvalidInput, match="nothing has arrived"):
+    with pytest.raises(InvalidInput, match="no run has arrived"):
         Recorded().explain("first", at_s=-1.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine_strategies import simulations
 from weft.engine import messages as cm
-from weft.engine.reactions import lifecycle, machines
+from weft.engine.reactions import machines
 from weft.engine.state.state import InquiryAgenda
 
 EVERY = st.sampled_from([None, 3.0, 4.0])
@@ -94,8 +94,7 @@ def compared():
         return None
 
     patch = pytest.MonkeyPatch()
-    for module in (machines, lifecycle.pipeline, lifecycle.pipeline):
-        patch.setattr(module, "refresh", watched)
+    patch.setattr(machines, "refresh_inquiries", watched)
     patch.setattr("weft.runtime.simulation._PATIENCE", 300)
     yield seen
     patch.undo()

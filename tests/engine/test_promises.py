@@ -117,7 +117,7 @@ class TestUnknown:
         assert (found.p50_s, found.p90_s, found.least_s, found.planned_s) == (None, None, 6.0, 10.0)
         assert (found.tasks, found.untimed, found.untimed_kinds) == (6, 4, ("b", "d"))
         assert (found.cost_p50, found.least_cost) == (None, pytest.approx(6.0))
-        assert not found.compiled
+        assert not found.has_estimate
 
     def test_a_spread_elsewhere_makes_no_p90(self):
         found = promised(MIXED, predictor=Unsure())

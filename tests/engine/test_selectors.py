@@ -52,7 +52,7 @@ def test_everything_runs_where_machines_are_few():
     assert len(ran.commands(cm.Start)) == 10
 
 
-@pytest.mark.parametrize(("name", "message"), [("zzz", "zzz"), ("plan", "follows a plan")])
+@pytest.mark.parametrize(("name", "message"), [("zzz", "zzz"), ("plan", "needs a plan")])
 def test_a_selector_that_cannot_be_is_refused_before_anything_runs(name, message):
     with pytest.raises(InvalidInput, match=message):
         simulated(two_kinds(name), platform_of(1))

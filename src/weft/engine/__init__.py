@@ -1,1 +1,1 @@
-"""The deciding core: events in, commands out; no clock, no input or output."""
+"""The engine: holds the state of all runs and turns events into commands; no clock, no input or output."""

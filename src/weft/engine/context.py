@@ -1,4 +1,4 @@
-"""The context: where decisions become commands. Each takes effect on the state the moment it is made."""
+"""The context in which reactions make decisions: every command changes the state when it is emitted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DecisionContext"]
 
 
 class DecisionContext:
-    """What deciding code works with: the state to read, the settings, and a way to give commands."""
+    """Give reactions the state to read, the settings, and a method to emit commands."""
 
     __slots__ = ("commands", "policy", "selectors", "settings", "state", "watchful")
 
@@ -28,9 +28,9 @@ class DecisionContext:
     ) -> None:
         self.state = state
         self.policy = policy
-        """Who decides."""
+        """The policy that makes the decisions."""
         self.selectors = selectors or {}
-        """By name: who decides about jobs that bring a selector of their own."""
+        """By selector name: the policy that places jobs with a selector of their own."""
         self.settings = settings
         self.watchful = not (
             settings.contract is None
@@ -38,12 +38,12 @@ class DecisionContext:
             and settings.waiting_timeout_s is None
             and settings.replanning is None
         )
-        """Whether attempts are watched even if their tasks state no contracts."""
+        """Whether attempts are monitored even if their tasks state no contract."""
         self.commands: list[Command] = []
 
     @contextmanager
     def led_by(self, policy: Policy) -> Iterator[None]:
-        """Let another policy decide for a moment: mistakes are told by its name."""
+        """Use another policy within a ``with`` block; error messages name that policy."""
         usual, self.policy = self.policy, policy
         try:
             yield
@@ -51,11 +51,11 @@ class DecisionContext:
             self.policy = usual
 
     def emit(self, command: Command) -> None:
-        """Give a command."""
+        """Apply a command to the state and record it."""
         ENACT[type(command)](self.state, command)
         self.commands.append(command)
 
     def taken(self) -> list[Command]:
-        """Hand over the commands given since the last time."""
+        """Return the commands emitted since the last call and clear the list."""
         commands, self.commands = self.commands, []
         return commands

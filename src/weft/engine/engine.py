@@ -1,8 +1,8 @@
-"""The engine: events in, commands out; the time is an argument (design sections 4 and 6).
+"""The engine: a function from events to commands; the time is an argument.
 
-``handle`` takes an event in, decides, and gives the commands; ``apply`` takes in what a journal says was
-decided. Both change the state by the same two functions, ``absorb`` and ``enact``, so a state rebuilt from a
-journal is the state that wrote it.
+``handle`` applies an event, makes decisions and returns the commands. ``apply`` applies an event and the
+commands recorded for it, without making decisions. Both change the state through ``absorb`` and ``enact``
+only, so a state rebuilt from a journal equals the state that wrote it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from weft.policies.policy import Policy
 __all__ = ["Engine"]
 
 _MAY_BEGIN = (Submitted, Asked)
-"""Events after which there may be something to do where there was nothing."""
+"""Events that may activate a run, so that the periodic timers are needed."""
 
 
 class Engine:
-    """The deciding core. It holds the state of all runs."""
+    """Hold the state of all runs and decide what follows from each event."""
 
     def __init__(
         self,
@@ -41,9 +41,10 @@ class Engine:
         *,
         policy_named: Callable[[str], Policy] | None = None,
     ) -> None:
-        """Begin with nothing submitted. ``instance``: any instance on the platform, for its machines.
+        """Create an engine without runs. ``instance`` is any instance on the platform; it supplies the
+        machines.
 
-        ``policy_named`` finds the policies that jobs bring for themselves (``selector``).
+        ``policy_named`` returns the policy for the ``selector`` of a job.
         """
         self.settings = settings or EngineSettings()
         self.policy = policy
@@ -58,24 +59,24 @@ class Engine:
         self._view = EngineView(self.state)
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Take an event in and decide."""
+        """Apply an event, make decisions, and return the commands."""
         if now < self.state.now:
-            raise WeftError(f"an event at {now} s after one at {self.state.now} s: time cannot go back")
+            raise WeftError(f"an event at {now} s follows one at {self.state.now} s: time cannot go back")
         absorb(self.state, event, now)
         context = self._context
         react(context, event)
         if type(event) in _MAY_BEGIN:
             self._begin_timers()
         self._settle_down()
-        self.state.to_serve.clear()  # a queue that nobody waited in was not served
+        self.state.to_serve.clear()  # a timer may have named a queue that is empty by now
         return context.taken()
 
     def apply(self, event: Event, now: float, commands: Sequence[Command]) -> None:
-        """Take in an entry of a journal, without deciding."""
+        """Apply a recorded event and its commands without making decisions."""
         absorb(self.state, event, now)
         for command in commands:
             enact(self.state, command)
-        # What was left undone was left undone by the decision too.
+        # The recorded decision left these unprocessed; clear them.
         self.state.dirty = False
         self.state.to_tidy.clear()
         self.state.touched.clear()
@@ -83,12 +84,12 @@ class Engine:
         self.state.arrived.clear()
 
     def _settle_down(self) -> None:
-        """Start, place and tidy up until nothing more follows."""
+        """Start attempts, place tasks and finish runs until the state no longer changes."""
         state, context = self.state, self._context
         while True:
             if state.to_tidy:
                 finish_runs(context)
-            # Under a plan who is to start next must have been sent to its machine: first the policy is asked.
+            # Under a plan the queues depend on what the policy has placed, so the policy goes first.
             if (state.arrived or state.touched) and not (state.planned and state.dirty):
                 start_prepared_attempts(context)
             if not state.dirty:
@@ -98,7 +99,7 @@ class Engine:
                 return
 
     def _begin_timers(self) -> None:
-        """Set the timers that run as long as anything does."""
+        """Set the periodic timers while a run is active."""
         state, settings, context = self.state, self.settings, self._context
         if not state.active:
             return
@@ -110,12 +111,14 @@ class Engine:
 
 
 def _selectors(library: WorkflowLibrary, policy_named: Callable[[str], Policy] | None) -> dict[str, Policy]:
-    """Find the policies that jobs bring for themselves."""
+    """Find the policies that jobs select by name; raise InvalidInput for an unknown or plan-following one."""
     found: dict[str, Policy] = {}
     for name in library.selectors:
         policy = None if policy_named is None else policy_named(name)
         if policy is None or policy.needs_plan:
-            why = "nobody knows it" if policy is None else "it follows a plan, and a job alone has none"
-            raise InvalidInput(Problem(what=f"selector {name!r}: {why}", advice="name another policy"))
+            why = "unknown policy" if policy is None else "it needs a plan, and a single job has none"
+            raise InvalidInput(
+                Problem(what=f"selector {name!r}: {why}", advice="`weft policies` lists the policies")
+            )
         found[name] = policy
     return found

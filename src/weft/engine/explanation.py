@@ -1,14 +1,7 @@
-"""Every machine as a candidate for a task: the conditions it meets, and how long the task would take.
+"""Explain why a task is in its state at a given time of a journal.
 
-Telling: what an entry of a journal says about one task, in words.
-
-What a task waits for, in words; "" for a task that runs.
-
-Explain: why a task is where it is, at any time of a journal.
-
-The journal is applied up to that time. What was decided about the task stands in its commands; the
-conditions and estimates that its last placement rested on are worked out again from the state at the very
-moment of that decision.
+The journal is applied up to that time. The story of the task comes from its commands and events. The
+conditions and estimates behind its last placement are recomputed from the state just before that command.
 """
 
 from __future__ import annotations
@@ -56,18 +49,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One thing a machine must be or have."""
+    """One condition that a machine must meet to run a task."""
 
     name: str
     """``demands``, ``up``, ``listed``, ``access``, ``state``, ``bound``, ``application`` or ``room``."""
     holds: bool
     text: str
-    """What is so, in words."""
+    """The condition and its current value, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMode:
-    """One way to run a task on a machine, as was believed."""
+    """One mode (machine and node count) of a task, with estimates."""
 
     count: int
     nodes: int
@@ -75,37 +68,37 @@ class CandidateMode:
     data_ready_s: float
     finish_s: float
     free: bool
-    """Whether it could have started right away."""
+    """Whether the task could have started there at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One machine, judged."""
+    """One machine with the conditions that it meets or fails."""
 
     machine: str
     conditions: tuple[Condition, ...]
     options: tuple[CandidateMode, ...] = ()
-    """The ways to run the task there, by node count; none where a condition other than room fails."""
+    """The modes of the task there, by node count; empty if a condition other than ``room`` fails."""
     rank: float | None = None
-    """The task's own ranking expression."""
+    """Value of the task's ranking expression for the machine; None: the task has none."""
 
     @property
     def possible(self) -> bool:
-        """Say whether the task could have been sent there right away."""
+        """Return whether the task could have started there at once."""
         return all(condition.holds for condition in self.conditions)
 
     @property
     def refusals(self) -> tuple[Condition, ...]:
-        """List the conditions that fail."""
+        """Return the conditions that fail."""
         return tuple(condition for condition in self.conditions if not condition.holds)
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the candidate as plain data."""
         return asdict(self) | {"possible": self.possible}
 
 
 def judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candidate]:
-    """Judge every machine for a task, as things stand."""
+    """Check all conditions of every machine for a task, in the current state."""
     view = EngineView(state)
     compute = run.compiled.kind[task] == COMPUTE
     demands = list_conditions(run.instance, task) if compute else []
@@ -127,13 +120,13 @@ def judge_candidates(state: EngineState, run: RunState, task: int) -> list[Candi
 def _list_modes(
     state: EngineState, view: EngineView, run: RunState, task: int, machine: int
 ) -> Iterator[CandidateMode]:
-    known = run.compiled
-    compute = known.kind[task] == COMPUTE
-    for count in known.options(task).counts.get(machine, ()) if compute else (0,):
+    compiled = run.compiled
+    compute = compiled.kind[task] == COMPUTE
+    for count in compiled.options(task).counts.get(machine, ()) if compute else (0,):
         mode = view.mode(view.run(run.index), task, machine, count)
         if mode is None:
             continue
-        demand = run.demand(task, machine, count) if compute and known.demands else ()
+        demand = run.demand(task, machine, count) if compute and compiled.demands else ()
         yield CandidateMode(
             count=mode.count,
             nodes=mode.nodes,
@@ -147,7 +140,7 @@ def _list_modes(
 def _list_current_conditions(
     state: EngineState, run: RunState, task: int, machine: MachineState
 ) -> Iterator[Condition]:
-    """Judge what changes while a run is under way."""
+    """Yield the conditions that change while a run is active."""
     yield Condition(name="up", holds=machine.up, text="is up" if machine.up else "is down")
     settings, index, asked = state.settings, machine.index, state.inquiries
     if settings.discover_every_s is not None or asked.listed is not None:
@@ -179,7 +172,7 @@ def _check_capacity(
     state: EngineState, machine: MachineState, options: tuple[CandidateMode, ...]
 ) -> Condition:
     if any(option.free for option in options):
-        return Condition(name="room", holds=True, text="there is room")
+        return Condition(name="room", holds=True, text="nodes and resources are free")
     least = min((option.nodes for option in options), default=0)
     if machine.free_nodes < least and not machine.unlimited:
         free_s = format_seconds(machine.free_at_s(least, state.attempts, state.now))
@@ -188,20 +181,20 @@ def _check_capacity(
         )
     else:
         left = ", ".join(f"{name} {amount:g}" for name, amount in machine.amounts.items())
-        text = f"too little is left of its resources ({left})"
+        text = f"not enough resources are free ({left})"
     return Condition(name="room", holds=False, text=text)
 
 
 _SHOWN_NOTES = ("stay", "violation", "refused", "requirement", "too-late")
-"""Notes that say something to those who ask about a task."""
+"""Notes shown in the story of a task."""
 
 
 def describe_entry(
     state: EngineState, entry: JournalEntry, run: int, task: int, attempts: set[int]
 ) -> Iterator[tuple[int, str]]:
-    """Tell what an entry says about a task: the command's position (-1: the event) and a sentence.
+    """Yield what an entry says about a task: the position of the command (-1 for the event) and a sentence.
 
-    ``attempts`` are those of the task so far; new ones are added to it.
+    ``attempts`` holds the attempts of the task so far; new ones are added.
     """
     number = getattr(entry.event, "attempt", None)
     if number is not None and number in attempts:
@@ -221,24 +214,24 @@ def describe_entry(
 def _describe_event(event: ev.Event) -> str:
     match event:
         case ev.Started():
-            return "its program began"
+            return "its program started"
         case ev.Ended(story=story) as ended if story and requests_rerun(ended):
             return f"its program was ended: {story}"
         case ev.Ended(exit_code=code, cause=cause):
             why = cause or ("no exit code" if code is None else f"exit code {code}")
             return f"its program ended: {why}"
         case ev.StagedIn(problem=problem):
-            return f"data did not come: {problem}" if problem else "its data came"
+            return f"staging failed: {problem}" if problem else "its data arrived"
         case ev.Checkpointed(work_done=done):
             return f"it wrote restart files at {done:.0%} of the work"
         case ev.Suspended():
-            return "the machine's own system stopped it for a while"
+            return "the machine suspended it"
         case ev.Resumed():
-            return "the machine's own system let it go on"
+            return "the machine resumed it"
         case ev.RequirementsChanged(requirements=requirement, rank=rank):
             named = (("requirement", requirement), ("rank", rank))
             said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
-            return f"it changed what it demands: {', '.join(said)}" if said else ""
+            return f"it changed its requirements: {', '.join(said)}" if said else ""
         case ev.Progressed(work_done=done) if done is not None:
             return f"it reported {done:.0%} of the work"
         case _:
@@ -254,9 +247,9 @@ def _describe_command(state: EngineState, command: cm.Command) -> str:
             saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
             return f"attempt {command.attempt}: {how} {machine}{why}{saved}"
         case cm.StageIn(parcels=parcels):
-            return f"data were sent for ({len(parcels)})"
+            return f"its data were requested ({len(parcels)})"
         case cm.Start():
-            return f"attempt {command.attempt}: {state.machines[command.machine].name} was told to start it"
+            return f"attempt {command.attempt}: submitted to {state.machines[command.machine].name}"
         case cm.Cancel(reason=reason):
             return f"attempt {command.attempt} was cancelled: {reason}"
         case cm.Settle():
@@ -265,7 +258,7 @@ def _describe_command(state: EngineState, command: cm.Command) -> str:
         case cm.Return():
             return "its migration was called off"
         case cm.CleanUp():
-            return f"attempt {command.attempt}: what it left was cleaned up"
+            return f"attempt {command.attempt}: its files are removed"
         case cm.Note(kind=kind, text=text) if kind in _SHOWN_NOTES:
             value = f" ({command.value:.2f})" if command.value is not None else ""
             return f"{kind}{value}{': ' if text else ''}{text}"
@@ -274,25 +267,25 @@ def _describe_command(state: EngineState, command: cm.Command) -> str:
 
 
 _MAX_NAMED = 4
-"""How many things of one kind are named before the rest is counted."""
+"""Names listed before the rest is only counted."""
 
 _MAX_TASKS = 100
-"""How many tasks of a run are looked at that does not go on."""
+"""Tasks of a stalled run that are examined."""
 
 
 def list_wait_reasons(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Say what a task waits for; nothing: it runs, or is over."""
+    """Return what a task waits for, in words; an empty list if it runs or has ended."""
     match TaskState(run.state[task]):
         case TaskState.WAITING:
             return _describe_predecessors(run, task)
         case TaskState.READY:
             return _describe_machines(state, run, task)
         case TaskState.HELD:
-            return ["somebody to release it"]
+            return ["a user to release it"]
         case TaskState.STOPPED:
             return ["the user to resume it: its retries are used up"]
         case TaskState.SUSPENDED:
-            return ["the machine's own system to let it go on"]
+            return ["the machine to resume it"]
         case _:
             number = run.attempt_of.get(task)
             attempt = state.attempts.get(number) if number is not None else None
@@ -312,13 +305,13 @@ def _describe_predecessors(run: RunState, task: int) -> list[str]:
 
 
 def _describe_machines(state: EngineState, run: RunState, task: int) -> list[str]:
-    """Say why no machine takes a ready task; where one would, the policy has not chosen it."""
+    """Return why no machine takes a ready task, or that the policy has not chosen one yet."""
     if run.planned and run.plan is None:
         return ["a plan"] if run.plan_wanted else ["a plan, which could not be made"]
     judged = judge_candidates(state, run, task)
     if any(candidate.possible for candidate in judged):
         names = ", ".join(candidate.machine for candidate in judged if candidate.possible)
-        return [f"the policy's choice: there is room on {names}"]
+        return [f"the policy's decision: nodes are free on {names}"]
     reasons: dict[str, list[str]] = {}
     for candidate in judged:
         reasons.setdefault(candidate.refusals[0].text, []).append(candidate.machine)
@@ -335,30 +328,30 @@ def _describe_attempt(state: EngineState, run: RunState, attempt: Attempt) -> li
     found = []
     old = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
     if old is not None:
-        found.append(f"attempt {old.number} on {state.machines[old.machine].name} to be out of the way")
+        found.append(f"attempt {old.number} on {state.machines[old.machine].name} to end")
     if run.missing[attempt.task]:
         found += _describe_predecessors(run, attempt.task)
     if attempt.staging:
-        found.append(f"data on the way to {machine.name}")
+        found.append(f"data in transit to {machine.name}")
     if not found and attempt.queued:
         before = sum(1 for turn in machine.queue if turn < attempt.turn)
         room = f"{machine.free_nodes} of {machine.nodes} nodes are free, it needs {attempt.nodes}"
-        found.append(f"its turn on {machine.name}: {before} before it in the queue, {room}")
+        found.append(f"its turn on {machine.name}: {before} ahead in the queue, {room}")
     return found
 
 
 def describe_standstill(state: EngineState) -> list[str]:
-    """Say of every run that is not over which tasks wait for what; for runs in which nothing will happen."""
+    """Return, for every active run, which tasks wait for what; used when no further event can occur."""
     return [line for run in state.active.values() for line in _describe_run(state, run)]
 
 
 def _describe_run(state: EngineState, run: RunState) -> Iterator[str]:
     left = [task for task, value in enumerate(run.state) if value not in FINAL]
-    # What waits for another task of the run is not the reason: it would go on by itself.
+    # A task that waits for its predecessors is not the reason; list it only if there is no other.
     stuck = [task for task in left if run.state[task] != TaskState.WAITING] or left
     groups: dict[tuple[str, str], list[str]] = {}
     for task in stuck[:_MAX_TASKS]:
-        reasons = "; ".join(list_wait_reasons(state, run, task)) or "nothing that is known"
+        reasons = "; ".join(list_wait_reasons(state, run, task)) or "an unknown cause"
         groups.setdefault((_state_word(run, task), reasons), []).append(run.name(task))
     for (word, reasons), names in groups.items():
         wait = "waits" if len(names) == 1 else "wait"
@@ -379,7 +372,7 @@ def _shorten_list(names: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplanationStep:
-    """One thing that happened to the task, or was decided about it."""
+    """One event of the task, or one decision about it."""
 
     entry: int
     now: float
@@ -388,7 +381,7 @@ class ExplanationStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementChoice:
-    """The last time the task was given a machine."""
+    """The last assignment of the task to a machine."""
 
     entry: int
     now: float
@@ -397,16 +390,16 @@ class PlacementChoice:
     nodes: int
     count: int
     by: str
-    """The policy, or the reason for a migration."""
+    """The policy, or the reason of a migration."""
     queued: bool
-    """Whether it was sent to wait in the machine's queue."""
+    """Whether the attempt was put into the machine's queue."""
     candidates: tuple[Candidate, ...]
-    """As they were believed to be at that moment."""
+    """The machines as they were estimated at that time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a task is where it is."""
+    """The state of a task with the decisions and conditions that led to it."""
 
     run: int
     workflow: str
@@ -417,11 +410,11 @@ class Explanation:
     waits_for: tuple[str, ...]
     choice: PlacementChoice | None
     candidates: tuple[Candidate, ...]
-    """As they are believed to be now, of a task that has no machine yet."""
+    """The machines in the current state, for a task without a machine; otherwise empty."""
     story: tuple[ExplanationStep, ...]
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the explanation as plain data."""
         record = asdict(self)
         record["candidates"] = [candidate.as_record() for candidate in self.candidates]
         if self.choice is not None:
@@ -439,10 +432,10 @@ def explain(
     at_s: float = math.inf,
     rebuilt: Callable[[int], Engine] | None = None,
 ) -> Explanation:
-    """Explain one task; ``fresh`` makes an engine as the journal's.
+    """Explain one task of a journal.
 
-    ``rebuilt`` gives one as it was after so many entries, where there is a quicker way than to apply them
-    all.
+    ``fresh`` creates an engine with the settings of the journal. ``rebuilt(n)``, if given, returns an engine
+    after the first n entries, for example from a snapshot; without it the entries are applied again.
     """
     engine = fresh()
     engine.state.plans.update(plans)
@@ -487,7 +480,7 @@ def explain(
 
 
 class _TaskFinder:
-    """Finds a task by its name, which stays when a graph grows."""
+    """Look up the index of a task by name; the index changes when the graph grows."""
 
     def __init__(self, task: str) -> None:
         self._task = task
@@ -495,7 +488,7 @@ class _TaskFinder:
         self._index = -1
 
     def index(self, run: RunState) -> int:
-        """Give the index of the task in a run; -1: it does not exist (yet)."""
+        """Return the index of the task in a run; -1: no such task (yet)."""
         if run.compiled is not self._compiled:
             self._compiled = run.compiled
             found = (index for index, name in enumerate(run.compiled.names) if name == self._task)
@@ -507,7 +500,7 @@ def _find_run(engine: Engine, run: int) -> RunState:
     if run < len(engine.state.runs):
         return engine.state.runs[run]
     count = len(engine.state.runs)
-    rule = f"at that time there are {count}, from 0" if count else "nothing has arrived by that time"
+    rule = f"at that time there are {count}, from 0" if count else "no run has arrived by that time"
     raise InvalidInput(Problem(what=f"no run {run}", rule=rule))
 
 
@@ -523,7 +516,7 @@ def _unknown_task(run: RunState, task: str) -> InvalidInput:
 
 
 def _reconstruct_choice(engine: Engine, entry: JournalEntry, position: int) -> PlacementChoice:
-    """Work out again what a placement rested on; ``engine`` is as it was before the entry that decided it."""
+    """Recompute the conditions of a placement; ``engine`` is in the state before the entry."""
     state = engine.state
     absorb(state, entry.event, entry.now)
     for command in entry.commands[:position]:

@@ -1,20 +1,13 @@
-"""What a history is made of: runs, tries of tasks, moves, failures. Times are on the engine's clock.
+"""The history of an execution: attempts, migrations, failures, runs and machines, derived from journal
+entries.
 
-A number that changes now and then: its value over time, as steps.
+``History`` reads events and commands. From the engine's state after an entry it uses only names, iterations
+and the number of ready tasks, so the result is the same during a run and when the journal is read later.
 
-Useful and replicated work: which part of what was done nobody had to do again (invariant I7).
-
-The attempts of one task in one iteration are looked at from the last to the first. The one that completed
-did everything above the checkpoint it began with; the one before it that wrote this checkpoint did what lies
-between its own beginning and that; and so on down to zero. What an attempt did beyond its useful part was
-replicated, or lost with a task that never completed.
-
-History: follows a journal entry by entry and remembers what became of every attempt, run and machine.
-
-It reads events and commands; of the engine's state, as it is after the entry, only names, iterations and how
-many tasks are ready. So it tells the same story during a run and when its journal is applied later.
-
-Numbers that sum a history up: utilisation, replicated work, slowdowns.
+Useful work (invariant I7): the attempts of one task in one iteration are examined from the last to the first.
+The completed attempt did all the work after the checkpoint it started from; the attempt that wrote this
+checkpoint did the work between its own start and the checkpoint, and so on. All other work was replicated, or
+lost with a task that never completed.
 """
 
 from __future__ import annotations
@@ -50,51 +43,51 @@ __all__ = [
 
 @dataclass(slots=True, kw_only=True)
 class AttemptRecord:
-    """One attempt, from its assignment to its end."""
+    """One attempt, from assignment to end. Times are in seconds on the engine's clock."""
 
     number: int
     run: int
     task: str
     iteration: int
     kind: str
-    """What tasks have in common: the description that points of a sweep share, or the program it names."""
+    """The program or task description that the points of a sweep share."""
     machine: int
     nodes: int
     count: int
     assigned_s: float
     reason: str = ""
-    """Who sent it there and why, as the journal says."""
+    """The reason given with the assignment."""
     replaces: int | None = None
     seconds: float = 0.0
-    """Estimated for the whole task at the machine's stated speed."""
+    """Estimated seconds of the whole task at the machine's nominal speed."""
     restart_from: float = 0.0
-    """The share of the work that a checkpoint spares it."""
+    """Share of the work that the checkpoint had already done."""
     staging_s: float | None = None
-    """When data were first sent for; None: nothing had to move."""
+    """Time of the first data request; None: no data had to move."""
     staged_s: float | None = None
-    """When the last of them had come."""
+    """Time at which the last data arrived."""
     submitted_s: float | None = None
     started_s: float | None = None
     ended_s: float | None = None
     suspended_s: float = 0.0
-    """How long the remote side had stopped it, in all."""
+    """Total seconds suspended by the machine's own scheduler."""
     work_done: float | None = None
-    """The share of the task's work that was done at its end; None: unknown."""
+    """Share of the task's work done at the end; None: unknown."""
     checkpoint: float | None = None
-    """The share that its last restart files kept; None: it wrote none."""
+    """Share of the work in its last restart files; None: it wrote none."""
     ending: str = ""
-    """``completed``, ``failed``, ``migrated``, ``cancelled``, ``withdrawn`` (it never ran); "": not over."""
+    """``completed``, ``failed``, ``migrated``, ``cancelled`` or ``withdrawn`` (never ran); "": not ended."""
     cause: str = ""
-    """Of a failure."""
+    """Cause of the failure; "": it did not fail."""
     left_for: str = ""
-    """Why it had to leave its machine; "": it did not have to."""
+    """Why it had to leave its machine; "": it did not."""
     useful_share: float = 0.0
-    """The share of the task's work that it did and that nobody did again."""
+    """Share of the task's work that it did and that no later attempt repeated."""
 
     def ran(self, seconds: float, until_s: float) -> None:
-        """Correct its times by what was measured where its program ran.
+        """Correct start and end by the duration measured on the machine.
 
-        Clocks differ: it did not begin before it was to, nor end after that was told.
+        Clocks differ, so the start is not before the submission and the end is not after the report.
         """
         told_s = until_s if self.ended_s is None else self.ended_s
         earliest_s = self.assigned_s if self.submitted_s is None else self.submitted_s
@@ -103,19 +96,19 @@ class AttemptRecord:
 
     @property
     def ran_s(self) -> float:
-        """Give how long its program ran (of a transfer: how long data moved)."""
+        """Return the seconds its program ran; for a transfer, the seconds data moved."""
         if self.started_s is None or self.ended_s is None:
             return 0.0
         return self.ended_s - self.started_s
 
     @property
     def node_seconds(self) -> float:
-        """Give the node-seconds its program took."""
+        """Return the node-seconds its program used."""
         return self.nodes * self.ran_s
 
     @property
     def useful_s(self) -> float:
-        """Give how much of the time it ran served the task in the end."""
+        """Return how many of the seconds it ran were useful work."""
         if self.ending == "completed" and self.useful_share > 0:
             return self.ran_s
         if self.useful_share <= 0:
@@ -126,16 +119,16 @@ class AttemptRecord:
         return min(self.ran_s, self.useful_share * self.seconds)
 
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
-        """Give it as plain data, with the machine's name."""
+        """Return the attempt as plain data, with the machine's name."""
         return asdict(self) | {"machine": machines[self.machine], "useful_s": self.useful_s}
 
 
 @dataclass(slots=True, kw_only=True)
 class MigrationRecord:
-    """A task went on elsewhere: a migration, for one of the reasons of S3 section 1 or by a plan."""
+    """One migration of a task to another machine (docs/papers/adaptive-jobs.md, section 1)."""
 
     at_s: float
-    """When it was decided (for ``failure``: when the task got its new machine)."""
+    """Time of the decision; for ``failure``, the time of the new assignment."""
     run: int
     task: str
     iteration: int
@@ -145,19 +138,19 @@ class MigrationRecord:
     """``better-machine``, ``performance``, ``suspension``, ``self-migration``, ``failure``, ``user``, ..."""
     old: int
     new: int
-    """The attempts."""
+    """Attempt numbers before and after the migration."""
     restart_from: float = 0.0
     off: bool = False
-    """Whether it came to nothing: the task ended before it could be cancelled."""
+    """Whether the migration was called off because the task ended first."""
 
     def as_record(self, machines: tuple[str, ...]) -> dict[str, Any]:
-        """Give it as plain data, with the machines' names."""
+        """Return the migration as plain data, with the machines' names."""
         return asdict(self) | {"source": machines[self.source], "target": machines[self.target]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
-    """An attempt failed, or a task did for good."""
+    """The failure of an attempt, or the final failure of a task."""
 
     at_s: float
     run: int
@@ -165,7 +158,7 @@ class FailureRecord:
     cause: str
     reason: str
     attempt: int
-    """-1: none (a loop that did not converge)."""
+    """-1: no attempt (a loop that did not converge)."""
     for_good: bool
 
 
@@ -178,43 +171,43 @@ class RunSummary:
     owner: str
     arrival_s: float
     alone_s: float = 0.0
-    """Estimated makespan alone on the empty platform (S5 section 3: mk)."""
+    """Estimated makespan alone on the empty platform (mk in docs/papers/many-workflows.md, section 3)."""
     tasks: int = 0
     ended_s: float | None = None
     outcome: str = ""
-    """``completed``, ``failed``, ``stopped``, ``cancelled``; "": it has not ended."""
+    """``completed``, ``failed``, ``stopped`` or ``cancelled``; "": not ended."""
     reason: str = ""
     iterations: dict[str, int] = field(default_factory=dict)
-    """How often each loop ran; of a loop with several bodies, the most."""
+    """Iterations of each loop; of a loop with several bodies, the maximum."""
     plans: int = 0
-    """How many plans it adopted."""
+    """Number of adopted plans."""
 
     @property
     def response_s(self) -> float | None:
-        """Give the time from arrival to end; None: it has not ended."""
+        """Return the seconds from arrival to end; None: not ended."""
         return None if self.ended_s is None else self.ended_s - self.arrival_s
 
     @property
     def slowdown(self) -> float | None:
-        """Give (C - r) / mk of S5; None: it has not completed, or takes no time alone."""
+        """Return (C - r) / mk (docs/papers/many-workflows.md); None: not completed, or mk is 0."""
         if self.outcome != "completed" or self.response_s is None or self.alone_s <= 0:
             return None
         return self.response_s / self.alone_s
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the run as plain data."""
         return asdict(self) | {"response_s": self.response_s, "slowdown": self.slowdown}
 
 
 @dataclass(slots=True)
 class StepFunction:
-    """Times and the values from then on; before the first time the value is 0."""
+    """A step function of time: times and the values from then on; 0 before the first time."""
 
     times_s: list[float] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
 
     def at(self, now_s: float, value: int) -> None:
-        """Say what the value is from now on; of several at one time the last holds."""
+        """Set the value from a time on; the last of several values at one time holds."""
         if self.times_s and self.times_s[-1] == now_s:
             self.values[-1] = value
             if len(self.values) > 1 and self.values[-2] == value:
@@ -224,16 +217,16 @@ class StepFunction:
             self.values.append(value)
 
     def add(self, now_s: float, change: int) -> None:
-        """Change the value by some amount from now on."""
+        """Add to the value from a time on."""
         self.at(now_s, (self.values[-1] if self.values else 0) + change)
 
     @property
     def most(self) -> int:
-        """Give the largest value."""
+        """Return the largest value."""
         return max(self.values, default=0)
 
     def mean(self, end_s: float) -> float:
-        """Give the mean value from 0 to a time."""
+        """Return the mean value between 0 and a time."""
         if end_s <= 0:
             return 0.0
         borders = [*self.times_s[1:], end_s]
@@ -244,7 +237,7 @@ class StepFunction:
         return area / end_s
 
     def thinned(self, most: int) -> list[tuple[float, int]]:
-        """Give at most about so many steps; where steps are joined, the largest value of them stays."""
+        """Return about ``most`` steps; joined steps keep their largest value."""
         pairs = list(zip(self.times_s, self.values, strict=True))
         each = -(-len(pairs) // most) if pairs else 1
         if each <= 1:
@@ -257,7 +250,7 @@ class StepFunction:
 
 
 def assign_useful_shares(attempts: Iterable[AttemptRecord]) -> None:
-    """Set the useful share of every attempt; those of a completed task sum up to 1."""
+    """Set the useful share of every attempt; the shares of a completed task sum to 1."""
     stories: dict[tuple[int, str, int], list[AttemptRecord]] = {}
     for attempt in attempts:
         stories.setdefault((attempt.run, attempt.task, attempt.iteration), []).append(attempt)
@@ -279,28 +272,28 @@ def _assign_shares(tries: Sequence[AttemptRecord]) -> None:
 
 
 class History:
-    """What happened so far."""
+    """Collect attempts, migrations, failures and runs from journal entries."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.acted_s = 0.0
-        """When anything last happened to a task."""
+        """Time of the last event or command that concerns a task."""
         self.entries = 0
         self.runs: list[RunSummary] = []
         self.attempts: dict[int, AttemptRecord] = {}
-        """By number."""
+        """By attempt number."""
         self.moves: list[MigrationRecord] = []
         self.failures: list[FailureRecord] = []
         self.violations = 0
-        """How often an attempt was found to break its contract."""
+        """Number of contract violations found."""
         self.active = StepFunction()
-        """Workflows that have arrived and not ended, over time."""
+        """Active workflows over time."""
         self.ready = StepFunction()
-        """Tasks that could run if there were a machine, over time."""
+        """Ready tasks over time."""
         self.down: list[tuple[int, float, float | None]] = []
-        """Machines that were down: machine, since when, until when; None: still."""
+        """(machine, down since, down until) for every outage; until None: still down."""
         self._current: dict[tuple[int, str], int] = {}
-        """Per run and task: its last attempt."""
+        """By run and task: the last attempt."""
         self._suspended: dict[int, float] = {}
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
@@ -329,7 +322,7 @@ class History:
         }
 
     def take(self, entry: JournalEntry, state: EngineState) -> None:
-        """Take in an entry; ``state`` is the engine's after it."""
+        """Add an entry; ``state`` is the engine's state after it."""
         self.now = entry.now
         self.entries += 1
         hear = self._hear.get(type(entry.event))
@@ -346,13 +339,13 @@ class History:
         self._count_ready(state, touched)
 
     def finish(self) -> History:
-        """Work out what can only be known in the end: which work was useful."""
+        """Compute what depends on the whole journal (the useful shares) and return the history."""
         assign_useful_shares(self.attempts.values())
         return self
 
     @property
     def end_s(self) -> float:
-        """Give when the last run ended, or when anything last happened where some run has not."""
+        """Return the end of the last run, or the time of the last activity while some run is unfinished."""
         if any(run.ended_s is None for run in self.runs):
             return self.acted_s
         return max((run.ended_s for run in self.runs if run.ended_s is not None), default=0.0)
@@ -368,15 +361,15 @@ class History:
     # Events
 
     def _submitted(self, event: ev.Submitted, state: EngineState) -> None:
-        known = state.runs[event.run].compiled
+        compiled = state.runs[event.run].compiled
         self.runs.append(
             RunSummary(
                 index=event.run,
                 workflow=event.workflow,
                 owner=event.owner,
                 arrival_s=self.now,
-                alone_s=known.alone_s,
-                tasks=len(known),
+                alone_s=compiled.alone_s,
+                tasks=len(compiled),
                 iterations={body.loop.name: 1 for body in state.runs[event.run].loops.bodies},
             )
         )
@@ -393,7 +386,7 @@ class History:
             return
         attempt.ended_s = self.now
         if event.taken_over is not None:
-            attempt.started_s = None  # no program ran: an earlier execution had done it
+            attempt.started_s = None  # no program ran: the outputs of an earlier execution are reused
         elif event.ran_s is not None and attempt.started_s is not None:
             attempt.ran(event.ran_s, self.now - event.late_s)
         self._end_suspension(attempt)
@@ -445,23 +438,23 @@ class History:
 
     def _assign(self, command: cm.Assign, state: EngineState) -> None:
         run = state.runs[command.run]
-        known, task = run.compiled, command.task
-        name, iteration = known.names[task], run.loops.iteration(task)
+        compiled, task = run.compiled, command.task
+        name, iteration = compiled.names[task], run.loops.iteration(task)
         before = self.attempts.get(self._current.get((command.run, name), -1))
-        compute = known.kind[task] == COMPUTE
+        compute = compiled.kind[task] == COMPUTE
         tried = AttemptRecord(
             number=command.attempt,
             run=command.run,
             task=name,
             iteration=iteration,
-            kind=known.graph.description(task).program,
+            kind=compiled.graph.description(task).program,
             machine=command.machine,
             nodes=command.nodes,
             count=command.count,
             assigned_s=self.now,
             reason=command.reason,
             replaces=command.replaces,
-            seconds=known.seconds(task, command.machine, command.count) if compute else 0.0,
+            seconds=compiled.seconds(task, command.machine, command.count) if compute else 0.0,
             restart_from=command.restart_from,
         )
         self.attempts[command.attempt] = tried
@@ -470,7 +463,7 @@ class History:
             self._note_move(before, tried, command)
 
     def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: cm.Assign) -> None:
-        """Remember a migration: one that was decided as such, or a new try after a failure elsewhere."""
+        """Record a migration: an explicit one, or a new attempt on another machine after a failure."""
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
             if before.ending in ("", "cancelled"):
@@ -512,7 +505,7 @@ class History:
             attempt.left_for = command.reason
 
     def _return(self, command: cm.Return, state: EngineState) -> None:  # noqa: ARG002
-        """Take a migration back that came too late."""
+        """Record that a migration was called off."""
         old = self.attempts[command.attempt]
         new = self.attempts[self._current[old.run, old.task]]
         if new.number != old.number:
@@ -526,7 +519,7 @@ class History:
         name = state.runs[command.run].compiled.names[command.task]
         attempt = self.attempts.get(self._current.get((command.run, name), -1))
         if attempt is not None and attempt.ending:
-            attempt = None  # it was over before: what is settled is the task
+            attempt = None  # it had ended before; the command is about the task
         if command.cause:
             number = -1 if attempt is None else attempt.number
             self.failures.append(
@@ -545,7 +538,7 @@ class History:
 
     def _settle_attempt(self, attempt: AttemptRecord, command: cm.Settle) -> None:
         if attempt.submitted_s is None and command.state == "COMPLETED":
-            # A transfer: it ran while its data moved.
+            # The program of a transfer is the movement of its data.
             attempt.started_s = attempt.staging_s if attempt.staging_s is not None else self.now
         if attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
@@ -592,20 +585,20 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineUse:
-    """How a machine was used from 0 to the end."""
+    """Use of one machine from time 0 to the end."""
 
     machine: str
     attempts: int
     busy_node_s: float
     replicated_node_s: float
-    """Of these: what was done again elsewhere, or lost."""
+    """Part of ``busy_node_s`` that was repeated elsewhere or lost."""
     down_s: float
     share: float
-    """Busy node-seconds over those the machine has."""
+    """``busy_node_s`` over the node-seconds that the machine offers."""
 
 
 def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> list[MachineUse]:
-    """Measure every machine, given by name and nodes."""
+    """Return the use of every machine; ``machines`` holds (name, nodes)."""
     end_s = history.end_s
     busy, waste, number = ([0.0] * len(machines) for _ in range(3))
     for attempt in history.attempts.values():
@@ -630,7 +623,7 @@ def measure_machines(history: History, machines: Sequence[tuple[str, int]]) -> l
 
 
 def count_node_seconds(attempt: AttemptRecord, end_s: float) -> float:
-    """Give the node-seconds an attempt took up to a time."""
+    """Return the node-seconds of an attempt up to a time."""
     if attempt.started_s is None:
         return 0.0
     ended_s = end_s if attempt.ended_s is None else attempt.ended_s
@@ -638,23 +631,25 @@ def count_node_seconds(attempt: AttemptRecord, end_s: float) -> float:
 
 
 def replicated_share(found: Sequence[MachineUse]) -> float:
-    """Give the share of all node-seconds taken that served nobody in the end (S1: replicated work)."""
+    """Return the share of all node-seconds that was not useful (docs/papers/dynamic-grid.md: replicated
+    work).
+    """
     busy = sum(use.busy_node_s for use in found)
     return sum(use.replicated_node_s for use in found) / busy if busy > 0 else 0.0
 
 
 def count_migration_reasons(history: History) -> dict[str, int]:
-    """Count the migrations by reason, the most frequent first."""
+    """Return the number of migrations by reason, most frequent first."""
     return dict(Counter(move.reason for move in history.moves if not move.off).most_common())
 
 
 def count_causes(history: History) -> dict[str, int]:
-    """Count the failures by cause, the most frequent first."""
+    """Return the number of failures by cause, most frequent first."""
     return dict(Counter(failure.cause for failure in history.failures).most_common())
 
 
 def list_slowdowns(history: History) -> dict[str, list[float]]:
-    """Give the slowdowns of the completed runs by application (workflow), in the order of their arrival."""
+    """Return the slowdowns of the completed runs by workflow, in order of arrival."""
     found: dict[str, list[float]] = {}
     for run in history.runs:
         if run.slowdown is not None:

@@ -1,18 +1,13 @@
-"""A broken invariant: a bug of weft, told with the story of what it is about.
+"""Invariants of the engine, for tests: ``check_engine`` compares all parts of a state, ``audit_journal``
+reads a whole journal.
 
-The machines: what is free is what nobody takes, and never less than nothing (I2).
+``check_engine`` costs O(tasks + edges + machines) and shares no code with the reactions. It checks that
+states, attempts and counters agree (I1, I3) and that no machine gives more than it has (I2).
 
-The tasks of a run: states and attempts tell the same, and what is counted is what is there (I1, I3).
-
-Checking an engine after an event: everything it knows fits together.
-
-O(tasks + edges + machines) per call: for tests. Nothing here asks the code that decides.
-
-Auditing a journal: what must hold over a whole run, read from its entries alone.
-
-No task completes twice in one iteration or runs twice at one time without a logged cause (I4), nothing
-starts before its predecessors completed and its data arrived (I1), a plan moves nothing that runs properly
-(I5), times go forward (I6), and work is neither lost nor done twice without a log of it (I7).
+``audit_journal`` checks that no task completes twice in one iteration or runs twice at one time without a
+recorded cause (I4), that nothing starts before its predecessors completed and its data arrived (I1), that a
+plan moves nothing that runs properly (I5), that time does not go back (I6), and that all repeated or lost
+work is recorded (I7).
 """
 
 from __future__ import annotations
@@ -48,36 +43,36 @@ __all__ = [
 
 
 class InvariantViolation(WeftError):
-    """Something that must always hold does not."""
+    """An invariant does not hold: a bug of weft."""
 
 
 def require(holds: bool, rule: str, *stories: str) -> None:
-    """Raise unless a rule holds."""
+    """Raise InvariantViolation with the rule and the descriptions unless ``holds``."""
     if not holds:
         raise InvariantViolation("; ".join((rule, *stories)))
 
 
 def describe_attempt(state: EngineState, attempt: Attempt) -> str:
-    """Tell what is known of an attempt."""
+    """Return all facts about an attempt as one line."""
     facts: Iterable[str] = (
         f"attempt {attempt.number} of {state.runs[attempt.run].name(attempt.task)!r} of run {attempt.run}",
         f"on {state.machines[attempt.machine].name!r} with {attempt.nodes} nodes",
         f"stage {Stage(attempt.stage).name}",
-        "takes nodes" if attempt.holds else "takes none",
+        "holds nodes" if attempt.holds else "holds no nodes",
         "waits in the queue" if attempt.queued else "",
-        f"{attempt.staging} parts of its data on the way" if attempt.staging else "",
+        f"{attempt.staging} data requests open" if attempt.staging else "",
         f"assigned at {attempt.assigned_s} s ({attempt.reason or 'no reason given'})",
         f"started at {attempt.started_s} s" if attempt.started_s is not None else "",
         f"ended at {attempt.ended_s} s" if attempt.ended_s is not None else "",
         f"cancelled: {attempt.cancelled}" if attempt.cancelled else "",
-        f"takes over from {attempt.replaces}" if attempt.replaces is not None else "",
-        f"taken over by {attempt.replaced_by}" if attempt.replaced_by is not None else "",
+        f"replaces {attempt.replaces}" if attempt.replaces is not None else "",
+        f"replaced by {attempt.replaced_by}" if attempt.replaced_by is not None else "",
     )
     return ", ".join(fact for fact in facts if fact)
 
 
 def describe_task(state: EngineState, run: RunState, task: int) -> str:
-    """Tell what is known of a task and of its attempt."""
+    """Return all facts about a task and its attempt as one line."""
     number = run.attempt_of.get(task)
     attempt = state.attempts.get(number) if number is not None else None
     told = (
@@ -86,43 +81,43 @@ def describe_task(state: EngineState, run: RunState, task: int) -> str:
     )
     if attempt is not None:
         return f"{told}; {describe_attempt(state, attempt)}"
-    return f"{told}; its attempt {number} is unknown" if number is not None else told
+    return f"{told}; its attempt {number} does not exist" if number is not None else told
 
 
 _HOLDING = (Stage.ASSIGNED, Stage.SUBMITTED, Stage.RUNNING)
-"""Who has ended has given its nodes back."""
+"""Stages in which an attempt may hold nodes."""
 
 
 def check_machines(state: EngineState, instance: Instance) -> None:
-    """Check what every machine gives and who waits there; O(machines + attempts)."""
+    """Check nodes, amounts, queues and indexes of every machine; O(machines + attempts)."""
     holders: dict[int, set[int]] = {machine.index: set() for machine in state.machines}
     queued: dict[int, list[tuple[float, int]]] = {machine.index: [] for machine in state.machines}
     for attempt in state.attempts.values():
         told = describe_attempt(state, attempt)
         if attempt.holds:
             holders[attempt.machine].add(attempt.number)
-            require(attempt.stage in _HOLDING, "nodes are given back at the end", told)
+            require(attempt.stage in _HOLDING, "an ended attempt holds no nodes", told)
         if attempt.queued:
             queued[attempt.machine].append(attempt.turn)
-            require(attempt.stage == Stage.ASSIGNED, "who has begun does not wait", told)
-            require(not attempt.holds, "who waits for nodes takes none", told)
+            require(attempt.stage == Stage.ASSIGNED, "a started attempt is not in a queue", told)
+            require(not attempt.holds, "an attempt in a queue holds no nodes", told)
         if attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
-            require(attempt.holds, "who runs takes nodes", told)
+            require(attempt.holds, "a running attempt holds nodes", told)
         if attempt.stage in _HOLDING:
-            require(attempt.holds or attempt.queued, "an attempt waits for nodes or takes them", told)
-            require(state.machines[attempt.machine].up, "nothing is on a machine that is down", told)
+            require(attempt.holds or attempt.queued, "an attempt is in a queue or holds nodes", told)
+            require(state.machines[attempt.machine].up, "a machine that is down has no attempts", told)
     free: set[int] = set()
     for machine in state.machines:
         _check_capacity(state, machine, instance)
         where = f"machine {machine.name!r} at {state.now} s"
         require(
             set(machine.holders) == holders[machine.index],
-            f"nodes are taken by {sorted(holders[machine.index])}, but {sorted(machine.holders)} are noted",
+            f"attempts {sorted(holders[machine.index])} hold nodes, but {sorted(machine.holders)} are listed",
             where,
         )
         require(
             machine.queue == sorted(queued[machine.index]),
-            f"{sorted(queued[machine.index])} wait, but the queue is {machine.queue}",
+            f"{sorted(queued[machine.index])} are queued, but the queue is {machine.queue}",
             where,
         )
         units = sum(
@@ -131,26 +126,24 @@ def check_machines(state: EngineState, instance: Instance) -> None:
         )
         require(
             machine.waiting_units == units,
-            f"{units} node-seconds wait, {machine.waiting_units} counted",
+            f"{units} node-seconds are queued, {machine.waiting_units} are counted",
             where,
         )
         obstacle = state.obstacle(machine.index)
-        require(machine.usable == (not obstacle), f"whether it may be used ({obstacle or 'it may'})", where)
-        require(machine.left == machine.left_now(), f"{machine.left} is believed to be left", where)
+        require(machine.usable == (not obstacle), f"usable: {not obstacle} ({obstacle})", where)
+        require(machine.left == machine.left_now(), f"{machine.left} is its recorded free capacity", where)
         if machine.left is not None:
             free.add(machine.index)
     believed = tuple(machine.speed_factor if machine.up else 0.0 for machine in state.machines)
-    require(
-        state.machines.beliefs == believed, f"{believed} is believed of the machines", f"at {state.now} s"
-    )
+    require(state.machines.beliefs == believed, f"the speed factors are {believed}", f"at {state.now} s")
     require(set(state.machines.free) == free, f"{sorted(free)} have free nodes", f"at {state.now} s")
     promised = _sum_promised(state)
     found = {machine.index: machine.promised_units for machine in state.machines if machine.promised_units}
-    require(found == promised, f"{promised} is promised, {found} counted", f"at {state.now} s")
+    require(found == promised, f"{promised} is bound, {found} is counted", f"at {state.now} s")
 
 
 def _sum_promised(state: EngineState) -> dict[int, int]:
-    """Give by machine the units of what is bound to it and was not sent yet."""
+    """Return by machine the units of the tasks bound to it that were not assigned yet."""
     found: dict[int, int] = {}
 
     def count(machine: int, units: int) -> None:
@@ -170,7 +163,7 @@ def _check_capacity(state: EngineState, machine: MachineState, instance: Instanc
     taken = sum(holder.nodes for holder in machine.holders.values())
     require(
         machine.free_nodes == machine.nodes - taken,
-        f"{taken} of {machine.nodes} nodes are taken, but {machine.free_nodes} are free",
+        f"{taken} of {machine.nodes} nodes are held, but {machine.free_nodes} are free",
         where,
     )
     require(machine.unlimited or machine.free_nodes >= 0, f"{machine.free_nodes} nodes are free", where)
@@ -182,8 +175,10 @@ def _check_capacity(state: EngineState, machine: MachineState, instance: Instanc
         )
         slack = 1e-6 * max(1.0, total)
         left = machine.amounts[name]
-        require(abs(total - held - left) <= slack, f"{left} of {total} {name} left beside {held}", where)
-        require(left >= -slack, f"{left} of {total} {name} left", where)
+        require(
+            abs(total - held - left) <= slack, f"{left} of {total} {name} are free, {held} are held", where
+        )
+        require(left >= -slack, f"{left} of {total} {name} are free", where)
 
 
 _S = TaskState
@@ -197,13 +192,13 @@ _STAGES: dict[TaskState, tuple[Stage, ...]] = {
     _S.MIGRATING: (Stage.ASSIGNED,),
     _S.SUSPENDED: (Stage.SUBMITTED, Stage.RUNNING),
 }
-"""How far the attempt of a task can be, by the state of the task."""
+"""Possible stages of a task's attempt, by the state of the task."""
 
 _BEGUN = (Stage.SUBMITTED, Stage.RUNNING, Stage.ENDED, Stage.STAGING_OUT)
 
 
 def check_run(state: EngineState, run: RunState) -> None:
-    """Check everything of one run; O(tasks + edges)."""
+    """Check the tasks, counters and bindings of one run; O(tasks + edges)."""
     for task in range(len(run)):
         _check_attempt(state, run, task)
         if run.state[task] not in FINAL:
@@ -218,25 +213,33 @@ def check_run(state: EngineState, run: RunState) -> None:
 
 
 def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
-    """A task that is under way has a live attempt, no other has one, and both are equally far."""
+    """Check that exactly the active tasks have a live attempt, in a matching stage."""
     place, number = TaskState(run.state[task]), run.attempt_of.get(task)
     attempt = state.attempts.get(number) if number is not None else None
     require(
         (place in ACTIVE) == (number is not None),
-        "a task has an attempt exactly while it is under way",
+        "exactly the active tasks have an attempt",
         describe_task(state, run, task),
     )
     if number is None:
         if place is _S.WAITING:
-            require(run.missing[task] > 0, "a waiting task waits", describe_task(state, run, task))
+            require(
+                run.missing[task] > 0,
+                "a waiting task has missing predecessors",
+                describe_task(state, run, task),
+            )
         elif place is _S.READY:
-            require(run.missing[task] == 0, "a ready task misses nothing", describe_task(state, run, task))
+            require(
+                run.missing[task] == 0,
+                "a ready task has no missing predecessors",
+                describe_task(state, run, task),
+            )
         return
-    require(attempt is not None, "the attempt of a task is known", describe_task(state, run, task))
+    require(attempt is not None, "the attempt of a task exists", describe_task(state, run, task))
     assert attempt is not None
     require(
         (attempt.run, attempt.task) == (run.index, task),
-        "the attempt of a task is its own",
+        "the attempt of a task names the task",
         describe_task(state, run, task),
     )
     require(
@@ -248,25 +251,31 @@ def _check_attempt(state: EngineState, run: RunState, task: int) -> None:
 
 
 def _check_progress(state: EngineState, run: RunState, attempt: Attempt, place: TaskState) -> None:
-    """Nothing begins before its predecessors have ended and its data have come (I1)."""
+    """Check that an attempt starts only after its predecessors ended and its data arrived (I1)."""
     told = describe_task(state, run, attempt.task)
-    require(attempt.replaced_by is None, "the attempt of a task is the last of them", told)
+    require(attempt.replaced_by is None, "the attempt of a task is not replaced", told)
     if attempt.stage in _BEGUN:
-        # Of a predecessor that runs again, what has begun already had the data of the first time.
+        # An attempt that started before a predecessor was reopened has the data of the first run.
         before = _count_missing(run, attempt.task, besides=run.reopened)
-        require(before == 0, "an attempt began before its predecessors ended", told)
-        require(attempt.staging == 0, "an attempt began before its data were there", told)
-        require(attempt.replaces not in state.attempts, "an attempt began beside the one before it", told)
+        require(before == 0, "an attempt started before its predecessors ended", told)
+        require(attempt.staging == 0, "an attempt started before its data arrived", told)
+        require(
+            attempt.replaces not in state.attempts,
+            "an attempt started before the one it replaces ended",
+            told,
+        )
     if place is _S.SCHEDULED:
-        require(attempt.staging == 0, "a task whose data are on the way is in its prolog", told)
+        require(attempt.staging == 0, "a task with open data requests is in PROLOG", told)
     if place is _S.PROLOG:
-        require(attempt.staging > 0 or attempt.cancelled != "", "a prolog brings data", told)
+        require(
+            attempt.staging > 0 or attempt.cancelled != "", "a task in PROLOG has open data requests", told
+        )
     if place is _S.SUSPENDED:
-        require(attempt.suspended_since_s is not None, "a suspended task knows since when", told)
+        require(attempt.suspended_since_s is not None, "a suspended task has a suspension time", told)
 
 
 def _count_missing(run: RunState, task: int, besides: Container[int] = ()) -> int:
-    """Count the predecessors that hold a task up: not ended well, or in a loop that was not left."""
+    """Count the predecessors that have not completed or are in a loop that was not left."""
     missing = 0
     for predecessor in run.compiled.before(task):
         if predecessor in besides:
@@ -282,7 +291,9 @@ def _check_counts(state: EngineState, run: RunState) -> None:
     where = f"run {run.index} at {state.now} s"
     unfinished = sum(1 for place in run.state if place not in FINAL)
     require(
-        run.unfinished == unfinished, f"{unfinished} tasks have not ended, {run.unfinished} counted", where
+        run.unfinished == unfinished,
+        f"{unfinished} tasks have not ended, {run.unfinished} are counted",
+        where,
     )
     failed = sum(1 for place in run.state if place == _S.FAILED)
     require(run.failed == failed, f"{failed} tasks have failed, {run.failed} are counted", where)
@@ -304,18 +315,22 @@ def _check_counts(state: EngineState, run: RunState) -> None:
     require(len(heads) == len(kinds), f"{len(kinds)} kinds of ready tasks have {len(heads)} heads", where)
     require(
         all(run.state[task] == _S.WAITING for task in run.early),
-        f"of the tasks {sorted(run.early)} that may be placed early some do not wait",
+        f"of the tasks {sorted(run.early)} that may be assigned early some are not WAITING",
         where,
     )
     over = run.ending != ""
-    require((run.index in state.active) != over, "a run is active until it is over", where)
+    require((run.index in state.active) != over, "a run is active until it has ended", where)
     left = unfinished > 0 and run.ending != "stopped"
-    require(not over or not (run.attempt_of or left), "a run that is over has nothing left", where)
-    require(over == (run.ended_s is not None), "a run that is over says since when", where)
+    require(
+        not over or not (run.attempt_of or left),
+        "an ended run has no attempts and no unfinished tasks",
+        where,
+    )
+    require(over == (run.ended_s is not None), "an ended run has an end time", where)
 
 
 def _done_s(state: EngineState, run: RunState, task: int) -> float:
-    """Give what of its mean seconds a task has done, if it goes on as expected."""
+    """Return the part of a task's mean seconds that is done if the estimate holds."""
     attempt = state.attempts[run.attempt_of[task]]
     if attempt.started_s is None or run.state[task] in FINAL:
         return 0.0
@@ -324,12 +339,12 @@ def _done_s(state: EngineState, run: RunState, task: int) -> float:
 
 
 def _check_bindings(state: EngineState, run: RunState) -> None:
-    """What shares an abstract machine and has not begun goes to one host (I3)."""
+    """Check that attempts of one abstract machine that have not started are on one machine (I3)."""
     for task, number in run.attempt_of.items():
         attempt, variable = state.attempts[number], run.compiled.variable[task]
         begun = attempt.stage != Stage.ASSIGNED or attempt.replaces is not None
         if not run.compiled.shared[variable] or attempt.cancelled or begun:
-            # What has begun stays where it is, or goes where it is moved, when the others are bound anew.
+            # A started attempt stays where it is when the others are bound to another machine.
             continue
         bound = run.binding.get(variable)
         require(
@@ -340,51 +355,57 @@ def _check_bindings(state: EngineState, run: RunState) -> None:
 
 
 def check_engine(engine: Engine) -> None:
-    """Raise Broken if something does not fit together."""
+    """Raise InvariantViolation if the parts of the engine's state contradict each other."""
     state = engine.state
     for run in state.runs:
         check_run(state, run)
     for number, attempt in state.attempts.items():
         told = describe_attempt(state, attempt)
         require(attempt.number == number < state.next_attempt, "attempts are numbered in order", told)
-        require(attempt.stage != Stage.OVER, "an attempt that is over is forgotten", told)
-        require(attempt.staging >= 0, "no more data come than were sent for", told)
+        require(attempt.stage != Stage.OVER, "an attempt that is over is removed", told)
+        require(attempt.staging >= 0, "no more data arrive than were requested", told)
         _check_place(state, attempt)
         _check_times(state, attempt)
     for index, run in enumerate(state.runs):
         for task, number in run.left_behind.items():
-            require(number in state.attempts, f"what task {task} of run {index} left behind is known")
+            require(number in state.attempts, f"the attempt left behind by task {task} of run {index} exists")
     if state.runs:
         check_machines(state, state.runs[0].instance)
     for timer, at_s in state.timers.items():
         require(at_s >= state.now, f"timer {timer!r} was due at {at_s} s", f"it is {state.now} s")
     left = state.touched or state.arrived or state.to_serve or state.to_tidy or state.dirty
-    require(not left, "nothing is left to be looked at", f"at {state.now} s")
+    require(not left, "no work is pending", f"at {state.now} s")
 
 
 def _check_place(state: EngineState, attempt: Attempt) -> None:
-    """Every attempt is that of its task, or leads to it, or waits to be cleaned up."""
+    """Check that every attempt belongs to its task, is replaced by the task's attempt, or is being cleaned
+    up.
+    """
     run, told = state.runs[attempt.run], describe_attempt(state, attempt)
     leads = run.attempt_of.get(attempt.task) == attempt.number
     behind = run.left_behind.get(attempt.task) == attempt.number
     if attempt.replaced_by is not None:
         successor = state.attempts.get(attempt.replaced_by)
-        require(successor is not None, "who takes over is known", told)
+        require(successor is not None, "the replacing attempt exists", told)
         assert successor is not None
-        require(successor.replaces == attempt.number, "who takes over knows from whom", told)
-        require(successor.task == attempt.task and successor.run == attempt.run, "it is the same task", told)
+        require(successor.replaces == attempt.number, "the replacing attempt names the replaced one", told)
+        require(
+            successor.task == attempt.task and successor.run == attempt.run,
+            "both attempts are of the same task",
+            told,
+        )
     else:
         require(leads or behind or attempt.stage == Stage.CLEANING, "an attempt belongs to its task", told)
     before = state.attempts.get(attempt.replaces) if attempt.replaces is not None else None
     if before is not None:
-        require(before.replaced_by == attempt.number, "an attempt takes over from who knows it", told)
+        require(before.replaced_by == attempt.number, "the replaced attempt names the replacing one", told)
 
 
 def _check_times(state: EngineState, attempt: Attempt) -> None:
-    """Time goes forward (I6)."""
+    """Check that the times of an attempt ascend (I6)."""
     times = [attempt.assigned_s, attempt.started_s, attempt.ended_s, state.now]
-    known = [at_s for at_s in times if at_s is not None]
-    require(known == sorted(known), "times go forward", describe_attempt(state, attempt))
+    reached = [at_s for at_s in times if at_s is not None]
+    require(reached == sorted(reached), "times go forward", describe_attempt(state, attempt))
 
 
 _ROUNDING = 1e-9
@@ -396,9 +417,10 @@ _Task = tuple[int, int]
 
 
 def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledWorkflow]) -> JournalAudit:
-    """Read a journal to its end; raise Broken where something does not hold. ``workflows``: by run.
+    """Read a whole journal; raise InvariantViolation at the first rule that does not hold. ``workflows``: by
+    run.
 
-    Runs whose graphs grow are not looked at: their tasks change numbers on the way.
+    Runs whose graphs grow are skipped because their task numbers change.
     """
     entries = list(entries)
     growing = {
@@ -413,7 +435,7 @@ def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledW
 
 
 class _AuditedAttempt:
-    """The work of one attempt, in shares of its task's."""
+    """The work of one attempt, in shares of its task's work."""
 
     __slots__ = ("reached", "source", "spared")
 
@@ -421,41 +443,41 @@ class _AuditedAttempt:
         self.spared = spared
         self.reached = spared
         self.source = source
-        """Whose restart files it goes on from; None: it starts from zero."""
+        """The attempt whose restart files it started from; None: it started from zero."""
 
 
 class JournalAudit:
-    """What a journal has told so far, task by task."""
+    """Collect the state of every task from journal entries and check the rules."""
 
     def __init__(self, workflows: Sequence[CompiledWorkflow], left_out: Collection[int] = ()) -> None:
-        """Begin; ``left_out``: runs that are not looked at."""
+        """Start with an empty journal; ``left_out``: runs to skip."""
         self._workflows = workflows
         self._left_out = left_out
         self._loops: dict[int, Loops] = {}
         self._sequence = -1
         self._now = 0.0
         self._task_of: dict[int, _Task] = {}
-        """By attempt."""
+        """By attempt: run and task."""
         self._parts: dict[int, set[int]] = {}
-        """By attempt: the parts of its data that are on the way."""
+        """By attempt: the data requests that are not answered yet."""
         self._running: dict[_Task, int] = {}
-        """The attempt that was told to start and is not over."""
+        """By task: the attempt that was started and has not ended."""
         self._done: set[_Task] = set()
-        """Tasks that have completed or were left out in the present iteration."""
+        """Tasks completed or skipped in the current iteration."""
         self._left: set[tuple[int, int]] = set()
-        """Bodies of loops that were left, by run."""
+        """(run, body) of the loops that were left."""
         self._saved: dict[_Task, tuple[float, _AuditedAttempt | None]] = {}
-        """The share of the work that restart files keep, and who wrote them."""
+        """By task: the share of the work in its restart files, and the attempt that wrote them."""
         self._tries: dict[_Task, list[_AuditedAttempt]] = {}
-        """The attempts of the present iteration that were started."""
+        """By task: the attempts started in the current iteration."""
         self._try: dict[int, _AuditedAttempt] = {}
-        """The same by attempt."""
+        """The same by attempt number."""
         self._violating: set[int] = set()
         self.replicated: dict[_Task, float] = {}
-        """Shares of the work that were done more than once, in all iterations together."""
+        """By task: the share of the work done more than once, over all iterations."""
 
     def read(self, entry: JournalEntry) -> None:
-        """Take in one entry."""
+        """Check one entry."""
         where = f"entry {entry.sequence}"
         require(entry.sequence == self._sequence + 1, "entries are numbered in order", where)
         require(entry.now >= self._now, f"{entry.now} s comes after {self._now} s", where)
@@ -528,15 +550,17 @@ class JournalAudit:
     def _assign(self, command: cm.Assign) -> None:
         task = (command.run, command.task)
         require(command.attempt not in self._task_of, self._say(task, "an attempt is assigned once"))
-        require(task not in self._done, self._say(task, "what is done is not done again without a cause"))
+        require(
+            task not in self._done, self._say(task, "a completed task is not assigned again without a cause")
+        )
         self._task_of[command.attempt] = task
         self._parts[command.attempt] = set()
 
     def _start(self, command: cm.Start) -> None:
         task = (command.run, command.task)
-        require(self._task_of.get(command.attempt) == task, self._say(task, "what starts was assigned"))
+        require(self._task_of.get(command.attempt) == task, self._say(task, "a started attempt was assigned"))
         require(task not in self._running, self._say(task, "no task runs twice at one time"))
-        require(not self._parts[command.attempt], self._say(task, "it starts when its data have come"))
+        require(not self._parts[command.attempt], self._say(task, "it starts after its data arrived"))
         for before in self._workflows[command.run].before(command.task):
             done = (command.run, before) in self._done and self._released(command.run, before, command.task)
             require(done, self._say(task, f"it starts after predecessor {before}"))
@@ -553,15 +577,20 @@ class JournalAudit:
         return self._loops[run]
 
     def _account(self, task: _Task, command: cm.Start) -> None:
-        """Note what an attempt goes on from."""
+        """Record the checkpoint that an attempt starts from."""
         spared = command.restart_from
         saved, source = self._saved.get(task, (0.0, None))
-        require(spared <= saved + _ROUNDING, self._say(task, f"{spared} is spared, {saved} was saved"))
+        require(
+            spared <= saved + _ROUNDING,
+            self._say(task, f"it starts from {spared}, but the checkpoint holds {saved}"),
+        )
         begun = self._try[command.attempt] = _AuditedAttempt(spared, source if spared > 0.0 else None)
         self._tries.setdefault(task, []).append(begun)
 
     def _check_work(self, task: _Task) -> None:
-        """What the last attempt builds on is the whole work; all else was done again (I7)."""
+        """Check that the completed attempt and its checkpoints cover all the work; the rest is replicated
+        (I7).
+        """
         tries = self._tries.pop(task, [])
         if not tries:
             return
@@ -571,7 +600,7 @@ class JournalAudit:
             reached = built_on.reached >= needed - _ROUNDING
             require(reached, self._say(task, f"{needed} of the work is needed, {built_on.reached} was done"))
             needed, built_on = built_on.spared, built_on.source
-        require(needed <= _ROUNDING, self._say(task, f"nobody did the first {needed} of the work"))
+        require(needed <= _ROUNDING, self._say(task, f"no attempt did the first {needed} of the work"))
         again = sum(each.reached - each.spared for each in tries) - 1.0
         self.replicated[task] = self.replicated.get(task, 0.0) + max(0.0, again)
 
@@ -579,8 +608,8 @@ class JournalAudit:
         task = (command.run, command.task)
         attempt = self._running.get(task)
         if attempt is not None:
-            # Lost with its machine: the log says so instead of an end.
-            require(command.cause != "", self._say(task, "what runs is settled with a cause"))
+            # An attempt lost with its machine has no Ended event; the cause replaces it.
+            require(command.cause != "", self._say(task, "a running task is settled with a cause"))
             self._stop(attempt)
         if command.state in ("COMPLETED", "SKIPPED"):
             require(task not in self._done, self._say(task, "a task completes once in an iteration"))
@@ -589,7 +618,10 @@ class JournalAudit:
             if command.state == "COMPLETED":
                 self._check_work(task)
         elif task in self._done:
-            require(command.again or command.cause != "", self._say(task, "it is done again with a cause"))
+            require(
+                command.again or command.cause != "",
+                self._say(task, "a completed task runs again with a cause"),
+            )
             self._done.discard(task)
             if command.state in ("READY", "WAITING"):
                 self.replicated[task] = self.replicated.get(task, 0.0) + 1.0
@@ -610,7 +642,10 @@ class JournalAudit:
             self._stop(command.attempt)
 
     def _check_adoption(self, command: cm.Cancel) -> None:
-        """A plan that is adopted ends nothing that runs and keeps its contract (I5)."""
+        """Check that adopting a plan cancels no attempt that runs and meets its contract (I5)."""
         task = self._task_of.get(command.attempt)
         if task is not None and self._running.get(task) == command.attempt:
-            require(command.attempt in self._violating, self._say(task, "a plan keeps what runs"))
+            require(
+                command.attempt in self._violating,
+                self._say(task, "a plan cancels no task that meets its contract"),
+            )

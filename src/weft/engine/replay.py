@@ -1,10 +1,10 @@
-"""Replaying a journal: rebuild a state by applying its entries, or decide again and compare (design 6).
+"""Replay of a journal: rebuild the state from its entries, or decide again and compare the commands.
 
-Applying asks nobody: it gives the state that wrote the journal, whatever policy or version is at hand.
-Deciding again feeds the recorded events to a fresh engine; the same version with the same policy gives the
-same commands (invariant I10). With another policy it is a what-if, and only the first difference has a plain
-meaning: the events after it answer commands that the other policy never gave. So from the first difference
-on nothing is decided any more.
+``rebuild`` applies entries and gives the state that wrote the journal, whatever policy or version of weft is
+installed. ``replay`` feeds the recorded events to a fresh engine; the same version with the same policy gives
+the same commands (invariant I10). With another policy only the first difference is meaningful, because the
+later events answer commands that this policy did not give. Therefore the comparison ends at the first entry
+that differs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["CommandDifference", "ReplayResult", "rebuild", "replay"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandDifference:
-    """One command of an entry that came out otherwise."""
+    """One command of an entry that differs from the recorded one."""
 
     sequence: int
     now: float
     event: str
     position: int
-    """Which command of the entry, from 0."""
+    """Position of the command in the entry, from 0."""
     expected: Command | None
-    """As the journal has it; None: it has none there."""
+    """The recorded command; None: there is none at this position."""
     got: Command | None
-    """As it was decided now; None: nothing was."""
+    """The command decided now; None: there is none at this position."""
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the difference as plain data."""
         return {
             "entry": self.sequence,
             "now_s": self.now,
@@ -50,24 +50,24 @@ class CommandDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What a replay found."""
+    """The result of a replay."""
 
     entries: int
-    """How many entries were decided again."""
+    """Number of entries decided again."""
     commands: int
     differences: tuple[CommandDifference, ...]
-    """All of the first entry in which there are any."""
+    """The differences of the first entry that differs."""
     total: int
-    """How many entries the journal has."""
+    """Number of entries in the journal."""
 
     @property
     def same(self) -> bool:
-        """Say whether every command came out the same."""
+        """Return whether all commands were equal."""
         return not self.differences
 
 
 def rebuild(engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str, StoredPlan]) -> Engine:
-    """Apply entries to a fresh engine, deciding nothing."""
+    """Apply entries to a fresh engine without making decisions, and return the engine."""
     engine.state.plans.update(plans)
     for entry in entries:
         engine.apply(entry.event, entry.now, entry.commands)
@@ -81,7 +81,10 @@ def replay(
     *,
     watch: Callable[[int], None] | None = None,
 ) -> ReplayResult:
-    """Decide again with a fresh engine, up to the first entry that comes out otherwise."""
+    """Decide again with a fresh engine, up to the first entry whose commands differ.
+
+    ``watch`` is called with the number of every entry before it is decided.
+    """
     engine.state.plans.update(plans)
     decided = commands = total = 0
     differences: tuple[CommandDifference, ...] = ()

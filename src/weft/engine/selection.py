@@ -1,23 +1,17 @@
-"""Requirements and ranks while a run is under way (S3 section 2).
+"""Machines for a task: requirements and ranks, machines worth comparing, input files from outside, restart
+files.
 
-What the workflow states is part of the instance: machines that fail it are no candidates. Here are the
-expressions an application changed while it ran, and the ranks. A text from a running application is parsed
-and evaluated, never executed; what cannot be read counts as unchanged.
+Requirements that the workflow states are part of the instance. Here are the expressions that an application
+changed while it ran, and the ranks (docs/papers/adaptive-jobs.md, section 2). Such a text is parsed and
+evaluated, never executed; a text that cannot be parsed changes nothing.
 
-Files that come from outside: which ones an attempt needs on a machine, and how long they take to it.
+Machines with equal descriptions are equivalent for most tasks, so one of each class is compared, and the
+machines that hold input data. A task whose expressions use machine names splits the classes by the value of
+the expressions.
 
-Names are filled in for the chosen machine and the job (S3 section 6): one template gives another program on
-another architecture. A shared file is brought to a host once, for all who are sent there.
-
-The machines worth looking at for a task: of those that are alike the first, and where its data are.
-
-Machines of one description are alike for most tasks. A task that ranks or refuses machines by their names
-tells them apart: for it machines are alike if it thinks the same of them.
-
-Restarts: how much of a task's work its restart files spare the next attempt (S3 section 2).
-
-The last restart files of a task are believed to be kept on our side too (S3's checkpoint store, gap G3): they
-outlive the machine that wrote them.
+File names are filled in for the machine (section 6): one template names another program on another
+architecture. A shared file is copied to a host once. The last restart files of a task are also kept with the
+project, so they survive the machine that wrote them (gap G3).
 """
 
 from __future__ import annotations
@@ -64,18 +58,18 @@ __all__ = [
 
 
 class MachinePreferences(NamedTuple):
-    """What a task demands of machines by now, and how it ranks them."""
+    """Current requirement and rank of a task, evaluated for all machines."""
 
     key: tuple[BoundExpression | None, BoundExpression | None]
-    """Tasks for which it is the same wish the same."""
+    """Equal for tasks with equal requirement and rank."""
     demanded: Sequence[object] | None
-    """Per machine: whether it will do; None: all will."""
+    """Per machine: whether it meets the requirement; None: all do."""
     ranks: Sequence[object] | None
-    """Per machine; None: they are all the same to it."""
+    """Per machine; None: the task has no rank."""
 
 
 def resolve_preferences(state: EngineState, run: RunState, task: int) -> MachinePreferences:
-    """Say what a task wants by now, beyond what the workflow states."""
+    """Evaluate the current requirement and rank of a task, beyond what the workflow states."""
     demanded, _ = run.requirements.get(task, (None, None))
     rank = _find_rank(run, task)
     keys = [bind_expression(run.compiled, task, text) if text else None for text in (demanded, rank)]
@@ -84,7 +78,7 @@ def resolve_preferences(state: EngineState, run: RunState, task: int) -> Machine
 
 
 def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) -> bool:
-    """Say whether a machine meets what the task's application demands by now."""
+    """Return whether a machine meets the requirement that the application set at run time."""
     changed = run.requirements.get(task)
     if changed is None or not changed[0]:
         return True
@@ -93,7 +87,7 @@ def accepts_machine(state: EngineState, run: RunState, task: int, machine: int) 
 
 
 def rank_machine(state: EngineState, run: RunState, task: int, machine: int) -> float | None:
-    """Evaluate a task's own rank for a machine; None: it has none, or it gives no number."""
+    """Evaluate the task's rank for a machine; None: no rank, or not a number."""
     text = _find_rank(run, task)
     values = (
         None
@@ -107,14 +101,14 @@ def rank_machine(state: EngineState, run: RunState, task: int, machine: int) -> 
 
 
 def _find_rank(run: RunState, task: int) -> str | None:
-    """Give how a task ranks machines by now; None: it does not."""
+    """Return the current rank expression of a task; None: it has none."""
     _, changed = run.requirements.get(task, (None, None))
     stated = run.compiled.description(task).rank
     return changed or (None if stated is None else str(stated))
 
 
 def check_requirement(text: str, run: RunState, task: int) -> str:
-    """Say what is wrong with an expression that an application has written; "": nothing."""
+    """Return what is wrong with an expression written by an application; "": nothing."""
     try:
         _evaluate(parse(text), run, run.compiled.graph.context(task))
     except InvalidInput as error:
@@ -125,7 +119,9 @@ def check_requirement(text: str, run: RunState, task: int) -> str:
 def _evaluate_cached(
     state: EngineState, run: RunState, task: int, key: BoundExpression
 ) -> Sequence[object] | None:
-    """Evaluate an expression for all machines, once for all tasks for which it means the same."""
+    """Evaluate an expression for all machines; tasks with an equal key share the result. None: it has no
+    value.
+    """
     if key not in state.evaluated:
         expression = parse_or_none(key[0])
         try:
@@ -144,28 +140,29 @@ def _evaluate(expression: Expression, run: RunState, context: Mapping[str, Value
 
 
 _MAX_HOLDERS = 64
-"""Hosts with a file that are looked at."""
+"""Hosts with a copy of a file that are considered."""
 
 
 class ExternalFile(NamedTuple):
-    """One file that no task makes."""
+    """An input file that no task produces."""
 
     source: str
     """Where the user keeps it."""
     size_bytes: float
-    """0 where nobody said."""
+    """0 if not stated."""
     shared: bool
 
 
 _last_listed: WeakKeyDictionary[CompiledWorkflow, tuple[int, list[tuple[ExternalFile, bool]]]] = (
     WeakKeyDictionary()
 )
-"""Per workflow: the task that was asked about last, its files, and whether their names depend on the machine.
-Who looks for a machine asks about one task on many machines."""
+"""By workflow: the task listed last and its (file, name depends on the machine). The search for a machine
+asks for one task on many machines in a row.
+"""
 
 
 def list_external_files(run: RunState, task: int, machine: int) -> Iterator[ExternalFile]:
-    """List the files a task needs on a machine, in the order of its inputs."""
+    """Yield the external files that a task needs on a machine, in the order of its inputs."""
     names: dict[str, Value] = {}
     for file, by_machine in _list_stated_files(run.compiled, task):
         if by_machine and not names:
@@ -179,23 +176,25 @@ def list_external_files(run: RunState, task: int, machine: int) -> Iterator[Exte
         yield file._replace(source=fill_template(file.source, names)) if by_machine else file
 
 
-def _list_stated_files(known: CompiledWorkflow, task: int) -> list[tuple[ExternalFile, bool]]:
-    """List the files of a task; names that depend on the machine are not filled in yet."""
-    asked, found = _last_listed.get(known, (-1, []))
+def _list_stated_files(compiled: CompiledWorkflow, task: int) -> list[tuple[ExternalFile, bool]]:
+    """Return the external files of a task; names that depend on the machine are not filled in."""
+    asked, found = _last_listed.get(compiled, (-1, []))
     if asked != task:
-        context, found = known.graph.context(task), []
-        for item in known.description(task).inputs:
+        context, found = compiled.graph.context(task), []
+        for item in compiled.description(task).inputs:
             source = external_source(item)
             by_machine = "{machine." in source
             if source:
                 name = source if by_machine else fill_template(source, context)
-                found.append((ExternalFile(name, known.size_of(item, task), item.shared), by_machine))
-        _last_listed[known] = (task, found)
+                found.append((ExternalFile(name, compiled.size_of(item, task), item.shared), by_machine))
+        _last_listed[compiled] = (task, found)
     return found
 
 
 def find_file_holders(state: EngineState, run: RunState, task: int, machines: Iterable[int]) -> list[int]:
-    """List machines to which shared files were brought that a task needs on some of these and lacks there."""
+    """Return the machines that already have shared files the task would need on ``machines`` and that are
+    missing there.
+    """
     files = {
         file.source: None
         for machine in machines
@@ -207,7 +206,9 @@ def find_file_holders(state: EngineState, run: RunState, task: int, machines: It
 
 
 def external_staging_s(state: EngineState, run: RunState, task: int, machine: int) -> float:
-    """Estimate how long the files of a task take to a machine, one after the other; some may be there."""
+    """Estimate the seconds to copy the external files of a task to a machine one by one, without those
+    already there.
+    """
     link = run.instance.platform.default_link
     there = _cached_files(state, machine)
     return sum(
@@ -218,18 +219,22 @@ def external_staging_s(state: EngineState, run: RunState, task: int, machine: in
 
 
 def _cached_files(state: EngineState, machine: int) -> Collection[str]:
-    """Give the shared files that were brought to the host of a machine."""
+    """Return the shared files on the host of a machine."""
     return state.copies.at.get(state.machines[machine].host, ())
 
 
 def list_candidate_machines(
     state: EngineState, run: RunState, task: int, *, free: bool, but: int | None = None
 ) -> list[int]:
-    """List them by index: those with free nodes, or where the task may wait; ``but``: who leaves this one."""
-    known = run.compiled
-    moves = known.kind[task] == TRANSFER
-    is_bound = bool(run.binding) and known.variable[task] in run.binding
-    if is_bound or not (known.uniform or moves):
+    """Return the machines worth comparing for a task, ascending.
+
+    ``free``: only machines with free nodes; otherwise also those with a queue. ``but``: the machine that the
+    task leaves.
+    """
+    compiled = run.compiled
+    moves = compiled.kind[task] == TRANSFER
+    is_bound = bool(run.binding) and compiled.variable[task] in run.binding
+    if is_bound or not (compiled.uniform or moves):
         return _list_usable(state, run, task)
     classes = _list_classes(state, run, task)
     avoided = _find_avoided(run, task, classes)
@@ -246,7 +251,7 @@ def list_candidate_machines(
 
 
 def may_use(run: RunState, task: int, machine: int) -> bool:
-    """Say whether a task may go to a machine at all: it is a candidate, and not bound elsewhere."""
+    """Return whether a machine is a candidate of the task and not excluded by a binding."""
     if run.compiled.kind[task] == COMPUTE:
         candidate = machine in run.compiled.options(task).counts
     else:
@@ -256,40 +261,40 @@ def may_use(run: RunState, task: int, machine: int) -> bool:
 
 
 def suits_task(state: EngineState, run: RunState, task: int, machine: int, count: int) -> bool:
-    """Say whether a machine and a count are what a task wants by now, be the machine free or not."""
+    """Return whether a machine and node count meet the current requirements of a task, free or not."""
     possible = run.compiled.kind[task] != COMPUTE or run.is_mode(task, machine, count)
     return possible and accepts_machine(state, run, task, machine)
 
 
 def _list_classes(state: EngineState, run: RunState, task: int) -> list[MachineClass]:
-    """Give the classes of machines a task may go to; O(machines) when its kind asks for the first time."""
-    known, machines = run.compiled, state.machines
-    if known.kind[task] == TRANSFER:
-        return machines.destinations(known, task)
-    options = known.options(task)
-    if known.ranked or task in run.requirements:
+    """Return the machine classes for a task; O(machines) for the first task of a kind."""
+    compiled, machines = run.compiled, state.machines
+    if compiled.kind[task] == TRANSFER:
+        return machines.destinations(compiled, task)
+    options = compiled.options(task)
+    if compiled.ranked or task in run.requirements:
         return machines.told_apart(options, *resolve_preferences(state, run, task))
     return machines.classes(options)
 
 
 def _find_avoided(run: RunState, task: int, classes: list[MachineClass]) -> Collection[int]:
-    """Give the machines to avoid: where it failed, which is the last resort, not forbidden."""
+    """Return the machines where the task failed, or nothing if all candidates are among them."""
     avoided = run.avoid.get(task, ())
     return avoided if any(alike.first(avoided) is not None for alike in classes) else ()
 
 
 def _list_data_holders(state: EngineState, run: RunState, task: int, places: list[int]) -> Iterator[int]:
-    """List the machines that have something of what a task needs, if it may go there.
+    """Yield the allowed machines that hold input data of a task.
 
-    ``list_candidate_machines``: where it may go besides; shared files that are there need not be looked for.
+    ``places``: machines compared anyway; shared files that are there need no other holder.
     """
-    known = run.compiled
+    compiled = run.compiled
     found: list[int | None] = []
-    if known.kind[task] == TRANSFER:
+    if compiled.kind[task] == TRANSFER:
         found.append(run.source_of(task))
-    elif known.moves_data:
-        found += [run.where[predecessor] for predecessor in known.before(task)]
-    if known.stages:
+    elif compiled.moves_data:
+        found += [run.where[predecessor] for predecessor in compiled.before(task)]
+    if compiled.stages:
         found += find_file_holders(state, run, task, places)
     for machine in dict.fromkeys(found):
         if machine is None or machine < 0 or not state.machines.is_usable(machine):
@@ -299,7 +304,7 @@ def _list_data_holders(state: EngineState, run: RunState, task: int, places: lis
 
 
 def _list_usable(state: EngineState, run: RunState, task: int) -> list[int]:
-    """List all machines that may be used and are wanted, but for those to avoid if there are others."""
+    """Return all usable, accepted machines, without those where the task failed if others remain."""
     found = [
         machine
         for machine in _list_allowed(run, task)
@@ -310,7 +315,7 @@ def _list_usable(state: EngineState, run: RunState, task: int) -> list[int]:
 
 
 def _list_allowed(run: RunState, task: int) -> Sequence[int]:
-    """List the machines a task may go to at all."""
+    """Return the candidate machines of a task, after its binding."""
     bound = run.binding.get(run.compiled.variable[task]) if run.binding else None
     if bound is not None:
         return [bound] if may_use(run, task, bound) else []
@@ -321,7 +326,7 @@ def _list_allowed(run: RunState, task: int) -> Sequence[int]:
 
 
 def spared_share(state: EngineState, run: RunState, task: int, count: int) -> float:
-    """Give the share of the work that need not be done again on so many nodes; 0: it starts from zero."""
+    """Return the share of the work that restart files save on ``count`` nodes; 0: start from zero."""
     kept = run.checkpoint.get(task) if run.checkpoint else None
     if kept is None or not state.settings.checkpoints:
         return 0.0
@@ -330,9 +335,9 @@ def spared_share(state: EngineState, run: RunState, task: int, count: int) -> fl
 
 
 def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, count: int) -> float:
-    """Give the share that would be spared if a running attempt were told to end now.
+    """Return the share that restart files would save if a running attempt were ended now.
 
-    Restart files without an interval are written at that moment.
+    An attempt with checkpoints on demand writes its restart files when it is ended.
     """
     share = spared_share(state, run, attempt.task, count)
     checkpoint = run.compiled.description(attempt.task).recovery.checkpoint
@@ -346,11 +351,11 @@ def spared_share_if_ended(state: EngineState, run: RunState, attempt: Attempt, c
 
 
 def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
-    """Estimate the share of its task's work that an attempt has done, by its reports or the time passed."""
+    """Estimate the share of its task's work that an attempt has done, from its reports or the time passed."""
     if attempt.work_done is not None and attempt.reported_s is not None:
-        known, since_s = attempt.work_done, attempt.reported_s
+        done, since_s = attempt.work_done, attempt.reported_s
     elif attempt.started_s is not None:
-        known, since_s = attempt.restart_from, attempt.started_s
+        done, since_s = attempt.restart_from, attempt.started_s
     else:
         return attempt.restart_from
     if attempt.suspended_since_s is not None:
@@ -359,11 +364,11 @@ def estimate_work_done(state: EngineState, attempt: Attempt) -> float:
         passed_s = state.now - since_s
     whole_s = attempt.seconds / (1.0 - attempt.restart_from) if attempt.restart_from < 1.0 else 0.0
     speed = state.machines[attempt.machine].speed_factor
-    return min(1.0, known + passed_s * speed / whole_s) if whole_s > 0 else 1.0
+    return min(1.0, done + passed_s * speed / whole_s) if whole_s > 0 else 1.0
 
 
 def _fits_count(run: RunState, task: int, written_with: int, count: int) -> bool:
-    """Say whether restart files written on some nodes serve a start on others."""
+    """Return whether restart files written on some node count can be used with another."""
     if written_with == count:
         return True
     checkpoint = run.compiled.description(task).recovery.checkpoint

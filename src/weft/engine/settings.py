@@ -1,6 +1,7 @@
-"""How the engine adapts: contracts, migration, retries, polling, re-planning. One record, with presets.
+"""Settings of the engine: contracts, migration, retries, probes, re-planning; and named presets.
 
-The presets ``s1`` and ``s3`` are literal readings of the two papers; the default migrates only when it pays.
+The presets ``s1`` and ``s3`` follow docs/papers/dynamic-grid.md and docs/papers/adaptive-jobs.md literally;
+the default migrates only when it saves time.
 """
 
 from __future__ import annotations
@@ -22,87 +23,97 @@ DEFAULT_RETRIES: Mapping[str, int] = {
     "contract": 10,
     "cancelled": 0,
 }
-"""How often a task is tried again, by cause, where neither the task nor the run says anything. What is not
-the program's fault is forgiven more often."""
+"""Retries by cause, unless the task or the run states another number. Causes outside the program have more.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplanRule:
-    """When what remains of a run is planned again (unified section 5, step 7)."""
+    """When to plan the rest of a run again (docs/papers/unified.md, section 5, step 7)."""
 
     planner: str = "heft"
     violators: float | None = None
-    """Share of the running tasks that must violate their contracts; None: violations alone do not re-plan."""
+    """Share of the running tasks that must violate their contracts; None: violations do not cause a new plan.
+    """
     on_machines: bool = True
-    """When a machine goes or comes back."""
+    """When a machine goes down or comes back."""
     on_iteration: bool = False
-    """When a loop begins its next iteration."""
+    """When a loop starts its next iteration."""
     every_s: float | None = None
-    """At this interval; 0: as soon as the last re-planning is done (S1's maximal frequency)."""
+    """Interval in seconds; 0: as soon as the last plan is there (the maximal frequency of dynamic-grid.md).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What the engine does about slowness, failure and change."""
+    """How the engine reacts to slow attempts, failures and changes."""
 
     begins_at_once: bool = False
-    """Whether the world begins a program the moment it is told to, and so never reports that it did."""
+    """Whether the backend starts a program as soon as it gets the command, and sends no Started event."""
     contract: float | None = None
-    """Contract factor of tasks that state none; None: they owe nothing."""
+    """Contract factor of tasks that state none; None: no contract."""
     grace_s: float | None = None
-    """Seconds before attempts whose tasks state no contract are first judged; None: a tenth of the
-    estimate."""
+    """Seconds before an attempt is first checked if its task states no contract; None: a tenth of the
+    estimate.
+    """
     iteration_limit_s: float | None = None
-    """What an iteration of an application that reports them may take (S3's profile threshold)."""
+    """Seconds an iteration of an application may take (profile threshold of adaptive-jobs.md)."""
     belief_s: float = 600.0
-    """How long a machine is believed to be slow after somebody was slow there."""
+    """Seconds for which a machine counts as slow after a slow attempt."""
     poll_every_s: float = 30.0
-    """How often attempts that owe something are asked for their progress."""
+    """Seconds between progress probes of attempts with a contract."""
     migrate: str = "pays"
-    """``never``; ``pays``: if the time left here exceeds restart cost plus time left there by ``gain``;
-    ``always``: at every violation (S1 and S3 as printed)."""
+    """``never``; ``pays``: if the remaining time here exceeds restart cost plus remaining time there by
+    ``gain``; ``always``: at every violation, as in both papers.
+    """
     gain: float = 0.2
-    """The share of the time left that a migration must save; grows with every migration of a task."""
+    """Share of the remaining time that a migration must save."""
     gain_growth: float = 1.5
-    """What the gain is multiplied with after each migration of a task, so that nothing bounces for ever."""
+    """Factor on ``gain`` after each migration of a task, so that a task does not move back and forth."""
     checkpoints: bool = True
-    """Whether a migrated task goes on from its last restart files; False: from zero (S1)."""
+    """Whether a migrated task continues from its last restart files; False: from zero (dynamic-grid.md)."""
     restart_cost_s: float = 0.0
-    """What a restart is believed to cost beyond moving the files."""
+    """Estimated seconds of a restart beyond copying the files."""
     better_every_s: float | None = None
-    """How often running tasks look for a better machine (S3's rescheduling interval); None: never."""
+    """Seconds between searches for a better machine (rescheduling interval of adaptive-jobs.md); None: never.
+    """
     suspension_timeout_s: float | None = 600.0
-    """How long a remote system may suspend an attempt before it migrates; None: for ever."""
+    """Seconds an attempt may be suspended by the machine's scheduler before it migrates; None: no limit."""
     waiting_timeout_s: float | None = None
-    """How long a remote system may keep an attempt from starting before it migrates; None: for ever."""
+    """Seconds an attempt may wait in the machine's own queue before it migrates; None: no limit."""
     ladder_every_s: float | None = None
-    """How often job managers are probed (S3 section 5); None: worlds report failures by themselves."""
+    """Seconds between liveness probes (adaptive-jobs.md, section 5); None: the backend reports failures
+    itself.
+    """
     discover_every_s: float | None = None
-    """How long a list of machines from the information service is believed; None: the platform is the
-    list."""
+    """Seconds for which a list of machines from the information service is valid; None: the platform is the
+    list.
+    """
     fetch_every_s: float | None = None
-    """How long a machine's dynamic state is believed; None: worlds report changes by themselves."""
+    """Seconds for which the dynamic state of a machine is valid; None: the backend reports changes itself."""
     authorise: bool = False
-    """Whether access to a machine is probed before it is used."""
+    """Whether access to a machine is tested before it is used."""
     bound_ancestors: str = "lost"
-    """Which completed tasks of a re-bound abstract machine run again: ``always`` (S1), ``lost``: only those
-    whose outputs can no longer be had."""
+    """Which completed tasks run again when their abstract machine moves: ``always`` (dynamic-grid.md), or
+    ``lost``: only those whose outputs are no longer available.
+    """
     retries: int | None = None
-    """For every cause without its own number; None: DEFAULT_RETRIES."""
+    """Retries for every cause without its own number; None: DEFAULT_RETRIES."""
     retries_by_cause: Mapping[str, int] = field(default_factory=dict)
     growth: float = 2.0
-    """What memory or time limit is multiplied with after running out of it."""
+    """Factor on memory or time limit after an attempt exceeded it."""
     on_failure: str = "stop"
-    """When the retries are used up: ``hold`` (wait for the user), ``reschedule`` (try again from the start,
-    elsewhere), ``stop`` (the run ends), ``continue`` (what does not depend on it goes on)."""
+    """When no retry is left: ``hold`` (wait for the user), ``reschedule`` (start again on another machine),
+    ``stop`` (end the run) or ``continue`` (run everything that does not depend on the task).
+    """
     brings_results: bool = False
-    """Whether outputs that no task reads are brought to where the workflow lies."""
+    """Whether outputs that no task reads are copied to the folder of the workflow."""
     strict_plan: bool = False
-    """Whether a plan's order is kept even where a machine stands idle."""
+    """Whether the planned order is kept even if a machine stays idle."""
     replanning: ReplanRule | None = None
 
     def retries_of(self, cause: str) -> int:
-        """Give how often a failure of this cause is forgiven where a task says nothing."""
+        """Return the retries for a cause if the task states none."""
         if cause in self.retries_by_cause:
             return self.retries_by_cause[cause]
         return DEFAULT_RETRIES.get(cause, 0) if self.retries is None else self.retries
@@ -113,7 +124,7 @@ PRESETS: Mapping[str, EngineSettings] = {
     "patient": EngineSettings(migrate="never"),
     "s1": EngineSettings(
         contract=0.5,
-        # S1 section 9 waits only where nothing is done yet; that grace is part of the ratio itself.
+        # dynamic-grid.md, section 9, waits only while no work is done; that grace is part of the ratio.
         grace_s=0.0,
         poll_every_s=30.0,
         migrate="always",
@@ -140,7 +151,7 @@ PRESETS: Mapping[str, EngineSettings] = {
 
 
 def find_settings(name: str) -> EngineSettings:
-    """Give a preset by its name."""
+    """Return the preset with this name."""
     if name not in PRESETS:
         close = nearest(name, PRESETS)
         hint = f"did you mean {close!r}?" if close else f"known: {', '.join(PRESETS)}"

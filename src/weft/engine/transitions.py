@@ -71,10 +71,10 @@ def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]])
     if not lines or old.ending or old.stopping:
         return
     workflow = set_growth_lines(old.compiled.graph.workflow, lines)
-    known = state.library.grown(old.compiled, unfold(workflow))
+    compiled = state.library.grown(old.compiled, unfold(workflow))
     new = RunState(
         index,
-        known,
+        compiled,
         state.order,
         owner=old.owner,
         now=old.arrival_s,
@@ -83,7 +83,7 @@ def grow_run(state: EngineState, index: int, lines: Mapping[str, Sequence[str]])
     )
     if old.promises is not None:
         old.promises.withdraw()
-    place = {name: task for task, name in enumerate(known.names)}
+    place = {name: task for task, name in enumerate(compiled.names)}
     moved = {task: place[name] for task, name in enumerate(old.compiled.names) if name in place}
     for attempt in [each for each in state.attempts.values() if each.run == index]:
         if attempt.task not in moved:
@@ -135,12 +135,12 @@ def _is_same_body(old: RunState, before: LoopState, new: RunState, body: LoopSta
 
 def _recount_missing(run: RunState) -> None:
     """Count what every task still waits for, and sort the tasks without an attempt into ready and waiting."""
-    known, loops = run.compiled, run.loops
+    compiled, loops = run.compiled, run.loops
     run.unfinished = sum(1 for state in run.state if state not in FINAL)
     run.list_ready([])
     for task in range(len(run)):
         missing = 0
-        for predecessor in known.before(task):
+        for predecessor in compiled.before(task):
             held = loops.held_back_by(predecessor, task)
             done = run.state[predecessor] in _RELEASED and (held is None or loops.bodies[held].left)
             missing += not done
@@ -151,7 +151,7 @@ def _recount_missing(run: RunState) -> None:
         if run.state[task] in (TaskState.WAITING, TaskState.READY):
             run.state[task] = TaskState.WAITING
             run.make_ready_or_waiting(task)
-            begun = any(run.state[before] == TaskState.COMPLETED for before in known.before(task))
+            begun = any(run.state[before] == TaskState.COMPLETED for before in compiled.before(task))
             if run.planned and begun and run.state[task] == TaskState.WAITING:
                 run.early.add(task)
 
@@ -168,10 +168,10 @@ def absorb(state: EngineState, event: ev.Event, now: float) -> None:
 
 
 def _on_submitted(state: EngineState, event: ev.Submitted) -> None:
-    known = state.library[event.workflow]
+    compiled = state.library[event.workflow]
     run = RunState(
         event.run,
-        known,
+        compiled,
         state.order,
         owner=event.owner,
         now=state.now,
@@ -332,7 +332,7 @@ def _on_answered(state: EngineState, event: ev.Answered) -> None:
 
 
 def _on_discovered(state: EngineState, event: ev.Discovered) -> None:
-    state.inquiries.list_anew(event.machines, state.now)
+    state.inquiries.set_listed(event.machines, state.now)
     state.dirty = True
 
 
@@ -478,12 +478,12 @@ def enact(state: EngineState, command: cm.Command) -> None:
 
 def _assign(state: EngineState, command: cm.Assign) -> None:
     run = state.runs[command.run]
-    known = run.compiled
+    compiled = run.compiled
     task = command.task
     seconds = 0.0
     demand: Demand = ()
-    if known.kind[task] == COMPUTE:
-        seconds = known.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
+    if compiled.kind[task] == COMPUTE:
+        seconds = compiled.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
         demand = run.demand(task, command.machine, command.count)
     iteration = run.loops.iteration(task) if run.loops.around else 1
     attempt = Attempt.of(command, iteration, seconds, state.now, demand)
@@ -502,7 +502,7 @@ def _assign(state: EngineState, command: cm.Assign) -> None:
         run.move(task, TaskState.SCHEDULED)
     run.lead(attempt)
     run.version += 1
-    if known.shared[known.variable[task]]:
+    if compiled.shared[compiled.variable[task]]:
         run.bind(task, command.machine)
     if command.reserve:
         state.machines.take(attempt)
@@ -535,9 +535,9 @@ def _start(state: EngineState, command: cm.Start) -> None:
     attempt.stage = Stage.SUBMITTED
     state.runs[attempt.run].tries[attempt.task] = command.tries
     if command.restart_from != attempt.restart_from:
-        known = state.runs[attempt.run].compiled
+        compiled = state.runs[attempt.run].compiled
         attempt.restart_from = attempt.checkpoint = command.restart_from
-        attempt.seconds = known.seconds(attempt.task, attempt.machine, attempt.count) * (
+        attempt.seconds = compiled.seconds(attempt.task, attempt.machine, attempt.count) * (
             1.0 - command.restart_from
         )
     machine = state.machines.all[attempt.machine]
@@ -715,10 +715,10 @@ def _complete(state: EngineState, run: RunState, task: int, attempt: Attempt | N
 
 def _release_after(state: EngineState, run: RunState, task: int) -> None:
     """Count a task as done for its successors, but for those who wait until a loop is left."""
-    known, loops = run.compiled, run.loops
+    compiled, loops = run.compiled, run.loops
     inside = task in loops.around
     release, attempt_of = run.release, run.attempt_of
-    for successor in known.after(task):
+    for successor in compiled.after(task):
         if inside and loops.waits_for_end(task, successor):
             continue
         if release(successor) and (number := attempt_of.get(successor)) in state.attempts:

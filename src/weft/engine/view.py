@@ -1,4 +1,4 @@
-"""What policies see of the state (the contract is ``policies.policy.View``)."""
+"""The view of the state that policies use (the interface is ``policies.policy.View``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["EngineMachineView", "EngineRunView", "EngineView"]
 
 
 class EngineMachineView:
-    """One machine, as policies see it."""
+    """One machine, as a policy sees it."""
 
     __slots__ = ("_machine", "_state", "index")
 
@@ -41,46 +41,46 @@ class EngineMachineView:
 
     @property
     def up(self) -> bool:
-        """Say whether it works."""
+        """Return whether the machine is up."""
         return self._machine.up
 
     @property
     def nodes(self) -> int:
-        """Count its nodes."""
+        """Return the number of nodes."""
         return self._machine.nodes
 
     @property
     def free_nodes(self) -> int:
-        """Count the nodes nobody has."""
+        """Return the number of free nodes."""
         return self._machine.nodes if self._machine.unlimited else self._machine.free_nodes
 
     @property
     def speed_factor(self) -> float:
-        """Give its believed speed relative to the platform's description."""
+        """Return the estimated speed relative to the platform's description."""
         return self._machine.speed_factor
 
     @property
     def believed_at_s(self) -> float:
-        """Say when that was learned."""
+        """Return the time of the last speed estimate."""
         return self._machine.believed_at_s
 
     @property
     def waiting(self) -> int:
-        """Count the attempts in its queue."""
+        """Return the number of attempts in the queue."""
         return len(self._machine.queue)
 
     @property
     def promised_s(self) -> float:
-        """Give the seconds of what is bound to it and was not sent yet, spread over its nodes."""
+        """Return the seconds of the tasks bound but not yet assigned to it, spread over its nodes."""
         return self._machine.promised_s
 
     def free_at_s(self, nodes: int) -> float:
-        """Estimate when so many nodes will be free."""
+        """Estimate when this many nodes will be free."""
         return self._machine.free_at_s(nodes, self._state.attempts, self._state.now)
 
 
 class _QueuedMode(Mode):
-    """A way to run a task that may have to wait: when it ends is worked out when somebody asks for it."""
+    """A mode with a possible wait in the queue; ``finish_s`` is computed on first access."""
 
     __slots__ = ("_machine", "_state")
 
@@ -98,7 +98,7 @@ class _QueuedMode(Mode):
         self._machine, self._state = machine, state
 
     def __getattr__(self, name: str) -> float:
-        """Work out the end at the first question: until then the slot of ``finish_s`` is empty."""
+        """Compute ``finish_s``; its slot is empty until the first access."""
         if name != "finish_s":
             raise AttributeError(name)
         free_s = self._machine.free_at_s(self.nodes, self._state.attempts, self._state.now)
@@ -107,7 +107,7 @@ class _QueuedMode(Mode):
 
 
 class EngineRunView:
-    """One run, as policies see it."""
+    """One run, as a policy sees it."""
 
     __slots__ = ("_run", "_selector", "_state", "arrival_s", "index", "instance", "owner")
 
@@ -121,12 +121,12 @@ class EngineRunView:
         self.instance: Instance = run.instance
 
     def shows(self, run: RunState) -> bool:
-        """Say whether this is what is seen of a run (a run that grew is another one)."""
+        """Return whether this view belongs to a run object; a run that has grown is a new object."""
         return self._run is run
 
     @property
     def ready(self) -> ReadyTasks | SelectedTasks:
-        """Give the ready tasks, without those that bring a selector of their own, or only these."""
+        """Return the ready tasks that belong to this view's selector."""
         run = self._run
         return (
             SelectedTasks(run.ready, self._belongs) if run.compiled.selectors or self._selector else run.ready
@@ -137,50 +137,54 @@ class EngineRunView:
 
     @property
     def transfers(self) -> bool:
-        """Say whether some task moves a file."""
+        """Return whether the workflow has transfer tasks."""
         return self._run.compiled.transfers
 
     @property
     def alone_s(self) -> float:
-        """Give the estimated makespan alone on the empty platform."""
+        """Return the estimated makespan alone on the empty platform."""
         return self._run.compiled.alone_s
 
     @property
     def ranks(self) -> Sequence[float]:
-        """Give the upward rank of every task."""
+        """Return the upward rank of every task."""
         return self._run.compiled.ranks
 
     @property
     def mean_seconds(self) -> Sequence[float]:
-        """Give the mean seconds of every task."""
+        """Return the mean seconds of every task."""
         return self._run.compiled.mean_seconds
 
     @property
     def remaining_s(self) -> float:
-        """Give the mean seconds of all unfinished tasks together; of running ones what is left."""
+        """Return the sum of the mean seconds of all unfinished tasks, minus what running ones have done."""
         state = self._state
         return max(0.0, self._run.left.seconds - self._run.progress(state.attempts).done_s(state.now))
 
     @property
     def computing_s(self) -> float:
-        """Give the mean seconds of all unfinished tasks that take nodes, of running ones the whole."""
+        """Return the sum of the mean seconds of all unfinished tasks that use nodes; running ones count
+        whole.
+        """
         return self._run.left.computing_s
 
     @property
     def plan(self) -> RunPlan | None:
-        """Give the plan that is followed."""
+        """Return the current plan."""
         return self._run.plan
 
     def state(self, task: int) -> str:
-        """Name the state of a task."""
+        """Return the name of a task's state."""
         return TaskState(self._run.state[task]).name
 
     def first_unfinished(self, most: int) -> Sequence[int]:
-        """List the first tasks by upward rank that have not ended."""
+        """Return the first unfinished tasks by upward rank."""
         return self._run.left.first(most)
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> PlanCursor | None:
-        """Begin to go through the tasks that may go by planned start, or by rank."""
+        """Return a cursor over the tasks that may be placed, by planned start or by rank; None: there are
+        none.
+        """
         run, plan, state = self._run, self._run.plan, self._state
         if plan is None or not (run.early if early else run.ready):
             return None
@@ -190,11 +194,11 @@ class EngineRunView:
         return PlanCursor(tasks, strict=strict)
 
     def bound(self, task: int) -> int | None:
-        """Give the machine its abstract machine is bound to."""
+        """Return the machine its abstract machine is bound to."""
         return self._run.binding.get(self._run.compiled.variable[task])
 
     def where(self, task: int) -> int | None:
-        """Give the machine where a task's data are or will be."""
+        """Return the machine that has or will have a task's outputs."""
         number = self._run.attempt_of.get(task)
         if number is not None and number in self._state.attempts:
             return self._state.attempts[number].machine
@@ -203,10 +207,10 @@ class EngineRunView:
 
 
 class EngineView:
-    """The state, as policies see it."""
+    """The state, as a policy sees it."""
 
     def __init__(self, state: EngineState, selector: str = "") -> None:
-        """Show everything; of ready tasks only those that name this selector (""; those that name none)."""
+        """Show the whole state; of the ready tasks only those with this selector ("": those without one)."""
         self._state = state
         self._selector = selector
         self.machines: Sequence[MachineView] = [
@@ -218,12 +222,12 @@ class EngineView:
 
     @property
     def now(self) -> float:
-        """Give the time."""
+        """Return the time."""
         return self._state.now
 
     @property
     def runs(self) -> Sequence[RunView]:
-        """List the active runs, by arrival."""
+        """Return the active runs in order of arrival."""
         if self._roster != self._state.roster:
             self._roster = self._state.roster
             self._runs = [self.run(index) for index in self._state.active]
@@ -231,21 +235,21 @@ class EngineView:
 
     @property
     def beliefs(self) -> tuple[float, ...]:
-        """Give the believed speed factor of every machine; 0: it is down."""
+        """Return the estimated speed factor of every machine; 0: down."""
         return self._state.machines.beliefs
 
     @property
     def free(self) -> Collection[int]:
-        """Give the machines that may be used and have a free node."""
+        """Return the usable machines with a free node."""
         return self._state.machines.free.keys()
 
     @property
     def any_free(self) -> bool:
-        """Say whether some machine that may be used has a free node."""
+        """Return whether some usable machine has a free node."""
         return self._state.machines.any_free
 
     def run(self, index: int) -> EngineRunView:
-        """Give an active run by its number."""
+        """Return a run by its number."""
         seen = self._seen.get(index)
         run = self._state.runs[index]
         if seen is None or not seen.shows(run):
@@ -253,43 +257,43 @@ class EngineView:
         return seen
 
     def attempts(self) -> Iterator[Attempt]:
-        """List the live attempts, by number."""
+        """Yield the live attempts by number."""
         return (attempt for attempt in list(self._state.attempts.values()) if attempt.stage <= Stage.RUNNING)
 
     def attempts_of(self, run: RunView, most: int) -> list[Attempt]:
-        """List the first live attempts of a run, at most so many."""
+        """Return the first ``most`` live attempts of a run."""
         found = map(self._state.attempts.__getitem__, self._state.runs[run.index].attempt_of.values())
         return list(islice((attempt for attempt in found if attempt.stage <= Stage.RUNNING), most))
 
     def modes(self, run: RunView, task: int, *, free: bool = True, but: int | None = None) -> list[Mode]:
-        """List the ways to run a task, by machine, then count; ``but``: who leaves this machine."""
+        """Return the modes of a task by machine, then node count; ``but``: a machine that the task leaves."""
         inner = self._state.runs[run.index]
-        known = inner.compiled
+        compiled = inner.compiled
         found: list[Mode] = []
-        if free and known.plain and not inner.is_special(task):
-            self._add_plain_modes(found, known, task)
+        if free and compiled.plain and not inner.is_special(task):
+            self._add_plain_modes(found, compiled, task)
             return found
-        if free and not self._state.machines.any_free and known.kind[task] == COMPUTE:
+        if free and not self._state.machines.any_free and compiled.kind[task] == COMPUTE:
             return found
         for machine in list_candidate_machines(self._state, inner, task, free=free, but=but):
             self._add_modes(found, inner, task, machine, free)
         return found
 
-    def _add_plain_modes(self, found: list[Mode], known: CompiledWorkflow, task: int) -> None:
-        """List the modes of a task without data and demands on the first free machines of each class."""
+    def _add_plain_modes(self, found: list[Mode], compiled: CompiledWorkflow, task: int) -> None:
+        """Add the modes of a task without data and demands on the first free machines of each class."""
         machines, now = self._state.machines, self._state.now
-        options = known.options(task)
+        options = compiled.options(task)
         first = [index for alike in machines.classes(options) for index in alike.rooms.firsts()]
         for index in sorted(first) if len(first) > 1 else first:
             state = machines.all[index]
             for count in options.counts[index]:
                 nodes = options.nodes[index, count]
                 if nodes <= state.free_nodes or state.unlimited:
-                    seconds = known.seconds(task, index, count) / state.speed_factor
+                    seconds = compiled.seconds(task, index, count) / state.speed_factor
                     found.append(Mode(index, count, nodes, seconds, now, now + seconds))
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Give one way to run a task; None: impossible, down, not wanted any more, or with ``free`` busy."""
+        """Return one mode of a task; None: impossible, machine unusable or refused, or with ``free`` busy."""
         found: list[Mode] = []
         inner, state = self._state.runs[run.index], self._state
         possible = may_use(inner, task, machine) and state.machines.is_usable(machine)
@@ -298,41 +302,41 @@ class EngineView:
         return next((mode for mode in found if mode.count == count), None)
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Evaluate the task's own ranking expression for a machine."""
+        """Evaluate the task's ranking expression for a machine."""
         return rank_machine(self._state, self._state.runs[run.index], task, machine)
 
     def _add_modes(self, found: list[Mode], run: RunState, task: int, index: int, free: bool) -> None:
-        state, known = self._state, run.compiled
+        state, compiled = self._state, run.compiled
         machine, ready_s = state.machines[index], None
-        if known.kind[task] != COMPUTE:
+        if compiled.kind[task] != COMPUTE:
             ready_s = state.now + self.staging_s(run, task, index)
             found.append(Mode(index, 0, 0, 0.0, ready_s, ready_s))
             return
-        options = known.options(task)
+        options = compiled.options(task)
         for count in options.counts[index]:
             nodes = options.nodes[index, count]
-            demand = run.demand(task, index, count) if known.demands else ()
+            demand = run.demand(task, index, count) if compiled.demands else ()
             if not (state.machines.fits(index, nodes, demand) if free else run.is_mode(task, index, count)):
                 continue
             if ready_s is None:
                 ready_s = state.now + self.staging_s(run, task, index)
             left = 1.0 - spared_share(state, run, task, count) if run.checkpoint else 1.0
-            seconds = known.seconds(task, index, count) * left / machine.speed_factor
+            seconds = compiled.seconds(task, index, count) * left / machine.speed_factor
             if free:
                 found.append(Mode(index, count, nodes, seconds, ready_s, ready_s + seconds))
             else:
                 found.append(_QueuedMode(state, machine, count, nodes, seconds, ready_s))
 
     def staging_s(self, run: RunState, task: int, machine: int) -> float:
-        """Estimate how long a task's data take to a machine, if they are sent for now."""
-        known = run.compiled
-        if known.kind[task] == TRANSFER:
+        """Estimate the seconds until a task's data are on a machine if they are requested now."""
+        compiled = run.compiled
+        if compiled.kind[task] == TRANSFER:
             source = run.source_of(task)
             return 0.0 if source is None else run.instance.transfer_s(task, source, machine)
-        longest = external_staging_s(self._state, run, task, machine) if known.stages else 0.0
-        if not known.moves_data:
+        longest = external_staging_s(self._state, run, task, machine) if compiled.stages else 0.0
+        if not compiled.moves_data:
             return longest
-        for predecessor, edge in zip(known.before(task), known.edges_before(task), strict=True):
+        for predecessor, edge in zip(compiled.before(task), compiled.edges_before(task), strict=True):
             place = run.where[predecessor]
             if place >= 0 and place != machine:
                 longest = max(longest, run.instance.edge_s(edge, place, machine))

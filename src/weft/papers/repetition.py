@@ -126,7 +126,7 @@ class ResultLedger:
         self.path = path
         self._file: IO[bytes] | None = None
 
-    def compiled(self) -> dict[RunKey, Measures]:
+    def results(self) -> dict[RunKey, Measures]:
         """Read all runs."""
         found: dict[RunKey, Measures] = {}
         if not self.path.exists():
@@ -207,7 +207,7 @@ def reproduce(
     """Make all runs that the ledger lacks; ``runs`` replaces the number that cells ask for."""
     cells = reproduction.cells(full=full)
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
-    known = ledger.compiled()
+    known = ledger.results()
     missing = [(cell, number) for cell, number in wanted if (cell.name, number) not in known]
     taken_over = len(wanted) - len(missing)
     work_left = sum(cell.work for cell, _ in missing)

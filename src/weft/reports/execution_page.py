@@ -216,14 +216,14 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
 def promise_outcome_text(verdict: PromiseOutcome) -> str:
     """Say what was promised and what became of it; of what nobody knew, why."""
     text = promise_text(verdict.promise)
-    if not verdict.promise.compiled:
+    if not verdict.promise.has_estimate:
         return text
     change = f", {verdict.change_text}" if verdict.change_text else ""
     return f"{text}: {verdict.word}{change}"
 
 
 def _promises(verdicts: Sequence[PromiseOutcome]) -> str:
-    judged = [each for each in verdicts if each.promise.compiled]
+    judged = [each for each in verdicts if each.promise.has_estimate]
     kept = sum(each.word.startswith("kept") for each in judged)
     unknown = len(verdicts) - len(judged)
     parts = [f"{kept} of {len(judged)} kept"] if judged else []
@@ -270,7 +270,7 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
         elif not story.outcome:
             notes.append(f"run {executed.number(story.index)} ({story.workflow}) has not ended")
     for each in executed.verdicts if executed.several else ():
-        if not each.promise.compiled:
+        if not each.promise.has_estimate:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
     if executed.several:
@@ -374,7 +374,7 @@ def _sections(executed: ExecutedRun) -> list[str]:
 
 def _promise(executed: ExecutedRun) -> str:
     found = deviation_table(executed)
-    unknown = [each for each in executed.verdicts if not each.promise.compiled]
+    unknown = [each for each in executed.verdicts if not each.promise.has_estimate]
     parts = [promise_chart(executed.verdicts[:_MOST_RUNS]), table_html(promise_table(executed))]
     if unknown:
         told = {promise_text(each.promise): None for each in unknown}

@@ -122,7 +122,7 @@ class _WorkflowNames:
             )
         return name in self._subtasks
 
-    def compiled(self, name: str) -> Iterable[str]:
+    def candidates(self, name: str) -> Iterable[str]:
         """List what a name that does not exist may have been meant to be."""
         template = name.partition("[")[0]
         return (self._subtasks or ()) if template in self.tasks else self.tasks
@@ -140,7 +140,7 @@ def _unknown_tasks(scenario: Scenario, names: _WorkflowNames) -> Iterator[Proble
         for index, entry in enumerate(getattr(scenario, section)):
             if not names.has_task(entry.task):
                 yield _describe_missing(
-                    "task", entry.task, names.compiled(entry.task), (section, index, "task")
+                    "task", entry.task, names.candidates(entry.task), (section, index, "task")
                 )
     for path, tasks in (
         (("exit_codes",), scenario.exit_codes),
@@ -150,7 +150,7 @@ def _unknown_tasks(scenario: Scenario, names: _WorkflowNames) -> Iterator[Proble
     ):
         for task in tasks:
             if not names.has_task(task):
-                yield _describe_missing("task", task, names.compiled(task), (*path, task))
+                yield _describe_missing("task", task, names.candidates(task), (*path, task))
 
 
 def _unknown_in_expressions(

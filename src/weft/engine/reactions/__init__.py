@@ -1,1 +1,1 @@
-"""Reactions."""
+"""Reactions: one module per concern; each reads the state and emits commands."""

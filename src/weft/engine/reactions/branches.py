@@ -1,8 +1,8 @@
-"""Branches and loops: what a task's outcome decides about what follows it (S1 sections 2 and 10, S3 section
+"""Branches and loops (docs/papers/dynamic-grid.md, sections 2 and 10; docs/papers/adaptive-jobs.md, section
 6).
 
-A condition on a dependency that is false leaves the task out, and with it what only it leads to: a task all
-of whose predecessors were left out. A loop's condition is judged when its last task has ended.
+A dependency whose condition is false skips its task, and every task all of whose predecessors were skipped.
+The condition of a loop is evaluated when its last task has completed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SKIPPABLE = (TaskState.WAITING, TaskState.READY)
 
 
 def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
-    """Settle a task as completed, decide its branches, and go on with the loop it ends."""
-    known, loops = run.compiled, run.loops
-    if known.graph.edge_condition:
+    """Complete a task, evaluate the conditions on its outgoing edges, and continue or end its loops."""
+    compiled, loops = run.compiled, run.loops
+    if compiled.graph.edge_condition:
         inside = task in loops.around
-        edges = zip(known.after(task), known.edges_after(task), strict=True)
+        edges = zip(compiled.after(task), compiled.edges_after(task), strict=True)
         now = [(after, edge) for after, edge in edges if not (inside and loops.waits_for_end(task, after))]
         _decide_branches(context, run, task, now)
     context.emit(Settle(run=run.index, task=task, state="COMPLETED"))
@@ -40,14 +40,14 @@ def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
 
 
 def skip_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
-    """Leave a task out, and what only left-out tasks lead to."""
+    """Skip a task, and every task that only skipped tasks lead to."""
     if run.state[task] not in _SKIPPABLE:
         return
     context.emit(Settle(run=run.index, task=task, state="SKIPPED", reason=reason))
-    known = run.compiled
-    for successor in known.after(task):
+    compiled = run.compiled
+    for successor in compiled.after(task):
         if run.state[successor] in _SKIPPABLE and all(
-            run.state[predecessor] == TaskState.SKIPPED for predecessor in known.before(successor)
+            run.state[predecessor] == TaskState.SKIPPED for predecessor in compiled.before(successor)
         ):
             skip_task(context, run, successor, reason)
     if task in run.loops.ended_by:
@@ -68,7 +68,7 @@ def _decide_branches(
 
 
 def _outcome_names(run: RunState, task: int) -> dict[str, Any]:
-    """Give what a condition on one task may speak of."""
+    """Return the names that a condition on one task may use."""
     outcome = run.outcome.get(task)
     if outcome is None:
         return {}
@@ -88,7 +88,7 @@ def _evaluate_condition(
 
 
 def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
-    """Repeat or leave the loops that a task ends, innermost first."""
+    """Repeat or end the loops that a task ends, innermost first."""
     for index in run.loops.around[task]:
         body = run.loops.bodies[index]
         if body.left:
@@ -100,7 +100,7 @@ def _judge_loops(context: DecisionContext, run: RunState, task: int) -> None:
 
 
 def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: int) -> bool:
-    """Judge a loop at the end of an iteration; say whether it was left."""
+    """Repeat or end a loop after an iteration; return whether it ended."""
     loop = body.loop
     if loop.until is not None and all(
         _evaluate_condition(context, run, loop.until, _loop_names(run, body, last)) for last in body.lasts
@@ -123,7 +123,9 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
 
 
 def _loop_names(run: RunState, body: LoopState, last: int) -> dict[str, Any]:
-    """Give what ``until`` may speak of: the tasks of the body by name, the last one also without."""
+    """Return the names that ``until`` may use: the tasks of the body by name, the last one also without its
+    name.
+    """
     names = _outcome_names(run, last)
     names["iteration"] = body.iteration
     point = dict(run.compiled.graph.context(last))

@@ -1,30 +1,29 @@
-"""The performance a running attempt owes, and the moment at which it breaks its contract.
+"""Performance contracts: the limits of a running attempt, when they are violated, and the polls that check
+them.
 
-One interface for the promises of two papers (spec unified section 6): a ratio of projected to predicted time,
-and a limit it must not exceed.
+Two papers, one interface (docs/papers/unified.md, section 6): a ratio of projected to predicted time, and a
+limit for it.
 
 - Performance contract: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
-  Grid: A Case Study, SAC 2005 (spec s1 section 9). The total time projected from the work done, over the time
-  predicted, minus 1. Unknown or no progress: the time passed stands for the total, a timeout.
+  Grid: A Case Study, SAC 2005 (docs/papers/dynamic-grid.md, section 9). The total time projected from the
+  work done, over the predicted time, minus 1. Without progress information the elapsed time is used, which
+  makes it a timeout.
 - Iteration profile and suspension timeout: E. Huedo, R. Montero, I. Llorente, The GridWay Framework for
-  Adaptive Scheduling and Execution on Grids (spec s3 sections 2, 3 and 6). The last iteration over the
-  expected one, minus 1; seconds an attempt may wait or be suspended.
-- The delay of a whole workflow (S5) is the first with unknown progress: arrival and makespan when alone.
+  Adaptive Scheduling and Execution on Grids (docs/papers/adaptive-jobs.md, sections 2, 3 and 6). The last
+  iteration over the expected one, minus 1; seconds an attempt may wait or be suspended.
+- The delay of a whole workflow (docs/papers/many-workflows.md) is the first one without progress information,
+  with arrival and makespan when alone.
 
-A breach is judged by comparing moments (start plus what was allowed), never quotients: a timer set for the
-last allowed moment finds the contract kept, one set for the next double finds it broken.
+A violation is determined by comparing times (start plus allowance), never quotients: a timer set for the last
+allowed time finds the contract met, a timer set for the next double finds it violated. One timer polls all
+running attempts with a contract. The progress of an attempt also updates the estimated speed of its machine,
+for a while.
 
-Deviations from S1: its definition ends at the predicted end, ours when the attempt does. Work done is known
-as of the last report: in between, time counts against the attempt only once a report is overdue
-(``reported_s`` None is the paper's reading: the work done is known at every moment). With an iteration
-profile the work done is not asked; the timeout stays. The grace period holds for every performance rule, not
-only where nothing is done yet.
-
-Watching: attempts that owe performance are asked for their progress, and judged (S1 section 9, S3 section
-3).
-
-One timer serves all: when it fires, every running attempt with a contract is probed, and the answer is
-judged. What is learned of an attempt is also what is believed of its machine, for a while.
+Deviations from dynamic-grid.md: its definition ends at the predicted end, ours when the attempt ends. The
+work done is known as of the last report; until the next report is overdue, the time since then does not count
+against the attempt (``reported_s`` None is the paper's reading: the work done is known at all times). With an
+iteration profile the work done is ignored; the timeout stays. The grace period holds for every performance
+rule, not only while no work is done.
 """
 
 from __future__ import annotations
@@ -67,57 +66,57 @@ __all__ = [
 
 
 _GRACE_SHARE = 0.1
-"""Of the predicted time, before an attempt is first judged (spec s1 section 9)."""
+"""Share of the predicted time before an attempt is first checked (docs/papers/dynamic-grid.md, section 9)."""
 
 
 class Breach(Enum):
-    """Which promise was broken; a migration names it as its reason."""
+    """Which limit was violated; also the reason of the migration."""
 
     PERFORMANCE = "performance"
-    """Too slow: work, iterations or the whole time."""
+    """Too slow, by work, iterations or total time."""
     WAITING = "waiting"
-    """Suspended, or not started by the other side, for too long."""
+    """Suspended or queued on the machine for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceSample:
-    """What is known of an attempt; after a resume from a checkpoint, of what remained then."""
+    """Measured progress of an attempt; after a restart from a checkpoint, of the rest."""
 
     started_s: float | None = None
-    """When its program started; None: not yet."""
+    """Start of its program; None: not started."""
     predicted_s: float = math.inf
-    """Predicted time of this attempt; 0 and inf: never late by time."""
+    """Predicted seconds of this attempt; 0 and inf: never late."""
     work: float = 1.0
-    """All the work of this attempt, in any unit."""
+    """Total work of this attempt, in any unit."""
     done: float | None = None
     """Work done in this attempt, in the same unit; None: unknown."""
     reported_s: float | None = None
-    """When ``done`` was true; None: it is true at every moment it is asked for."""
+    """Time at which ``done`` was measured; None: it is always current."""
     reports_every_s: float | None = None
-    """Seconds between two reports of progress; None: unknown."""
+    """Seconds between progress reports; None: unknown."""
     last_iteration_s: float | None = None
-    """Seconds the last iteration took, by the application's own profile; None: no profile."""
+    """Seconds of the last iteration in the application's profile; None: no profile."""
     expected_iteration_s: float | None = None
     waiting_since_s: float | None = None
-    """Since when it waits or is suspended; None: it does not."""
+    """Start of the current wait or suspension; None: neither."""
 
     @property
     def finished(self) -> bool:
-        """Whether all its work is reported done."""
+        """Return whether all its work is reported done."""
         return self.done is not None and self.done >= self.work
 
     @property
     def timed(self) -> bool:
-        """Whether there is a prediction that time can be held against."""
+        """Return whether there is a prediction to compare with."""
         return 0 < self.predicted_s < math.inf
 
     @property
     def profiled(self) -> bool:
-        """Whether its iterations can be held against what was expected of them."""
+        """Return whether there is an iteration profile to compare with."""
         return self.last_iteration_s is not None and bool(self.expected_iteration_s)
 
     def grace_end_s(self, grace_s: float | None = None) -> float:
-        """When it can first be judged: after the grace, and not before its first report is due."""
+        """Return the time of the first check: after the grace, and not before the first report is due."""
         if grace_s is None:
             grace_s = _GRACE_SHARE * self.predicted_s if self.timed else 0.0
         return (self.started_s or 0.0) + max(grace_s, self.reports_every_s or 0.0)
@@ -125,20 +124,20 @@ class PerformanceSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceContract:
-    """What an attempt may take before it is in breach."""
+    """The limits of an attempt."""
 
     limit: float | None = 0.5
-    """Largest ratio allowed (the paper's factor); None: never in breach by ratio."""
+    """Largest allowed ratio (the factor of the paper); None: no limit."""
     grace_s: float | None = None
-    """Seconds before it is first judged; None: a tenth of the predicted time."""
+    """Seconds before the first check; None: a tenth of the predicted time."""
     iteration_limit_s: float | None = None
-    """Seconds an iteration may take, instead of ``limit`` times what was expected; None: by ``limit``."""
+    """Seconds an iteration may take; None: by ``limit`` times the expected seconds."""
     waiting_limit_s: float | None = None
-    """Seconds it may wait or be suspended; None: for ever."""
+    """Seconds it may wait or be suspended; None: no limit."""
 
 
 NO_CONTRACT = PerformanceContract(limit=None)
-"""Owes nothing."""
+"""A contract without limits."""
 
 
 def resolve_contract(
@@ -147,10 +146,10 @@ def resolve_contract(
     *,
     evaluator: str | None = None,
 ) -> PerformanceContract:
-    """Make the contract of a task from what its description says; the run's default says the rest.
+    """Return the contract of a task: its own values, then those of the run.
 
-    ``evaluator`` is S3's own module of a job: ``none``, a factor (``0.5``), or the seconds an iteration may
-    take (``8s``). Anything else is a program that a world runs.
+    ``evaluator`` is the module of a job in adaptive-jobs.md: ``none``, a factor (``0.5``), or the seconds an
+    iteration may take (``8s``). Any other text names a program that a backend runs.
     """
     if evaluator is not None:
         default = _apply_evaluator(evaluator.strip(), default)
@@ -170,45 +169,48 @@ def _apply_evaluator(text: str, default: PerformanceContract) -> PerformanceCont
 
 
 def compute_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Give the projected over the predicted time, minus 1; None: not to be judged now.
+    """Return projected over predicted time, minus 1; None: cannot be computed now.
 
-    0: on schedule; 1: twice as long as predicted; -0.5: half as long.
+    0: on schedule; 1: twice the predicted time; -0.5: half of it.
     """
     if watched.started_s is None or watched.finished:
         return None
     if now_s <= watched.started_s:
         return 0.0
-    known = [share for share in (_iteration_ratio(watched), _time_ratio(watched, now_s)) if share is not None]
-    return max(known) - 1.0 if known else None
+    ratios = (_iteration_ratio(watched), _time_ratio(watched, now_s))
+    shares = [share for share in ratios if share is not None]
+    return max(shares) - 1.0 if shares else None
 
 
 def find_breach(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> Breach | None:
-    """Say which promise is broken now, if any; waiting comes first, it explains the rest."""
+    """Return the violated limit, if any; waiting comes first because it explains the rest."""
     if now_s >= _waited_s(watched, contract):
         return Breach.WAITING
     return Breach.PERFORMANCE if now_s >= _late_s(watched, contract) else None
 
 
 def is_violated(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> bool:
-    """Say whether the contract is broken now."""
+    """Return whether the contract is violated now."""
     return find_breach(watched, contract, now_s) is not None
 
 
 def next_check_s(watched: PerformanceSample, contract: PerformanceContract, now_s: float) -> float | None:
-    """Give the first moment, from now on, at which it is broken unless something is reported; None: never."""
+    """Return the first time from now on at which the contract is violated if nothing is reported; None:
+    never.
+    """
     moment_s = min(_waited_s(watched, contract), _late_s(watched, contract))
     return max(moment_s, now_s) if moment_s < math.inf else None
 
 
 def _iteration_ratio(watched: PerformanceSample) -> float | None:
-    """Give the last iteration over the expected one."""
+    """Return the last iteration over the expected one."""
     if watched.last_iteration_s is None or not watched.expected_iteration_s:
         return None
     return watched.last_iteration_s / watched.expected_iteration_s
 
 
 def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
-    """Give the time passed, or projected from the work done, over the predicted time."""
+    """Return the elapsed time, or the time projected from the work done, over the predicted time."""
     started_s = watched.started_s or 0.0
     if not watched.timed:
         return None
@@ -223,7 +225,7 @@ def _time_ratio(watched: PerformanceSample, now_s: float) -> float | None:
 
 
 def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
-    """Give the moment up to which the work done must be what was reported: a late report says no progress."""
+    """Return the time up to which ``done`` holds; an overdue report counts as no progress."""
     if watched.reported_s is None:
         return now_s
     if watched.reports_every_s is None:
@@ -232,14 +234,14 @@ def _known_until_s(watched: PerformanceSample, now_s: float) -> float:
 
 
 def _waited_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
-    """Give the first moment at which it has waited for too long."""
+    """Return the first time at which the wait exceeds its limit."""
     if watched.waiting_since_s is None or contract.waiting_limit_s is None:
         return math.inf
     return _next_moment(watched.waiting_since_s + contract.waiting_limit_s)
 
 
 def _late_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
-    """Give the first moment at which it is too slow, if nothing more is reported."""
+    """Return the first time at which the attempt is too slow if nothing more is reported."""
     if watched.started_s is None or watched.finished:
         return math.inf
     moments = (
@@ -250,7 +252,7 @@ def _late_s(watched: PerformanceSample, contract: PerformanceContract) -> float:
 
 
 def _iteration_late_s(watched: PerformanceSample, contract: PerformanceContract, started_s: float) -> float:
-    """Give when the last iteration is too slow: at once, or not before the next one."""
+    """Return the start if the last iteration was too slow, else infinity."""
     allowed_s = contract.iteration_limit_s
     if allowed_s is None and contract.limit is not None and watched.profiled:
         allowed_s = (1 + contract.limit) * (watched.expected_iteration_s or 0.0)
@@ -259,7 +261,7 @@ def _iteration_late_s(watched: PerformanceSample, contract: PerformanceContract,
 
 
 def _work_late_s(watched: PerformanceSample, contract: PerformanceContract, started_s: float) -> float:
-    """Give the first moment at which more time has passed than what is done allows."""
+    """Return the first time at which the elapsed time exceeds what the work done allows."""
     if contract.limit is None or not watched.timed:
         return math.inf
     allowed_s = (1 + contract.limit) * watched.predicted_s
@@ -277,39 +279,39 @@ def _work_late_s(watched: PerformanceSample, contract: PerformanceContract, star
 
 
 def _next_moment(moment_s: float) -> float:
-    """Give the next moment that a double can tell apart."""
+    """Return the next larger double."""
     return math.nextafter(moment_s, math.inf)
 
 
 WATCH_TIMER = "watch"
-"""Name of the timer that asks for progress."""
+"""Timer of the progress polls."""
 
 _SLOW, _USUAL = 0.9, 1.0
-"""A machine that is slower than this share of its speed is believed to be slow."""
+"""A machine below this share of its speed counts as slow; other machines count as nominal."""
 
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
-    """Begin to watch an attempt that has started, if it owes anything."""
+    """Set the poll timer for a started attempt with a contract."""
     if WATCH_TIMER not in context.state.timers and find_contract(context, attempt) is not None:
         context.emit(cm.SetTimer(timer=WATCH_TIMER, at_s=context.state.now + context.settings.poll_every_s))
 
 
 def find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
-    """Give the contract of an attempt; None: it owes nothing."""
-    settings, known = context.settings, context.state.runs[attempt.run].compiled
-    if settings.contract is None and settings.iteration_limit_s is None and not known.owes:
+    """Return the contract of an attempt; None: no limits."""
+    settings, compiled = context.settings, context.state.runs[attempt.run].compiled
+    if settings.contract is None and settings.iteration_limit_s is None and not compiled.owes:
         return None
-    recovery = known.description(attempt.task).recovery
+    recovery = compiled.description(attempt.task).recovery
     default = PerformanceContract(
         limit=settings.contract, grace_s=settings.grace_s, iteration_limit_s=settings.iteration_limit_s
     )
-    job = known.description(attempt.task).job
+    job = compiled.description(attempt.task).job
     contract = resolve_contract(recovery.contract, default, evaluator=None if job is None else job.evaluator)
     return contract if contract.limit is not None or contract.iteration_limit_s is not None else None
 
 
 def poll_attempts(context: DecisionContext) -> None:
-    """Ask every running attempt that owes something; forget beliefs that are out of date."""
+    """Probe every running attempt with a contract; expire old speed estimates."""
     state, settings = context.state, context.settings
     watched = [
         attempt
@@ -328,7 +330,7 @@ def poll_attempts(context: DecisionContext) -> None:
 
 
 def handle_progress(context: DecisionContext, event: ev.Progressed) -> None:
-    """Judge an attempt by its news."""
+    """Check the contract of an attempt after a progress report."""
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
         return
@@ -354,7 +356,7 @@ def handle_progress(context: DecisionContext, event: ev.Progressed) -> None:
 
 
 def _handle_complaint(context: DecisionContext, attempt: Attempt, text: str) -> None:
-    """Take an application's own word for it that it is too slow where it runs (S3 section 6: gw_perf)."""
+    """Treat a complaint of the application as a violation (gw_perf in docs/papers/adaptive-jobs.md)."""
     _record_violation(context, attempt, text=text)
     relocation.relocate_attempt(context, attempt, "performance")
 
@@ -376,7 +378,7 @@ def _record_violation(
 
 
 def sample_attempt(attempt: Attempt) -> PerformanceSample:
-    """Give what is known of a running attempt."""
+    """Return the measured progress of a running attempt."""
     done = None if attempt.work_done is None else max(0.0, attempt.work_done - attempt.restart_from)
     return PerformanceSample(
         started_s=attempt.started_s,
@@ -390,7 +392,7 @@ def sample_attempt(attempt: Attempt) -> PerformanceSample:
 
 
 def _expected_iteration_s(attempt: Attempt) -> float | None:
-    """Give what an iteration should take here; None: nobody knows how many there are."""
+    """Return the expected seconds of an iteration; None: the number of iterations is unknown."""
     left = 1.0 - attempt.restart_from
     if not attempt.all_iterations or left <= 0.0:
         return None
@@ -398,7 +400,7 @@ def _expected_iteration_s(attempt: Attempt) -> float | None:
 
 
 def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: float | None) -> None:
-    """Conclude from an attempt's progress how fast its machine is."""
+    """Derive the speed of a machine from an attempt's progress."""
     if behind is None or attempt.work_done is None:
         return
     speed = 1.0 / (1.0 + behind) if behind > -1.0 else _USUAL
@@ -411,7 +413,7 @@ def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: f
 
 
 def handle_suspension(context: DecisionContext, event: ev.Suspended) -> None:
-    """Give a suspended attempt some time before it leaves (S3: suspension timeout)."""
+    """Set a timer that ends a suspension (suspension timeout of adaptive-jobs.md)."""
     attempt = context.state.attempts.get(event.attempt)
     timeout_s = context.settings.suspension_timeout_s
     if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
@@ -419,28 +421,28 @@ def handle_suspension(context: DecisionContext, event: ev.Suspended) -> None:
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
-    """Give a machine's own queue some time to start an attempt (S3: the same timeout holds for both)."""
+    """Set a timer that ends the wait in a machine's own queue (the same timeout)."""
     timeout_s = context.settings.waiting_timeout_s
     if timeout_s is not None:
         context.emit(cm.SetTimer(timer=f"waiting:{attempt.number}", at_s=context.state.now + timeout_s))
 
 
 def end_waiting(context: DecisionContext, number: int) -> None:
-    """Let an attempt leave that the machine has still not started."""
+    """Migrate an attempt that the machine has still not started."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
         relocation.relocate_attempt(context, attempt, "waiting")
 
 
 def end_suspension(context: DecisionContext, number: int) -> None:
-    """Let an attempt leave that is still suspended."""
+    """Migrate an attempt that is still suspended."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.suspended_since_s is not None and not attempt.cancelled:
         relocation.relocate_attempt(context, attempt, "suspension")
 
 
 def handle_requirements(context: DecisionContext, event: ev.RequirementsChanged) -> None:
-    """Let an attempt leave a machine that no longer meets its demands (S3: self-migration)."""
+    """Migrate an attempt whose machine no longer meets its requirements (self-migration)."""
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
         return

@@ -1,21 +1,15 @@
-"""Dispatching: the policy is asked, and what it decides is checked and becomes commands.
+"""Dispatch: check the decisions of the policy, assign tasks, and start attempts from the queues of the
+machines.
 
-The engine knows no concrete policy and trusts none: a decision that breaks a rule stops everything with an
-error that names the policy, the task and the machine.
+A decision that breaks a rule raises PolicyError with the policy, the task and the machine; the engine imports
+no concrete policy.
 
-A machine's queue: who of those that wait there may start now (S2 section 5).
-
-``fifo`` never lets anybody overtake; ``first-fit`` lets the first go that fits; ``easy`` lets others overtake
-the head if that does not delay it; ``conservative`` if it delays nobody before them. Estimates decide what
-delays whom. Attempts whose data or predecessors are missing are not in the race, except under a plan, where
-their turn is respected.
-
-Starting: which attempts that have their data and predecessors get the nodes of their machine now.
-
-An attempt that keeps its nodes starts as soon as it can. The others wait in the machine's queue, which lets
-them go by its rule: strictly in order, the first that fits, or with backfilling (S2 section 5; unified C11).
-Under a plan the order is that of the planned starts, and a task may go before its turn only if it does not
-hold up whose turn it is.
+An attempt with reserved nodes starts when its data and predecessors are complete. Other attempts wait in the
+queue of their machine (docs/papers/moldable.md, section 5; docs/papers/unified.md, C11): ``fifo`` keeps the
+order; ``first-fit`` starts the first attempt that fits; ``easy`` lets others overtake the head if that does
+not delay it; ``conservative`` if it delays none before them. Delays are estimated. Attempts with missing data
+or predecessors do not take part. Under a plan the order is that of the planned starts, and an attempt may
+start early only if it does not delay the task whose turn it is.
 """
 
 from __future__ import annotations
@@ -43,11 +37,11 @@ __all__ = ["SERVE", "TURN", "PolicyError", "can_start", "dispatch", "select_next
 
 
 class PolicyError(WeftError):
-    """A policy decided something that cannot be: a mistake in the policy, not in the user's files."""
+    """A policy made an invalid decision: a bug in the policy, not in the user's files."""
 
 
 def dispatch(context: DecisionContext, view: EngineView) -> None:
-    """Ask the policy, and carry out what it decides, one decision after the other."""
+    """Run the policy and carry out its decisions in order."""
     context.state.dirty = False
     asked = context.state.inquiries
     if asked.needed and asked.is_settling(context.state.now):
@@ -82,7 +76,7 @@ def _carry_out(context: DecisionContext, decision: Decision) -> None:
 
 
 def _check_migration(context: DecisionContext, decision: Migrate) -> Attempt:
-    """Check a migration; give the attempt."""
+    """Check a migration and return its attempt."""
     state = context.state
     attempt = state.attempts.get(decision.attempt)
     where = f"policy {context.policy.name!r} migrates attempt {decision.attempt}"
@@ -128,21 +122,21 @@ def _place(context: DecisionContext, place: Place) -> None:
             reason=place.reason if left is None else context.state.attempts[left].left_for or place.reason,
         )
     )
-    known = run.compiled
+    compiled = run.compiled
     begun = context.state.attempts[attempt]
-    if known.shared[known.variable[place.task]]:
-        # After a failure an abstract machine may be bound anew: who has not started comes along.
+    if compiled.shared[compiled.variable[place.task]]:
+        # After a failure the abstract machine may move; members that have not started follow.
         rebind_members(context, run, place.task, place.machine)
     if left is not None:
         prepare_successor(context, context.state.attempts[left])
         return
-    if known.moves_data or known.kind[place.task] != COMPUTE or known.stages or begun.restart_from:
+    if compiled.moves_data or compiled.kind[place.task] != COMPUTE or compiled.stages or begun.restart_from:
         request_data(context, begun, first=True)
 
 
 def _check_placement(context: DecisionContext, run: RunState, place: Place) -> int:
-    """Check a placement; give the nodes it takes."""
-    state, known, task = context.state, run.compiled, place.task
+    """Check a placement and return the nodes it allocates."""
+    state, compiled, task = context.state, run.compiled, place.task
     if not 0 <= task < len(run.state):
         raise PolicyError(
             f"policy {context.policy.name!r} places task {task}: run {run.index} has no such task"
@@ -155,13 +149,13 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
         )
     if why := state.obstacle(place.machine):
         raise _placement_error(context, run, place, why)
-    bound = run.binding.get(known.variable[task]) if run.binding else None
+    bound = run.binding.get(compiled.variable[task]) if run.binding else None
     if bound is not None and bound != place.machine:
         name = state.machines[bound].name
         raise _placement_error(context, run, place, f"its abstract machine is bound to {name!r}")
-    if known.kind[task] != COMPUTE:
+    if compiled.kind[task] != COMPUTE:
         return 0
-    options = known.options(task)
+    options = compiled.options(task)
     nodes = options.nodes.get((place.machine, place.count))
     if nodes is None:
         allowed = options.counts.get(place.machine)
@@ -177,25 +171,25 @@ def _check_placement(context: DecisionContext, run: RunState, place: Place) -> i
 
 
 def _placement_error(context: DecisionContext, run: RunState, place: Place, why: str) -> PolicyError:
-    """Say what is wrong with a placement, naming the policy, the task and the machine."""
+    """Return an error that names the policy, the task, the machine and the reason."""
     machines = context.state.machines
-    known = 0 <= place.machine < len(machines)
-    machine = repr(machines[place.machine].name) if known else str(place.machine)
+    exists = 0 <= place.machine < len(machines)
+    machine = repr(machines[place.machine].name) if exists else str(place.machine)
     task = run.name(place.task)
     return PolicyError(f"policy {context.policy.name!r} places task {task!r} on machine {machine}: {why}")
 
 
 TURN = "turn"
-"""Prefix of the timers that let a machine's queue go on when a planned start has passed, one per machine."""
+"""Prefix of the timers that serve a queue when a planned start has passed, one per machine."""
 
 _ROUNDING = 1e-9
-"""Times that differ by less than this share are the same: sums of the same numbers in another order."""
+"""Relative difference below which two times are equal: sums in another order."""
 
 
 def select_next(
     context: DecisionContext, machine: MachineState, prepared: Callable[[Attempt], bool]
 ) -> int | None:
-    """Give the attempt of a machine's queue that may start now; None: nobody may."""
+    """Return the attempt in a machine's queue that may start now; None: none may."""
     attempts = context.state.attempts
     if not machine.has_room(1):
         return None
@@ -223,9 +217,9 @@ def _first_fit(context: DecisionContext, machine: MachineState, racing: Iterator
 
 
 def _backfill(
-    context: DecisionContext, machine: MachineState, racing: Iterator[Attempt], *, everybody: bool
+    context: DecisionContext, machine: MachineState, racing: Iterator[Attempt], *, all_before: bool
 ) -> int | None:
-    """Start the head, or whoever fits without delaying the head (or everybody before)."""
+    """Return the head, or the first attempt that fits without delaying the head (or all before it)."""
     now = context.state.now
     profile = _NodeProfile(machine, now)
     for position, attempt in enumerate(racing):
@@ -233,17 +227,17 @@ def _backfill(
         start = profile.earliest(attempt.nodes, seconds)
         if start <= now and _fits(context, machine, attempt):
             return attempt.number
-        if position == 0 or everybody:
+        if position == 0 or all_before:
             profile.reserve(start, seconds, attempt.nodes)
     return None
 
 
 def _easy(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    return _backfill(context, machine, racing, everybody=False)
+    return _backfill(context, machine, racing, all_before=False)
 
 
 def _conservative(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    return _backfill(context, machine, racing, everybody=True)
+    return _backfill(context, machine, racing, all_before=True)
 
 
 _RULES: dict[str, Callable[[DecisionContext, MachineState, Iterator[Attempt]], int | None]] = {
@@ -255,7 +249,7 @@ _RULES: dict[str, Callable[[DecisionContext, MachineState, Iterator[Attempt]], i
 
 
 class _NodeProfile:
-    """Nodes taken over time, as expected: steps at which the number of free nodes changes."""
+    """Expected free nodes of a machine over time, as a list of changes."""
 
     def __init__(self, machine: MachineState, now: float) -> None:
         self.now = now
@@ -265,12 +259,12 @@ class _NodeProfile:
         )
 
     def earliest(self, nodes: int, seconds: float) -> float:
-        """Give the first time from which so many nodes are free for so long."""
+        """Return the first time from which this many nodes are free for some seconds."""
         starts = [self.now, *(at for at, _ in self.changes if at > self.now)]
         return next(start for start in starts if self._least(start, start + seconds) >= nodes)
 
     def _least(self, start: float, end: float) -> int:
-        """Give the smallest number of free nodes between two times."""
+        """Return the smallest number of free nodes between two times."""
         free = self.free + sum(change for at, change in self.changes if at <= start)
         least = free
         for at, change in self.changes:
@@ -280,18 +274,18 @@ class _NodeProfile:
         return least
 
     def reserve(self, start: float, seconds: float, nodes: int) -> None:
-        """Keep nodes for somebody."""
+        """Reserve nodes from a time on."""
         steps = [*self.changes, (start, -nodes), (start + seconds, nodes)]
-        # At one time who ends comes before who begins: in between nobody is short of nodes.
+        # At equal times releases come first, or the profile would dip below zero.
         self.changes = sorted(steps, key=lambda step: (step[0], -step[1]))
 
 
 def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterator[Attempt]) -> int | None:
-    """Start in the order of the planned starts; before its turn only what holds nobody up.
+    """Start in the order of the planned starts; earlier only what delays no turn.
 
-    A task that is late does not keep the machine idle: while whose turn it is cannot start, the next may, if
-    it is expected to end before the planned start of that task, or if that start has passed (never with
-    ``strict_plan``). A timer sees to it that somebody looks again when it has.
+    While the task whose turn it is cannot start, the next may, if it is expected to end before the planned
+    start of that task, or if that start has passed (never with ``strict_plan``). A timer serves the queue
+    again at that time.
     """
     strict = context.settings.strict_plan
     for position, attempt in enumerate(racing):
@@ -310,7 +304,7 @@ def _plan_order(context: DecisionContext, machine: MachineState, racing: Iterato
 def _delays_turn(
     context: DecisionContext, run: RunState, machine: MachineState, attempt: Attempt, first: int
 ) -> bool:
-    """Say whether an attempt would start before its time and be in the way of whose turn it is."""
+    """Return whether an attempt would start before its planned time and delay the task whose turn it is."""
     assert run.plan is not None
     now, mine = context.state.now, run.plan.line.get(attempt.task)
     due_s = _passed_s(run.plan.line[first].start_s)
@@ -325,12 +319,12 @@ def _delays_turn(
 
 
 def _passed_s(at_s: float) -> float:
-    """Give when a planned time has passed: a little later, for what happens at that time comes one by one."""
+    """Return a time slightly after a planned one, because simultaneous events arrive one by one."""
     return at_s + _ROUNDING * max(1.0, at_s)
 
 
 def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | None:
-    """Give the task of a run whose turn it is on a machine: the first planned there that has not started."""
+    """Return the task of a run whose turn it is on a machine: the first planned one that has not started."""
     if run.plan is None:
         return None
 
@@ -341,7 +335,7 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
         if run.state[task] in (TaskState.RUNNING, TaskState.SUBMITTED, TaskState.EPILOG):
             return True
         number = run.attempt_of.get(task)
-        # A task that went elsewhere has no turn here any more.
+        # A task assigned to another machine has no turn here.
         attempt = context.state.attempts.get(number) if number is not None else None
         return attempt is not None and (attempt.machine != machine or attempt.stage > Stage.ASSIGNED)
 
@@ -349,9 +343,10 @@ def _find_turn(context: DecisionContext, run: RunState, machine: int) -> int | N
 
 
 def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
-    """Say whether the attempt was planned before the task whose turn it seems to be.
+    """Return whether the attempt was planned before the task whose turn it is.
 
-    One that the plan leaves out was sent here before it was made, and the plan counts on it going first.
+    An attempt that the plan omits was assigned before the plan was made, and the plan assumes that it goes
+    first.
     """
     assert run.plan is not None
     mine = run.plan.line.get(attempt.task)
@@ -359,11 +354,11 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
 
 
 SERVE = "serve"
-"""Prefix of the timers at which queues are served, one per machine."""
+"""Prefix of the timers that serve queues, one per machine."""
 
 
 def start_prepared_attempts(context: DecisionContext) -> None:
-    """Start everything that can start after the last changes."""
+    """Start all attempts that can start after the last changes."""
     state = context.state
     while state.arrived:
         number = next(iter(state.arrived))
@@ -378,7 +373,7 @@ def start_prepared_attempts(context: DecisionContext) -> None:
 
 
 def can_start(context: DecisionContext, attempt: Attempt) -> bool:
-    """Say whether nothing but nodes is missing."""
+    """Return whether only nodes are missing."""
     if (
         attempt.stage != Stage.ASSIGNED
         or attempt.staging
@@ -389,15 +384,17 @@ def can_start(context: DecisionContext, attempt: Attempt) -> bool:
     run = context.state.runs[attempt.run]
     if run.missing[attempt.task] or run.state[attempt.task] == TaskState.HELD:
         return False
-    # A migration goes on only when the attempt before it is out of the way, and cleaned up after.
+    # The successor of a migration starts only after the old attempt is cleaned up.
     return attempt.replaces is None or attempt.replaces not in context.state.attempts
 
 
 def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
-    """Put off serving a queue until everything that happens at this time is known.
+    """Postpone the service of a queue until all events of this time are handled; return whether it was
+    postponed.
 
-    The rules of queues speak of all that is ready at a time (S2 section 5), but events come one by one. On
-    one node they are all alike. What migrates does not wait: it would find its nodes taken by what is placed.
+    Queue rules compare all attempts that are ready at one time (docs/papers/moldable.md, section 5), but
+    events arrive one by one. With one node the order makes no difference. A migration is not postponed, or a
+    placement could take its nodes.
     """
     state, timer = context.state, f"{SERVE}:{machine.index}"
     if state.planned or machine.nodes == 1 or machine.index in state.to_serve:
@@ -412,7 +409,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
 
 
 def _serve_queue(context: DecisionContext, index: int) -> None:
-    """Let a machine's queue go on."""
+    """Start attempts from a machine's queue."""
     machine = context.state.machines[index]
     if not machine.queue or not machine.up or _defer_service(context, machine):
         return
@@ -425,12 +422,12 @@ def _serve_queue(context: DecisionContext, index: int) -> None:
 
 def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
     run = context.state.runs[attempt.run]
-    known, task = run.compiled, attempt.task
-    if known.kind[task] != COMPUTE:
-        # A transfer is done when its file is there.
+    compiled, task = run.compiled, attempt.task
+    if compiled.kind[task] != COMPUTE:
+        # A transfer is complete when its data have arrived.
         context.emit(Settle(run=run.index, task=task, state="COMPLETED"))
         return
-    limit = _find_time_limit(run, task) if known.limited else None
+    limit = _find_time_limit(run, task) if compiled.limited else None
     memory = None
     if attempt.demand:
         memory = next((amount for name, amount in attempt.demand if name == "memory"), None)
@@ -449,7 +446,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
             memory_bytes=memory,
         )
     )
-    if known.owes or context.watchful:
+    if compiled.owes or context.watchful:
         if context.settings.begins_at_once:
             contracts.start_monitoring(context, attempt)
             replanning.schedule_replan(context, run)
@@ -457,7 +454,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
 
 
 def _find_time_limit(run: RunState, task: int) -> float | None:
-    """Give the time limit of a task, which has grown with every time it ran out of it."""
+    """Return the time limit of a task, increased after each timeout."""
     limit = run.compiled.description(task).recovery.time_limit
     if limit is None:
         return None

@@ -1,16 +1,15 @@
-"""Running completed tasks again: because their outputs are lost, or because a paper says so.
+"""Failures: retries by cause, and what happens when none is left (docs/papers/adaptive-jobs.md, section 5;
+docs/papers/unified.md, C9).
 
-Outputs stay where they were made. If that machine no longer answers when somebody needs them, the task that
-made them runs again, and so on backwards as far as data are missing (spec s1 gap G13: the default). With
-``bound_ancestors: always`` (preset ``s1``) a failed task also takes the completed tasks of its abstract
-machine along, as S1 section 10 prints it: their files lived only there.
+After the last retry a task is held, started again on another machine, stops the run, or fails alone, as it
+states. A machine on which a task failed is used again only if there is no other, except after running out of
+memory or time: then the limit grows. A task that lost its machine or was preempted continues from its files,
+as in a migration.
 
-Failures: cause by cause, what is tried again, where, and what happens in the end (S3 section 5).
-
-The ladder of unified C9: retry, then as the task says: hold it, try it elsewhere from the start, stop the
-run, or go on with what does not depend on it. A machine on which a task has failed is its last resort, unless
-it ran out of memory or time: then it gets more of either. A task that its machine or the remote side has
-thrown out (lost, preempted) leaves files behind, and goes on from them as in a migration.
+Completed tasks run again if their outputs are lost: outputs stay on the machine that produced them, and if it
+does not answer when they are needed, the producer runs again, recursively (docs/papers/dynamic-grid.md, gap
+G13). With ``bound_ancestors: always`` (preset ``s1``) the completed tasks on the abstract machine of a failed
+task run again too (section 10).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 
 
 def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[int]) -> bool:
-    """Run again the tasks whose outputs an attempt cannot have; say whether there were any."""
+    """Run the tasks again whose outputs an attempt cannot get; return whether there are any."""
     run = context.state.runs[attempt.run]
     lost = [
         before
@@ -56,7 +55,7 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
 
 
 def rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) -> None:
-    """Run again what comes before a failed task on its abstract machine, if the settings say so."""
+    """Run the completed ancestors on a failed task's abstract machine again, if the settings require it."""
     if context.settings.bound_ancestors == "always":
         for before in list_bound_ancestors(run, task):
             _reopen_task(
@@ -65,17 +64,17 @@ def rerun_bound_ancestors(context: DecisionContext, run: RunState, task: int) ->
 
 
 def list_bound_ancestors(run: RunState, task: int) -> list[int]:
-    """List the completed ancestors of a task that are tied to the same abstract machine, in order."""
-    known = run.compiled
-    variable = known.variable[task]
-    if not known.shared[variable]:
+    """Return the completed ancestors of a task on the same abstract machine, ascending."""
+    compiled = run.compiled
+    variable = compiled.variable[task]
+    if not compiled.shared[variable]:
         return []
     members = {member for member in run.members(variable) if run.state[member] == TaskState.COMPLETED}
     found: set[int] = set()
     seen = {task}
     stack = [task]
     while stack and members - found:
-        for before in known.before(stack.pop()):
+        for before in compiled.before(stack.pop()):
             if before not in seen:
                 seen.add(before)
                 stack.append(before)
@@ -90,39 +89,41 @@ def _reopen_task(context: DecisionContext, run: RunState, task: int, reason: str
 
 
 _AGAIN, _REQUEUE = 85, 99
-"""Exit codes by which a task asks to be run again: from its checkpoint, or from wherever it can."""
+"""Exit codes with which a task requests another run: from its checkpoint, or from any point."""
 
 _MAX_REQUEUES = 100
-"""How often in a row a task may ask to be run again without having got any further."""
+"""Limit of requested reruns in a row without progress."""
 
 _RESUMABLE = ("lost", "preempted")
-"""Causes after which a task goes on elsewhere from what it left."""
+"""Causes after which a task continues from its files."""
 
 
 def find_cause(run: RunState, attempt: Attempt, event: Ended) -> str:
-    """Judge how an attempt ended: a cause of failure, or "" if it ended well."""
+    """Return the cause of failure of an ended attempt; "": success."""
     if event.cause:
         return event.cause
     if event.exit_code is None:
-        # S3 section 5: without an exit code it ended before its time.
+        # adaptive-jobs.md, section 5: without an exit code the program ended prematurely.
         return "error"
     good = event.exit_code == 0 or event.exit_code in run.compiled.outcomes(attempt.task)
     return "" if good else "error"
 
 
 def requests_rerun(event: Ended) -> bool:
-    """Say whether a task ended in order to be run again; with a story, that was its world's wish."""
+    """Return whether a task ended with a request to run again; with ``story`` set, its backend ended it."""
     return not event.cause and event.exit_code in (_AGAIN, _REQUEUE)
 
 
 def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event: Ended) -> None:
-    """Let a task run again: one that asks for it, unless it gets no further, or that its world has ended."""
+    """Run a task again that requested it or was ended by its backend; fail it after too many requests without
+    progress.
+    """
     task = attempt.task
     reason = f"exit code {event.exit_code}: asks to be run again"
     further = attempt.checkpoint > attempt.restart_from
     times = 0 if further else run.requeued.get(task, 0) + 1
     if event.story:
-        # It asked for nothing: however often the engine is stopped, that says nothing against the task.
+        # Interruptions by the backend do not count against the task.
         reason, times = f"{event.story}: it will run again", run.requeued.get(task, 0)
     if times > _MAX_REQUEUES:
         fail_task(
@@ -140,9 +141,9 @@ def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event:
 def fail_task(
     context: DecisionContext, run: RunState, task: int, cause: str, reason: str, *, lasting: bool = False
 ) -> None:
-    """Decide what becomes of a task that has failed: it is tried again, or the ladder goes on.
+    """Retry a failed task, or apply its rule for the last failure.
 
-    ``lasting``: it would fail in the same way again, so that no retry is spent on it.
+    ``lasting``: the failure would repeat, so no retry is used.
     """
     allowed = count_retries(context, run, task, cause)
     before = run.failures.get(task, {}).get(cause, 0)
@@ -161,7 +162,7 @@ def fail_task(
 
 
 def count_retries(context: DecisionContext, run: RunState, task: int, cause: str) -> int:
-    """Give how often a failure of a cause is forgiven."""
+    """Return the allowed retries for a cause."""
     recovery = run.compiled.description(task).recovery
     if cause in recovery.retries_by_cause:
         return recovery.retries_by_cause[cause]
@@ -169,7 +170,7 @@ def count_retries(context: DecisionContext, run: RunState, task: int, cause: str
 
 
 def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: str) -> float | None:
-    """Give what memory or time limit is to be multiplied with after running out of it; None: nothing is."""
+    """Return the new factor on the memory or time limit after it was exceeded; None: no limit to grow."""
     wanted = run.grown.get(task, {}).get(cause, 1.0) * context.settings.growth
     if cause == "timeout":
         return wanted
@@ -178,7 +179,7 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: str) 
     options = run.compiled.options(task)
     largest = 0.0
     bound = run.binding.get(run.compiled.variable[task])
-    # Machines that are alike have the same memory: one of each class is enough.
+    # Equivalent machines have equal memory; one per class is enough.
     alike = (
         [each.members[0] for each in context.state.machines.classes(options)] if bound is None else [bound]
     )
@@ -195,7 +196,7 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: str) 
 def _retry_task(
     context: DecisionContext, run: RunState, task: int, cause: str, reason: str, growth: float | None = None
 ) -> None:
-    """Put a task back, and those of its abstract machine that have not started: they go where it goes."""
+    """Make a failed task ready again; members of its abstract machine that have not started follow it."""
     state = "WAITING" if run.missing[task] else "READY"
     attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
@@ -220,12 +221,12 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: str, rea
 
 
 def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: str) -> bool:
-    """Say whether some machine is up on which the task has not failed yet."""
+    """Return whether some machine is up on which the task has not failed."""
     if run.compiled.group[task] < 0:
         return False
     beyond = run.failures.get(task, {}).get(cause, 0) - count_retries(context, run, task, cause)
     if beyond >= len(run.compiled.options(task).machines):
-        # Causes that say nothing against a machine leave it open where it failed; once per machine is enough.
+        # Causes outside the machine do not exclude it; one attempt per machine is enough.
         return False
     failed = set(run.avoid.get(task, ()))
     number = run.attempt_of.get(task)
@@ -236,7 +237,7 @@ def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause
 
 
 def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause: str, reason: str) -> None:
-    """Let a task fail for good, and give up what depends on it."""
+    """Fail a task permanently and cancel the tasks that depend on it."""
     context.emit(Settle(run=run.index, task=task, state="FAILED", cause=cause, reason=reason))
     stack = [task]
     while stack:
@@ -251,7 +252,7 @@ def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause:
 
 
 def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
-    """Start nothing more of a run; what runs is ended."""
+    """Cancel all waiting tasks and running attempts of a run."""
     if run.stopping:
         return
     context.emit(Note(kind="stopping", run=run.index, text=reason))
@@ -264,7 +265,7 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
 
 
 def cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
-    """End the live attempt of a task whose run goes no further."""
+    """Cancel the live attempt of a task whose run stops."""
     number = run.attempt_of.get(task)
     attempt = context.state.attempts.get(number) if number is not None else None
     if attempt is None:

@@ -1,6 +1,5 @@
-"""What users ask for, and what timers remind the engine of.
-
-The life of a task: what follows from each event (spec s3 section 4, unified section 2).
+"""The reaction to each kind of event, to timers and to requests of the user (docs/papers/adaptive-jobs.md,
+section 4; docs/papers/unified.md, section 2).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = ["finish_runs", "handle_request", "handle_timer", "react"]
 
 
 def handle_timer(context: DecisionContext, event: ev.TimerFired) -> None:
-    """Do what a timer was set for."""
+    """Run the action of a timer."""
     name, _, argument = event.timer.partition(":")
     match name:
         case contracts.WATCH_TIMER:
@@ -58,7 +57,7 @@ def handle_timer(context: DecisionContext, event: ev.TimerFired) -> None:
 
 
 def handle_request(context: DecisionContext, event: ev.Asked) -> None:
-    """Do what a user asks for; what makes no sense is noted, not done."""
+    """Carry out a user's request; an impossible one is recorded as refused."""
     if not 0 <= event.run < len(context.state.runs):
         context.emit(cm.Note(kind="refused", run=event.run, text=f"{event.what}: there is no such run"))
         return
@@ -82,7 +81,7 @@ def handle_request(context: DecisionContext, event: ev.Asked) -> None:
 
 
 def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
-    """Let a task wait that has not begun; one that was asked for ``alone`` and has is told of."""
+    """Hold a task that has not started; refuse if a single task was requested and has started."""
     attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
     free = attempt is not None and not attempt.cancelled and attempt.replaces is None
     if run.state[task] in (TaskState.WAITING, TaskState.READY):
@@ -127,14 +126,14 @@ def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | 
 
 
 def react(context: DecisionContext, event: ev.Event) -> None:
-    """Decide what follows from an event, before the policy is asked."""
+    """Run the reaction to an event, before the policy decides."""
     reaction = _REACTIONS.get(type(event))
     if reaction is not None:
         reaction(context, event)
 
 
 def finish_runs(context: DecisionContext) -> None:
-    """Complete virtual tasks, send for the data of early placements, end the runs that are over."""
+    """Complete virtual tasks and finish the runs that have nothing left to do."""
     state = context.state
     while state.to_tidy:
         index = next(iter(state.to_tidy))
@@ -154,7 +153,7 @@ def finish_runs(context: DecisionContext) -> None:
 
 
 def _finish_stopped(context: DecisionContext, run: RunState) -> None:
-    """End a run in which all that is left waits for tasks that wait for the user."""
+    """Finish a run in which all remaining tasks wait for tasks stopped for the user."""
     if any(state == TaskState.HELD for state in run.state):
         return
     stopped = [task for task, state in enumerate(run.state) if state == TaskState.STOPPED]
@@ -193,7 +192,7 @@ def _on_ended(context: DecisionContext, event: ev.Ended) -> None:
         return
     run = context.state.runs[attempt.run]
     if run.left_behind and run.left_behind.get(attempt.task) == attempt.number:
-        return  # given up before: a second answer, or news from a machine that was silent
+        return  # abandoned before: a duplicate answer, or news from a machine that had stopped answering
     if attempt.replaced_by is not None:
         _continue_migration(context, run, attempt, event)
     elif attempt.cancelled:
@@ -215,9 +214,9 @@ def _handle_success(context: DecisionContext, run: RunState, attempt: Attempt) -
 
 
 def _needs_stage_out(context: DecisionContext, run: RunState, task: int) -> bool:
-    """Say whether something a task has made is wanted elsewhere than on its machine."""
-    known = run.compiled
-    return known.brings_out(task) or (context.settings.brings_results and bool(known.results(task)))
+    """Return whether some output of a task must be copied from its machine."""
+    compiled = run.compiled
+    return compiled.brings_out(task) or (context.settings.brings_results and bool(compiled.results(task)))
 
 
 def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> None:
@@ -227,7 +226,7 @@ def _complete_attempt(context: DecisionContext, run: RunState, task: int) -> Non
 
 
 def _stage_to_successors(context: DecisionContext, run: RunState, task: int) -> None:
-    """Send the data of a completed task to the successors that already have a machine."""
+    """Request the outputs of a completed task for successors that already have a machine."""
     for successor in run.compiled.after(task):
         number = run.attempt_of.get(successor)
         attempt = context.state.attempts.get(number) if number is not None else None
@@ -244,7 +243,7 @@ def _describe_end(event: ev.Ended) -> str:
 
 
 def _continue_migration(context: DecisionContext, run: RunState, attempt: Attempt, event: ev.Ended) -> None:
-    """Go on with a migration, unless the task ended by itself before it could be cancelled."""
+    """Continue a migration, unless the task ended before it was cancelled."""
     by_itself = not event.cause and event.exit_code is not None and not requests_rerun(event)
     if not by_itself or attempt.replaced_by not in context.state.attempts:
         prepare_successor(context, attempt)
@@ -266,7 +265,7 @@ def _continue_migration(context: DecisionContext, run: RunState, attempt: Attemp
 
 
 def _handle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt, event: ev.Ended) -> None:
-    """Settle a task whose attempt was ended by us; if it ended well before that, it is completed."""
+    """Settle a task whose attempt was cancelled; if it had succeeded before, complete it."""
     if not event.cause and event.exit_code is not None and not find_cause(run, attempt, event):
         _handle_success(context, run, attempt)
     else:
@@ -318,7 +317,7 @@ def _on_machine_changed(context: DecisionContext, event: ev.MachineChanged) -> N
 
 
 def _on_tasks_added(context: DecisionContext, event: ev.TasksAdded) -> None:
-    """Leave out what was to be done with the lines of a file that has none."""
+    """Skip the sweeps over files without lines; plan again for the new tasks."""
     run = context.state.active.get(event.run)
     if run is None or run.stopping:
         return

@@ -1,20 +1,18 @@
-"""The polling ladder: job manager, gatekeeper, unreachable (S3 section 5).
+"""Liveness of machines and jobs, and the queries that precede their use.
 
-Each running attempt's job manager is probed at an interval. If it is silent, its machine's gatekeeper is
-asked. If that answers, a new job manager watches the job, which was never stopped. If it is silent too, the
-machine or the network has failed: nobody knows what became of the jobs there, and they go on elsewhere from
-their last restart files. Should the machine answer again, the old jobs are ended: only one attempt of a task
-may go on.
+Liveness (docs/papers/adaptive-jobs.md, section 5): the job manager of each running attempt is probed at an
+interval. If it does not answer, the machine's gatekeeper is probed. If that answers, a new job manager is
+attached to the job. If it does not answer either, the machine or the network has failed, and the tasks
+continue on other machines from their last restart files. If the machine answers again later, its old jobs are
+cancelled, because only one attempt of a task may continue.
 
-The selection pipeline of S3 section 3: discover, filter, authorise, fetch; then the policy ranks.
+Selection (section 3; E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and
+Execution on Grids): discover, filter, authorise, fetch; then the policy ranks. The list of machines and the
+state of each machine have their own query intervals. Each step waits for the answer to the one before, and
+only machines that passed all steps are used.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids. The
-list of machines and the state of each machine are asked for at their own intervals and believed meanwhile:
-two caches, independent of each other. Each step waits for the answer to the one before it, and nothing is
-placed on a machine that has not passed all of them (``inquiries``).
-
-Deviations: access is probed again with every new list. Machines on which no task of an active run can run by
-what the workflow states (step 2) are asked nothing.
+Deviations: access is tested again with every new list. Machines that no task of an active run can use (step
+2) are not queried.
 """
 
 from __future__ import annotations
@@ -41,15 +39,15 @@ __all__ = [
 
 
 LADDER_TIMER = "ladder"
-"""Name of the timer that probes."""
+"""Timer of the liveness probes."""
 
 _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 
 
 def probe_attempts(context: DecisionContext) -> None:
-    """Probe the job managers of all running attempts, and the machines that are believed to be down.
+    """Probe the job managers of all running attempts, and the machines that are down.
 
-    Who was to be ended before it ran has no job manager: its machine is asked.
+    An attempt cancelled before its start has no job manager; its machine is probed.
     """
     every_s = context.settings.ladder_every_s
     if every_s is None:
@@ -68,12 +66,12 @@ def probe_attempts(context: DecisionContext) -> None:
 
 
 def _is_unconfirmed(attempt: Attempt) -> bool:
-    """Say whether an attempt was told to end before its program began, and nothing was heard of it since."""
+    """Return whether an attempt was cancelled before its start and the cancellation is not confirmed."""
     return attempt.stage == Stage.ASSIGNED and bool(attempt.cancelled)
 
 
 def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> None:
-    """Ask after a machine that could not be reached when something was to be done there."""
+    """Probe a machine that could not be reached."""
     if (
         cause == "lost"
         and context.settings.ladder_every_s is not None
@@ -83,7 +81,9 @@ def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> Non
 
 
 def handle_answer(context: DecisionContext, event: ev.Answered) -> None:
-    """Climb on: silence of a job manager asks the machine, silence of a machine means that it is lost."""
+    """React to a probe's result: a silent job manager leads to a probe of the machine, a silent machine is
+    down.
+    """
     attempt = context.state.attempts.get(event.attempt) if event.attempt is not None else None
     if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
         attempt = None  # it has ended meanwhile
@@ -97,7 +97,7 @@ def handle_answer(context: DecisionContext, event: ev.Answered) -> None:
             context.emit(cm.Note(kind="up", machine=event.machine, text="it answers again"))
             handle_machine_return(context, event.machine)
         elif attempt is not None and _is_unconfirmed(attempt):
-            # The machine had failed when it was told to end it, and is back before anybody noticed.
+            # The machine was down when it got the command, and came back before that was detected.
             context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=attempt.cancelled))
         elif attempt is not None:
             context.emit(cm.Note(kind="reattached", attempt=attempt.number, machine=event.machine))
@@ -115,13 +115,13 @@ def _mark_down(context: DecisionContext, machine: int) -> None:
 
 
 def handle_machine_return(context: DecisionContext, machine: int) -> None:
-    """End what may still run on a machine that had been given up."""
+    """Cancel abandoned attempts that may still run on a machine that came back."""
     for number in list(context.state.unknown.get(machine, ())):
         context.emit(cm.Cancel(attempt=number, machine=machine, reason="given up"))
 
 
 def handle_machine_loss(context: DecisionContext, machine: int) -> None:
-    """Let what was on a lost machine go on elsewhere."""
+    """Continue the tasks of a lost machine elsewhere."""
     state = context.state
     for attempt in list(state.attempts.values()):
         if attempt.machine == machine and attempt.number in state.attempts:
@@ -130,10 +130,9 @@ def handle_machine_loss(context: DecisionContext, machine: int) -> None:
 
 
 def _free_abstract_machines(context: DecisionContext, machine: int) -> None:
-    """Let members of abstract machines that were bound to a lost machine, and have not started, go elsewhere.
+    """Unbind abstract machines with waiting members from a lost machine.
 
-    Those that completed there do not run again: outputs, like restart files (``restarts``), are believed to
-    be kept on our side too, and outlive the machine that made them.
+    Members that completed there do not run again: outputs and restart files are also kept with the project.
     """
     for run in list(context.state.active.values()):
         for variable, bound in sorted(run.binding.items()):
@@ -153,25 +152,25 @@ def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
         if old is not None and old.stage != Stage.CLEANING:
             cancel_migration(context, run, attempt, old)
         elif _is_unconfirmed(attempt) and (run.stopping or attempt.cancelled == "held"):
-            settle_cancelled(context, run, attempt)  # it was to end before it ran: nothing is lost
+            settle_cancelled(context, run, attempt)  # it was cancelled before it started: nothing is lost
         else:
             fail_task(context, run, attempt.task, "lost", f"{state.machines[attempt.machine].name} is lost")
     elif attempt.stage == Stage.CLEANING:
         context.emit(cm.Drop(attempt=attempt.number))
     elif attempt.live:
-        # It was leaving anyway; nothing can be cancelled or cleaned up there any more.
+        # It was leaving anyway; there is nothing to cancel or clean up on a lost machine.
         context.emit(cm.Note(kind="lost", attempt=attempt.number, machine=attempt.machine))
         prepare_successor(context, attempt)
 
 
 SELECT_TIMER = "select"
-"""Name of the timer that refreshes the caches."""
+"""Timer of the next query."""
 
 
 def refresh_inquiries(context: DecisionContext) -> None:
-    """Ask for what is out of date and can be asked for by now; come back when the next thing will be.
+    """Send the queries that are due and set a timer for the next one.
 
-    O(active workflows + machines that something has happened to or whose time has come).
+    O(active workflows + machines changed or due).
     """
     state, settings, asked = context.state, context.settings, context.state.inquiries
     if not asked.needed or not state.active:
@@ -187,11 +186,11 @@ def refresh_inquiries(context: DecisionContext) -> None:
 
 
 def _inquire(context: DecisionContext, machine: int) -> None:
-    """Ask a machine what is due, and note when that will be again."""
+    """Query a machine where due, and record the next due times."""
     now, settings, asked = context.state.now, context.settings, context.state.inquiries
     may_ask, probed_s, fetched_s = _is_wanted(context, machine), math.inf, math.inf
     if may_ask and settings.authorise:
-        # Without a list that is asked for again and again, access is asked for once.
+        # Without a periodic list, access is tested once.
         every_s = settings.discover_every_s or math.inf
         if _is_due(asked.access_asked_s.get(machine), every_s, now):
             context.emit(cm.Probe(of="access", machine=machine))
@@ -206,14 +205,14 @@ def _inquire(context: DecisionContext, machine: int) -> None:
 
 
 def _is_wanted(context: DecisionContext, machine: int) -> bool:
-    """Say whether a machine is listed, up, and possible for some task of an active run."""
+    """Return whether a machine is listed, up, and usable for some task of an active run."""
     state, asked = context.state, context.state.inquiries
     listed = context.settings.discover_every_s is None or machine in (asked.listed or ())
     return listed and asked.agenda.is_wanted(machine) and state.machines[machine].up
 
 
 def _is_due(asked_s: float | None, every_s: float | None, now: float) -> bool:
-    # The same sum as that of the timer: rounding must not make it come too early.
+    # Use the same sum as the timer, or rounding could make the timer fire too early.
     return every_s is not None and (asked_s is None or now >= asked_s + every_s)
 
 

@@ -1,12 +1,12 @@
-"""Migration: a task leaves its machine and goes on elsewhere, in the exact order of S3 section 4.
+"""Migration of a task to another machine, in the order of docs/papers/adaptive-jobs.md, section 4.
 
-1. The attempt that runs is cancelled. 2. The new machine is prepared, restart files included. 3. What the old
-attempt left is cleaned up, without bringing outputs anywhere. 4. The new attempt starts. The nodes on the new
-machine are kept from the moment of the decision (S3 gap G6), so that nobody else takes them. A clean-up that
-fails holds nothing up (G8); a machine that is down is not cleaned up.
+1. The running attempt is cancelled. 2. The new machine is prepared, restart files included. 3. The files of
+the old attempt are removed; no outputs are copied. 4. The new attempt starts. The nodes of the new machine
+are reserved when the migration is decided (gap G6). A failed clean-up delays nothing (G8); a machine that is
+down is not cleaned up.
 
-A task that leaves and has nowhere to go, or whose new machine is lost on the way, waits without nodes: what
-it left stays where it is (``run.left_behind``), and steps 2 to 4 follow when a machine is found for it.
+A task without a new machine, or whose new machine is lost during the migration, waits without nodes. Its
+files stay where they are (``left_behind``), and steps 2 to 4 follow when it is placed again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 def migrate_attempt(
     context: DecisionContext, attempt: Attempt, machine: int, count: int, reason: str
 ) -> None:
-    """Begin to move a task to another machine or node count."""
+    """Start the migration of a task to another machine or node count."""
     state = context.state
     run = state.runs[attempt.run]
     task = attempt.task
@@ -65,7 +65,9 @@ def migrate_attempt(
 
 
 def rebind_members(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
-    """Send the members of a task's abstract machine that have not started where it goes; None: not known."""
+    """Make members of a task's abstract machine ready again that have not started on ``machine``; None: not
+    chosen yet.
+    """
     variable = run.compiled.variable[task]
     if not run.compiled.shared[variable]:
         return
@@ -88,7 +90,7 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
 
 
 def prepare_successor(context: DecisionContext, old: Attempt) -> None:
-    """Step 2: the old attempt is out of the way; prepare the machine of the new one."""
+    """Step 2: request the data of the new attempt after the old one has ended."""
     new = context.state.attempts.get(old.replaced_by) if old.replaced_by is not None else None
     if new is None:
         _discard_attempt(context, old)
@@ -99,13 +101,13 @@ def prepare_successor(context: DecisionContext, old: Attempt) -> None:
 
 
 def is_prepared(context: DecisionContext, new: Attempt) -> bool:
-    """Say whether an attempt's data were sent for, or it need not wait for another to be out of the way."""
+    """Return whether an attempt's data were requested, or no older attempt is in the way."""
     old = context.state.attempts.get(new.replaces) if new.replaces is not None else None
     return old is None or old.stage == Stage.CLEANING or new.parts > 0
 
 
 def clean_up_or_drop(context: DecisionContext, new: Attempt) -> None:
-    """Step 3: the new machine is prepared; clean up after the old attempt, if there is anything and a way."""
+    """Step 3: clean up the old attempt after the new machine is prepared."""
     old = context.state.attempts.get(new.replaces) if new.replaces is not None else None
     if old is not None and old.stage == Stage.ENDED:
         _discard_attempt(context, old)
@@ -120,7 +122,7 @@ def _discard_attempt(context: DecisionContext, old: Attempt) -> None:
 
 
 def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) -> None:
-    """Settle a task whose attempt we have ended and which nobody takes over from yet."""
+    """Settle a task whose attempt was cancelled and has no successor yet."""
     task = attempt.task
     if run.stopping:
         context.emit(cm.Settle(run=run.index, task=task, state="CANCELLED", reason=run.stopping))
@@ -134,7 +136,7 @@ def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) 
 
 
 def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old: Attempt) -> None:
-    """Give a migration up whose new machine is lost: the task waits for another, what it left is kept."""
+    """Call off a migration whose new machine is lost; the task waits for another, its files are kept."""
     name = context.state.machines[new.machine].name
     context.emit(
         cm.Note(
@@ -152,6 +154,6 @@ def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old:
 
 
 def clean_up_leftovers(context: DecisionContext, run: RunState) -> None:
-    """Clean up what tasks left behind that nobody will take over any more."""
+    """Clean up files that no attempt will use any more."""
     for number in list(run.left_behind.values()):
         _discard_attempt(context, context.state.attempts[number])

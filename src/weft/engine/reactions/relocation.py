@@ -1,13 +1,14 @@
-"""Leaving: whether and where to an attempt moves, for each of the five reasons of S3 section 1.
+"""Relocation: whether and where an attempt migrates, for the five reasons of docs/papers/adaptive-jobs.md,
+section 1.
 
-By default an attempt leaves a slow machine only if the time left here exceeds the time left there, moving
-included, by a share that grows with every migration of the task. With ``migrate: always`` it leaves for the
-best machine that is free, as S1 and S3 print it. An attempt that must leave and has nowhere to go waits
-without nodes, keeping its restart files (S3 section 4).
+By default an attempt leaves a slow machine only if the remaining time here exceeds the remaining time there,
+including the move, by a share that grows with every migration of the task. With ``migrate: always`` it moves
+to the best free machine, as in both papers. An attempt that must leave and finds no machine waits without
+nodes and keeps its restart files (section 4).
 
-The time left there counts what the restart files spare on that node count: a moldable task whose files say
-``nodes: any`` goes on with whatever is best there, another one keeps its count or begins at zero, whichever
-is sooner.
+The remaining time there depends on the work that restart files save with that node count: a moldable task
+with ``nodes: any`` may change its node count, another task keeps it or starts from zero, whichever ends
+sooner.
 """
 
 from __future__ import annotations
@@ -33,24 +34,25 @@ __all__ = [
 
 
 BETTER_TIMER = "better"
-"""Name of the timer that looks for better machines."""
+"""Timer of the search for better machines."""
 
 MANDATORY_REASONS = frozenset({"self-migration", "suspension", "waiting", "user"})
-"""Reasons for which an attempt leaves even if no machine is free for it. The others are ``performance`` and
-``better-machine``; ``failure`` and ``preempted`` are not decided here (``failing``)."""
+"""Reasons for which an attempt leaves even if no machine is free. ``performance`` and ``better-machine`` are
+optional; ``failure`` and ``preempted`` are handled in ``failures``.
+"""
 
 _MAX_GAIN = 0.95
 
 _MAX_MOVES = 50
-"""How often a task may have moved and still look for a better machine. S3 knows no limit; but a task that is
-slower than believed wherever it runs, has no restart files and meets a threshold that does not rise would
-move for ever."""
+"""Migrations after which a task no longer looks for a better machine. The paper has no limit, but a task that
+is slower than estimated on every machine, has no restart files and a constant threshold would move forever.
+"""
 
 
 def relocate_attempt(
     context: DecisionContext, attempt: Attempt, reason: str, *, behind: float | None = None
 ) -> None:
-    """Let an attempt leave its machine for a reason, if there is somewhere to go and it pays or must be."""
+    """Migrate an attempt for a reason, if the move is mandatory or saves enough time."""
     run = context.state.runs[attempt.run]
     must = reason in MANDATORY_REASONS
     if not must and context.settings.migrate == "never":
@@ -78,7 +80,9 @@ def relocate_attempt(
 def is_worth_moving(
     context: DecisionContext, attempt: Attempt, reason: str, there_s: float, *, behind: float | None = None
 ) -> bool:
-    """Say whether going on elsewhere saves the wanted share of the time left; if not, note why it stays."""
+    """Return whether a move saves the required share of the remaining time; if not, record why the attempt
+    stays.
+    """
     here_s = time_left_s(context, attempt, behind)
     wanted = _required_gain(context, context.state.runs[attempt.run], attempt.task)
     if there_s < (1.0 - wanted) * here_s:
@@ -89,7 +93,9 @@ def is_worth_moving(
 
 
 def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
-    """Give the share of the time left that a migration must save: it grows, lest tasks bounce for ever."""
+    """Return the share of the remaining time that a migration must save; it grows to prevent moving back and
+    forth.
+    """
     settings = context.settings
     return min(_MAX_GAIN, settings.gain * settings.gain_growth ** run.migrations.get(task, 0))
 
@@ -103,7 +109,7 @@ def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: 
 
 
 def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None = None) -> float:
-    """Estimate how long an attempt still takes where it is, at the pace it has shown or its machine has."""
+    """Estimate the remaining seconds of an attempt, at its own pace or that of its machine."""
     state = context.state
     pace = 1.0 / state.machines[attempt.machine].speed_factor
     if behind is not None:
@@ -112,17 +118,17 @@ def time_left_s(context: DecisionContext, attempt: Attempt, behind: float | None
     if attempt.started_s is None or whole <= 0.0:
         return attempt.seconds * pace
     if attempt.work_done is None and behind is not None and behind > 0.0:
-        # Nothing but its lateness is known: it will take at least as long again as it was expected to take.
+        # Only the delay is known: assume at least the estimated seconds once more.
         return max(pace * attempt.seconds - (state.now - attempt.started_s), attempt.seconds)
     return (1.0 - estimate_work_done(state, attempt)) / whole * attempt.seconds * pace
 
 
 def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -> tuple[Mode, float] | None:
-    """Give the best way to go on elsewhere, by the task's own rank, else the soonest, and its seconds."""
+    """Return the best mode elsewhere, by the task's rank, then the remaining seconds, and these seconds."""
     view = EngineView(context.state)
     seen = view.run(run.index)
     variable = run.compiled.variable[attempt.task]
-    bound = run.binding.pop(variable, None)  # a migration re-binds the abstract machine
+    bound = run.binding.pop(variable, None)  # a migration may move the abstract machine
     modes = view.modes(seen, attempt.task, free=True, but=attempt.machine)
     if bound is not None:
         run.binding[variable] = bound
@@ -140,7 +146,7 @@ def _find_best_mode(context: DecisionContext, run: RunState, attempt: Attempt) -
 
 
 def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mode: Mode) -> float:
-    """Estimate how long an attempt would take elsewhere: moving, restarting, and what is not spared."""
+    """Estimate the seconds of an attempt elsewhere: staging, restart, and the remaining work."""
     state, task = context.state, attempt.task
     share = spared_share_if_ended(state, run, attempt, mode.count)
     seconds = run.compiled.seconds(task, mode.machine, mode.count) * (1.0 - share)
@@ -156,7 +162,7 @@ def _time_there_s(context: DecisionContext, run: RunState, attempt: Attempt, mod
 
 
 def move_to_better_machines(context: DecisionContext) -> None:
-    """Let running attempts move to machines that are better by the wanted share (opportunistic migration)."""
+    """Migrate running attempts to machines that save the required share (opportunistic migration)."""
     state, every_s = context.state, context.settings.better_every_s
     if every_s is None:
         return

@@ -1,18 +1,16 @@
-"""Re-planning: when what remains of a run is planned again (S1 section 8; unified section 5, step 7).
+"""Re-planning: when the rest of a run is planned again, and how a new plan is adopted.
 
-Planning takes time, so it is a command that an event answers; execution goes on under the old plan meanwhile.
-What comes of the new plan is in ``adopting``.
+R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 8 and 10; docs/papers/unified.md,
+section 5, step 7). Planning takes time, so it is a command answered by an event; the run continues under the
+old plan.
 
-Adopting a plan: what has started is kept, what waits goes where it says, what is too slow is moved there.
+A task that runs and meets its contract is never moved (I5). A task that violates its contract migrates if the
+new plan puts it on another machine. With ``bound_ancestors: always`` the completed tasks on the abstract
+machine that it leaves run again on the new machine, and it waits for them; the journal records this as a
+Settle of a completed task.
 
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). A properly running task is never moved (I5). A
-task that breaks its contract, and is planned on another machine, migrates there; a plan that keeps it where
-it is leaves it alone. With ``bound_ancestors: always`` completed tasks that are tied to the abstract machine
-it leaves run again on the new one, and it waits for them; this stands in the journal as a Settle of a
-completed task.
-
-Deviations: S1 cancels a violating task before it plans; here it runs on until there is a plan. What broke its
-contract after the plan was asked for waits for the next one (stale-plan reconciliation).
+Deviations: the paper cancels a violating task before planning; here it runs until the plan arrives. A task
+that violates its contract after the plan was requested waits for the next plan.
 """
 
 from __future__ import annotations
@@ -43,20 +41,20 @@ __all__ = [
 
 
 REPLAN = "replan"
-"""Prefix of the timers that ask for a new plan, one per run."""
+"""Prefix of the timers that request a new plan, one per run."""
 
 
 def request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
-    """Ask for a new plan, unless one is on the way."""
+    """Request a new plan, unless one was requested."""
     if run.planned and not run.plan_wanted and run.index in context.state.active and not run.stopping:
         context.emit(cm.Replan(run=run.index, version=run.version, reason=reason))
 
 
 def schedule_replan(context: DecisionContext, run: RunState) -> None:
-    """See to it that a run is planned again at its interval, as long as something of it is alive.
+    """Set the timer of the next plan of a run with live attempts.
 
-    With the interval 0 a plan follows the other as soon as it is there (S1's maximal frequency); where
-    planning takes no time, at the interval of the polls.
+    With interval 0 a plan is requested as soon as the last one has arrived (the paper's maximal frequency);
+    if planning takes no time, at the poll interval.
     """
     rule, state = context.settings.replanning, context.state
     if rule is None or rule.every_s is None or not run.planned or run.plan_wanted:
@@ -71,7 +69,7 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
 
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
-    """Plan again because it is time, or because enough tasks are too slow."""
+    """Request a plan because the interval has passed or enough tasks violate their contracts."""
     run = context.state.active.get(index)
     if run is None or not run.attempt_of:
         return
@@ -80,7 +78,7 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
 
 
 def replan_on_machine_change(context: DecisionContext, event: ev.MachineChanged) -> None:
-    """Plan again because machines went or came."""
+    """Request a plan because a machine went down or came back."""
     rule = context.settings.replanning
     if rule is not None and rule.on_machines and event.up is not None:
         for run in list(context.state.active.values()):
@@ -88,24 +86,23 @@ def replan_on_machine_change(context: DecisionContext, event: ev.MachineChanged)
 
 
 def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
-    """Plan again because a loop begins its next iteration."""
+    """Request a plan because a loop starts its next iteration."""
     rule = context.settings.replanning
     if rule is not None and rule.on_iteration:
         request_plan(context, run, "next iteration")
 
 
 def replan_on_growth(context: DecisionContext, event: ev.TasksAdded) -> None:
-    """Plan again because there are tasks that no plan knows."""
+    """Request a plan because the current one lacks new tasks."""
     run = context.state.active.get(event.run)
     if run is not None:
         request_plan(context, run, "tasks were added")
 
 
 def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
-    """Say whether a violation is answered by a new plan; ask for one if enough attempts violate.
+    """Return whether violations are answered by new plans; set a timer for one if enough attempts violate.
 
-    The plan is asked for by a timer that is due now: the news of others that came at the same time are heard
-    before, and one plan serves all.
+    The timer is due now, so that one plan covers all reports of the same time.
     """
     rule = context.settings.replanning
     run = context.state.runs[attempt.run]
@@ -123,7 +120,7 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
 
 
 def adopt_plan(context: DecisionContext, event: ev.PlanReady) -> None:
-    """Take up a plan that has come, or go on without it."""
+    """Apply a new plan to the run, or continue without one."""
     run = context.state.runs[event.run]
     if run.index not in context.state.active:
         return
@@ -140,7 +137,7 @@ def adopt_plan(context: DecisionContext, event: ev.PlanReady) -> None:
 
 
 def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Take back the tasks that wait at a machine and are planned elsewhere, or at another time."""
+    """Make assigned tasks ready again that the plan puts on another machine or at another time."""
     for task, number in sorted(run.attempt_of.items()):
         attempt = context.state.attempts[number]
         line = plan.line.get(task)
@@ -150,7 +147,7 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
             continue
         elsewhere = (line.machine, line.count) != (attempt.machine, attempt.count)
         if attempt.staging:
-            # Its data are on the way: only another place is worth losing them.
+            # Its data are moving; only another machine is worth requesting them again.
             if elsewhere and context.state.machines[line.machine].usable:
                 context.emit(
                     cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="the new plan")
@@ -161,7 +158,7 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
 
 
 def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
-    """Move what was too slow when the plan was asked for, and still is."""
+    """Migrate the tasks that violated their contracts when the plan was requested and still do."""
     planned = set(plan.stored.moving)
     for task in find_violators(context.state, run):
         attempt = context.state.attempts[run.attempt_of[task]]
@@ -178,7 +175,7 @@ def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -
 
 
 def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -> bool:
-    """Say whether a slow task may leave: always, or where the plan ends it early enough."""
+    """Return whether a violating task may migrate: always, or if the planned end saves enough time."""
     if context.settings.migrate != "pays":
         return context.settings.migrate == "always"
     return relocation.is_worth_moving(context, attempt, "performance", line.finish_s - context.state.now)
@@ -191,7 +188,7 @@ def _migrate_violator(
     if not before:
         migrate_attempt(context, attempt, line.machine, line.count, "performance")
         return
-    # It cannot go on before they have: it gives its nodes back and waits for its turn.
+    # It depends on the tasks that run again, so it frees its nodes and waits.
     context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="performance"))
     context.emit(cm.Note(kind="rebound", run=run.index, task=before[0], machine=line.machine))
     for task in before:
@@ -201,11 +198,11 @@ def _migrate_violator(
 
 
 def _list_tied_tasks(run: RunState, plan: RunPlan, task: int) -> list[int]:
-    """List the completed tasks that the plan runs again because one leaves their abstract machine."""
+    """Return the completed tasks that the plan runs again because a task leaves their abstract machine."""
     if not plan.stored.again:
         return []
-    known = run.compiled
-    column = known.graph.source_variable if known.kind[task] == TRANSFER else known.graph.variable
+    compiled = run.compiled
+    column = compiled.graph.source_variable if compiled.kind[task] == TRANSFER else compiled.graph.variable
     again = set(plan.stored.again)
     return [
         member

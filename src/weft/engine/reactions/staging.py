@@ -1,7 +1,7 @@
-"""Staging: which data have to come to an attempt's machine, and when they are sent for.
+"""Staging: the data that an attempt needs on its machine, and when they are requested.
 
-Data are sent for as soon as the task has a machine and the predecessor that made them has completed, so that
-a plan's transfers overlap with what still runs. A stage with nothing to do is no command (design section 4).
+Data are requested as soon as the task has a machine and the producer has completed, so that transfers overlap
+with running predecessors. An empty request produces no command.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _GONE = (TaskState.COMPLETED,)
 
 
 def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = False) -> None:
-    """Send for what an attempt needs, can have by now and was not sent for yet.
+    """Request the available inputs of an attempt that were not requested yet.
 
-    ``first``: also for what comes from outside the run, and for restart files.
+    ``first``: include external files and restart files.
     """
     run = context.state.runs[attempt.run]
     parcels = _list_parcels(run, attempt)
@@ -42,26 +42,26 @@ def request_data(context: DecisionContext, attempt: Attempt, *, first: bool = Fa
 
 
 def _list_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
-    known, instance, task = run.compiled, run.instance, attempt.task
-    if known.kind[task] == TRANSFER:
+    compiled, instance, task = run.compiled, run.instance, attempt.task
+    if compiled.kind[task] == TRANSFER:
         return _list_transfer_parcels(run, attempt)
-    if not known.moves_data:
+    if not compiled.moves_data:
         return []
     host = instance.network.host
     found = []
-    for predecessor, edge in zip(known.before(task), known.edges_before(task), strict=True):
+    for predecessor, edge in zip(compiled.before(task), compiled.edges_before(task), strict=True):
         place = run.where[predecessor]
         if place < 0 or run.state[predecessor] not in _GONE or predecessor in attempt.sent_for:
             continue
-        size, files = float(known.graph.edge_bytes[edge]), float(known.graph.edge_files[edge])
-        fixed = float(known.graph.edge_seconds[edge])
+        size, files = float(compiled.graph.edge_bytes[edge]), float(compiled.graph.edge_files[edge])
+        fixed = float(compiled.graph.edge_seconds[edge])
         if host[place] != host[attempt.machine] and (size or files or fixed):
             found.append(Parcel(source=place, size_bytes=size, files=files, fixed_s=fixed, task=predecessor))
     return found
 
 
 def _list_transfer_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Give what an explicit transfer task moves."""
+    """Return the data that a transfer task moves."""
     source = run.source_of(attempt.task)
     host = run.instance.network.host
     if source is None or attempt.parts or host[source] == host[attempt.machine]:
@@ -71,7 +71,7 @@ def _list_transfer_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
 
 
 def _list_external_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Give the files that no task makes: they come from where the user keeps them."""
+    """Return the input files that no task produces."""
     return [
         Parcel(source=-1, size_bytes=file.size_bytes, files=1.0, name=file.source, shared=file.shared)
         for file in list_external_files(run, attempt.task, attempt.machine)
@@ -79,9 +79,9 @@ def _list_external_parcels(run: RunState, attempt: Attempt) -> list[Parcel]:
 
 
 def _list_restart_parcels(context: DecisionContext, run: RunState, attempt: Attempt) -> list[Parcel]:
-    """Give the restart files of an earlier attempt, if this one goes on from them and they lie elsewhere.
+    """Return the restart files of an earlier attempt if this one uses them and they are elsewhere.
 
-    If the machine where they were written is gone, they come from where we keep the last ones.
+    If the machine that wrote them is down, the copy of the project is used.
     """
     if not spared_share(context.state, run, attempt.task, attempt.count):
         return []

@@ -1,9 +1,10 @@
-"""Promises: what is said of a run before it begins, all expected iterations of its loops included.
+"""Promises: the estimated end and cost of a run before it starts, including the expected iterations of its
+loops.
 
-P50 is exceeded half of the time, P90 one time in ten; how they come about is in ``weft.planners.forecast``.
-What nobody knows is not invented: tasks without a stated time are planned with a placeholder
-(``weft.predictors.assumed``), and a loop may not say how often it runs. Then there is no P50, only the time
-that the run takes at least: that of the plan if those tasks took no time, and those loops ran once.
+P50 is exceeded in half of the cases, P90 in one of ten (``weft.planners.outlook``). Tasks without a stated
+time are planned with a placeholder (``weft.predictors.assumed``), and a loop may not state its iterations.
+Then there is no P50, only a lower bound: the plan with zero seconds for these tasks and one iteration for
+these loops.
 """
 
 from __future__ import annotations
@@ -37,43 +38,43 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What was said of a run before it began. Times count from its arrival."""
+    """Estimates for a run before it starts. Times count from its arrival."""
 
     planned_s: float
-    """By the plan, placeholders among it: what the plan was made with, and no promise."""
+    """End by the plan, with placeholders; not a promise."""
     p50_s: float | None = None
     """None: unknown."""
     p90_s: float | None = None
     """None: unknown, or no estimate has a spread."""
     least_s: float | None = None
-    """Where the time is unknown: it takes at least so long; None: nobody knows that either."""
+    """Lower bound if the time is unknown; None: no lower bound either."""
     cost_p50: float | None = None
-    """None: unknown, or no machine has a price; so are the next two."""
+    """None: unknown, or no machine has a price; also for the next two."""
     cost_p90: float | None = None
     least_cost: float | None = None
     tasks: int
-    """Tasks that are programs."""
+    """Number of compute tasks."""
     untimed: int = 0
-    """Those of them whose time nobody has stated."""
+    """Compute tasks without a stated time."""
     untimed_kinds: tuple[str, ...] = ()
     exact: int = 0
-    """Those of them whose time has no P90 and counts as exact."""
+    """Compute tasks whose time has no P90 and counts as exact."""
     open_loops: tuple[str, ...] = ()
-    """Loops that do not say how often they run."""
+    """Loops without a stated number of iterations."""
 
     @property
-    def compiled(self) -> bool:
-        """Say whether there is anything that can be kept."""
+    def has_estimate(self) -> bool:
+        """Return whether there is a P50."""
         return self.p50_s is not None
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the promise as plain data."""
         record = asdict(self)
         return record | {name: list(record[name]) for name in ("untimed_kinds", "open_loops")}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Promise:
-        """Read what ``as_record`` gives."""
+        """Create a promise from the result of ``as_record``."""
         lists = {name: tuple(record[name]) for name in ("untimed_kinds", "open_loops")}
         return cls(**{**record, **lists})
 
@@ -86,9 +87,9 @@ def compute_promise(
     loops: Sequence[LoopBody] | None = None,
     waited_s: float = 0.0,
 ) -> Promise:
-    """Say what a first plan promises; ``loops`` as for the outlook.
+    """Return the promise of a first plan; ``loops`` as for the outlook.
 
-    ``waited_s`` is the time between the arrival of the run and the beginning of the plan.
+    ``waited_s`` is the time between the arrival of the run and the start of the plan.
     """
     bodies = instance.graph.loops if loops is None else loops
     untimed = mark_untimed_tasks(instance)
@@ -123,14 +124,14 @@ def _bound_below(
     waited_s: float,
     priced: bool,
 ) -> Promise:
-    """Leave out what nobody knows: each machine still has its tasks in their order."""
+    """Compute lower bounds with zero seconds for the untimed tasks; the order on each machine stays."""
     if said.untimed == said.tasks:
         return said
     seconds = np.where(instance.graph.kind == COMPUTE, schedule.finish_s - schedule.start_s, 0.0)
     seconds[untimed] = 0.0
     try:
         rest = decode(instance, *encode_schedule(instance, schedule), seconds=seconds, rule=APPEND)
-    except Infeasible:  # beside what is busy: the plan is good, only what is left of it cannot be timed
+    except Infeasible:  # beside busy machines the shortened plan may not fit; then there is no lower bound
         return said
     price = (
         schedule.nodes
@@ -145,7 +146,7 @@ def _bound_below(
 
 
 def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Promise:
-    """Take a stored plan at its word, where nothing else was kept: how sure it is nobody knows then."""
+    """Return a promise from a stored plan alone, without a spread."""
     graph, untimed = instance.graph, mark_untimed_tasks(instance)
     rows = {label.rpartition("#")[0] or label: line for label, line in plan.lines.items()}
     lines = [plan.lines.get(name, rows.get(name)) for name in graph.names]
@@ -165,12 +166,12 @@ def derive_promise(plan: StoredPlan, instance: Instance, arrival_s: float) -> Pr
 
 
 def list_untimed_kinds(instance: Instance) -> tuple[str, ...]:
-    """Name the kinds of tasks of which some have a placeholder for a time."""
+    """Return the kinds of tasks whose time is a placeholder."""
     return _list_kinds(instance.graph, mark_untimed_tasks(instance))
 
 
 def is_untimed(instance: Instance, task: int) -> bool:
-    """Say whether the time of a task is a placeholder."""
+    """Return whether the time of a task is a placeholder."""
     seconds = instance.seconds
     return seconds.sources[int(seconds.source[task])] == AssumedWork.source
 
@@ -185,7 +186,7 @@ def mark_untimed_tasks(instance: Instance) -> Flags:
 
 
 def map_loops(graph: TaskGraph, tasks: Sequence[int]) -> tuple[LoopBody, ...]:
-    """Give the loops of a graph over other rows; ``tasks``: the task of each row, -1: it stands for none."""
+    """Map the loops of a graph to other rows; ``tasks``: the task of each row, -1: none."""
     rows = np.asarray(tasks)
     return tuple(
         replace(body, tasks=np.flatnonzero(np.isin(rows, body.tasks)).astype(np.uint32))

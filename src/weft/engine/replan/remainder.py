@@ -1,39 +1,23 @@
-"""How a run stands, in S1's words: queued, running, completed or failed (spec s1 section 2).
+"""The rest of a run as an instance, and the plan made for it.
 
-What has not started is queued, whether it already waits at a machine or not. A task that is being migrated
-has its new machine and counts as running. A task that failed and is to be tried again is queued; one that
-failed for good, or was given up or left out, will not run again in this iteration and counts as completed.
+R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 2, 8 and 10). Ended tasks and tasks
+that meet their contracts are left out. Where a task of the window needs their data, a row without work
+represents them: pinned to the machine with the data, not before the expected end of a running task. Restart
+files are represented in the same way. Tasks that have not started are queued; migrating ones run; a task that
+will be retried is queued; one that failed permanently, was cancelled or skipped counts as completed.
 
-What takes machines beside the tasks that are planned again: live attempts of all runs, as a busy profile.
+Live attempts of all runs occupy nodes until their expected end, by the last report and the estimated speed.
+Attempts in queues follow in order when nodes are free; their other resources are ignored. An attempt that is
+overdue without a report counts as about to end.
 
-An attempt holds its nodes until it is expected to end: what is left of its work by the last report, at the
-speed its machine is believed to have. Attempts of others that wait in a machine's queue follow as soon as
-nodes are free, in the queue's order; which resources they wait for is not looked at. Approximated: an attempt
-that is overdue without a report counts as about to end.
+A new plan is adopted only if it ends earlier than the current one, in which every task keeps its machine,
+node count and order and only the times are recomputed. A plan that moves violating tasks is adopted unless it
+ends later, and always with ``migrate: always``.
 
-The remainder of a run as an instance: S1's static graph, with what runs and where data lie around it.
-
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 and 10). Tasks that ended or run properly are left out.
-Where a task of the window needs their data, a row without work stands for them: pinned to the machine where
-the data lie, not before the end that is expected of a running one. So data that are already somewhere cost
-what moving them costs. Restart files stand there in the same way.
-
-Deviations. Of the tasks that S1 runs again, those that are not tied to a machine that is bound anew are left
-out, because their outputs exist; with ``bound_ancestors: lost`` also those that are (see
-``deciding.laddering``). Speeds are believed, as of the last news. Approximated: data that are under way or
-lie at several places count as lying where they were made; what one iteration hands to the next is not
-counted; restart files that fit one node count only spare nothing where a task may choose.
-
-The plan in force, carried over to what remains: what a new plan has to beat.
-
-Every task keeps the machine and the node count it has been promised, in the promised order; what is too slow
-stays where it runs, and what completed does not run again. Only the times are new, by what is known now.
-
-Planning what remains of a run, and the plan that comes back.
-
-Deviation from S1 (spec s1 section 8): a new plan that promises no earlier end than the one in force is not
-taken. One that moves tasks that are too slow is taken if it promises no later end, with ``migrate: always``
-even then.
+Deviations. Of the tasks that the paper runs again, those not on a re-bound machine are left out because their
+outputs exist; with ``bound_ancestors: lost`` also those on it. Approximations: data in transit or in several
+places count as being where they were produced; data between iterations are ignored; restart files for one
+node count save nothing if the task may choose.
 """
 
 from __future__ import annotations
@@ -107,7 +91,7 @@ _RUNNING = frozenset(
 
 
 def describe_situation(state: EngineState, run: RunState, *, migrating: bool = True) -> RunSituation:
-    """Say how a run stands; ``migrating``: whether tasks that break their contracts may move."""
+    """Return the standing of every task; ``migrating``: whether violating tasks may move."""
     return RunSituation(
         graph=_build_window_graph(run),
         standing=tuple(_find_standing(run, task) for task in range(len(run))),
@@ -120,7 +104,7 @@ def describe_situation(state: EngineState, run: RunState, *, migrating: bool = T
 
 
 def find_violators(state: EngineState, run: RunState) -> list[int]:
-    """List the running tasks that break their contracts and are not on the move yet, ascending."""
+    """Return the running tasks that violate their contracts and are not migrating yet, ascending."""
     found = []
     for task, number in run.attempt_of.items():
         attempt = state.attempts[number]
@@ -153,30 +137,30 @@ def _build_window_graph(run: RunState) -> WindowGraph:
 
 
 def _list_back_edges(run: RunState, body: LoopState) -> list[Edge]:
-    """Give the edges from the end of a loop's body to its begin."""
+    """Return the edges from the last to the first tasks of a loop body."""
     firsts = [task for task in body.tasks if run.compiled.graph.description(task).name == body.loop.first]
     return [(last, first) for last in body.lasts for first in firsts]
 
 
 def _is_exhausted(body: LoopState) -> bool:
-    """Say whether a loop will not begin another iteration."""
+    """Return whether a loop starts no further iteration."""
     return body.left or (body.most is not None and body.iteration >= body.most)
 
 
 class Occupation:
-    """The stretches in which machines are taken, on a clock that begins now."""
+    """Busy intervals of the machines; time 0 is now."""
 
     def __init__(self, state: EngineState, planned_again: Collection[int], resources: Sequence[str]) -> None:
-        """Look at all attempts but those that are planned again; amounts in the order of ``resources``."""
+        """Collect all attempts except those planned again; amounts in the order of ``resources``."""
         self._state = state
         self._resources = resources
         self.busy: list[BusyInterval] = []
         self.ends_s: dict[int, float] = {}
-        """By attempt: when it is expected to end, on the engine's clock."""
+        """By attempt: expected end on the engine's clock."""
         for machine in state.machines:
             if machine.holders or machine.queue:
                 self._occupy(machine, planned_again)
-        # What takes no nodes (transfers) or has given them back ends without them.
+        # Attempts without nodes (transfers, ended ones).
         for attempt in state.attempts.values():
             if attempt.number not in self.ends_s:
                 self.ends_s[attempt.number] = expected_end_s(state, attempt)
@@ -218,7 +202,7 @@ class Occupation:
 
 
 def expected_end_s(state: EngineState, attempt: Attempt) -> float:
-    """Estimate when an attempt ends, not before now."""
+    """Estimate the end of an attempt, not before now."""
     now = state.now
     if attempt.stage >= Stage.ENDED:
         return now
@@ -233,7 +217,7 @@ def expected_end_s(state: EngineState, attempt: Attempt) -> float:
 
 
 def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, now: float) -> float:
-    """Give the first time after which so many nodes stay free."""
+    """Return the first time after which this many nodes stay free."""
     free = capacity - sum(taken for _, taken in ends)
     at = now
     for end, taken in sorted(ends):
@@ -246,27 +230,27 @@ def _find_free_time(ends: list[tuple[float, int]], capacity: int, nodes: int, no
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Remainder:
-    """What is planned again."""
+    """The part of a run that is planned again."""
 
     instance: Instance
     tasks: Mapping[str, int]
-    """The tasks that are planned, by the name they have in the instance; a loop's with their iteration."""
+    """Planned tasks by their name in the instance; in a loop with the iteration."""
     moving: tuple[str, ...]
-    """Of these, the running ones that leave their machines."""
+    """Running tasks among them that leave their machines."""
     again: tuple[str, ...]
-    """Of these, completed ones that run again."""
+    """Completed tasks among them that run again."""
     running_until_s: float
-    """When the last of the tasks that are left out because they run ends, on the engine's clock."""
+    """Expected end of the running tasks that are left out, on the engine's clock."""
 
 
 def build_remainder(state: EngineState, run: RunState) -> Remainder:
-    """Make the remainder of a run."""
+    """Build the remainder of a run."""
     situation = describe_situation(state, run, migrating=state.settings.migrate != "never")
     return _RemainderBuilder(state, run, situation, build_window(situation)).remainder()
 
 
 class _RemainderBuilder:
-    """A remainder in the making."""
+    """Builds the rows, links and variables of a remainder."""
 
     def __init__(self, state: EngineState, run: RunState, situation: RunSituation, window: Window) -> None:
         self.state, self.run = state, run
@@ -280,9 +264,9 @@ class _RemainderBuilder:
         self.number: dict[WindowVariable, int] = {}
         self.row_of: dict[int, int] = {}
         self.standing_row: dict[int, int] = {}
-        """By task: the row that stands for its outputs."""
+        """By task: the row that represents its outputs."""
         self.before: dict[int, list[int]] = {}
-        """By task: what comes before it inside the window."""
+        """By task: its predecessors in the window."""
         for tail, head in window.edges:
             self.before.setdefault(head, []).append(tail)
         self.earliest: list[float] = []
@@ -291,7 +275,7 @@ class _RemainderBuilder:
         self.occupation = Occupation(state, replanned, run.compiled.graph.resource_names)
 
     def _done_with(self, task: int) -> bool:
-        """Say whether a task of the window need not run: it has completed, and its outputs are kept."""
+        """Return whether a task of the window has completed and its outputs are kept."""
         if task in self.fresh or self.situation.standing[task] is not TaskStanding.COMPLETED:
             return False
         if self.run.state[task] != TaskState.COMPLETED:
@@ -299,7 +283,7 @@ class _RemainderBuilder:
         return not (task in self.window.moving and self.state.settings.bound_ancestors == "always")
 
     def remainder(self) -> Remainder:
-        """Put it together."""
+        """Build the instance and collect the names."""
         run, state = self.run, self.state
         for task in self.kept:
             self._add(task)
@@ -342,13 +326,13 @@ class _RemainderBuilder:
         )
 
     def _add(self, task: int) -> None:
-        """Add the row of a task that is planned."""
-        known, bindings = self.run.compiled, self.window.bindings
+        """Add the row of a planned task."""
+        compiled, bindings = self.run.compiled, self.window.bindings
         iteration = self.situation.iteration[task] + (task in self.fresh)
-        name = known.names[task]
+        name = compiled.names[task]
         label = f"{name}#{iteration}" if task in self.run.loops.around else name
         source = None
-        if known.kind[task] == TRANSFER:
+        if compiled.kind[task] == TRANSFER:
             source = self._variable(bindings.source[task])
         self.row_of[task] = self._row(
             SubgraphTask(
@@ -367,7 +351,7 @@ class _RemainderBuilder:
         return len(self.rows) - 1
 
     def _spared(self, task: int) -> float:
-        """Give the share of the work that restart files spare a task, whatever node count it will have."""
+        """Return the share of the work that restart files save with any node count."""
         state, run = self.state, self.run
         if task in self.fresh or run.compiled.kind[task] != COMPUTE:
             return 0.0
@@ -380,11 +364,11 @@ class _RemainderBuilder:
         return min(spared_share(state, run, task, count) for count in self._counts(task))
 
     def _counts(self, task: int) -> set[int]:
-        """Give the node counts a task may have somewhere."""
+        """Return all possible node counts of a task."""
         return {count for counts in self.run.compiled.options(task).counts.values() for count in counts}
 
     def _variable(self, variable: WindowVariable) -> int:
-        """Give the number of a variable; one that keeps its machine is pinned."""
+        """Return the number of a variable; pin it if it keeps its machine."""
         number = self.number.get(variable)
         if number is None:
             number = self.number[variable] = len(self.variables)
@@ -398,7 +382,7 @@ class _RemainderBuilder:
         return number
 
     def _machine_of(self, variable: int) -> int | None:
-        """Give the machine an abstract machine is bound to now; None: none."""
+        """Return the current machine of an abstract machine; None: none."""
         bound = self.run.binding.get(variable)
         if bound is not None:
             return bound
@@ -409,18 +393,18 @@ class _RemainderBuilder:
         return None
 
     def _place(self, task: int) -> int | None:
-        """Give the machine where a task runs or ran last."""
+        """Return the machine of a task's current or last attempt."""
         number = self.run.attempt_of.get(task)
         if number is not None:
             return self.state.attempts[number].machine
         return self.run.where[task] if self.run.where[task] >= 0 else None
 
     def _connect(self, task: int) -> None:
-        """Add the edges that lead to a task: from other rows, from what runs, from where data lie."""
-        known, graph = self.run.compiled, self.run.compiled.graph
+        """Add the edges to a task from planned rows, running tasks and existing data."""
+        compiled, graph = self.run.compiled, self.run.compiled.graph
         head = self.row_of[task]
         inner = set(self.before.get(task, ()))
-        for tail, edge in zip(known.before(task), known.edges_before(task), strict=True):
+        for tail, edge in zip(compiled.before(task), compiled.edges_before(task), strict=True):
             data = (
                 float(graph.edge_bytes[edge]),
                 float(graph.edge_files[edge]),
@@ -435,14 +419,14 @@ class _RemainderBuilder:
                 self.links.append(
                     SubgraphEdge(tail=start, head=head, size_bytes=data[0], files=data[1], seconds=data[2])
                 )
-        # What is left closes a loop: the next iteration waits for this one.
+        # The remaining edges close a loop: the next iteration waits for this one.
         for tail in sorted(inner):
             if tail in self.row_of:
                 self.links.append(SubgraphEdge(tail=self.row_of[tail], head=head))
         self._bring_restart_files(task, head)
 
     def _stand(self, tail: int, head: int, *, moves: bool) -> int | None:
-        """Give the row that stands for a task that is not planned; None: nothing of it is waited for."""
+        """Return the row that represents a task that is not planned; None: nothing depends on it."""
         running = self.situation.standing[tail] is TaskStanding.RUNNING
         if running and head in self.fresh:
             return None
@@ -476,7 +460,7 @@ class _RemainderBuilder:
             self.links.append(SubgraphEdge(tail=row, head=head, size_bytes=size, files=1.0))
 
     def _place_of_restart_files(self, task: int) -> int:
-        """Give where they lie, or will when the running attempt is told to end."""
+        """Return the machine that has the restart files, or will have them when the attempt is ended."""
         kept = self.run.checkpoint.get(task)
         if kept is not None:
             return kept[1]
@@ -484,7 +468,7 @@ class _RemainderBuilder:
 
 
 def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> Schedule | None:
-    """Give the schedule of what remains under the plan in force; None: there is none, or it cannot go on."""
+    """Return the rest of the current plan with new times; None: no plan, or it is infeasible now."""
     if run.plan is None:
         return None
     instance = remainder.instance
@@ -501,7 +485,7 @@ def carry_over_plan(state: EngineState, run: RunState, remainder: Remainder) -> 
 
 
 def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: str) -> PlanLine | None:
-    """Give the line of a row; of one that runs, where it runs."""
+    """Return the plan line of a row; for a running task its current machine."""
     task = remainder.tasks.get(name)
     if task is None or run.plan is None:
         return None
@@ -513,7 +497,7 @@ def _find_line(state: EngineState, run: RunState, remainder: Remainder, name: st
 
 
 def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices | None:
-    """Give the machine of every variable; None: some variable has none, or one it may not have."""
+    """Return the machine of every variable; None: some variable has no allowed machine."""
     chosen = dict(instance.pinned)
     for variable, line in zip(instance.graph.variable.tolist(), lines, strict=True):
         if line is not None:
@@ -529,9 +513,9 @@ def _bind_machines(instance: Instance, lines: list[PlanLine | None]) -> Indices 
 
 
 def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices) -> Indices | None:
-    """Give the mode of every row among those of its group; None: some row has no such mode.
+    """Return the mode of every row within its group; None: some row has no such mode.
 
-    The machine is that of the row's variable: a member that went elsewhere took the others with it.
+    The machine is that of the row's variable, which may have moved with another member.
     """
     modes = np.zeros(len(instance), dtype=np.uint32)
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
@@ -549,7 +533,7 @@ def _find_modes(instance: Instance, lines: list[PlanLine | None], bound: Indices
 
 
 def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes: Indices) -> Floats:
-    """Give what every row takes if nothing moves."""
+    """Return the seconds of every row if nothing moves."""
     instance = remainder.instance
     seconds = np.zeros(len(instance))
     for row in np.flatnonzero(instance.graph.kind == COMPUTE).tolist():
@@ -563,7 +547,7 @@ def _find_seconds(state: EngineState, run: RunState, remainder: Remainder, modes
 
 
 def _sort_rows(instance: Instance, lines: list[PlanLine | None]) -> Indices:
-    """Order the rows by their planned starts, predecessors first."""
+    """Return the rows by planned start, predecessors first."""
     graph = instance.graph
     waiting = np.diff(graph.predecessor_pointer).tolist()
     key = [-math.inf if line is None else line.start_s for line in lines]
@@ -586,27 +570,27 @@ _UNTOUCHED = (TaskState.WAITING, TaskState.READY)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplanRequest:
-    """What is to be planned, read off the state: planning it takes time, and the state goes on meanwhile."""
+    """The input of a planner for the rest of a run, independent of later changes of the state."""
 
     compiled: CompiledWorkflow
     instance: Instance
     offset_s: float
-    """The engine's time when it was asked: a plan's times count from there."""
+    """The engine's time of the request; the plan's times count from it."""
     remainder: Remainder | None = None
-    """None: nothing has happened yet, all of it is planned."""
+    """None: nothing has started, the whole workflow is planned."""
     old: Schedule | None = None
-    """What is left of the plan in force; None: it must not stay."""
+    """Rest of the current plan; None: it cannot be kept."""
 
     def answered(self, planner: Planner, *, steps: int, rng: np.random.Generator) -> StoredPlan:
-        """Plan it; Infeasible if nothing can be."""
+        """Return the plan to follow; raise Infeasible if there is none."""
         return self.kept(planner, self.planned(planner, Budget(steps=steps), rng))
 
     def planned(self, planner: Planner, budget: Budget, rng: np.random.Generator) -> Plan:
-        """Plan it, without a look at the plan in force; Infeasible if nothing can be."""
+        """Run the planner without comparing with the current plan; raise Infeasible if there is no plan."""
         return _make_plan(planner, self.instance, self.compiled, budget, rng)
 
     def kept(self, planner: Planner, made: Plan) -> StoredPlan:
-        """Give the plan that is to be followed from now on: the new one, or what is left of the old."""
+        """Return the plan to follow: the new one, or the rest of the current one."""
         remainder, old = self.remainder, self.old
         if remainder is None:
             return store_schedule(
@@ -626,7 +610,7 @@ class ReplanRequest:
         )
 
     def promise(self, made: Plan, *, arrival_s: float, seed: int) -> Promise:
-        """Say what a plan promises of a run that has not begun."""
+        """Return the promise of a plan for a run that has not started."""
         graph, loops = self.compiled.graph, self.compiled.graph.loops
         if self.remainder is not None:
             tasks = self.remainder.tasks
@@ -637,9 +621,9 @@ class ReplanRequest:
 
 
 def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
-    """Read off what remains of a run: before anything has happened all of it, later S1's static graph.
+    """Collect the rest of a run: the whole workflow if nothing has started, otherwise the window.
 
-    Infeasible if nothing is left to be planned.
+    Raise Infeasible if nothing is left to plan.
     """
     run = state.runs[index]
     if _is_untouched(state, run):
@@ -660,18 +644,18 @@ def prepare_replan(state: EngineState, index: int) -> ReplanRequest:
 def plan_remaining(
     state: EngineState, index: int, planner: Planner, *, steps: int, rng: np.random.Generator
 ) -> StoredPlan:
-    """Plan what remains of a run at once. The plan's times are on the engine's clock."""
+    """Plan the rest of a run now; times are on the engine's clock."""
     return prepare_replan(state, index).answered(planner, steps=steps, rng=rng)
 
 
 def _is_better(new: Schedule, old: Schedule, *, moves: bool) -> bool:
-    """Say whether a plan is worth changing to; rounding alone is not."""
+    """Return whether a plan is better by more than rounding errors."""
     slack = _ROUNDING * old.makespan_s
     return new.makespan_s <= old.makespan_s + slack if moves else new.makespan_s < old.makespan_s - slack
 
 
 def _is_untouched(state: EngineState, run: RunState) -> bool:
-    """Say whether a run has not begun and everything else is as its instance says."""
+    """Return whether a run has not started and the platform is as its instance states."""
     return (
         not state.attempts
         and not state.machines.odd
@@ -682,10 +666,10 @@ def _is_untouched(state: EngineState, run: RunState) -> bool:
 
 
 def _make_plan(
-    planner: Planner, instance: Instance, known: CompiledWorkflow, budget: Budget, rng: np.random.Generator
+    planner: Planner, instance: Instance, compiled: CompiledWorkflow, budget: Budget, rng: np.random.Generator
 ) -> Plan:
     goal = make_objective("makespan")
     refusal = planner.supports(instance, goal)
     if refusal is not None:
-        raise Infeasible(f"planner {planner.name!r} cannot plan {known.key!r}: {refusal.reason}")
+        raise Infeasible(f"planner {planner.name!r} cannot plan {compiled.key!r}: {refusal.reason}")
     return planner.plan(instance, objective=goal, budget=budget, rng=rng)

@@ -1,51 +1,22 @@
-"""The directed graph of a workflow as the window reads it: tasks in program order, edges, what closes loops.
-
-S1 (Prodan and Fahringer 2005, spec s1 sections 2 and 10). Back edges are those the workflow declares; where
-cycles are left without them, a depth-first search from the entry tasks, then in program order, finds others.
-Deviations: none. O(v + e) and a heap for the order.
-
-How a run stands at one moment, in S1's words: what the window is made from.
-
-Which tasks must run again when some move: completed ones tied to the abstract machine that is re-bound.
-
-S1 (Prodan and Fahringer 2005), spec s1 section 10, Nodes_N. Of a task JS(M) or FT(M, .) that moves: every
-completed JS'(M) and FT'(., M) of the same iteration among its ancestors along edges that are not back edges.
-Not repeated for the tasks so found, as in the paper.
-
-Deviations: none. One pass against the edges for all tasks that move: a node carries one bit per re-bound
-variable, so O((v + e) b / 64) for b variables that some completed task shares.
-
-Which tasks belong to the window: those that move, those that are to run, those that run on.
-
-S1 (Prodan and Fahringer 2005), spec s1 section 10: Nodes_Migr and Nodes_Queued, made disjoint (gaps G5, G6).
-Deviations: none. O(v + e).
-
-Which machine variables the tasks of the window carry, and which of them keep their machine.
-
-S1 (Prodan and Fahringer 2005), spec s1 section 10: a variable is an abstract machine in one iteration; a task
-that re-enters for the next iteration carries that of the next. Pinned are the variables of properly running
-tasks and the sources of transfers that run again while their producer does not.
-
-Deviations: also pinned is what a completed task shares with a task of the window in the same iteration,
-unless it is bound anew for a task that moves (spec s1 section 2: one name, one machine). A transfer reads in
-the iteration of the task that wrote, which a loop's border may put before its own.
-
-Which edges lie on a cycle: those inside a strongly connected component.
-
-R. Tarjan, Depth-First Search and Linear Graph Algorithms, SIAM Journal on Computing 1 (1972).
-Deviations: iterative, so depth is not bounded by the interpreter's stack. O(v + e).
-
-Static DAG generation at run time: what is left of this iteration and one more, without cycles.
+"""The window: an acyclic graph of the rest of the current iteration and the next one.
 
 R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid: A Case Study, SAC
-2005; the sets as corrected in spec s1 section 10.
+2005; the sets as corrected in docs/papers/dynamic-grid.md, sections 2 and 10 (gaps G5, G6).
 
-Deviations: of the edges on cycles, those whose first task has completed in the iteration in which the second
-is to run are cut before the depth-first search: they are served, what re-enters is the iteration after. The
-search alone may enter a waiting task through such an edge and then cut what the rest of this iteration waits
-for (in WIEN2k: SUMPARA would no longer wait for LAPW2 of a k-point whose LAPW1 is done).
+Back edges are those that the workflow declares; remaining cycles are cut by a depth-first search from the
+entry tasks, then in program order. When a task JS(M) or FT(M, .) moves, every completed JS'(M) and FT'(., M)
+of the same iteration among its ancestors along other edges runs again (Nodes_N); this is not repeated for the
+tasks found. A variable is an abstract machine in one iteration. Pinned are the variables of tasks that run
+and meet their contracts, and the sources of transfers that run again while their producer does not.
 
-O(v + e), iterative; see ``reexecution`` for many re-bound machines.
+Deviations: edges on cycles whose first task has completed in the iteration in which the second will run are
+cut before the depth-first search, because their data exist. The search alone may enter a waiting task through
+such an edge and then cut an edge of the current iteration (in WIEN2k: SUMPARA would not wait for LAPW2 of a
+k-point whose LAPW1 is done). A variable that a completed task shares with a task of the window in the same
+iteration is pinned too, unless it is re-bound for a moving task. A transfer reads in the iteration of its
+producer, which may be the one before its own.
+
+O(v + e), iterative; O((v + e) b / 64) to find the tasks that run again for b re-bound variables.
 """
 
 from __future__ import annotations
@@ -82,18 +53,18 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowGraph:
-    """What does not change during a run; the indices of tasks are their program order."""
+    """The constant part of a run; task indices are the program order."""
 
     machine: tuple[int, ...]
-    """Per task: its abstract machine; of a transfer, the one it writes to."""
+    """Per task: its abstract machine; for a transfer the destination."""
     source: tuple[int | None, ...]
-    """Per task: of a transfer, the abstract machine it reads from; None: not a transfer."""
+    """Per transfer: the abstract machine of the source; None: not a transfer."""
     successors: tuple[tuple[int, ...], ...]
-    """Per task: where its edges lead, ascending, back edges included."""
+    """Per task: successors ascending, including back edges."""
     back: frozenset[Edge]
-    """Edges that lead to the next iteration of a loop."""
+    """Edges to the next iteration of a loop."""
     order: tuple[int, ...]
-    """The tasks such that every other edge points forward."""
+    """Topological order of the tasks without the back edges."""
 
     def __len__(self) -> int:
         return len(self.machine)
@@ -106,7 +77,7 @@ def build_graph(
     source: Sequence[int | None] | None = None,
     declared: Iterable[Edge] = (),
 ) -> WindowGraph:
-    """Build the graph; an edge given twice counts once, a declared back edge need not be among the edges."""
+    """Build the graph; duplicate edges count once, declared back edges need not be among the edges."""
     declared = frozenset(declared)
     targets: list[set[int]] = [set() for _ in machine]
     for tail, head in (*edges, *declared):
@@ -126,7 +97,7 @@ def build_graph(
 
 
 def initial_dag(graph: WindowGraph) -> tuple[Edge, ...]:
-    """Give the edges planned first (A0): one iteration of every loop, ascending."""
+    """Return the edges of the first plan (A0): one iteration of every loop, ascending."""
     forward = _without(graph.successors, graph.back)
     return tuple((tail, head) for tail, heads in enumerate(forward) for head in heads)
 
@@ -136,32 +107,34 @@ def _without(successors: Sequence[Sequence[int]], removed: frozenset[Edge]) -> l
 
 
 class TaskStanding(Enum):
-    """Where a task stands (spec s1 section 2; spec unified section 2 maps the engine's states to it)."""
+    """The standing of a task in the paper's terms (docs/papers/dynamic-grid.md, section 2;
+    docs/papers/unified.md, section 2).
+    """
 
     QUEUED = "queued"
     """Not started in its iteration."""
     RUNNING = "running"
     COMPLETED = "completed"
-    """Ended well in its iteration; a loop may ask for it again."""
+    """Succeeded in its iteration; a loop may run it again."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunSituation:
-    """A graph and where its tasks stand."""
+    """A graph and the standing of its tasks."""
 
     graph: WindowGraph
     standing: tuple[TaskStanding, ...]
     iteration: tuple[int, ...]
-    """Per task: the iteration in which it stands so."""
+    """Per task: its current iteration."""
     violating: frozenset[int] = frozenset()
-    """Running tasks that broke their contract."""
+    """Running tasks that violate their contracts."""
     decided: frozenset[Edge] = frozenset()
-    """Edges that will not be followed: loops that were left or are exhausted, branches not taken."""
+    """Edges that will not be followed: ended or exhausted loops, branches not taken."""
 
 
 def rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
-    """Give the (abstract machine, iteration) that is bound anew when a task moves."""
+    """Return the (abstract machine, iteration) that is re-bound when a task moves."""
     source = situation.graph.source[task]
     machine = situation.graph.machine[task] if source is None else source
     return machine, situation.iteration[task]
@@ -170,7 +143,7 @@ def rebound_variable(situation: RunSituation, task: int) -> tuple[int, int]:
 def find_tied_ancestors(
     situation: RunSituation, present: Sequence[Sequence[int]], moving: Iterable[int]
 ) -> set[int]:
-    """Collect what must run again for the tasks that move, along the edges that are still present."""
+    """Return the tasks that must run again for the moving ones, along present edges."""
     graph = situation.graph
     variables = {task: rebound_variable(situation, task) for task in moving}
     written: dict[tuple[int, int], list[int]] = {variable: [] for variable in variables.values()}
@@ -196,28 +169,28 @@ def find_tied_ancestors(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowMembers:
-    """The tasks of a window by what happens to them, and the edges that may still be followed."""
+    """The tasks of a window by role, and the edges that may still be followed."""
 
     present: list[list[int]]
     """Per task: successors, without decided edges and what only they lead to."""
     unreached: frozenset[int]
     """Queued tasks that only decided edges lead to."""
     moved: frozenset[int]
-    """Tasks that failed or broke their contract."""
+    """Tasks that failed or violated their contracts."""
     moving: frozenset[int]
-    """These, and what must run again for them [Nodes_Migr]."""
+    """``moved`` and the tasks that must run again for them [Nodes_Migr]."""
     running: frozenset[int]
-    """Properly running tasks: left where they are, out of the window."""
+    """Running tasks that meet their contracts: not in the window."""
     queued: frozenset[int]
-    """Everything else that is to run [Nodes_Queued]."""
+    """All other tasks that will run [Nodes_Queued]."""
     fresh: frozenset[int]
-    """Queued ones that are completed in this iteration and re-enter for the next, through a back edge."""
+    """Queued tasks completed in this iteration that run again in the next one."""
     repeated: frozenset[int]
-    """Queued ones that are completed and in no loop: they come after a task that must run again."""
+    """Queued tasks that are completed and in no loop, after a task that must run again."""
 
 
 def find_members(situation: RunSituation) -> WindowMembers:
-    """Sort the tasks of a situation."""
+    """Classify the tasks of a situation."""
     unreached = _find_unreached(situation)
     present = _list_present(situation, unreached)
     running = _tasks_with(situation, TaskStanding.RUNNING)
@@ -244,7 +217,7 @@ def find_members(situation: RunSituation) -> WindowMembers:
 def _find_next_iteration(
     situation: RunSituation, present: list[list[int]], leading: frozenset[int]
 ) -> set[int]:
-    """Collect what some tasks lead to by way of a back edge."""
+    """Return the tasks reached from ``leading`` through a back edge."""
     undecided = situation.graph.back - situation.decided
     return reachable(present, {head for tail, head in undecided if tail in leading})
 
@@ -254,9 +227,9 @@ def _tasks_with(situation: RunSituation, asked: TaskStanding) -> frozenset[int]:
 
 
 def _find_unreached(situation: RunSituation) -> frozenset[int]:
-    """Find the queued tasks that nothing leads to but branches not taken.
+    """Return the queued tasks that only untaken branches lead to.
 
-    The head of a loop that was left does not count: it was reached before the loop came back to it.
+    The first task of an ended loop is not among them: it was reached before.
     """
     graph = situation.graph
     refused = {head for tail, head in situation.decided if (tail, head) not in graph.back}
@@ -268,7 +241,7 @@ def _find_unreached(situation: RunSituation) -> frozenset[int]:
 
 
 def _list_present(situation: RunSituation, unreached: frozenset[int]) -> list[list[int]]:
-    """Give the successors that may still be followed."""
+    """Return the successors that may still be followed."""
     decided = situation.decided
     return [
         [child for child in children if child not in unreached and (task, child) not in decided]
@@ -290,17 +263,17 @@ class WindowBindings:
     """The variables of the tasks of a window."""
 
     machine: Mapping[int, WindowVariable]
-    """Per task: where it runs; of a transfer, where it writes."""
+    """Per task: its machine; for a transfer the destination."""
     source: Mapping[int, WindowVariable]
-    """Per transfer: where it reads."""
+    """Per transfer: the source."""
     pinned: tuple[WindowVariable, ...]
-    """Variables that keep the machine they have, ascending."""
+    """Variables that keep their machine, ascending."""
 
 
 def bind_variables(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> WindowBindings:
-    """Give the variables of a window whose edges are known."""
+    """Return the variables of a window with these edges."""
     graph = situation.graph
     tasks = sorted(members.moving | members.queued)
     machine = {
@@ -319,14 +292,14 @@ def bind_variables(
 
 
 def _next_run_iteration(situation: RunSituation, members: WindowMembers, task: int) -> int:
-    """Give the iteration in which a task runs next."""
+    """Return the iteration in which a task runs next."""
     return situation.iteration[task] + (task in members.fresh)
 
 
 def _find_sources(
     situation: RunSituation, members: WindowMembers, edges: Collection[Edge]
 ) -> dict[int, WindowVariable]:
-    """Give where every transfer reads: in the iteration of the run that wrote, to come or past."""
+    """Return the source of every transfer, in the iteration of the past or coming run of its producer."""
     source: dict[int, WindowVariable] = {}
     producers = _find_producers(situation, members)
     for task, machine in enumerate(situation.graph.source):
@@ -344,7 +317,7 @@ def _find_sources(
 
 
 def _find_producers(situation: RunSituation, members: WindowMembers) -> dict[int, list[int]]:
-    """Give per transfer the tasks before it that write where it reads, in program order."""
+    """Return per transfer its predecessors that write to its source, in program order."""
     graph = situation.graph
     producers: dict[int, list[int]] = {
         task: [] for task, machine in enumerate(graph.source) if machine is not None
@@ -359,7 +332,7 @@ def _find_producers(situation: RunSituation, members: WindowMembers) -> dict[int
 def _find_completed_variables(
     situation: RunSituation, members: WindowMembers, used: set[WindowVariable]
 ) -> set[WindowVariable]:
-    """Give the variables in use that completed tasks have bound for good: they neither move nor run again."""
+    """Return the used variables bound by completed tasks that neither move nor run again."""
     written = {
         WindowVariable(situation.graph.machine[task], situation.iteration[task])
         for task, standing in enumerate(situation.standing)
@@ -369,7 +342,7 @@ def _find_completed_variables(
 
 
 def find_components(successors: Sequence[Sequence[int]]) -> list[int]:
-    """Give per node a number that exactly the nodes on common cycles share."""
+    """Return per node the number of its strongly connected component."""
     unseen = len(successors)
     rank = [unseen] * len(successors)
     component = [unseen] * len(successors)
@@ -416,36 +389,36 @@ _Adjacency = list[list[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """An acyclic graph of what remains. Tasks and edges ascend; in brackets the paper's names."""
+    """The acyclic graph of the rest of a run, ascending; the paper's names in brackets."""
 
     moving: tuple[int, ...]
-    """Tasks that failed or broke their contract, and those that must run again for them [Nodes_Migr]."""
+    """Tasks that failed or violated their contracts, and those that must run again for them [Nodes_Migr]."""
     queued: tuple[int, ...]
-    """Everything else that is to run; properly running tasks are left out [Nodes_Queued]."""
+    """All other tasks that will run [Nodes_Queued]."""
     inner: tuple[Edge, ...]
     """Edges between tasks of the window [Edges_DAG]."""
     cut_moving: tuple[Edge, ...]
     """Edges on cycles from the next iteration to moving tasks [Edges_Migr]."""
     cut_queued: tuple[Edge, ...]
-    """Back edges of the rest [Edges_Queued]."""
+    """Other back edges [Edges_Queued]."""
     edges: tuple[Edge, ...]
-    """What is left: acyclic [Edges_t]."""
+    """The remaining acyclic edges [Edges_t]."""
     unreached: tuple[int, ...]
-    """Queued tasks that only decided edges lead to: they will not run."""
+    """Queued tasks that only decided edges lead to; they will not run."""
     fresh: tuple[int, ...]
-    """Completed tasks that re-enter for the next iteration, with a binding variable of their own for it."""
+    """Completed tasks that run again in the next iteration, with variables of that iteration."""
     repeated: tuple[int, ...]
-    """Completed tasks outside of loops that come after one that runs again: the paper's rule repeats them."""
+    """Completed tasks outside loops after a task that runs again; the paper's rule repeats them."""
     bindings: WindowBindings
 
     @property
     def tasks(self) -> tuple[int, ...]:
-        """All tasks of the window [Nodes_t]."""
+        """Return all tasks of the window [Nodes_t]."""
         return tuple(sorted(self.moving + self.queued))
 
 
 def build_window(situation: RunSituation) -> Window:
-    """Make the window of a situation."""
+    """Build the window of a situation."""
     members = find_members(situation)
     moving, queued, fresh = members.moving, members.queued, members.fresh
     iteration = situation.iteration
@@ -482,7 +455,9 @@ def build_window(situation: RunSituation) -> Window:
 
 
 def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]:
-    """List where the search starts: moving tasks, then those that can run next, each in program order."""
+    """Return the start tasks of the search: moving tasks, then those that can run next, each in program
+    order.
+    """
     blocked: set[int] = set()
     following: set[int] = set()
     for task, children in enumerate(members.present):
@@ -499,7 +474,7 @@ def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]
 
 
 def _list_cycle_edges(successors: _Adjacency) -> Iterator[Edge]:
-    """Go through the edges that lie on a cycle."""
+    """Yield the edges that lie on a cycle."""
     component = find_components(successors)
     for tail, heads in enumerate(successors):
         for head in heads:

@@ -1,1 +1,1 @@
-"""What the engine knows: runs, tasks, attempts and machines."""
+"""The state of the engine: runs, tasks, attempts and machines."""

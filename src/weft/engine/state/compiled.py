@@ -1,15 +1,11 @@
-"""What is known of a workflow before and while it runs: its instance in forms that are quick to read.
+"""A workflow compiled for the engine: its instance in forms that are fast to read one value at a time.
 
-A task graph keeps numpy columns, which are slow to read one number at a time; an engine does nothing else.
-The same columns are read here through memory views, and what all tasks of a group share is kept once.
+NumPy columns are slow to index by single numbers, so the columns are read through memory views, and values
+shared by all tasks of a group are kept once.
 
-What an expression that an application has written means for its task.
-
-The loops of a run: which tasks repeat together, and which edges wait until a loop is left.
-
-A loop whose first and last task have the same sweep runs per point: each point has a body of its own. Bodies
-that share a task are one. Since every task of a body comes before its last task, an iteration is over when
-the last task has ended: two iterations of one loop are never under way at the same time.
+Loops: a loop whose first and last task share a sweep runs per point, with a body of its own for each point;
+bodies that share a task are one. Every task of a body precedes its last task, so an iteration ends with the
+last task, and two iterations of one loop never overlap.
 """
 
 from __future__ import annotations
@@ -54,25 +50,26 @@ __all__ = [
 
 
 def _view_column(column: NDArray[Any]) -> memoryview[Any]:
-    """Give a column whose numbers are quick to read one at a time."""
+    """Return a memory view of a column; single values are read faster than from an array."""
     return memoryview(np.ascontiguousarray(column))  # type: ignore[arg-type]  # arrays are buffers since Python 3
 
 
 _ONLY_ZERO = frozenset({0})
 
 _MAX_KINDS = 64
-"""Kinds of tasks by their seconds that are told apart; where there are more, none are."""
+"""Largest number of task kinds by seconds; with more kinds, tasks are not grouped."""
 
 
 def _name_amounts(graph: TaskGraph, amounts: NDArray[np.float64]) -> Demand:
-    """Give amounts with the names of their resources, but for those of which nothing is taken."""
+    """Pair the non-zero amounts with the names of their resources."""
     return tuple(pair for pair in zip(graph.resource_names, amounts.tolist(), strict=True) if pair[1])
 
 
 def external_source(item: Input) -> str:
-    """Say where the user keeps a file that is brought to machines; "": it is not one of these.
+    """Return the source path of an input that is copied to machines; "": no such file.
 
-    A file that is named after the machine is one no task makes: the program of an architecture.
+    A file whose name contains the machine's attributes is not produced by a task; it is the program for an
+    architecture.
     """
     return item.source or (item.file if "{machine." in item.file else "")
 
@@ -85,11 +82,11 @@ class GroupModes:
     def __init__(self, instance: Instance, group: int) -> None:
         modes = instance.groups[group]
         self.counts: dict[int, list[int]] = {}
-        """By machine: the node counts a task may have there, ascending."""
+        """By machine: the possible node counts, ascending."""
         self.nodes: dict[tuple[int, int], int] = {}
-        """By machine and count: the nodes it takes."""
+        """By machine and count: the nodes allocated."""
         self.demand: dict[tuple[int, int], Demand] | None = None if modes.demand is None else {}
-        """By machine and count: the amounts it takes; None: the task's own, whatever the mode."""
+        """By machine and count: the amounts consumed; None: the task's own amounts in every mode."""
         rows = zip(modes.machine.tolist(), modes.count.tolist(), modes.nodes.tolist(), strict=True)
         for position, (machine, count, nodes) in enumerate(rows):
             self.counts.setdefault(machine, []).append(count)
@@ -100,7 +97,7 @@ class GroupModes:
 
 
 class CompiledWorkflow:
-    """One workflow on one platform, as the engine reads it."""
+    """One workflow on one platform, in the form the engine reads."""
 
     def __init__(self, key: str, instance: Instance) -> None:
         graph = instance.graph
@@ -122,14 +119,14 @@ class CompiledWorkflow:
         members = np.bincount(graph.variable, minlength=len(graph.variables))
         members += np.bincount(graph.source_variable, minlength=len(graph.variables) + 1)[:-1]
         self.shared = _view_column((members > 1).astype(np.uint8))
-        """Per binding variable: whether several tasks name it."""
+        """Per binding variable: whether several tasks use it."""
         self.moves_data = bool(
             (graph.edge_bytes > 0).any() or (graph.edge_seconds > 0).any() or (graph.edge_files > 0).any()
         )
         self.selectors = sorted({task.job.selector for task in self._tasks if task.job and task.job.selector})
-        """The policies that jobs bring for themselves, by name."""
+        """Names of the policies that jobs select for themselves."""
         self.stages = any(external_source(item) for task in graph.workflow.tasks for item in task.inputs)
-        """Whether some file comes from outside."""
+        """Whether some task has an external input file."""
         self.limited = any(task.recovery.time_limit is not None for task in graph.workflow.tasks)
         """Whether some task has a time limit."""
         self.checkpoints = any(task.recovery.checkpoint is not None for task in graph.workflow.tasks)
@@ -138,22 +135,22 @@ class CompiledWorkflow:
             task.recovery.contract is not None or (task.job is not None and task.job.evaluator is not None)
             for task in graph.workflow.tasks
         )
-        """Whether some task states a contract of its own."""
+        """Whether some task states a contract."""
         self.brings = any(item.target is not None for task in graph.workflow.tasks for item in task.outputs)
-        """Whether some output is brought to where the user wants it."""
+        """Whether some output has a target path."""
         self.demands = bool(graph.resource_names) and bool(
             (graph.demand > 0).any() or len(graph.demand_by_count.rows)
         )
         self.transfers = bool((graph.kind == TRANSFER).any())
-        """Whether some task moves a file."""
+        """Whether some task is a transfer."""
         self.ranked = any(task.rank is not None for task in self._tasks)
-        """Whether some task ranks machines by an expression of its own."""
+        """Whether some task has a ranking expression."""
         self.uniform = isinstance(instance.seconds, RelatedSeconds | ClassSeconds) and not any(
             item.shared and "{machine.name}" in external_source(item)
             for task in self._tasks
             for item in task.inputs
         )
-        """Whether machines of one description have the same seconds and are sent the same shared files."""
+        """Whether machines with equal descriptions have equal seconds and get the same shared files."""
         self.plain = (
             self.uniform
             and not (self.demands or self.moves_data or self.stages or self.ranked or graph.loops)
@@ -161,7 +158,7 @@ class CompiledWorkflow:
             and not self.transfers
             and bool((instance.capacity == 1).all())
         )
-        """Whether nothing but free nodes decides where a task can start, and machines have one node each."""
+        """Whether only free nodes decide where a task can start, and every machine has one node."""
         self._options: dict[int, GroupModes] = {}
         self._outcomes: dict[str, frozenset[int]] | None = None
         self._members: dict[int, list[int]] | None = None
@@ -171,7 +168,7 @@ class CompiledWorkflow:
         return len(self.names)
 
     def description(self, task: int) -> Task:
-        """Give the user's description behind a task."""
+        """Return the description of a task in the workflow file."""
         description: Task = self._tasks[self._template[task]]
         return description
 
@@ -188,7 +185,7 @@ class CompiledWorkflow:
             )
 
     def seconds(self, task: int, machine: int, count: int) -> float:
-        """Estimate the seconds of one possible mode, at the speed the platform states."""
+        """Return the estimated seconds of a mode at the machine's nominal speed."""
         if self.kind[task] != COMPUTE:
             return 0.0
         if self._related is not None:
@@ -197,7 +194,7 @@ class CompiledWorkflow:
         return self.instance.seconds.at(task, machine, count)
 
     def options(self, task: int) -> GroupModes:
-        """Give the modes of a compute task."""
+        """Return the modes of a compute task."""
         group = self.group[task]
         found = self._options.get(group)
         if found is None:
@@ -205,56 +202,56 @@ class CompiledWorkflow:
         return found
 
     def goal(self, task: int) -> int:
-        """Number the sets of machines to which a task may go by its binding variable."""
+        """Return the number of the candidate set of a task's binding variable."""
         return int(self._candidates[self.variable[task]])
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
-        """Give the amounts a mode takes."""
+        """Return the amounts that a mode consumes."""
         by_mode = self.options(task).demand
         if by_mode is not None:
             return by_mode[machine, count]
         return _name_amounts(self.graph, self.graph.demand[task])
 
     def after(self, task: int) -> list[int]:
-        """List the direct successors."""
+        """Return the direct successors."""
         found: list[int] = self._after[self._after_pointer[task] : self._after_pointer[task + 1]].tolist()
         return found
 
     def edges_after(self, task: int) -> list[int]:
-        """List the edges to the direct successors, in the same order."""
+        """Return the edges to the direct successors, in the same order."""
         found: list[int] = self._after_edge[
             self._after_pointer[task] : self._after_pointer[task + 1]
         ].tolist()
         return found
 
     def before(self, task: int) -> list[int]:
-        """List the direct predecessors."""
+        """Return the direct predecessors."""
         found: list[int] = self._before[self._before_pointer[task] : self._before_pointer[task + 1]].tolist()
         return found
 
     def edge(self, task: int, successor: int) -> int:
-        """Give the number of the edge between two tasks."""
+        """Return the number of the edge between two tasks."""
         return self.edges_after(task)[self.after(task).index(successor)]
 
     def size_of(self, item: Input, task: int) -> float:
-        """Give the bytes of a file from outside; 0 where nobody said."""
+        """Return the bytes of an external file; 0 if not stated."""
         return 0.0 if item.size is None else float(evaluate_quantity(item.size, self.graph.context(task)))
 
     def template(self, task: int) -> int:
-        """Give the number of the user's description behind a task."""
+        """Return the number of a task's description in the workflow file."""
         return int(self._template[task])
 
     def selector(self, task: int) -> str:
-        """Name the policy a job wants to be placed by; "": that of the run."""
+        """Return the policy that a job selects; "": the policy of the run."""
         job = self.description(task).job
         return "" if job is None else job.selector or ""
 
     def brings_out(self, task: int) -> bool:
-        """Say whether some output of a task is brought to where the user wants it."""
+        """Return whether some output of a task has a target path."""
         return self.brings and any(item.target is not None for item in self.description(task).outputs)
 
     def results(self, task: int) -> list[str]:
-        """List the outputs of a task that no task reads and that have no other place to go."""
+        """Return the outputs of a task that no task reads and that have no target path."""
         outputs = self.description(task).outputs
         if not outputs:
             return []
@@ -264,7 +261,7 @@ class CompiledWorkflow:
 
     @cached_property
     def _read_names(self) -> frozenset[str]:
-        """Give the names of the files that some task reads, those that wildcards hold among them."""
+        """Return the names of all files that some task reads, including those matched by wildcards."""
         found = set(find_growth_files(self.graph.workflow))
         patterns: set[str] = set()
         made: set[str] = set()
@@ -280,17 +277,17 @@ class CompiledWorkflow:
         return frozenset(found).union(patterns, held)
 
     def restart_bytes(self, task: int) -> float:
-        """Estimate the bytes of a task's restart files: those of its outputs, where nobody said."""
+        """Estimate the bytes of a task's restart files by the stated sizes of its outputs."""
         outputs = self.graph.description(task).outputs
         context = self.graph.context(task)
         return float(sum(evaluate_quantity(item.size, context) for item in outputs if item.size is not None))
 
     def edges_before(self, task: int) -> range:
-        """List the edges from the direct predecessors, in the same order."""
+        """Return the edges from the direct predecessors, in the same order."""
         return range(self._before_pointer[task], self._before_pointer[task + 1])
 
     def members_of(self, variable: int) -> list[int]:
-        """List the tasks that name a binding variable shared by several."""
+        """Return the tasks of a binding variable that several tasks use."""
         if self._members is None:
             self._members = {}
             for task, name in enumerate(self.variable):
@@ -299,33 +296,34 @@ class CompiledWorkflow:
         return self._members.get(variable, [])
 
     def outcomes(self, task: int) -> frozenset[int]:
-        """Give the exit codes of a task that are results, not failures; 0 always is."""
+        """Return the exit codes of a task that count as success; 0 is always among them."""
         if self._outcomes is None:
             found = list_outcome_codes(self.graph.workflow)
             self._outcomes = {name: frozenset(codes) | {0} for name, codes in found.items()}
             stated = {task.name for task in self.graph.workflow.tasks if task.outcomes}
             for loop in self.graph.workflow.loops:
                 if 0 in found.get(loop.last, ()) and loop.last not in stated:
-                    # `until: conv.exit_code == 0` has two answers: 1 means "not yet", as with test and grep.
+                    # With `until: conv.exit_code == 0`, exit code 1 means "not converged", as with test and
+                    # grep.
                     self._outcomes[loop.last] |= {1}
         return self._outcomes.get(self.description(task).name, _ONLY_ZERO)
 
     @cached_property
     def machines(self) -> frozenset[int]:
-        """Give the machines to which some task may go by what the workflow states."""
+        """Return the machines that are candidates of some task."""
         if self.transfers:
             return frozenset(range(len(self.instance.machines)))
         return frozenset(machine for modes in self.instance.groups for machine in modes.machine.tolist())
 
     @cached_property
     def simple(self) -> bool:
-        """Say whether when a task ends depends on nothing but its seconds, its machine and free nodes."""
+        """Return whether the end of a task depends only on its seconds, its machine and free nodes."""
         told_apart = self.demands or self.moves_data or self.stages or self.checkpoints
         return not (told_apart or any(self.shared))
 
     @cached_property
     def seconds_kinds(self) -> Sequence[int] | None:
-        """Number the tasks by what they take everywhere; None: there are many kinds."""
+        """Number the tasks by equal seconds on all machines; None: more than ``_MAX_KINDS`` kinds."""
         seconds = self.instance.seconds
         if isinstance(seconds, ClassSeconds):
             kinds = seconds.task_class.astype(np.int64)
@@ -337,12 +335,12 @@ class CompiledWorkflow:
 
     @cached_property
     def _different_demands(self) -> NDArray[np.int64]:
-        """Number the tasks by the amounts they take."""
+        """Number the tasks by equal amounts."""
         return number_rows(*self.graph.demand.T)
 
     @cached_property
     def demand_kinds(self) -> Sequence[int] | None:
-        """Number the tasks by the amounts they take, near ones alike if many; None: all alike."""
+        """Number the tasks by equal amounts, or by similar ones if there are many; None: all are equal."""
         if not self.demands or not self._different_demands.any():
             return None
         different = int(self._different_demands.max()) + 1
@@ -350,32 +348,34 @@ class CompiledWorkflow:
 
     @cached_property
     def even(self) -> bool:
-        """Say whether tasks of one kind take the same amounts: unless there are many kinds of these."""
+        """Return whether tasks of one kind consume equal amounts (similar amounts were not joined)."""
         return not self.demands or int(self._different_demands.max(initial=0)) < _MAX_KINDS
 
     @cached_property
     def mean_seconds(self) -> Sequence[float]:
-        """Give the mean seconds of every task over the machines that can run it."""
+        """Return the mean seconds of every task over its candidate machines."""
         return _view_column(mean_seconds(self.instance))
 
     @cached_property
     def ranks(self) -> Sequence[float]:
-        """Give the upward rank of every task."""
+        """Return the upward rank of every task."""
         return _view_column(upward_ranks(self.instance))
 
     @cached_property
     def rank_order(self) -> Sequence[int]:
-        """Give all tasks by descending upward rank, then index."""
+        """Return all tasks by descending upward rank, then index."""
         return _view_column(order_by_rank(np.asarray(self.ranks)))
 
     @cached_property
     def rank_place(self) -> Sequence[int]:
-        """Give the place of every task in that order."""
+        """Return the position of every task in ``rank_order``."""
         return _view_column(np.argsort(np.asarray(self.rank_order)))
 
     @cached_property
     def alone_s(self) -> float:
-        """Give the makespan of HEFT's plan on the empty platform (S5 section 3: mk)."""
+        """Return the makespan of the HEFT plan on the empty platform (mk in docs/papers/many-workflows.md,
+        section 3).
+        """
         planner, goal = make_planner("heft"), make_objective("makespan")
         if planner.supports(self.instance, goal) is not None:
             return float(max(self.ranks, default=0.0))
@@ -384,7 +384,7 @@ class CompiledWorkflow:
 
 
 class WorkflowLibrary:
-    """The workflows an engine may be given, by key."""
+    """The workflows that may be submitted to an engine, by key."""
 
     def __init__(
         self,
@@ -405,31 +405,31 @@ class WorkflowLibrary:
 
     @property
     def selectors(self) -> list[str]:
-        """Name the policies that jobs bring for themselves."""
-        return sorted({name for known in self._compiled.values() for name in known.selectors})
+        """Return the names of the policies that jobs select for themselves."""
+        return sorted({name for compiled in self._compiled.values() for name in compiled.selectors})
 
-    def grown(self, known: CompiledWorkflow, graph: TaskGraph) -> CompiledWorkflow:
-        """Give what is known of a workflow whose graph has grown, on the same platform."""
-        return CompiledWorkflow(known.key, self._compile(graph, known.instance.platform))
+    def grown(self, compiled: CompiledWorkflow, graph: TaskGraph) -> CompiledWorkflow:
+        """Compile a grown graph of a workflow on the same platform."""
+        return CompiledWorkflow(compiled.key, self._compile(graph, compiled.instance.platform))
 
 
 BoundExpression = tuple[str, tuple[tuple[str, str], ...]]
-"""An expression, and the values of its names that are the task's own; all others are the machine's."""
+"""An expression, and the values of the names that the task defines; all other names belong to the machine."""
 
 
-def bind_expression(known: CompiledWorkflow, task: int, text: str) -> BoundExpression:
-    """Say what an expression means: the same for most tasks of a sweep."""
+def bind_expression(compiled: CompiledWorkflow, task: int, text: str) -> BoundExpression:
+    """Bind the names of an expression to the values of a task; equal for most tasks of a sweep."""
     expression = parse_or_none(text)
     if expression is None:
         return text, ()
-    context = known.graph.context(task)
+    context = compiled.graph.context(task)
     heads = dict.fromkeys(name.partition(".")[0] for name in expression.names)
     return text, tuple((head, repr(context[head])) for head in heads if head in context)
 
 
 @lru_cache(maxsize=1024)
 def parse_or_none(text: str) -> Expression | None:
-    """Read an expression; None: it cannot be read."""
+    """Parse an expression; None: syntax error."""
     try:
         return parse(text)
     except InvalidInput:
@@ -438,81 +438,85 @@ def parse_or_none(text: str) -> Expression | None:
 
 @dataclass(slots=True)
 class LoopState:
-    """One body of a loop."""
+    """One body of a loop with its current iteration."""
 
     index: int
     loop: Loop
     tasks: tuple[int, ...]
-    """Ascending, so in topological order."""
+    """Ascending, hence in topological order."""
     lasts: tuple[int, ...]
-    """The tasks at whose end the condition is judged."""
+    """The tasks at whose end the loop condition is evaluated."""
     most: int | None
-    """The largest number of iterations; None: no limit."""
+    """Maximal number of iterations; None: no limit."""
     leaving: tuple[tuple[int, int], ...] = ()
-    """Edges (task, successor) that are released when this loop is left."""
+    """Edges (task, successor) released when the loop ends."""
     inner: tuple[int, ...] = ()
-    """Bodies inside this one: they begin anew with each iteration."""
+    """Bodies nested in this one; they restart with each iteration."""
     iteration: int = 1
     left: bool = False
 
 
 class Loops:
-    """The bodies of one run."""
+    """The loop bodies of one run."""
 
     def __init__(self, bodies: list[LoopState]) -> None:
         self.bodies = bodies
         self.around: dict[int, tuple[int, ...]] = {}
-        """Per task in a body: the bodies it is in, innermost first."""
+        """Per task in a loop: its bodies, innermost first."""
         by_size = sorted(bodies, key=lambda body: (len(body.tasks), body.index))
         for body in by_size:
             for task in body.tasks:
                 self.around[task] = (*self.around.get(task, ()), body.index)
         self.ended_by = {task: body.index for body in reversed(by_size) for task in body.lasts}
-        """Per last task: the innermost body it ends."""
+        """Per last task: the innermost body that it ends."""
 
     def iteration(self, task: int) -> int:
-        """Give the current iteration of a task's innermost loop; 1 outside of loops."""
+        """Return the iteration of a task's innermost loop; 1 outside loops."""
         around = self.around.get(task)
         return self.bodies[around[0]].iteration if around else 1
 
     def held_back_by(self, task: int, successor: int) -> int | None:
-        """Give the outermost body that holds a task but not its successor; None: the edge leaves no loop."""
+        """Return the outermost body that contains a task but not its successor; None: the edge leaves no
+        loop.
+        """
         beyond = self.around.get(successor, ())
         outside = [index for index in self.around.get(task, ()) if index not in beyond]
         return outside[-1] if outside else None
 
     def waits_for_end(self, task: int, successor: int) -> bool:
-        """Say whether an edge is released only later, when a loop that is still under way is left."""
+        """Return whether an edge is released only at the end of a loop that is still active."""
         held = self.held_back_by(task, successor)
         return held is not None and not self.bodies[held].left
 
 
-def build_loops(known: CompiledWorkflow) -> Loops:
-    """Find the bodies of a workflow's loops."""
+def build_loops(compiled: CompiledWorkflow) -> Loops:
+    """Create the loop bodies of a workflow."""
     bodies: list[LoopState] = []
-    for declared in known.graph.loops:
-        for tasks, lasts in _split_body(known, declared):
-            most = _find_limit(known, declared.loop)
+    for declared in compiled.graph.loops:
+        for tasks, lasts in _split_body(compiled, declared):
+            most = _find_limit(compiled, declared.loop)
             bodies.append(
                 LoopState(index=len(bodies), loop=declared.loop, tasks=tasks, lasts=lasts, most=most)
             )
     loops = Loops(bodies)
     if bodies:
-        _find_leaving_edges(known, loops)
+        _find_leaving_edges(compiled, loops)
     return loops
 
 
-def _find_limit(known: CompiledWorkflow, loop: Loop) -> int | None:
+def _find_limit(compiled: CompiledWorkflow, loop: Loop) -> int | None:
     if loop.max_iterations is None:
         return None
     try:
-        return int(evaluate_quantity(loop.max_iterations, known.graph.params))
-    except InvalidInput:  # told when the workflow was checked
+        return int(evaluate_quantity(loop.max_iterations, compiled.graph.params))
+    except InvalidInput:  # reported when the workflow was checked
         return None
 
 
-def _split_body(known: CompiledWorkflow, declared: LoopBody) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Split a declared body into parts that share no task and no edge: one per point of a common sweep."""
+def _split_body(
+    compiled: CompiledWorkflow, declared: LoopBody
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Split a declared body into (tasks, last tasks) of its connected parts."""
     tasks = [int(task) for task in declared.tasks]
     inside = set(tasks)
     parent = {task: task for task in tasks}
@@ -524,15 +528,15 @@ def _split_body(known: CompiledWorkflow, declared: LoopBody) -> list[tuple[tuple
         return task
 
     for task in tasks:
-        for successor in known.after(task):
+        for successor in compiled.after(task):
             if successor in inside:
                 one, other = sorted((root(task), root(successor)))
                 parent[other] = one
     parts: dict[int, list[int]] = {}
     for task in tasks:
         parts.setdefault(root(task), []).append(task)
-    template = known.graph.template
-    names = [description.name for description in known.graph.workflow.tasks]
+    template = compiled.graph.template
+    names = [description.name for description in compiled.graph.workflow.tasks]
     last = names.index(declared.loop.last)
     ends = np.asarray(template)
     return [
@@ -541,10 +545,10 @@ def _split_body(known: CompiledWorkflow, declared: LoopBody) -> list[tuple[tuple
     ]
 
 
-def _find_leaving_edges(known: CompiledWorkflow, loops: Loops) -> None:
+def _find_leaving_edges(compiled: CompiledWorkflow, loops: Loops) -> None:
     leaving: dict[int, list[tuple[int, int]]] = {}
     for task in sorted(loops.around):
-        for successor in known.after(task):
+        for successor in compiled.after(task):
             held = loops.held_back_by(task, successor)
             if held is not None:
                 leaving.setdefault(held, []).append((task, successor))

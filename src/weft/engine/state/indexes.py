@@ -1,28 +1,13 @@
-"""A set of places in an order that is known beforehand, in which the next one is found at once.
+"""Data structures that keep each event cheap: sets of positions, classes of equivalent machines, exact sums.
 
-Machines that are alike and have free nodes, kept apart by what is left of them.
+Equivalent machines (``MachineClass``) are grouped by their free capacity; a task that compares machines needs
+only the first of each group. ``AvailabilityQueue`` sorts many equivalent machines by the time they become
+free. That time is constant until the expected end of the last attempt; after it the machine is late and
+sorted by its queue. A machine therefore moves in the order only when it changes and once when it becomes
+late.
 
-Where as much is left of two machines that are alike, a task does not care which it gets: the first is enough.
-
-Many machines that are alike, in the order in which they will be free behind what waits there.
-
-Who takes nodes of a machine is expected to end at some time, and what waits there takes so many seconds after
-that: until the time has come the sum stays as it is. From then on the machine is late, nobody knows when it
-will be free, and it counts as from now: late machines stand in the order of what waits there. So a machine
-changes its place only when something happens to it, and once when it becomes late.
-
-Machines that are alike: which of them a task has to look at.
-
-Places that are kept apart by what they share, with the first of each part at hand.
-
-Sums of seconds that do not depend on the order in which things came and went.
-
-Floating point sums drift: what is added and taken out again leaves a trace, and a state that was rebuilt
-would say something else in the last digits. So seconds are counted in whole units of 2**-60 s.
-
-On which machines something has changed that may let a task go there, for those who look now and then.
-
-Shared files from outside, and the hosts to which they were brought.
+Sums of seconds are kept in integer units of 2**-60 s (``to_units``): floating-point sums depend on the order
+of additions, and a rebuilt state would differ in the last digits.
 """
 
 from __future__ import annotations
@@ -48,26 +33,26 @@ __all__ = [
 
 
 _WORD_BITS = 1024
-"""Places that are kept together in one number."""
+"""Positions stored in one integer."""
 
 
 class IndexSet:
-    """Adding and removing cost O(1), finding the next O(places / 2**20)."""
+    """A set of positions. Add and remove cost O(1), ``next`` costs O(positions / 2**20)."""
 
     __slots__ = ("_used", "_words", "first")
 
     def __init__(self) -> None:
         self.first: int | None = None
-        """The first place; None: there is none."""
+        """The smallest position; None: empty."""
         self._words: dict[int, int] = {}
         self._used = 0
-        """A bit for every word that is not empty."""
+        """One bit for every word that is not zero."""
 
     def __bool__(self) -> bool:
         return self._used != 0
 
     def add(self, place: int) -> None:
-        """Take in a place; one that is there already stays."""
+        """Add a position, if it is not in the set."""
         word, bit = divmod(place, _WORD_BITS)
         self._words[word] = self._words.get(word, 0) | 1 << bit
         self._used |= 1 << word
@@ -75,7 +60,7 @@ class IndexSet:
             self.first = place
 
     def remove(self, place: int) -> None:
-        """Take out a place, if it is there."""
+        """Remove a position, if it is in the set."""
         word, bit = divmod(place, _WORD_BITS)
         left = self._words.get(word, 0) & ~(1 << bit)
         if left:
@@ -87,7 +72,7 @@ class IndexSet:
             self.first = self.next(place)
 
     def next(self, place: int) -> int | None:
-        """Give the first place that is not before this one; None: there is none."""
+        """Return the smallest position that is not below ``place``; None: there is none."""
         word, bit = divmod(place, _WORD_BITS)
         here = self._words.get(word, 0) >> bit
         if here:
@@ -104,11 +89,11 @@ def _lowest_bit(bits: int) -> int:
 
 
 FreeCapacity = int | tuple[float, ...]
-"""What is left of a machine: its free nodes, its believed speed, its amounts."""
+"""Free nodes of a machine, followed by estimated speed and free amounts where they matter."""
 
 
 class FreeMachines:
-    """Moving a machine costs O(1), finding the first ones O(how many kinds of left-overs there are)."""
+    """Equivalent machines grouped by free capacity. ``move`` costs O(1), ``firsts`` O(groups)."""
 
     __slots__ = ("_marks",)
 
@@ -116,11 +101,13 @@ class FreeMachines:
         self._marks: dict[FreeCapacity, IndexSet] = {}
 
     def move(self, machine: int, before: FreeCapacity | None, after: FreeCapacity | None) -> None:
-        """Hear that something else is left of a machine; None: it has no free node, or may not be used."""
+        """Move a machine between groups; None: no free node, or not usable."""
         if before is not None:
             marks = self._marks[before]
             marks.remove(machine)
-            if marks.first is None and type(before) is tuple:  # of plain numbers of nodes there are few
+            if (
+                marks.first is None and type(before) is tuple
+            ):  # there are few plain node counts; keep their groups
                 del self._marks[before]
         if after is not None:
             found = self._marks.get(after)
@@ -129,7 +116,7 @@ class FreeMachines:
             found.add(machine)
 
     def firsts(self, but: Collection[int] = ()) -> list[int]:
-        """Give the first machine of each kind of left-overs, of those besides some."""
+        """Return the first machine of each group, except those in ``but``."""
         found = []
         for marks in self._marks.values():
             first = marks.first
@@ -141,39 +128,39 @@ class FreeMachines:
 
 
 MachineLoad = tuple[float, float]
-"""When the last who takes nodes of a machine is expected to end, and the seconds of what waits behind."""
+"""Expected end of the last attempt on a machine, and the seconds of its queue after that."""
 
 _QueueEntry = tuple[float, int, int]
-"""A time, a machine, and the how manieth look at this machine gave it."""
+"""(time, machine, version); entries with an older version are stale."""
 
 
 class AvailabilityQueue:
-    """A change costs O(log machines), as does each machine that is asked for."""
+    """Machines by the time they become free. A change and a returned machine cost O(log machines) each."""
 
     __slots__ = ("_behind_s", "_changed", "_due", "_ends", "_late", "_late_since", "_load", "_look")
 
     def __init__(self, machines: Iterable[int], load: Callable[[int], MachineLoad | None]) -> None:
-        """Take in machines; ``load`` says what is on one of them, None: it may not be used."""
+        """Add machines; ``load`` returns the load of one of them, None: not usable."""
         self._load = load
         self._changed = dict.fromkeys(machines)
         self._look: dict[int, int] = {}
-        """Per machine: how often it was looked at; an entry of an earlier look is out of date."""
+        """Per machine: current version."""
         self._behind_s: dict[int, float] = {}
         self._ends: list[_QueueEntry] = []
-        """A heap of those that are not late yet, by when they will be."""
+        """Heap of the machines that are not late, by expected end."""
         self._due: list[_QueueEntry] = []
-        """A heap of the same, by when they will be free."""
+        """Heap of the machines that are not late, by the time they become free."""
         self._late: list[_QueueEntry] = []
-        """A heap of the others, by what waits there."""
+        """Heap of the late machines, by the seconds of their queues."""
         self._late_since: dict[int, int] = {}
-        """Per machine: the look after which it has become late."""
+        """Per machine: the version with which it became late."""
 
     def changed(self, machine: int) -> None:
-        """Hear that something has happened to a machine."""
+        """Mark a machine as changed."""
         self._changed[machine] = None
 
     def first(self, most: int, now: float) -> list[int]:
-        """Give so many machines that are free first, ties by index."""
+        """Return the ``most`` machines that become free first; ties by index."""
         self._look_again()
         self._grow_late(now)
         taken: list[tuple[list[_QueueEntry], _QueueEntry]] = []
@@ -189,7 +176,7 @@ class AvailabilityQueue:
         return [machine for _, (_, machine, _) in taken]
 
     def _look_again(self) -> None:
-        """Look at the machines to which something has happened."""
+        """Insert the changed machines with a new version."""
         for machine in self._changed:
             look = self._look[machine] = self._look.get(machine, 0) + 1
             found = self._load(machine)
@@ -201,7 +188,7 @@ class AvailabilityQueue:
         self._changed.clear()
 
     def _grow_late(self, now: float) -> None:
-        """Put those whose time has come among the late ones."""
+        """Move the machines whose expected end has passed to the late ones."""
         while self._ends and self._ends[0][0] <= now:
             _, machine, look = heappop(self._ends)
             if self._look[machine] == look:
@@ -209,7 +196,7 @@ class AvailabilityQueue:
                 heappush(self._late, (self._behind_s[machine], machine, look))
 
     def _top(self, heap: list[_QueueEntry]) -> _QueueEntry | None:
-        """Give the first entry of a heap that holds; those before it go."""
+        """Return the first valid entry of a heap; stale entries before it are removed."""
         while heap:
             _, machine, look = heap[0]
             is_late = self._late_since.get(machine) == look
@@ -220,29 +207,29 @@ class AvailabilityQueue:
 
 
 _MAX_COMPARED = 64
-"""Machines that are alike and are all asked when they will be free."""
+"""Up to this many equivalent machines are all compared."""
 
 _SHORTLIST = 16
-"""Of more than these, those that are asked."""
+"""Number compared in larger classes."""
 
 
 class ClassMember(Protocol):
-    """A machine."""
+    """The part of a machine's state that classes read."""
 
     usable: bool
     left: FreeCapacity | None
     alike: list[MachineClass]
-    """Where it is a member."""
+    """The classes that contain the machine."""
     waits: list[AvailabilityQueue]
-    """Who must hear when something happens to it."""
+    """Queues to notify when the machine changes."""
 
     def load(self) -> MachineLoad | None:
-        """Give what is on it; None: it may not be used."""
+        """Return the load of the machine; None: not usable."""
         ...
 
 
 class MachineClass:
-    """Machines that are alike, or those of them to which tasks of one kind may go."""
+    """Equivalent machines, or the subset that tasks of one kind may use."""
 
     __slots__ = ("_all", "_usable", "_waits", "members", "rooms")
 
@@ -261,23 +248,23 @@ class MachineClass:
                 self._usable.add(index)
 
     def set_usable(self, index: int, usable: bool) -> None:
-        """Hear that one of them may be used from now on, or may not."""
+        """Set whether a member is usable."""
         if usable:
             self._usable.add(index)
         else:
             self._usable.remove(index)
 
     def first(self, but: Collection[int] = ()) -> int | None:
-        """Give the first that may be used, of those besides some; None: there is none."""
+        """Return the first usable member, except those in ``but``; None: there is none."""
         first = self._usable.first
         while but and first is not None and first in but:
             first = self._usable.next(first + 1)
         return first
 
     def soonest(self, now: float, but: Collection[int] = ()) -> list[int]:
-        """List those that may be used, besides some, where a task might be over first if it may wait there.
+        """Return the usable members, except those in ``but``, where a task that may wait could end first.
 
-        Of many: the first, the first ones with free nodes, and those that are free first behind what waits.
+        Of a large class: the first member, the first ones with free nodes, and those that become free first.
         """
         if len(self.members) <= _MAX_COMPARED:
             return [index for index in self.members if self._all[index].usable and index not in but]
@@ -291,18 +278,18 @@ class MachineClass:
 
 
 class PartitionedIndexSet:
-    """Changing a place costs as much as in ``IndexSet``, however many parts there are."""
+    """Positions partitioned by a key. A change costs as much as in ``IndexSet``, for any number of parts."""
 
     __slots__ = ("firsts", "of")
 
     def __init__(self) -> None:
         self.of: dict[Hashable, IndexSet] = {}
-        """The places of each part that is not empty."""
+        """The positions of each non-empty part."""
         self.firsts = IndexSet()
-        """The first place of each part."""
+        """The first position of each part."""
 
     def change(self, part: Hashable, before: int | None, after: int | None) -> None:
-        """Put a place into a part instead of another; None: there was none before, or is none from now on."""
+        """Replace a position of a part by another; ``before`` None: only add, ``after`` None: only remove."""
         marks = self.of.get(part)
         if marks is None:
             marks = self.of[part] = IndexSet()
@@ -325,34 +312,34 @@ _UNITS_PER_SECOND = 1 << 60
 
 
 def to_units(seconds: float) -> int:
-    """Give seconds in units; what is shorter than one unit counts as nothing or one."""
+    """Convert seconds to integer units."""
     return round(seconds * _UNITS_PER_SECOND)
 
 
 def to_seconds(units: float) -> float:
-    """Give a sum of units in seconds, rounded once."""
+    """Convert units to seconds, rounding once."""
     return units / _UNITS_PER_SECOND
 
 
 class ChangeLog:
-    """Noting costs O(1), asking O(machines on which something has changed since the last question)."""
+    """Machines whose capacity has changed, in order. ``note`` costs O(1), ``since`` O(machines returned)."""
 
     __slots__ = ("_last", "count")
 
     def __init__(self) -> None:
         self.count = 0
-        """How many changes there were."""
+        """Number of changes so far."""
         self._last: dict[int, int] = {}
         """By machine: the number of its last change, ascending."""
 
     def note(self, machine: int) -> None:
-        """Hear that a machine has got back nodes or amounts, went or came back."""
+        """Record that nodes or amounts of a machine were freed, or that it went down or came back."""
         self.count += 1
         self._last.pop(machine, None)
         self._last[machine] = self.count
 
     def since(self, count: int) -> list[int]:
-        """List the machines that have changed since there were so many changes, the latest first."""
+        """Return the machines changed after the first ``count`` changes, latest first."""
         found = []
         for machine, number in reversed(self._last.items()):
             if number <= count:
@@ -362,26 +349,26 @@ class ChangeLog:
 
 
 class SharedFileCopies:
-    """Bringing a file costs O(1), losing a host O(its files)."""
+    """Shared input files by host. Adding a file costs O(1), losing a host O(its files)."""
 
     def __init__(self) -> None:
         self.at: dict[int, set[str]] = {}
-        """By host: the files that were sent there."""
+        """By host: the files copied there."""
         self._of: dict[str, dict[int, None]] = {}
-        """By file: the hosts, in the order in which it was sent there."""
+        """By file: the hosts, in the order of the copies."""
 
     def bring(self, host: int, files: Iterable[str]) -> None:
-        """Note that files are sent to a host."""
+        """Record that files are copied to a host."""
         there = self.at.setdefault(host, set())
         for file in files:
             there.add(file)
             self._of.setdefault(file, {})[host] = None
 
     def lose(self, host: int) -> None:
-        """Note that nothing is there any more."""
+        """Record that a host has lost its files."""
         for file in self.at.pop(host, ()):
             del self._of[file][host]
 
     def hosts(self, file: str) -> Collection[int]:
-        """Give the hosts that have a file."""
+        """Return the hosts that have a file."""
         return self._of.get(file, ())

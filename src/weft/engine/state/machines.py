@@ -1,4 +1,4 @@
-"""The machines as the engine knows them: what is free, what waits, how fast they are believed to be."""
+"""The state of the machines: free capacity, queues, estimated speed."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from weft.instance.instance import Instance
 __all__ = ["MachineState", "MachineStates"]
 
 _MAX_SERVED = 64
-"""How many of a queue for several nodes are looked at one by one."""
+"""Attempts of a multi-node queue that are simulated one by one."""
 
 
 _Ends = list[tuple[float, int]]
 """(end, nodes) of attempts."""
 
 _Served = tuple[tuple[float, float, _Ends, list[tuple[float, int]]], _Ends, float, int, int]
-"""What an estimate was made from (time, speed, who takes nodes, who waits), and what it came to."""
+"""Input of a cached estimate (time, speed, holders, first of the queue), and its result."""
 
 
 class MachineState:
-    """One machine."""
+    """The state of one machine."""
 
     __slots__ = (
         "_served",
@@ -66,39 +66,40 @@ class MachineState:
         self.name = machine.name
         self.nodes = machine.nodes
         self.free_nodes = machine.nodes
-        """Not taken and not kept for anybody."""
+        """Nodes neither allocated nor reserved."""
         self.unlimited = machine.occupancy == "unlimited"
         self.queue_rule = machine.queue
         self.amounts: dict[str, float] = dict(machine.amounts)
-        """What is left of its countable resources."""
+        """Free amounts of its countable resources."""
         self.has_amounts = any(self.amounts.values())
-        """Whether there is anything to count."""
+        """Whether it has countable resources."""
         self.up = True
         self.usable = True
-        """Whether tasks may be sent to it: it is up, and was found out about as far as that is needed."""
+        """Whether tasks may be assigned to it: it is up and has passed the required inquiries."""
         self.speed_factor = 1.0
-        """Its believed speed relative to the platform's description."""
+        """Estimated speed relative to the platform's description."""
         self.believed_at_s = 0.0
         self.holders: dict[int, Attempt] = {}
-        """The attempts that take nodes, in the order in which they took them."""
+        """The attempts that hold nodes, in order of allocation."""
         self.queue: list[tuple[float, int]] = []
-        """(order, attempt number) of those that were sent here and take no nodes yet."""
+        """(order, attempt number) of the attempts assigned to it that hold no nodes yet."""
         self.waiting_units = 0
-        """Their node-seconds at the speed the platform states, in units (``indexes.totals``)."""
+        """Node-seconds of the queue at nominal speed, in units (``indexes.to_units``)."""
         self.promised_units = 0
-        """Those of tasks that are bound to it and were not sent yet."""
+        """Node-seconds of the tasks bound to it but not assigned yet, in units."""
         self._served: _Served | None = None
         self.location = int(instance.network.location[index])
         self.host = int(instance.network.host[index])
         self.alike: list[MachineClass] = []
-        """The class it is in (machines of one description and place in the network), and parts of it."""
+        """Its class (equal description and network location) and the subsets of it that contain the machine.
+        """
         self.left: FreeCapacity | None = None
-        """What those believe to be left of it."""
+        """Free capacity as recorded in its classes."""
         self.waits: list[AvailabilityQueue] = []
-        """Who must hear when something happens to it."""
+        """Queues to notify when the machine changes."""
 
     def left_now(self) -> FreeCapacity | None:
-        """Give what is left of it; None: it may not be used, or has no free node."""
+        """Return the free capacity; None: not usable, or no free node."""
         nodes = self.nodes if self.unlimited else self.free_nodes
         if nodes <= 0 or not self.usable:
             return None
@@ -107,7 +108,7 @@ class MachineState:
         return (nodes, self.speed_factor, *self.amounts.values())
 
     def load(self) -> MachineLoad | None:
-        """Give what is on it, for those who sort machines by it; None: it may not be used."""
+        """Return the expected end of its last attempt and the seconds of its queue; None: not usable."""
         if not self.usable or self.unlimited:
             return (0.0, 0.0) if self.usable else None
         end_s = max((holder.expected_end_s for holder in self.holders.values()), default=0.0)
@@ -116,39 +117,38 @@ class MachineState:
 
     @property
     def promised_s(self) -> float:
-        """Give the seconds of what is promised to it, spread over its nodes."""
+        """Return the seconds of the tasks bound to it but not assigned yet, spread over its nodes."""
         return to_seconds(self.promised_units) / self.speed_factor / self.nodes
 
     def changed(self) -> None:
-        """Tell that it will be free at another time."""
+        """Notify the availability queues that the machine will be free at another time."""
         for waits in self.waits:
             waits.changed(self.index)
 
     def has_room(self, nodes: int) -> bool:
-        """Say whether so many nodes are free."""
+        """Return whether this many nodes are free."""
         return self.up and (self.unlimited or self.free_nodes >= nodes)
 
     def enqueue(self, attempt: Attempt) -> None:
-        """Let an attempt wait for data and room."""
+        """Add an attempt to the queue."""
         attempt.queued = True
         self.queue.insert(bisect_left(self.queue, attempt.turn), attempt.turn)
         self.waiting_units += to_units(attempt.seconds * attempt.nodes)
         self.changed()
 
     def dequeue(self, attempt: Attempt) -> None:
-        """Take an attempt out of the queue: it starts, or is given up."""
+        """Remove an attempt from the queue."""
         attempt.queued = False
         del self.queue[bisect_left(self.queue, attempt.turn)]
         self.waiting_units -= to_units(attempt.seconds * attempt.nodes)
         self.changed()
 
     def free_at_s(self, nodes: int, attempts: Mapping[int, Attempt], now: float) -> float:
-        """Estimate when so many nodes will be free: who takes nodes ends as expected, who waits goes first.
+        """Estimate when this many nodes will be free, after the current holders and the queue.
 
-        On one node those that wait follow each other. On several the first of them are served in their order,
-        each as soon as those before it leave enough nodes; what waits behind them counts as if it were spread
-        evenly over all nodes. O(holders), and on several nodes O(log holders) for each that is served; who
-        asks next finds them served, unless something has changed.
+        On one node the queue runs one by one. On several nodes its first attempts are simulated in order,
+        each starting when enough nodes are free; the rest counts as spread evenly over all nodes. O(holders),
+        plus O(log holders) per simulated attempt; the simulation is cached until something changes.
         """
         if self.unlimited or (self.free_nodes >= nodes and not self.queue):
             return now
@@ -162,7 +162,9 @@ class MachineState:
         return _advance_until_free(list(left), at, room, nodes)[0] + behind_s
 
     def _serve(self, ends: _Ends, waiting: list[Attempt], now: float) -> tuple[_Ends, float, int, int]:
-        """Serve some that wait; give the heap of the ends after that, time, free nodes, and their units."""
+        """Simulate waiting attempts; return the heap of ends, the time, the free nodes, and the units of the
+        attempts.
+        """
         heapify(ends)
         at, room, units = now, self.nodes - sum(taken for _, taken in ends), 0
         for attempt in waiting:
@@ -174,7 +176,7 @@ class MachineState:
 
 
 def _advance_until_free(ends: _Ends, at: float, room: int, nodes: int) -> tuple[float, int]:
-    """Let those of a heap (end, nodes) end until so many nodes are free: the time, and the nodes that are."""
+    """Pop a heap of (end, nodes) until enough nodes are free; return the time and the free nodes."""
     while room < nodes and ends:
         at, taken = heappop(ends)
         room += taken
@@ -182,14 +184,14 @@ def _advance_until_free(ends: _Ends, at: float, room: int, nodes: int) -> tuple[
 
 
 class MachineStates:
-    """All machines, with an index of those that have free nodes."""
+    """All machines, with an index of those with free nodes."""
 
     def __init__(self, instance: Instance) -> None:
         self.all = [MachineState(instance, index) for index in range(len(instance.machines))]
         self.odd: set[int] = set()
-        """Machines that are believed to be faster or slower than the platform says."""
+        """Machines with an estimated speed other than nominal."""
         self.free: dict[int, None] = {}
-        """The machines that may be used and have a free node."""
+        """The usable machines with a free node."""
         self._beliefs: tuple[float, ...] | None = None
         for state in self.all:
             state.left = state.left_now()
@@ -202,24 +204,24 @@ class MachineStates:
         self._possible: dict[Hashable, list[MachineClass]] = {}
 
     def _classes(self, instance: Instance) -> list[MachineClass]:
-        """Sort the machines into classes; give that of each machine."""
+        """Create the machine classes; return the class of each machine."""
         numbers: dict[tuple[str, int], list[int]] = {}
         for state, machine in zip(self.all, instance.machines, strict=True):
-            # A share of a host stands apart: data on the same host need not move.
+            # Two shares of one host are not equivalent to others: data between them need not move.
             alone = machine.host is not None
             text = repr(dataclasses.replace(machine, name=machine.name if alone else ""))
-            # A machine without a site is a site of its own, but all such sites may be linked alike.
+            # A machine without a site is its own site, but all such sites may have equal links.
             numbers.setdefault((text, state.location), []).append(state.index)
         for members in numbers.values():
             MachineClass(self.all, members)
         return [state.alike[0] for state in self.all]
 
-    def destinations(self, known: CompiledWorkflow, transfer: int) -> list[MachineClass]:
-        """Give the classes to which a transfer may go."""
-        key = (known, known.goal(transfer))
+    def destinations(self, compiled: CompiledWorkflow, transfer: int) -> list[MachineClass]:
+        """Return the machine classes for a transfer."""
+        key = (compiled, compiled.goal(transfer))
         found = self._possible.get(key)
         if found is None:
-            machines = known.instance.candidates_of(known.variable[transfer]).tolist()
+            machines = compiled.instance.candidates_of(compiled.variable[transfer]).tolist()
             found = self._possible[key] = self._sorted(machines)
         return found
 
@@ -230,9 +232,9 @@ class MachineStates:
         demanded: Sequence[object] | None,
         ranks: Sequence[object] | None,
     ) -> list[MachineClass]:
-        """Give the classes to which those tasks of a group may go that have the same wish.
+        """Return the machine classes for tasks of a group with equal requirement and rank.
 
-        ``demanded`` and ``ranks``: what it says of each machine; None: the same of all.
+        ``demanded`` and ``ranks`` hold the value of each machine; None: equal for all.
         """
         found = self._possible.get((options, wish))
         if found is None:
@@ -241,14 +243,14 @@ class MachineStates:
         return found
 
     def classes(self, options: GroupModes) -> list[MachineClass]:
-        """Give the classes to which tasks of a group may go; O(machines) at the first question."""
+        """Return the machine classes for tasks of a group; O(machines) on the first call."""
         found = self._possible.get(options)
         if found is None:
             found = self._possible[options] = self._sorted(options.machines)
         return found
 
     def _sorted(self, machines: Iterable[int], ranks: Sequence[object] | None = None) -> list[MachineClass]:
-        """Sort machines by class, and by what else is thought of them."""
+        """Group machines by class and rank."""
         by_class: dict[tuple[MachineClass, str], list[int]] = {}
         for machine in machines:
             rank = "" if ranks is None else repr(ranks[machine])
@@ -259,10 +261,10 @@ class MachineStates:
         ]
 
     def _part(self, members: list[int]) -> MachineClass:
-        """Give a part of a class; groups that may go to the same machines share it."""
+        """Return a subset of a class; groups with the same machines share it."""
         wanted = tuple(members)
-        known = (alike for alike in self.all[members[0]].alike if alike.members == wanted)
-        return next(known, None) or MachineClass(self.all, wanted)
+        existing = (alike for alike in self.all[members[0]].alike if alike.members == wanted)
+        return next(existing, None) or MachineClass(self.all, wanted)
 
     def __getitem__(self, index: int) -> MachineState:
         return self.all[index]
@@ -274,27 +276,27 @@ class MachineStates:
         return iter(self.all)
 
     def on_host(self, host: int) -> Sequence[int]:
-        """List the machines that are shares of a host, or the host itself."""
+        """Return the machines on a host: its shares, or the host itself."""
         return self._on_host[host]
 
     def is_usable(self, index: int) -> bool:
-        """Say whether a machine may be used."""
+        """Return whether a machine is usable."""
         return self.all[index].usable
 
     @property
     def any_free(self) -> bool:
-        """Say whether some machine that may be used has a free node."""
+        """Return whether some usable machine has a free node."""
         return bool(self.free)
 
     @property
     def beliefs(self) -> tuple[float, ...]:
-        """Give the believed speed factor of every machine, 0 if it is down; one object while it holds."""
+        """Return the estimated speed factor of every machine, 0 if down; the same tuple until it changes."""
         if self._beliefs is None:
             self._beliefs = tuple(state.speed_factor if state.up else 0.0 for state in self.all)
         return self._beliefs
 
     def take(self, attempt: Attempt) -> None:
-        """Take an attempt's nodes and amounts."""
+        """Allocate the nodes and amounts of an attempt."""
         state = self.all[attempt.machine]
         attempt.holds = True
         state.holders[attempt.number] = attempt
@@ -305,7 +307,7 @@ class MachineStates:
         self._look_at(state)
 
     def give_back(self, attempt: Attempt) -> None:
-        """Free what an attempt took."""
+        """Free the nodes and amounts of an attempt."""
         if not attempt.holds:
             return
         state = self.all[attempt.machine]
@@ -318,13 +320,13 @@ class MachineStates:
         self._look_at(state)
 
     def set_up(self, index: int, up: bool) -> None:
-        """Note that a machine went or came back."""
+        """Set whether a machine is up."""
         self.all[index].up = up
         self._beliefs = None
         self.set_usable(index, up)
 
     def set_usable(self, index: int, usable: bool) -> None:
-        """Note whether a machine may be used from now on."""
+        """Set whether a machine is usable."""
         state = self.all[index]
         if state.usable != usable:
             for alike in state.alike:
@@ -333,7 +335,7 @@ class MachineStates:
         self._look_at(state)
 
     def believe(self, index: int, speed_factor: float, now: float) -> None:
-        """Note how fast a machine is believed to be."""
+        """Set the estimated speed of a machine."""
         state = self.all[index]
         state.speed_factor, state.believed_at_s = speed_factor, now
         self._beliefs = None
@@ -344,19 +346,19 @@ class MachineStates:
         self._look_at(state)
 
     def promise(self, index: int, units: int) -> None:
-        """Note that so many units more are promised to a machine."""
+        """Add units to the work bound to a machine."""
         self.all[index].promised_units += units
         self.all[index].changed()
 
     def look_again(self) -> None:
-        """Look at every machine anew, whatever has been done to them."""
+        """Recompute all indexes, after a state was restored."""
         self._beliefs = None
         self.odd = {state.index for state in self.all if state.speed_factor != 1.0}
         for state in self.all:
             self.set_usable(state.index, state.up)
 
     def _look_at(self, state: MachineState) -> None:
-        """Sort a machine by what is left of it."""
+        """Move a machine to the group of its current free capacity."""
         before, after = state.left, state.left_now()
         if before != after:
             state.left = after
@@ -370,7 +372,7 @@ class MachineStates:
             state.changed()
 
     def fits(self, index: int, nodes: int, demand: Demand) -> bool:
-        """Say whether nodes and amounts are free right now."""
+        """Return whether nodes and amounts are free now."""
         state = self.all[index]
         if not state.has_room(nodes):
             return False
@@ -378,7 +380,7 @@ class MachineStates:
             return True
         for name, amount in demand:
             left = state.amounts.get(name)
-            # Rounding: what was taken and given back many times may miss the total by a hair.
+            # Tolerance: repeated allocation and release may leave rounding errors.
             if left is not None and amount > left * (1 + 1e-9) + 1e-9:
                 return False
         return True

@@ -1,4 +1,4 @@
-"""The plan a run follows: lines by task, and the order of tasks on each machine."""
+"""The plan of a run: a line per task, and the order of the tasks on each machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PlanLine", "RunPlan", "StoredPlan", "invert_order", "store_schedule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLine:
-    """Where and when one task is planned."""
+    """Planned machine, node count and times of one task."""
 
     machine: int
     count: int
@@ -27,26 +27,26 @@ class PlanLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan as it is kept beside a journal: lines by task name, times on the engine's clock."""
+    """A plan as stored with the journal: lines by task name, times on the engine's clock."""
 
     planner: str
     lines: Mapping[str, PlanLine]
-    """A task of a loop may stand here with its iteration: ``lapw1[3]#2``."""
+    """The name of a task in a loop may include its iteration: ``lapw1[3]#2``."""
     steps: int = 0
     running_until_s: float = 0.0
-    """When the last of the tasks that ran when it was planned, and are not in it, was expected to end."""
+    """Expected end of the tasks that were running when the plan was made and are not part of it."""
     moving: tuple[str, ...] = ()
-    """Tasks that ran too slowly when it was planned, and are planned anew."""
+    """Running tasks that violated their contracts and were planned again."""
     again: tuple[str, ...] = ()
-    """Tasks that had completed when it was planned, and have to run again for those that move."""
+    """Completed tasks that must run again for those in ``moving``."""
 
     @property
     def finish_s(self) -> float:
-        """Give the promised end."""
+        """Return the planned end."""
         return max([self.running_until_s, *(line.finish_s for line in self.lines.values())])
 
     def as_record(self) -> dict[str, object]:
-        """Give it as plain data."""
+        """Return the plan as plain data."""
         rows = [
             [name, line.machine, line.count, line.start_s, line.finish_s] for name, line in self.lines.items()
         ]
@@ -61,7 +61,7 @@ class StoredPlan:
 
     @classmethod
     def of_record(cls, record: Mapping[str, object]) -> StoredPlan:
-        """Read what ``as_record`` gives."""
+        """Create a plan from the result of ``as_record``."""
         rows, moving, again = record["lines"], record.get("moving", []), record.get("again", [])
         assert isinstance(rows, list)
         assert isinstance(moving, list)
@@ -81,14 +81,14 @@ class StoredPlan:
 
     @property
     def key(self) -> str:
-        """Give the content hash it is found by."""
+        """Return the content hash of the plan."""
         text = json.dumps(self.as_record(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def store_schedule(
     schedule: Schedule,
-    known: CompiledWorkflow,
+    compiled: CompiledWorkflow,
     *,
     planner: str,
     steps: int,
@@ -98,9 +98,10 @@ def store_schedule(
     moving: tuple[str, ...] = (),
     again: tuple[str, ...] = (),
 ) -> StoredPlan:
-    """Keep a schedule; ``offset_s`` is the engine's time at the schedule's zero.
+    """Convert a schedule to a stored plan; ``offset_s`` is the engine's time at the schedule's zero.
 
-    ``tasks``: the tasks that are planned, by their names in the schedule; the others stand for what runs.
+    ``tasks``: indices of the planned tasks by their names in the schedule; other rows stand for running
+    tasks.
     """
     lines = {}
     columns = (
@@ -109,13 +110,13 @@ def store_schedule(
         schedule.start_s.tolist(),
         schedule.finish_s.tolist(),
     )
-    index = {name: task for task, name in enumerate(known.names)} if tasks is None else tasks
+    index = {name: task for task, name in enumerate(compiled.names)} if tasks is None else tasks
     for name, machine, nodes, start, finish in zip(schedule.tasks, *columns, strict=True):
         if name not in index:
             continue
         lines[name] = PlanLine(
             machine=machine,
-            count=_find_count(known, index[name], machine, nodes),
+            count=_find_count(compiled, index[name], machine, nodes),
             start_s=start + offset_s,
             finish_s=finish + offset_s,
         )
@@ -129,17 +130,17 @@ def store_schedule(
     )
 
 
-def _find_count(known: CompiledWorkflow, task: int, machine: int, nodes: int) -> int:
-    """Give the node count, as the user knows it, that takes so many nodes; 0 for what takes none."""
-    if known.group[task] < 0:
+def _find_count(compiled: CompiledWorkflow, task: int, machine: int, nodes: int) -> int:
+    """Return the node count of the mode that allocates ``nodes`` nodes; 0 for a task without nodes."""
+    if compiled.group[task] < 0:
         return 0
-    options = known.options(task)
+    options = compiled.options(task)
     allowed = options.counts.get(machine, [])
     return next((count for count in allowed if options.nodes[machine, count] == nodes), nodes)
 
 
 def invert_order(ordered: list[int]) -> list[int]:
-    """Give the place of every task in an order of all of them."""
+    """Return the position of every task in a permutation of all tasks."""
     places = [0] * len(ordered)
     for place, task in enumerate(ordered):
         places[task] = place
@@ -147,27 +148,27 @@ def invert_order(ordered: list[int]) -> list[int]:
 
 
 class RunPlan:
-    """A plan that is being followed."""
+    """The plan that a run follows."""
 
     def __init__(
         self,
         stored: StoredPlan,
-        known: CompiledWorkflow,
+        compiled: CompiledWorkflow,
         key: str,
         iteration_of: Callable[[int], int] = lambda _: 1,
     ) -> None:
-        """Follow it from now on; ``iteration_of`` gives the iteration a task of a loop is in."""
+        """Follow a stored plan; ``iteration_of`` returns the current iteration of a task."""
         self.stored = stored
         self.key = key
-        self._tasks = len(known)
+        self._tasks = len(compiled)
         self.line: dict[int, PlanLine] = {}
-        """By task: the line of its iteration, else the last one before it."""
+        """By task: the line of its iteration, or of the last one before it."""
         by_name: dict[str, list[tuple[int, PlanLine]]] = {}
         for label, line in stored.lines.items():
             name, _, number = label.rpartition("#")
             found = (name, int(number)) if name and number.isdigit() else (label, 0)
             by_name.setdefault(found[0], []).append((found[1], line))
-        for task, name in enumerate(known.names):
+        for task, name in enumerate(compiled.names):
             lines = by_name.get(name, ())
             if lines:
                 now = iteration_of(task)
@@ -177,14 +178,14 @@ class RunPlan:
         self._turn: dict[int, list[int]] = {}
         """Per machine: its tasks by planned start."""
         self._ended: dict[int, int] = {}
-        """Per machine: how many of them, from the first on, are known to have ended."""
+        """Per machine: how many of its first tasks have ended."""
         for task in sorted(self.line, key=lambda task: (self.line[task].start_s, task)):
-            if known.group[task] >= 0:
+            if compiled.group[task] >= 0:
                 self._turn.setdefault(self.line[task].machine, []).append(task)
 
     @cached_property
     def places(self) -> tuple[list[int], list[int]]:
-        """Give all tasks by planned start, then index, those not planned last; and the place of each."""
+        """Return all tasks by planned start, then index (unplanned ones last), and the position of each."""
         line = self.line
         ordered = sorted(
             range(self._tasks), key=lambda task: (line[task].start_s if task in line else math.inf, task)
@@ -192,9 +193,9 @@ class RunPlan:
         return ordered, invert_order(ordered)
 
     def first(self, machine: int, ended: Callable[[int], bool], started: Callable[[int], bool]) -> int | None:
-        """Give the first task planned on a machine that has neither ended nor started.
+        """Return the first task planned on a machine that has neither started nor ended.
 
-        Only those that have ended are passed for good: what has started may come back.
+        Ended tasks are skipped permanently; a started task may become ready again.
         """
         turn = self._turn.get(machine)
         if turn is None:
@@ -208,5 +209,5 @@ class RunPlan:
         return turn[position] if position < len(turn) else None
 
     def look_again(self) -> None:
-        """Forget what has ended: a task that had ended runs again."""
+        """Reset the positions because an ended task runs again."""
         self._ended.clear()

@@ -1,24 +1,13 @@
-"""The tasks of a run that may go, in an order that its plan gives (``indexes.turn`` goes through them).
+"""Tasks that may be placed: ready tasks by priority and by plan, and waiting tasks that may be assigned
+early.
 
-They are kept apart by class: what tasks share by their kind (``ReadyTasks``), their seconds, and the machine
-and count that are planned for them. There are as many classes as kinds x machines, so nothing here goes
-through all of them: of each class only its first task is listed, on one of three shelves, by kind.
+``ReadyTasks`` keeps one heap per kind. Tasks of one kind can run in the same modes on the same machines: if
+the first of them cannot be placed, none can, so a policy examines one task per kind. Stale entries (the task
+was placed, or its key changed) are removed when they reach the top: O(log n) amortised per operation.
 
-The ready tasks of one run, in priority heaps by kind.
-
-Tasks of one kind can run in the same modes on the same machines: if the first of them cannot be placed, none
-can. So a policy looks at one task per kind, however many wait. Entries that are out of date (the task was
-placed, or its key has changed) are dropped when they come to the top: every operation costs O(log n),
-amortised.
-
-Who follows a plan may ask for them by planned start as well (``indexes.planned``): that is kept from the
-first question on.
-
-A turn through the tasks of a run that may go, in the order of its plan.
-
-The waiting tasks of a planned run that may be sent ahead: some of their data could already move.
-
-The ready tasks that one policy decides about: a job may bring a selector of its own (S3 section 3).
+``PlannedTasks`` keeps the tasks in the order of a plan, grouped by class (kind, seconds, planned machine and
+count). There are up to kinds x machines classes; only the first task of each class is listed, in one of three
+partitions by kind. ``PlanCursor`` traverses them.
 """
 
 from __future__ import annotations
@@ -44,83 +33,84 @@ __all__ = [
 
 
 TaskClass = tuple[float, ...]
-"""Kind by seconds, planned machine, planned count, kind (mode group, machine it is bound to, ...)."""
+"""(kind by seconds, planned machine, planned count, then the kind: mode group, bound machine, ...)."""
 
 SuitabilityTest = Callable[[int, int, int], bool]
-"""Says whether a machine and a count suit a task, by what it wants by now."""
+"""Returns whether a machine and a node count meet the current requirements of a task."""
 
 _UNPLANNED, _NOWHERE = -1, -2
-"""What stands for the home of a class whose tasks are not planned; of tasks that cannot run as planned."""
+"""Home of a class without a planned machine; home of a class that cannot run as planned."""
 
 
 def class_kind(whole: TaskClass) -> TaskClass:
-    """Give the kind of the tasks of a class."""
+    """Return the kind part of a class."""
     return whole[3:]
 
 
 class PlannedTasks:
-    """Tasks by planned start, then index, those that are not planned last; or by rank, then in this order.
+    """Tasks by planned start, then index, unplanned ones last; or by rank first.
 
-    Adding and removing cost O(1). A machine that goes or comes back costs O(classes planned there).
+    Add and remove cost O(1). A machine that goes down or comes back costs O(classes planned there).
     """
 
     def __init__(
         self,
         plan: RunPlan,
-        known: CompiledWorkflow,
+        compiled: CompiledWorkflow,
         suits: SuitabilityTest | None = None,
         *,
         by_rank: bool = False,
         selector: str = "",
     ) -> None:
-        """Begin without tasks; those with another selector are not taken in."""
+        """Start empty; tasks with another selector are ignored."""
         self.plan = plan
         self.by_rank = by_rank
         self.selector = selector
-        self._compiled = known
+        self._compiled = compiled
         self._suits = suits
-        self._choosing = bool(known.selectors or selector)
+        self._choosing = bool(compiled.selectors or selector)
         self.ordered, self.place = plan.places
         if by_rank:
-            self.ordered = sorted(self.ordered, key=lambda task: -known.ranks[task])
+            self.ordered = sorted(self.ordered, key=lambda task: -compiled.ranks[task])
             self.place = invert_order(self.ordered)
-        self.alike = known.seconds_kinds is not None and known.simple
-        """Whether tasks of one class would end at the same time wherever they were sent."""
-        self.even = known.even
-        """Whether tasks of one kind need the same to be free."""
+        self.alike = compiled.seconds_kinds is not None and compiled.simple
+        """Whether tasks of one class end at the same time on the same machine."""
+        self.even = compiled.even
+        """Whether tasks of one kind need the same free capacity."""
         self.places = IndexSet()
-        """The places of all tasks."""
+        """Positions of all tasks."""
         self.classes: dict[TaskClass, IndexSet] = {}
-        """The places of the tasks of each class."""
+        """Positions of the tasks of each class."""
         self.kind: dict[int, TaskClass] = {}
         """Per task: its class."""
         self.since: dict[int, int] = {}
-        """Per task: how many had come before it."""
+        """Per task: the number of tasks added before it."""
         self.came = 0
         self.added = 0
-        """How often a task has come or changed its class, or a class its shelf."""
+        """Counts added tasks, changed classes and changed partitions."""
         self.standing, self.unplanned, self.stranded = (
             PartitionedIndexSet(),
             PartitionedIndexSet(),
             PartitionedIndexSet(),
         )
-        """The first places of classes by kind: that can run as planned, without a plan, and whose planned
-        machine cannot be used."""
+        """First positions of the classes, by kind: planned machine usable; no planned machine; planned
+        machine not usable.
+        """
         self.homes: dict[int, dict[TaskClass, None]] = {}
-        """The classes that are planned on each machine, or whose home something else stands for."""
+        """Classes by home: the planned machine, ``_UNPLANNED`` or ``_NOWHERE``."""
         self._home: dict[TaskClass, int] = {}
         self._lost: set[int] = set()
-        """Homes that cannot be used."""
+        """Planned machines that are not usable."""
         self._unsure: list[int] = []
-        """Homes of which nobody has asked yet whether they can be used."""
+        """New planned machines whose usability was not checked yet."""
         self.stirs = 0
-        """How often something has changed that may let a task go home."""
+        """Counts changes that may let a task start on its planned machine."""
         self._stirred: dict[int, int] = {}
-        """By home: when this was; homes that are not here have nobody who could go there."""
+        """By home: ``stirs`` at its last change; homes that are missing here cannot take a task."""
         self._heard = 0
 
     def add(self, task: int, kind: tuple[int, ...]) -> None:
-        """Take in a task that may go from now on, or whose kind has changed."""
+        """Add a task, or move it to the class of its new kind."""
         if self._choosing and self._compiled.selector(task) != self.selector:
             return
         whole, before = self._class_of(task, kind), self.kind.get(task)
@@ -140,10 +130,10 @@ class PlannedTasks:
         first = marks.first
         marks.add(place)
         self.places.add(place)
-        self._led_anew(whole, first, marks.first)
+        self._update_first(whole, first, marks.first)
 
     def remove(self, task: int) -> None:
-        """Forget a task."""
+        """Remove a task."""
         whole = self.kind.pop(task, None)
         if whole is not None:
             del self.since[task]
@@ -154,7 +144,7 @@ class PlannedTasks:
         first = marks.first
         marks.remove(place)
         self.places.remove(place)
-        self._led_anew(whole, first, marks.first)
+        self._update_first(whole, first, marks.first)
         if marks.first is None:
             self._move_out(whole)
 
@@ -164,64 +154,64 @@ class PlannedTasks:
         return (-1 if seconds is None else seconds[task], *planned, *kind)
 
     def _home_of(self, task: int, whole: TaskClass) -> int:
-        """Give the machine a class is planned on, if its tasks can run there whenever it can be used."""
+        """Return the planned machine of a class if its tasks can run there when it is usable."""
         machine, count, group, bound = (int(each) for each in whole[1:5])
         if machine < 0:
             return _UNPLANNED
-        if group < -1:  # it wants something else than at first
+        if group < -1:  # its requirements have changed since the start
             possible = self._suits is None or self._suits(task, machine, count)
         else:
             possible = group < 0 or (machine, count) in self._compiled.options(task).nodes
         return machine if possible and bound in (-1, machine) else _NOWHERE
 
     def _settle_in(self, task: int, whole: TaskClass) -> None:
-        """Find the home of a new class."""
+        """Determine the home of a new class."""
         home = self._home[whole] = self._home_of(task, whole)
         if home not in self.homes and home >= 0:
             self._unsure.append(home)
         self.homes.setdefault(home, {})[whole] = None
 
     def _move_out(self, whole: TaskClass) -> None:
-        """Forget a class without tasks."""
+        """Remove an empty class."""
         home = self._home.pop(whole)
         del self.classes[whole], self.homes[home][whole]
         if not self.homes[home]:
             del self.homes[home]
 
-    def _led_anew(self, whole: TaskClass, before: int | None, after: int | None) -> None:
-        """Note that other tasks than before are in a class, and which was and is its first; None: none."""
+    def _update_first(self, whole: TaskClass, before: int | None, after: int | None) -> None:
+        """Update the partition after the first position of a class changed; None: empty."""
         home = self._home[whole]
         if before != after:
-            self._shelf(home).change(class_kind(whole), before, after)
+            self._partition(home).change(class_kind(whole), before, after)
         self.stirs += 1
         if home >= 0:
             self._stirred[home] = self.stirs
 
-    def _shelf(self, home: int) -> PartitionedIndexSet:
+    def _partition(self, home: int) -> PartitionedIndexSet:
         if home == _UNPLANNED:
             return self.unplanned
         return self.stranded if home == _NOWHERE or home in self._lost else self.standing
 
     def refresh(self, changes: ChangeLog, is_usable: Callable[[int], bool]) -> None:
-        """Look at the machines on which something has changed since the last time."""
+        """Check the machines that have changed since the last call."""
         looked_at: Iterable[int] = self._unsure
         if self._heard != changes.count:
             looked_at = [*self._unsure, *changes.since(self._heard)]
         self.stirs += 1
         for machine in looked_at:
             if machine not in self.homes:
-                self._lost.discard(machine)  # it is asked about when the next task is planned there
+                self._lost.discard(machine)  # checked again when the next task is planned there
                 continue
             self._stirred[machine] = self.stirs
             if is_usable(machine) == (machine in self._lost):
-                self._change_shelf(machine)
+                self._change_partition(machine)
         self._unsure, self._heard = [], changes.count
 
-    def _change_shelf(self, home: int) -> None:
-        """Put all that are planned on a machine where they belong, now that it can be used, or cannot."""
-        before = self._shelf(home)
+    def _change_partition(self, home: int) -> None:
+        """Move all classes of a machine to the other partition because its usability changed."""
+        before = self._partition(home)
         self._lost ^= {home}
-        after = self._shelf(home)
+        after = self._partition(home)
         self.added += 1
         for whole in self.homes[home]:
             first = self.classes[whole].first
@@ -229,9 +219,9 @@ class PlannedTasks:
             after.change(class_kind(whole), None, first)
 
     def open_homes(self, is_free: Callable[[int], bool]) -> list[int]:
-        """List the machines that are free, and on which somebody is planned who may be able to go there.
+        """Return the free machines on which a planned task may be able to start.
 
-        O(machines that have changed since the last question, or were listed then).
+        O(machines changed since the last call or returned by it).
         """
         found = []
         for home in list(self._stirred):
@@ -242,9 +232,10 @@ class PlannedTasks:
         return found
 
     def settle(self, homes: Iterable[int], stirs: int) -> None:
-        """Hear that nobody can go to some machines; this holds until something changes there.
+        """Record that no task can start on some machines until they change.
 
-        ``stirs``: when this was asked. Where tasks of one class take different amounts not all were asked.
+        ``stirs`` is the count at the time of the search. Where tasks of one kind differ in amounts, not all
+        were tried, so nothing is recorded.
         """
         for home in homes if self.even else ():
             if self._stirred.get(home, stirs + 1) <= stirs:
@@ -254,11 +245,11 @@ class PlannedTasks:
 _TaskKind = tuple[int, ...]
 
 _MOVING, _OPEN = -2, -1
-"""Where kinds of transfers are listed, and those that are bound to no machine; the others by machine."""
+"""List keys: for transfers, for kinds without a bound machine; other kinds use the machine."""
 
 
 class ReadyTasks:
-    """Heaps of (key, task) by kind (mode group, machine it is bound to or -1)."""
+    """Ready tasks in heaps of (key, task) by kind (mode group, bound machine or -1, ...)."""
 
     __slots__ = ("_heaps", "_kept", "_key_of", "_keys", "_kind_of", "_kinds", "_listed")
 
@@ -267,14 +258,15 @@ class ReadyTasks:
         self._kind_of = kind_of
         self._heaps: dict[_TaskKind, list[tuple[float, int]]] = {}
         self._listed: dict[int, dict[_TaskKind, None]] = {}
-        """The kinds by where their tasks may go."""
+        """Kinds by list key."""
         self._keys: dict[int, float] = {}
-        """The key of every ready task; an entry with another key is out of date."""
+        """Key of every ready task; a heap entry with another key is stale."""
         self._kinds: dict[int, _TaskKind] = {}
-        """The kind of every ready task; an entry among those of another is out of date. Its key may be the
-        same: a task that was lost is ready again as before, but for the machine it must not go to."""
+        """Kind of every ready task; an entry in the heap of another kind is stale, even with an equal key: a
+        task lost with its machine is ready again with the same key, but must avoid that machine.
+        """
         self._kept: list[PlannedTasks] = []
-        """What somebody has asked for: it hears of every task that comes and goes."""
+        """Orders by plan that were requested; they are updated with every task."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -286,7 +278,7 @@ class ReadyTasks:
         return iter([task for _, task in sorted((key, task) for task, key in self._keys.items())])
 
     def add(self, task: int) -> None:
-        """Take in a task that has become ready."""
+        """Add a ready task."""
         key = self._keys[task] = self._key_of(task)
         kind = self._kinds[task] = self._kind_of(task)
         for index in self._kept:
@@ -299,7 +291,7 @@ class ReadyTasks:
             heappush(heap, (key, task))
 
     def add_all(self, tasks: list[int]) -> None:
-        """Take in many tasks at once, as at the start of a run: O(n)."""
+        """Add many tasks at once: O(n)."""
         self._kept = []
         touched: dict[int, list[tuple[float, int]]] = {}
         for task in tasks:
@@ -313,41 +305,43 @@ class ReadyTasks:
             heapify(heap)
 
     def remove(self, task: int) -> None:
-        """Forget a task; its entry goes when it comes to the top."""
+        """Remove a task; its heap entry becomes stale."""
         self._keys.pop(task, None)
         self._kinds.pop(task, None)
         for index in self._kept:
             index.remove(task)
 
     def changed(self, task: int) -> None:
-        """Put a ready task in its new place: its key or its kind has changed."""
+        """Update a ready task whose key or kind has changed."""
         if task in self._keys:
             self.add(task)
 
     def by_plan(
         self,
         plan: RunPlan,
-        known: CompiledWorkflow,
+        compiled: CompiledWorkflow,
         suits: SuitabilityTest | None = None,
         *,
         by_rank: bool = False,
         selector: str = "",
     ) -> PlannedTasks:
-        """Give those with a selector in the order of a plan, or by rank first; O(n log n) if it is new."""
+        """Return the tasks with a selector in the order of a plan, or by rank first; O(n log n) for a new
+        plan.
+        """
         self._kept = [each for each in self._kept if each.plan is plan]
         for index in self._kept:
             if (index.by_rank, index.selector) == (by_rank, selector):
                 return index
-        index = PlannedTasks(plan, known, suits, by_rank=by_rank, selector=selector)
+        index = PlannedTasks(plan, compiled, suits, by_rank=by_rank, selector=selector)
         for task in self._keys:
             index.add(task, self._kinds[task])
         self._kept.append(index)
         return index
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
-        """Give the first task of each kind, best first.
+        """Return the first task of each kind, best first.
 
-        ``machines``: no transfers, and of tasks that are bound to a machine only those bound to one of these.
+        ``machines``: omit transfers, and tasks bound to a machine that is not among these.
         """
         if machines is None or (len(self._listed) == 1 and _OPEN in self._listed):
             return self._firsts(list(self._heaps))
@@ -358,7 +352,7 @@ class ReadyTasks:
         return self._firsts([kind for place in places for kind in self._listed.get(place, ())])
 
     def transfers(self) -> list[int]:
-        """Give the first transfer of each kind, best first."""
+        """Return the first transfer of each kind, best first."""
         return self._firsts(list(self._listed.get(_MOVING, ())))
 
     def _firsts(self, kinds: Iterable[_TaskKind]) -> list[int]:
@@ -387,12 +381,12 @@ class ReadyTasks:
 
 
 def _list_key(kind: _TaskKind) -> int:
-    """Say where a kind is listed: only those of transfers have no mode group."""
+    """Return the list key of a kind; only kinds of transfers have mode group -1."""
     return _MOVING if kind[0] == -1 else kind[1]
 
 
 _MAX_WAITING = 16
-"""Tasks of one class that are looked at in one turn though those before them rather wait."""
+"""Tasks of one class examined in one pass although earlier ones preferred to wait."""
 
 
 _Exclusion = tuple[object, Container[object]]
@@ -400,21 +394,21 @@ _Exclusion = tuple[object, Container[object]]
 
 @dataclass(frozen=True, slots=True)
 class _CursorStream:
-    """Places that are gone through, from the first on: of a shelf, in this of kinds, in these of classes."""
+    """Positions to traverse: of the kinds, of the classes of a kind, or of the tasks of a class."""
 
     marks: IndexSet
     opens: Callable[[TaskClass], None] | None = None
-    """Opens that of which a place is the first; None: a place is that of a task."""
+    """Callback that expands the group starting here; None: positions are tasks."""
     outs: tuple[_Exclusion, ...] = ()
-    """What its tasks share, each with what is left out of its like: the stream is over if it is there."""
+    """(shared property, excluded values) pairs; the stream ends when one property is excluded."""
 
     def is_over(self) -> bool:
-        """Say whether nothing of it is to be looked at any more."""
+        """Return whether the whole stream is excluded."""
         return any(shared in out for shared, out in self.outs)
 
 
 class _BusyMachines:
-    """The machines that are not free, as something that can be left out."""
+    """Container of the machines that are not free."""
 
     def __init__(self, is_free: Callable[[int], bool]) -> None:
         self.is_free = is_free
@@ -424,15 +418,15 @@ class _BusyMachines:
 
 
 class PlanCursor:
-    """Goes once through the tasks that may go now, in their order.
+    """One traversal of the tasks that may be placed now, in order.
 
-    It begins in O(1) and changes nothing of the tasks, so several may be under way. It opens shelves, in
-    these kinds, in these classes, each when its first task is reached: the next is found in O(log of what was
-    looked at). When tasks come or change their class meanwhile, all is opened again.
+    Creation costs O(1); the tasks are not changed, so several cursors may exist. Partitions, kinds and
+    classes are expanded when their first task is reached; the next task costs O(log of the positions
+    examined). The traversal is rebuilt when tasks are added or change class.
     """
 
     def __init__(self, tasks: PlannedTasks, *, strict: bool = False) -> None:
-        """Begin with the first; ``strict``: without those whose planned machine cannot be used."""
+        """Start at the first task; ``strict``: skip tasks whose planned machine is not usable."""
         self._tasks = tasks
         self._strict = strict
         self._came = tasks.came
@@ -440,10 +434,10 @@ class PlanCursor:
         self._left_out: set[TaskClass] = set()
         self._kinds_out: set[TaskClass] = set()
         self._waiting: dict[TaskClass, int] = {}
-        """Per class: how many of it rather wait."""
+        """Per class: number of tasks that prefer to wait."""
         self._busy: _BusyMachines | None = None
         self._open_homes: list[int] = []
-        """In a hurry: the machines that were free when it began, at ``_stirs`` of the tasks."""
+        """After ``hurry``: machines that were free at ``_stirs``."""
         self._stirs = 0
         self.alike = tasks.alike
         self.even = tasks.even
@@ -451,23 +445,23 @@ class PlanCursor:
 
     @property
     def waiting(self) -> int:
-        """Count the classes of which some task rather waits."""
+        """Return the number of classes with a task that prefers to wait."""
         return len(self._waiting)
 
     @property
     def hurried(self) -> bool:
-        """Say whether those that are planned on busy machines are not looked at."""
+        """Return whether tasks planned on busy machines are skipped."""
         return self._busy is not None
 
     def head(self) -> int | None:
-        """Give the first task that was not passed, be it left out or not; None: there is none."""
+        """Return the first task that was not passed, excluded or not; None: there is none."""
         place = self._tasks.places.next(self._place)
         while place is not None and not self._was_there(place):
             place = self._tasks.places.next(place + 1)
         return None if place is None else self._tasks.ordered[place]
 
     def next(self) -> int | None:
-        """Give the first task that was neither passed nor left out; None: there is none."""
+        """Return the first task that was neither passed nor excluded; None: there is none."""
         if self._added != self._tasks.added:
             self._begin()
         heap = self._heap
@@ -481,18 +475,18 @@ class PlanCursor:
             elif found == place and stream.opens is not None:
                 stream.opens(self._tasks.kind[self._tasks.ordered[place]])
                 found = stream.marks.next(place + 1)
-            heappop(heap)  # what was opened stands behind it: its first place is the same
+            heappop(heap)  # the expanded stream has the same first position and comes after it
             if found is not None:
                 heappush(heap, (found, number, stream))
         self._tasks.settle(self._open_homes, self._stirs)
         return None
 
     def pass_by(self, task: int) -> None:
-        """Go on behind a task."""
+        """Continue after a task."""
         self._place = self._tasks.place[task] + 1
 
     def let_wait(self, task: int) -> None:
-        """Go on behind a task that rather waits; where many of its class do, leave out the others."""
+        """Continue after a task that prefers to wait; exclude its class after ``_MAX_WAITING`` of them."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._waiting[whole] = self._waiting.get(whole, 0) + 1
@@ -500,63 +494,63 @@ class PlanCursor:
             self._left_out.add(whole)
 
     def leave_out(self, task: int) -> None:
-        """Go on behind a task that rather waits, as all others of its class do: leave them out."""
+        """Continue after a task that prefers to wait and exclude its class."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._waiting.setdefault(whole, 1)
         self._left_out.add(whole)
 
     def leave_out_kind(self, task: int) -> None:
-        """Go on behind a task that nothing can take, and leave out all others of its kind."""
+        """Continue after a task that cannot be placed and exclude its kind."""
         self.pass_by(task)
         whole = self._tasks.kind[task]
         self._left_out.add(whole)
         self._kinds_out.add(class_kind(whole))
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
-        """From now on look at a task that is planned on a machine only while that is free."""
+        """From now on return a planned task only while its machine is free."""
         self._busy = _BusyMachines(is_free)
         self._begin()
 
     def _was_there(self, place: int) -> bool:
-        """Say whether a task was there when the turn began."""
+        """Return whether a task was present when the traversal started."""
         return self._tasks.since[self._tasks.ordered[place]] < self._came
 
     def _begin(self) -> None:
-        """Open the shelves; what was passed or left out before stays so."""
+        """Build the streams; tasks passed or excluded before stay so."""
         tasks = self._tasks
         self._added = tasks.added
         self._heap: list[tuple[int, int, _CursorStream]] = []
-        """(place, number, stream): where each stream has got to, or a place before that."""
+        """(position, number, stream): a lower bound of each stream's next position."""
         self._opened: set[IndexSet] = set()
-        shelves = [tasks.unplanned] if self._strict else [tasks.unplanned, tasks.stranded]
+        partitions = [tasks.unplanned] if self._strict else [tasks.unplanned, tasks.stranded]
         if self._busy is None:
-            shelves.append(tasks.standing)
+            partitions.append(tasks.standing)
         else:
             self._stirs = tasks.stirs
             self._open_homes = tasks.open_homes(self._busy.is_free)
             for home in self._open_homes:
                 for whole in tasks.homes.get(home, ()):
                     self._open_class(whole, (home, self._busy))
-        for shelf in shelves:
-            if shelf.firsts:
-                self._open_shelf(shelf)
+        for partition in partitions:
+            if partition.firsts:
+                self._open_partition(partition)
 
-    def _open_shelf(self, shelf: PartitionedIndexSet) -> None:
+    def _open_partition(self, partition: PartitionedIndexSet) -> None:
         def open_class(whole: TaskClass) -> None:
             self._open_class(whole, (class_kind(whole), self._kinds_out))
 
         def open_kind(whole: TaskClass) -> None:
             kind = class_kind(whole)
-            self._open(_CursorStream(shelf.of[kind], open_class, ((kind, self._kinds_out),)))
+            self._open(_CursorStream(partition.of[kind], open_class, ((kind, self._kinds_out),)))
 
-        self._open(_CursorStream(shelf.firsts, open_kind))
+        self._open(_CursorStream(partition.firsts, open_kind))
 
     def _open_class(self, whole: TaskClass, out: _Exclusion) -> None:
         self._open(_CursorStream(self._tasks.classes[whole], None, ((whole, self._left_out), out)))
 
     def _open(self, stream: _CursorStream) -> None:
-        """Begin to go through a stream, unless this was done before."""
+        """Start a stream, unless it was started before."""
         place = stream.marks.next(self._place) if stream.opens is None else stream.marks.first
         if place is not None and stream.marks not in self._opened:
             self._opened.add(stream.marks)
@@ -564,7 +558,7 @@ class PlanCursor:
 
 
 class EarlyTasks:
-    """Tasks in the order in which they came; from the first question on also by planned start."""
+    """Waiting tasks of a planned run whose data can already move, in order of arrival or by planned start."""
 
     __slots__ = ("_kind_of", "_planned", "_tasks")
 
@@ -583,42 +577,44 @@ class EarlyTasks:
         return iter(self._tasks)
 
     def add(self, task: int) -> None:
-        """Take in a task; one that is there already stays where it is, with the kind it has by now."""
+        """Add a task, or update its kind."""
         self._tasks[task] = None
         if self._planned is not None:
             self._planned.add(task, self._kind_of(task))
 
     def discard(self, task: int) -> None:
-        """Take out a task, if it is there."""
+        """Remove a task, if present."""
         if task in self._tasks:
             del self._tasks[task]
             if self._planned is not None:
                 self._planned.remove(task)
 
     def changed(self, task: int) -> None:
-        """Hear that the kind of a task has changed."""
+        """Update the kind of a task."""
         if task in self._tasks:
             self.add(task)
 
     def by_plan(
         self,
         plan: RunPlan,
-        known: CompiledWorkflow,
+        compiled: CompiledWorkflow,
         suits: SuitabilityTest | None = None,
         *,
         selector: str = "",
     ) -> PlannedTasks:
-        """Give those with a selector in the order of a plan; O(n) when the plan is new."""
+        """Return the tasks with a selector in the order of a plan; O(n) for a new plan."""
         kept = self._planned
         if kept is None or kept.plan is not plan or kept.selector != selector:
-            kept = self._planned = PlannedTasks(plan, known, suits, selector=selector)
+            kept = self._planned = PlannedTasks(plan, compiled, suits, selector=selector)
             for task in self._tasks:
                 kept.add(task, self._kind_of(task))
         return kept
 
 
 class SelectedTasks:
-    """A part of the ready tasks. Tasks of one kind belong to it together, or none of them does."""
+    """The ready tasks with one selector (docs/papers/adaptive-jobs.md, section 3); all tasks of a kind share
+    it.
+    """
 
     __slots__ = ("_belongs", "_ready")
 
@@ -636,9 +632,9 @@ class SelectedTasks:
         return (task for task in self._ready if self._belongs(task))
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
-        """Give the first task of each kind, best first."""
+        """Return the first task of each kind, best first."""
         return [task for task in self._ready.heads(machines) if self._belongs(task)]
 
     def transfers(self) -> list[int]:
-        """Give the first transfer of each kind, best first."""
+        """Return the first transfer of each kind, best first."""
         return [task for task in self._ready.transfers() if self._belongs(task)]

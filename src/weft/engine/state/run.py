@@ -1,21 +1,8 @@
-"""What the running tasks of a run have done of their mean seconds by now, if each goes on as expected.
+"""The state of one run, task by task.
 
-Each does its share per second until it should have ended; from then on it counts as done, though it still
-runs. So the sum grows evenly between two events: kept are its growth and its beginning, in whole units
-(``totals``), which do not depend on the order in which tasks began and ended.
-
-What is promised to machines: tasks that are bound to one and were not sent there yet.
-
-A task that becomes ready, or goes, costs O(1).
-
-The unfinished tasks of a run: their mean seconds together, and the first of them by upward rank.
-
-Made at the first question, in O(n), and kept from then on: an end, or a task that runs again, costs O(1).
-
-A run: one execution of one workflow, task by task.
-
-Per task there is a byte for its state and a number of missing predecessors; everything else is kept only for
-tasks that need it (live attempts, failures, conditions), so that a million waiting tasks cost little.
+Every task has one byte for its state and one number of missing predecessors. All else is stored only for
+tasks that need it, so a million waiting tasks cost little. Sums over tasks (``RunProgress``,
+``PromisedWork``, ``UnfinishedTasks``) use integer units, which do not depend on the order of changes.
 """
 
 from __future__ import annotations
@@ -40,24 +27,28 @@ __all__ = ["IllegalTransition", "PromisedWork", "RunProgress", "RunState", "Task
 
 
 _Share = tuple[int, int, int]
-"""Units of mean seconds per second, the unit of time since when, all its units."""
+"""(units of mean seconds per second, start in units, all its units)."""
 
 
 class RunProgress:
-    """A task that begins or ends costs O(log n)."""
+    """Mean seconds done by the running tasks if each runs as estimated; begin and stop cost O(log n).
+
+    A task contributes a constant rate until its estimated end and counts as done after it, so the sum is
+    linear between events.
+    """
 
     __slots__ = ("_ends", "_full", "_growth", "_origin", "_overdue", "_shares")
 
     def __init__(self) -> None:
         self._shares: dict[int, _Share] = {}
         self._overdue: set[int] = set()
-        """Those that should have ended."""
+        """Tasks past their estimated end."""
         self._ends: list[tuple[float, int, _Share]] = []
-        """A heap of the others (end, task, share); who has ended before goes when it comes to the top."""
+        """Heap of (end, task, share) of the others; entries of ended tasks are stale."""
         self._growth = self._origin = self._full = 0
 
     def begin(self, task: int, mean_s: float, started_s: float, seconds: float) -> None:
-        """Hear that a task runs since then and is expected to take so long."""
+        """Add a task with its start and estimated seconds."""
         self.stop(task)
         share = (to_units(mean_s / seconds), to_units(started_s), to_units(mean_s))
         self._shares[task] = share
@@ -65,7 +56,7 @@ class RunProgress:
         heappush(self._ends, (started_s + seconds, task, share))
 
     def stop(self, task: int) -> None:
-        """Forget a task, if it runs."""
+        """Remove a task, if it runs."""
         share = self._shares.pop(task, None)
         if share is None:
             return
@@ -76,14 +67,14 @@ class RunProgress:
             self._count(share, -1)
 
     def done_s(self, now: float) -> float:
-        """Give the mean seconds that are done."""
+        """Return the mean seconds done."""
         while self._ends and self._ends[0][0] <= now:
             _, task, share = heappop(self._ends)
             if self._shares.get(task) is share:
                 self._overdue.add(task)
                 self._count(share, -1)
                 self._full += share[2]
-        # Growth times time is in units of units.
+        # Rate times time is in squared units.
         return to_seconds(self._full) + to_seconds(to_seconds(self._growth * to_units(now) - self._origin))
 
     def _count(self, share: _Share, change: int) -> None:
@@ -93,19 +84,21 @@ class RunProgress:
 
 
 class PromisedWork:
-    """Node-seconds of each task with its fastest count, at the speed the platform states."""
+    """Node-seconds of tasks bound to a machine but not assigned yet, with the fastest node count; O(1) per
+    change.
+    """
 
     __slots__ = ("_compiled", "_of_task", "_tell")
 
-    def __init__(self, known: CompiledWorkflow, tell: Callable[[int, int], None]) -> None:
-        """Begin without promises; ``tell`` hears of a machine how many units more it is promised."""
-        self._compiled = known
+    def __init__(self, compiled: CompiledWorkflow, tell: Callable[[int, int], None]) -> None:
+        """Start empty; ``tell`` is called with a machine and the change of its units."""
+        self._compiled = compiled
         self._tell = tell
         self._of_task: dict[int, tuple[int, int]] = {}
-        """Per task: the machine it is promised to, and its units."""
+        """Per task: its machine and units."""
 
     def give(self, task: int, machine: int | None) -> None:
-        """Promise a compute task to a machine and to no other; None: to none."""
+        """Count a compute task for a machine and no other; None: for none."""
         found = self._of_task.get(task)
         if (None if found is None else found[0]) == machine:
             return
@@ -118,14 +111,14 @@ class PromisedWork:
             self._tell(machine, units)
 
     def withdraw(self) -> None:
-        """Take back all promises."""
+        """Remove all tasks."""
         for task in list(self._of_task):
             self.give(task, None)
 
     def _units(self, task: int, machine: int) -> int:
-        known, options = self._compiled, self._compiled.options(task)
+        compiled, options = self._compiled, self._compiled.options(task)
         ways = (
-            (known.seconds(task, machine, count), options.nodes[machine, count])
+            (compiled.seconds(task, machine, count), options.nodes[machine, count])
             for count in options.counts.get(machine, ())
         )
         seconds, nodes = min(ways, default=(0.0, 0))
@@ -133,30 +126,32 @@ class PromisedWork:
 
 
 class UnfinishedTasks:
-    """Counts tasks in and out."""
+    """The unfinished tasks: sum of their mean seconds, and order by upward rank; O(n) once, then O(1) per
+    change.
+    """
 
     __slots__ = ("_compiled", "_computing", "_first", "_moving", "_places")
 
-    def __init__(self, known: CompiledWorkflow, tasks: Iterable[int]) -> None:
-        self._compiled = known
+    def __init__(self, compiled: CompiledWorkflow, tasks: Iterable[int]) -> None:
+        self._compiled = compiled
         self._computing = self._moving = 0
-        """The mean seconds, in units, of the tasks that take nodes and of the others."""
+        """Mean seconds in units of the compute tasks, and of the others."""
         self._places = IndexSet()
-        """The places of the tasks in the order of the ranks."""
+        """Positions of the tasks in the order of ranks."""
         self._first: tuple[int, tuple[int, ...]] = (0, ())
-        """The answer that was given last, and how many were asked for."""
+        """(most, result) of the last call of ``first``."""
         for task in tasks:
             self.count(task, 1)
 
     def count(self, task: int, change: int) -> None:
-        """Take in a task (1), or take it out (-1)."""
-        known = self._compiled
-        units = change * to_units(known.mean_seconds[task])
-        if known.kind[task] == COMPUTE:
+        """Add a task (1) or remove it (-1)."""
+        compiled = self._compiled
+        units = change * to_units(compiled.mean_seconds[task])
+        if compiled.kind[task] == COMPUTE:
             self._computing += units
         else:
             self._moving += units
-        place = known.rank_place[task]
+        place = compiled.rank_place[task]
         if change > 0:
             self._places.add(place)
         else:
@@ -165,16 +160,16 @@ class UnfinishedTasks:
 
     @property
     def seconds(self) -> float:
-        """Give the mean seconds of all of them together."""
+        """Return the sum of the mean seconds."""
         return to_seconds(self._computing + self._moving)
 
     @property
     def computing_s(self) -> float:
-        """Give the mean seconds of those that take nodes."""
+        """Return the sum of the mean seconds of the tasks that use nodes."""
         return to_seconds(self._computing)
 
     def first(self, most: int) -> tuple[int, ...]:
-        """Give the first so many by descending upward rank, then index: O(most)."""
+        """Return the first ``most`` tasks by descending upward rank, then index: O(most)."""
         if self._first[0] != most:
             found: list[int] = []
             place = self._places.next(0)
@@ -189,12 +184,12 @@ _READY, _WAITING = TaskState.READY, TaskState.WAITING
 
 
 class IllegalTransition(WeftError):
-    """A task was led from one state to another that the table of states does not allow: a bug of weft."""
+    """A change of a task's state that ``TRANSITIONS`` does not allow: a bug of weft."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """How a task ended last: what conditions are judged by."""
+    """Exit code and result of the last attempt of a task, for conditions."""
 
     exit_code: int | None
     result: Mapping[str, Value] = field(default_factory=dict)
@@ -206,7 +201,7 @@ class RunState:
     def __init__(
         self,
         index: int,
-        known: CompiledWorkflow,
+        compiled: CompiledWorkflow,
         order: TaskOrder,
         *,
         owner: str,
@@ -214,75 +209,74 @@ class RunState:
         planned: bool,
         promise: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Begin; ``promise`` hears what is promised to machines (``indexes.promised``)."""
+        """Create a run; ``promise`` is called with a machine and the change of the work bound to it."""
         self.index = index
-        self.compiled = known
-        self.instance = known.instance
+        self.compiled = compiled
+        self.instance = compiled.instance
         self.owner = owner
         self.lines: dict[str, tuple[str, ...]] = {}
-        """The lines of files its graph has grown by."""
+        """Lines of the files by which its graph has grown."""
         self.arrival_s = now
         self.ended_s: float | None = None
         self.ending = ""
-        """How it ended; "": it has not."""
+        """Outcome; "": not ended."""
         self.planned = planned
-        """Whether a plan is followed."""
+        """Whether it follows a plan."""
         self.version = 0
-        """Grows with everything that changes what remains to be done."""
-        self.order = order.of(known.instance)
+        """Incremented with every change of what remains to be done."""
+        self.order = order.of(compiled.instance)
         self.ready = ReadyTasks(self.order.key, self.kind_of)
-        self.loops: Loops = build_loops(known)
-        self.state = bytearray(len(known))
-        self.missing = array("l", bytes(array("l").itemsize * len(known)))
-        """Per task: predecessors (edges) that were not released yet."""
-        self.where = array("l", [-1]) * len(known)
-        """Per task: the machine where it ran last; -1: nowhere yet."""
+        self.loops: Loops = build_loops(compiled)
+        self.state = bytearray(len(compiled))
+        self.missing = array("l", bytes(array("l").itemsize * len(compiled)))
+        """Per task: predecessors (edges) not released yet."""
+        self.where = array("l", [-1]) * len(compiled)
+        """Per task: the machine of its last attempt; -1: none."""
         self.attempt_of: dict[int, int] = {}
         """The live attempt of a task."""
         self.tries: dict[int, int] = {}
-        """How often a task was told to start in this iteration, until it has completed."""
+        """Starts of a task in this iteration, until it completes."""
         self.failures: dict[int, dict[str, int]] = {}
         """Failures by task and cause."""
         self.migrations: dict[int, int] = {}
-        """How often a task was migrated."""
+        """Number of migrations by task."""
         self.checkpoint: dict[int, tuple[float, int, int]] = {}
-        """Restart files of tasks: share of the work, machine where they lie, node count they were written
-        with."""
+        """Restart files by task: share of the work, machine, node count."""
         self.outcome: dict[int, TaskOutcome] = {}
-        """Outcomes of the tasks that conditions speak of."""
+        """Outcomes of the tasks that conditions refer to."""
         self.binding: dict[int, int] = {}
-        """Machines of the binding variables that several tasks name."""
+        """Machine by shared binding variable."""
         self.reopened: set[int] = set()
-        """Tasks that had completed and run again: what has begun after them had their data the first time."""
+        """Completed tasks that run again; successors that have started keep the data of the first run."""
         self.left_behind: dict[int, int] = {}
-        """Tasks that had to leave and wait for a machine: the attempt whose files the next one takes over."""
+        """By task without a machine: the earlier attempt whose files the next one uses."""
         self.grown: dict[int, dict[str, float]] = {}
-        """By task and cause: what its memory (oom) or time limit (timeout) is multiplied with."""
+        """By task and cause: factor on its memory (oom) or time limit (timeout)."""
         self.requeued: dict[int, int] = {}
-        """How often a task has asked to be run again without having got any further."""
+        """By task: requested reruns in a row without progress."""
         self.requirements: dict[int, tuple[str | None, str | None]] = {}
-        """Requirement and rank that applications changed at run time."""
+        """Requirement and rank changed at run time, by task."""
         self._wanted: dict[Hashable, int] = {}
-        """What tasks want other than at first, numbered as it comes."""
+        """Numbers of the distinct changed requirements, in order of appearance."""
         self.virtual: dict[int, None] = {}
-        """Virtual tasks that are ready: they complete at once."""
+        """Ready virtual tasks; they complete at once."""
         self.early = EarlyTasks(self.kind_of)
         self.plan: RunPlan | None = None
         self.plan_wanted = False
-        """Whether a plan was asked for and has not come yet."""
+        """Whether a plan was requested and has not arrived."""
         self.plan_asked_s = 0.0
-        """When the last plan was asked for."""
-        self.spoken_of = _find_referenced_tasks(known)
-        self.unfinished = len(known)
+        """Time of the last plan request."""
+        self.spoken_of = _find_referenced_tasks(compiled)
+        self.unfinished = len(compiled)
         self.failed = 0
         self.stopping = ""
-        """Why nothing new is started; "": it is."""
+        """Why no attempt is started any more; "": not stopping."""
         self.avoid: dict[int, set[int]] = {}
         """Machines on which a task has failed."""
         self._left: UnfinishedTasks | None = None
         self._progress: RunProgress | None = None
-        self.promises = None if promise is None or not known.transfers else PromisedWork(known, promise)
-        """What it has promised to machines, where files are sent ahead."""
+        self.promises = None if promise is None or not compiled.transfers else PromisedWork(compiled, promise)
+        """Work bound to machines, for workflows with transfers."""
         self._count_missing()
 
     def __len__(self) -> int:
@@ -290,7 +284,7 @@ class RunState:
 
     @property
     def over(self) -> bool:
-        """Say whether nothing more will happen."""
+        """Return whether all tasks have ended and no attempt is live."""
         return self.unfinished == 0 and not self.attempt_of
 
     def _count_missing(self) -> None:
@@ -303,30 +297,30 @@ class RunState:
         self.list_ready(ready)
 
     def list_ready(self, tasks: list[int]) -> None:
-        """List these tasks, and no others, as ready: O(n)."""
+        """Replace the list of ready tasks: O(n)."""
         self.ready = ReadyTasks(self.order.key, self.kind_of)
         self.virtual = {task: None for task in tasks if self.compiled.kind[task] == VIRTUAL}
         self.ready.add_all([task for task in tasks if task not in self.virtual] if self.virtual else tasks)
 
     def name(self, task: int) -> str:
-        """Name a task, with its iteration if it is in a loop."""
+        """Return the name of a task, with its iteration if it is in a loop."""
         name = self.compiled.names[task]
         return f"{name}#{self.loops.iteration(task)}" if task in self.loops.around else name
 
     def kind_of(self, task: int) -> tuple[int, ...]:
-        """Give what tasks that can be placed alike share.
+        """Return the key shared by tasks that can be placed on the same machines.
 
-        This is the mode group, or where a transfer may go; the machine if bound; the amounts they take; the
-        machines to avoid. Of those that want something else than at first the group is less than -1.
+        It consists of the mode group or candidate set, the bound machine, the amounts and the machines to
+        avoid. A task whose requirements have changed has a group below -1.
         """
-        known = self.compiled
-        machine = self.binding.get(known.variable[task], -1) if self.binding else -1
-        group = known.group[task]
-        kind: tuple[int, ...] = (group, machine) if group >= 0 else (group, machine, known.goal(task))
-        if known.selectors:
-            kind += (known.template(task),)
-        if known.demand_kinds is not None:
-            kind += (known.demand_kinds[task],)
+        compiled = self.compiled
+        machine = self.binding.get(compiled.variable[task], -1) if self.binding else -1
+        group = compiled.group[task]
+        kind: tuple[int, ...] = (group, machine) if group >= 0 else (group, machine, compiled.goal(task))
+        if compiled.selectors:
+            kind += (compiled.template(task),)
+        if compiled.demand_kinds is not None:
+            kind += (compiled.demand_kinds[task],)
         if task in self.avoid:
             kind += tuple(sorted(self.avoid[task]))
         if task in self.requirements or task in self.grown:
@@ -334,7 +328,7 @@ class RunState:
         return kind
 
     def _wants_by_now(self, task: int) -> int:
-        """Number what a task wants other than at first; the same for tasks that want the same."""
+        """Number the changed requirements of a task; equal requirements have equal numbers."""
         texts = self.requirements.get(task, ())
         wanted = (
             tuple(text and bind_expression(self.compiled, task, text) for text in texts),
@@ -343,22 +337,22 @@ class RunState:
         return self._wanted.setdefault(wanted, len(self._wanted))
 
     def demand(self, task: int, machine: int, count: int) -> Demand:
-        """Give the amounts a mode takes; more memory than stated after the task has run out of it."""
-        known = self.compiled
-        if not known.demands:
+        """Return the amounts of a mode; memory is increased after the task ran out of it."""
+        compiled = self.compiled
+        if not compiled.demands:
             return ()
-        stated = known.demand(task, machine, count)
+        stated = compiled.demand(task, machine, count)
         factor = self.grown[task].get("oom", 1.0) if task in self.grown else 1.0
         if factor == 1.0:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
 
     def tried(self, task: int) -> int:
-        """Count the tries of a task, the one that begins now among them."""
+        """Return the number of the task's next start."""
         return self.tries.get(task, 0) + 1
 
     def is_mode(self, task: int, machine: int, count: int) -> bool:
-        """Say whether a task may run so by its description, and by the memory it needs by now."""
+        """Return whether a mode exists and offers the memory that the task needs by now."""
         if (machine, count) not in self.compiled.options(task).nodes:
             return False
         host = self.instance.machines[machine]
@@ -368,7 +362,7 @@ class RunState:
         return all(amount <= host.amounts.get(name, inf) for name, amount in demand)
 
     def move(self, task: int, state: TaskState) -> None:
-        """Lead a task to another state."""
+        """Change the state of a task and update all indexes."""
         before = self.state[task]
         if before == state:
             return
@@ -392,37 +386,37 @@ class RunState:
             self.promise(task)
 
     def promise(self, task: int) -> None:
-        """Promise a task to the machine it is bound to, or no longer, after something has happened to it.
+        """Update the machine for which a task counts as bound but not assigned.
 
-        This is one that is ready, or for which a file was sent ahead; or that may become it by its transfer.
+        For a transfer, update its successors on the same abstract machine.
         """
         if self.promises is None:
             return
-        known, variable = self.compiled, self.compiled.variable[task]
-        if known.kind[task] == TRANSFER:
-            for other in known.after(task):
-                if known.variable[other] == variable:
+        compiled, variable = self.compiled, self.compiled.variable[task]
+        if compiled.kind[task] == TRANSFER:
+            for other in compiled.after(task):
+                if compiled.variable[other] == variable:
                     self.promise(other)
-        elif known.kind[task] == COMPUTE:
+        elif compiled.kind[task] == COMPUTE:
             self.promises.give(task, self.promised_to(task))
 
     def promise_all(self) -> None:
-        """Promise what is to be promised in a state that was put together: O(n)."""
+        """Update all tasks after a state was restored: O(n)."""
         for task in range(len(self)) if self.promises is not None else ():
             self.promise(task)
 
     def promised_to(self, task: int) -> int | None:
-        """Give the machine to which a compute task will soon go: it is ready, or a file is ahead."""
-        known, state = self.compiled, self.state
-        variable = known.variable[task]
+        """Return the machine of a bound task that is ready or whose transfer has started; None: none."""
+        compiled, state = self.compiled, self.state
+        variable = compiled.variable[task]
         machine = self.binding.get(variable)
         if machine is None or state[task] == _READY:
             return machine
         is_ahead = state[task] == _WAITING and any(
-            known.kind[other] == TRANSFER
-            and known.variable[other] == variable
+            compiled.kind[other] == TRANSFER
+            and compiled.variable[other] == variable
             and state[other] not in (_WAITING, _READY)
-            for other in known.before(task)
+            for other in compiled.before(task)
         )
         return machine if is_ahead else None
 
@@ -437,14 +431,14 @@ class RunState:
 
     @property
     def left(self) -> UnfinishedTasks:
-        """Give what is known of the tasks that have not ended; O(n) at the first question."""
+        """Return the unfinished tasks; O(n) on the first call."""
         if self._left is None:
             tasks = (task for task, state in enumerate(self.state) if state not in FINAL)
             self._left = UnfinishedTasks(self.compiled, tasks)
         return self._left
 
     def progress(self, attempts: Mapping[int, Attempt]) -> RunProgress:
-        """Give what its running tasks have done; O(attempts) at the first question."""
+        """Return the progress of the running tasks; O(attempts) on the first call."""
         if self._progress is None:
             self._progress = RunProgress()
             for number in self.attempt_of.values():
@@ -452,42 +446,42 @@ class RunState:
         return self._progress
 
     def began(self, attempt: Attempt) -> None:
-        """Hear that the program of an attempt has begun."""
+        """Record that the program of an attempt has started."""
         task, since = attempt.task, attempt.started_s
         leads = self.attempt_of.get(task) == attempt.number and self.state[task] not in FINAL
         if self._progress is not None and leads and since is not None:
             self._progress.begin(task, self.compiled.mean_seconds[task], since, attempt.seconds or 1.0)
 
     def lead(self, attempt: Attempt) -> None:
-        """Let an attempt be the one its task's state speaks of."""
+        """Make an attempt the current one of its task."""
         self.attempt_of[attempt.task] = attempt.number
         if self._progress is not None:
             self._progress.stop(attempt.task)
             self.began(attempt)
 
     def let_go(self, task: int) -> None:
-        """Forget the attempt of a task, if it has one."""
+        """Remove the current attempt of a task, if any."""
         self.attempt_of.pop(task, None)
         if self._progress is not None:
             self._progress.stop(task)
 
     def is_special(self, task: int) -> bool:
-        """Say whether a task may not go wherever those of its group may."""
+        """Return whether a task may use fewer machines than its group."""
         if not (self.binding or self.requirements or self.avoid or self.grown):
             return False
         special = task in self.requirements or task in self.avoid or task in self.grown
         return special or self.compiled.variable[task] in self.binding
 
     def source_of(self, task: int) -> int | None:
-        """Give the machine a transfer takes its file from; None: not bound yet."""
+        """Return the source machine of a transfer; None: not bound yet."""
         return self.binding.get(int(self.compiled.graph.source_variable[task]))
 
     def make_ready_or_waiting(self, task: int) -> None:
-        """Put a task back where it belongs without an attempt."""
+        """Move a task without an attempt to READY, or to WAITING if predecessors are missing."""
         self.move(task, _WAITING if self.missing[task] else _READY)
 
     def release(self, successor: int) -> bool:
-        """Count one predecessor of a task as done; say whether the task was already sent to a machine."""
+        """Count one predecessor of a task as done; return whether the task is past WAITING."""
         left = self.missing[successor] = self.missing[successor] - 1
         if self.state[successor] != _WAITING:
             return True
@@ -500,19 +494,19 @@ class RunState:
         return False
 
     def tasks_in(self, *states: TaskState) -> Iterator[int]:
-        """List the tasks in some states; O(tasks)."""
+        """Yield the tasks in some states; O(tasks)."""
         wanted = frozenset(states)
         return (task for task, state in enumerate(self.state) if state in wanted)
 
     def bind(self, task: int, machine: int) -> None:
-        """Note that a task goes to a machine: what shares its abstract machine goes there too."""
+        """Bind the abstract machine of a task to a machine."""
         variable = self.compiled.variable[task]
         if self.compiled.shared[variable] and self.binding.get(variable) != machine:
             self.binding[variable] = machine
             self._rebound(variable)
 
     def unbind(self, variable: int) -> None:
-        """Let an abstract machine choose anew."""
+        """Remove the binding of an abstract machine."""
         if self.binding.pop(variable, None) is not None:
             self._rebound(variable)
 
@@ -523,18 +517,18 @@ class RunState:
             self.promise(task)
 
     def members(self, variable: int) -> list[int]:
-        """List the tasks that name a shared abstract machine."""
+        """Return the tasks of a shared abstract machine."""
         return self.compiled.members_of(variable)
 
 
-def _find_referenced_tasks(known: CompiledWorkflow) -> frozenset[str]:
-    """Name the tasks whose outcome some condition may ask for."""
-    workflow = known.graph.workflow
+def _find_referenced_tasks(compiled: CompiledWorkflow) -> frozenset[str]:
+    """Return the names of the tasks whose outcome a condition may use."""
+    workflow = compiled.graph.workflow
     names = {loop.last for loop in workflow.loops}
     if workflow.loops:
-        # `until` may speak of any task of the body.
+        # `until` may refer to any task of the body.
         names.update(
-            known.graph.description(int(task)).name for body in known.graph.loops for task in body.tasks
+            compiled.graph.description(int(task)).name for body in compiled.graph.loops for task in body.tasks
         )
     ended_by = {loop.name: loop.last for loop in workflow.loops}
     for task in workflow.tasks:

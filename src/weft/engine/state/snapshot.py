@@ -1,12 +1,8 @@
-"""Snapshots: the whole state as plain data, from which it can be restored (design section 6).
+"""Snapshots: the whole state as plain data, from which it can be restored.
 
-A journal is read from its last snapshot on: what came before need not be applied. What can be worked out from
-the rest (indexes of free machines, evaluated expressions, heaps) is not kept but made anew.
-
-The state as plain data: two engines that agree on it will decide alike.
-
-Left out is what can be worked out from the rest: indexes of free machines, evaluated expressions, and what is
-still to be looked at within one event. O(size of the state).
+A journal is read from its last snapshot on. Indexes, evaluated expressions and heaps are not stored; they are
+recomputed. ``digest_state`` returns the same content for comparison: two engines with equal digests make
+equal decisions. O(size of the state).
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ _ASKED = ("first_asked_s", "access_asked_s", "access", "fetch_asked_s", "fetched
 
 
 def take_snapshot(state: EngineState) -> dict[str, Any]:
-    """Give the whole state as plain data that JSON can hold."""
+    """Return the whole state as JSON data."""
     return {
         **{name: getattr(state, name) for name in _STATE},
         **{name: _pairs(getattr(state.inquiries, name)) for name in _ASKED},
@@ -57,7 +53,7 @@ def take_snapshot(state: EngineState) -> dict[str, Any]:
 
 
 def restore_snapshot(state: EngineState, record: Mapping[str, Any]) -> None:
-    """Put a fresh state where a snapshot was taken; the plans it names are in ``state.plans``."""
+    """Restore a snapshot into a fresh state; the plans that it names must be in ``state.plans``."""
     for name in _STATE:
         setattr(state, name, record[name])
     state.timers.update(record["timers"])
@@ -86,7 +82,7 @@ def _restore_inquiries(state: EngineState, record: Mapping[str, Any]) -> None:
 
 
 def _pairs(values: Mapping[Any, Any]) -> list[list[Any]]:
-    """Give a mapping in its order; JSON would turn its keys into text."""
+    """Return the items of a mapping in order; JSON would convert the keys to text."""
     return [[key, value] for key, value in values.items()]
 
 
@@ -147,10 +143,10 @@ def _record_run(run: RunState) -> dict[str, Any]:
 
 
 def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> RunState:
-    known = _find_compiled(state, kept)
+    compiled = _find_compiled(state, kept)
     run = RunState(
         index,
-        known,
+        compiled,
         state.order,
         owner=kept["owner"],
         now=kept["arrival_s"],
@@ -180,17 +176,17 @@ def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> Run
     run.order.remember(kept["order"])
     run.list_ready([task for task, place in enumerate(run.state) if place == TaskState.READY])
     if kept["plan"] is not None:
-        run.plan = RunPlan(state.plans[kept["plan"]], known, kept["plan"], run.loops.iteration)
+        run.plan = RunPlan(state.plans[kept["plan"]], compiled, kept["plan"], run.loops.iteration)
     run.promise_all()
     return run
 
 
 def _find_compiled(state: EngineState, kept: Mapping[str, Any]) -> CompiledWorkflow:
-    """Find what is known of a run's workflow; if its graph has grown, grow it again."""
-    known = state.library[kept["workflow"]]
+    """Return the compiled workflow of a run; a grown graph is compiled again."""
+    compiled = state.library[kept["workflow"]]
     if not kept["lines"]:
-        return known
-    return state.library.grown(known, unfold(set_growth_lines(known.graph.workflow, kept["lines"])))
+        return compiled
+    return state.library.grown(compiled, unfold(set_growth_lines(compiled.graph.workflow, kept["lines"])))
 
 
 _DIGEST_BY_TASK = (
@@ -222,7 +218,7 @@ _DIGEST_RUN = (
 
 
 def digest_state(state: EngineState) -> dict[str, Any]:
-    """Give everything that matters of a state, for comparison."""
+    """Return all parts of a state that influence decisions, as plain data."""
     return {
         "now": state.now,
         "runs": [_digest_run(run) for run in state.runs],

@@ -1,16 +1,9 @@
-"""Which machines may have to be asked something: those of which there is news, and those whose time has come.
+"""The whole state of the engine. It changes only by events and commands (``transitions``).
 
-It only saves going through all machines: what is asked follows from the inquiries. Of a state that was
-rebuilt there is news of every machine.
-
-What the information service and the machines were asked, what they answered, and what follows from it.
-
-A machine may be used if it is up and, where the settings ask for it: the information service lists it, it has
-let us in, and its dynamic state is known (S3 section 3). A state counts until the machine has missed a second
-query: between a query and its answer the old one is believed. What follows is noted with the machines when it
-changes, so nobody has to go through all of them to find one that may be used.
-
-Everything the engine knows. It changes only by events that are absorbed and commands that are enacted.
+``MachineInquiries`` holds the answers of the information service and the machines
+(docs/papers/adaptive-jobs.md, section 3). A machine is usable if it is up and, where the settings require it,
+it is listed, access is granted, and its dynamic state is known. A state is valid for two query intervals, so
+that it covers the time between a query and its answer.
 """
 
 from __future__ import annotations
@@ -34,28 +27,32 @@ __all__ = ["STATE_UNKNOWN", "EngineState", "InquiryAgenda", "MachineInquiries"]
 
 
 class InquiryAgenda:
-    """Costs O(log changes) for each machine that is noted or found, and a run O(its machines) in all."""
+    """Machines to query next: those with changes and those whose time has come.
+
+    O(log changes) per machine noted or returned, and O(its machines) per run. It only saves a scan of all
+    machines; after a restore every machine counts as changed.
+    """
 
     def __init__(self, machines: Iterable[int]) -> None:
         self.access, self.fetch = _DueTimes(), _DueTimes()
-        """When machines are to be asked again whether we may use them, and for their state."""
+        """Times of the next access test and the next state query."""
         self._news = dict.fromkeys(machines)
-        """Machines that something has happened to since they were looked at."""
+        """Machines changed since the last query."""
         self._wanted_by: dict[int, Collection[int]] = {}
         """By active run: the machines on which some of its tasks can run."""
         self._wanting: dict[int, int] = {}
-        """By machine: how many runs that are."""
+        """By machine: the number of such runs."""
 
     def note(self, machine: int) -> None:
-        """Hear that something has happened to a machine."""
+        """Mark a machine as changed."""
         self._news[machine] = None
 
     def is_wanted(self, machine: int) -> bool:
-        """Say whether some run has a use for a machine."""
+        """Return whether some active run can use a machine."""
         return self._wanting.get(machine, 0) > 0
 
     def meet(self, runs: Mapping[int, Collection[int]]) -> None:
-        """Hear which machines the active runs have a use for."""
+        """Update the machines that the active runs can use."""
         for run, machines in list(self._wanted_by.items()):
             if runs.get(run) is not machines:
                 self._want(self._wanted_by.pop(run), -1)
@@ -72,22 +69,22 @@ class InquiryAgenda:
                 self.note(machine)
 
     def taken(self, now: float) -> list[int]:
-        """Hand over the machines that are to be looked at, by index."""
+        """Return the machines to query, by index, and clear the list."""
         due = [*self.access.passed(now), *self.fetch.passed(now)]
         found, self._news = self._news | dict.fromkeys(due), {}
         return sorted(found)
 
 
 class _DueTimes:
-    """The next time of each machine, with the first of all at hand."""
+    """The next due time of each machine, with a heap for the first."""
 
     def __init__(self) -> None:
         self._at_s: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
-        """Those that say something else than ``_at_s`` are out of date."""
+        """Entries that differ from ``_at_s`` are stale."""
 
     def put(self, machine: int, at_s: float) -> None:
-        """Note the time of a machine instead of the one it had; infinite: it has none."""
+        """Set the due time of a machine; infinite: none."""
         if at_s == math.inf:
             self._at_s.pop(machine, None)
         elif self._at_s.get(machine) != at_s:
@@ -95,7 +92,7 @@ class _DueTimes:
             heappush(self._heap, (at_s, machine))
 
     def first(self) -> float:
-        """Give the first time; infinite: there is none."""
+        """Return the first due time; infinite: none."""
         while self._heap:
             at_s, machine = self._heap[0]
             if self._at_s.get(machine) == at_s:
@@ -104,7 +101,7 @@ class _DueTimes:
         return math.inf
 
     def passed(self, now: float) -> list[int]:
-        """Take out the machines whose time has come."""
+        """Remove and return the machines that are due."""
         found = []
         while self.first() <= now:
             found.append(heappop(self._heap)[1])
@@ -113,50 +110,52 @@ class _DueTimes:
 
 
 STATE_UNKNOWN = "its state is not known"
-"""The obstacle of a machine that has not been heard of for too long."""
+"""Obstacle of a machine whose state is out of date."""
 
 _BELIEVED_INTERVALS = 2
-"""Intervals for which an answer is believed."""
+"""Query intervals for which an answer is valid."""
 
 _PATIENCE_S = 30.0
-"""How long first answers are waited for where no interval says it."""
+"""Seconds to wait for first answers if there is no query interval."""
 
 
 class MachineInquiries:
-    """An answer costs O(1), a new list O(machines)."""
+    """Queries to the information service and the machines, and their answers; O(1) per answer, O(machines)
+    per list.
+    """
 
     def __init__(self, settings: EngineSettings, machines: MachineStates, changes: ChangeLog) -> None:
         self.needed = (
             settings.authorise or settings.discover_every_s is not None or settings.fetch_every_s is not None
         )
-        """Whether machines have to be found out about before they are used."""
+        """Whether machines must be queried before they are used."""
         self.discovered_s: float | None = None
-        """When the information service was asked last."""
+        """Time of the last query of the information service."""
         self.listed: frozenset[int] | None = None
-        """The machines it listed; None: it has not answered yet."""
+        """The machines it listed; None: no answer yet."""
         self.first_asked_s: dict[int, float] = {}
-        """When each machine was asked anything for the first time."""
+        """Time of the first query of each machine."""
         self.access_asked_s: dict[int, float] = {}
-        """When each machine was asked last whether we may use it."""
+        """Time of the last access test of each machine."""
         self.access: dict[int, bool] = {}
-        """What it answered."""
+        """Result of the access test."""
         self.fetch_asked_s: dict[int, float] = {}
-        """When each machine was asked for its state last."""
+        """Time of the last state query of each machine."""
         self.fetched_s: dict[int, float] = {}
-        """When it answered last."""
+        """Time of the last state answer."""
         self.agenda = InquiryAgenda(range(len(machines)))
-        """Which machines may have to be asked something next."""
+        """Machines to query next."""
         self._settings = settings
         self._machines = machines
         self._changes = changes
         self._unanswered: dict[int, None] = {}
-        """Machines whose first answer is to come, as far as that was not waited for too long."""
+        """Machines whose first answer is outstanding and still waited for."""
         self._believed: deque[tuple[float, int]] = deque()
-        """Until when the state of a machine is believed, for every answer, ascending."""
+        """(valid until, machine) for every state answer, ascending."""
         self.look_again(0.0)
 
     def obstacle(self, machine: int, now: float) -> str:
-        """Say why a machine may not be used; "": it may."""
+        """Return why a machine is not usable; "": it is usable."""
         settings = self._settings
         if not self._machines[machine].up:
             return "it is down"
@@ -174,17 +173,17 @@ class MachineInquiries:
         return ""
 
     def is_ruled_out(self, machine: int) -> bool:
-        """Say whether a machine is known to be of no use: down, not listed, or access is refused.
+        """Return whether a machine is down, not listed, or refuses access.
 
-        A plan may count on one that has only not answered yet.
+        A plan may use a machine that has not answered yet.
         """
         unlisted = self.listed is not None and machine not in self.listed
         return not self._machines[machine].up or unlisted or self.access.get(machine) is False
 
     def is_settling(self, now: float) -> bool:
-        """Say whether the first answer of some machine is still to come: a better machine may be among them.
+        """Return whether first answers are outstanding, so that placement should wait for them.
 
-        Who has not answered within an interval is not waited for.
+        A machine that does not answer within one interval is no longer waited for.
         """
         settings = self._settings
         if settings.discover_every_s is not None and self.listed is None:
@@ -198,48 +197,48 @@ class MachineInquiries:
         return False
 
     def set_up(self, machine: int, up: bool, now: float) -> None:
-        """Note that a machine went or came back."""
+        """Set whether a machine is up."""
         self._machines.set_up(machine, up)
         self._changes.note(machine)
         self._look_at(machine, now)
 
-    def list_anew(self, machines: Iterable[int], now: float) -> None:
-        """Note the machines that the information service lists from now on."""
+    def set_listed(self, machines: Iterable[int], now: float) -> None:
+        """Set the machines that the information service lists."""
         before = self.listed or frozenset()
         self.listed = frozenset(machines)
         for machine in sorted(before ^ self.listed):
             self._look_at(machine, now)
 
     def ask_for_access(self, machine: int, now: float) -> None:
-        """Note that a machine is asked whether we may use it."""
+        """Record an access test."""
         self.first_asked_s.setdefault(machine, now)
         self.access_asked_s[machine] = now
         self._look_at(machine, now)
 
     def answer_access(self, machine: int, granted: bool, now: float) -> None:
-        """Note its answer."""
+        """Record the result of an access test."""
         self.access[machine] = granted
         self._look_at(machine, now)
 
     def ask_for_state(self, machine: int, now: float) -> None:
-        """Note that a machine is asked for its state."""
+        """Record a state query."""
         self.first_asked_s.setdefault(machine, now)
         self.fetch_asked_s[machine] = now
         self._look_at(machine, now)
 
     def answer_state(self, machine: int, now: float) -> None:
-        """Note that it has answered."""
+        """Record a state answer."""
         self.fetched_s[machine] = now
         self._believe(machine, now)
         self._look_at(machine, now)
 
     def pass_time(self, now: float) -> None:
-        """Forget the states of machines that have not been heard of for too long."""
+        """Expire the states of machines that have not answered in time."""
         while self._believed and self._believed[0][0] <= now:
             self._look_at(self._believed.popleft()[1], now)
 
     def look_again(self, now: float) -> None:
-        """Look at every machine anew, whatever has been noted."""
+        """Recompute everything, after a state was restored."""
         self._believed.clear()
         for fetched_s, machine in sorted((at_s, machine) for machine, at_s in self.fetched_s.items()):
             self._believe(machine, fetched_s)
@@ -251,7 +250,7 @@ class MachineInquiries:
             self._believed.append((fetched_s + _BELIEVED_INTERVALS * self._settings.fetch_every_s, machine))
 
     def _look_at(self, machine: int, now: float) -> None:
-        """Note what follows from what is known of a machine by now."""
+        """Update whether a machine is usable and whether its first answer is outstanding."""
         if not self.needed:
             return
         self.agenda.note(machine)
@@ -271,7 +270,7 @@ class MachineInquiries:
 
 
 class EngineState:
-    """All runs, machines and attempts at one moment."""
+    """All runs, machines and attempts at one time."""
 
     def __init__(
         self,
@@ -283,76 +282,75 @@ class EngineState:
         settings: EngineSettings | None = None,
     ) -> None:
         self.settings = settings or EngineSettings()
-        """What was agreed before the first event; it never changes."""
+        """Constant after creation."""
         self.library = library
         self.order = order
         self.planned = planned
         """Whether runs follow plans."""
         self.plans: dict[str, StoredPlan] = {}
-        """Plans by content hash, put here before the event that names them is handled."""
+        """Plans by content hash; added before the event that names them is handled."""
         self.now = 0.0
         self.machines = MachineStates(instance)
         self.changes = ChangeLog()
-        """On which machines tasks may find room that had none there before."""
+        """Machines whose free capacity has increased."""
         self.runs: list[RunState] = []
         self.roster = 0
-        """Grows whenever the active runs change."""
+        """Incremented when the active runs change."""
         self.active: dict[int, RunState] = {}
-        """Runs that are not over, by arrival."""
+        """Unfinished runs, by arrival."""
         self.attempts: dict[int, Attempt] = {}
         """Attempts that are not over."""
         self.next_attempt = 0
         self.unknown: dict[int, dict[int, None]] = {}
-        """By machine that fell silent: attempts that were given up and may still run there."""
+        """By machine that stopped answering: abandoned attempts that may still run there."""
         self.timers: dict[str, float] = {}
         self.dirty = False
-        """Whether something has changed that a policy may act on."""
+        """Whether something changed that a policy may act on."""
         self.to_tidy: dict[int, None] = {}
         """Runs with virtual tasks to complete, or with nothing left to do."""
         self.touched: dict[int, None] = {}
-        """Machines where something that waits may be able to start."""
+        """Machines with a queue that may continue."""
         self.to_serve: dict[int, None] = {}
-        """Machines whose queues are to be served now."""
+        """Machines whose queues are served now."""
         self.arrived: dict[int, None] = {}
-        """Attempts that keep their nodes and may be able to start."""
+        """Attempts with reserved nodes that may be able to start."""
         self.copies = SharedFileCopies()
-        """Which shared files were sent to which hosts."""
+        """Shared files by host."""
         self.evaluated: dict[tuple[str, tuple[tuple[str, str], ...]], Sequence[object] | None] = {}
-        """Requirements and ranks by text and what their names mean, with their value for each machine; None:
-        they make no sense."""
+        """Values of requirements and ranks for each machine, by bound expression; None: no value."""
         self.inquiries = MachineInquiries(self.settings, self.machines, self.changes)
-        """What is known of the machines beyond their description."""
+        """Queries and answers about the machines."""
 
     @property
     def unsettled(self) -> bool:
-        """Say whether something may follow from the last changes."""
+        """Return whether the last changes may have further effects."""
         return self.dirty or bool(self.arrived or self.touched or self.to_tidy)
 
     def run_of(self, attempt: Attempt) -> RunState:
-        """Give the run an attempt belongs to."""
+        """Return the run of an attempt."""
         return self.runs[attempt.run]
 
     def was_sent_ahead(self, attempt: Attempt) -> bool:
-        """Say whether an attempt has gone to its machine early and waits there for others to complete."""
+        """Return whether an attempt was assigned early and waits for predecessors."""
         idle = attempt.stage == Stage.ASSIGNED and not (attempt.staging or attempt.cancelled)
         return idle and attempt.replaces is None and self.runs[attempt.run].missing[attempt.task] > 0
 
     def obstacle(self, machine: int) -> str:
-        """Say why a machine may not be used now; "": it may."""
+        """Return why a machine is not usable now; "": it is usable."""
         return self.inquiries.obstacle(machine, self.now)
 
     def touch(self, machine: int) -> None:
-        """Remember that something on a machine has changed, if anybody waits there."""
+        """Mark a machine for queue service, if its queue is not empty."""
         if self.machines.all[machine].queue:
             self.touched[machine] = None
 
     def give_back(self, attempt: Attempt) -> None:
-        """Free what an attempt took."""
+        """Free the nodes and amounts of an attempt."""
         self.machines.give_back(attempt)
         self.changes.note(attempt.machine)
 
     def close(self, attempt: Attempt) -> None:
-        """Forget an attempt that is over."""
+        """Remove an attempt that is over."""
         self.give_back(attempt)
         self.unqueue(attempt)
         self.attempts.pop(attempt.number, None)
@@ -365,6 +363,6 @@ class EngineState:
         self.dirty = True
 
     def unqueue(self, attempt: Attempt) -> None:
-        """Take an attempt out of its machine's queue, if it waits there."""
+        """Remove an attempt from its machine's queue, if it is there."""
         if attempt.queued:
             self.machines[attempt.machine].dequeue(attempt)
