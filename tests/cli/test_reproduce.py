@@ -102,7 +102,7 @@ def wait_for_runs(folder: Path, number: int, process: subprocess.Popen[bytes]) -
     """Wait until so many runs are written down."""
     ledger = ledger_of(folder)
     deadline_s = time.monotonic() + PATIENCE_S
-    while len(ledger.results()) < number:
+    while len(ledger.read()) < number:
         assert process.poll() is None, "it ended too early"
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
@@ -116,7 +116,7 @@ def ended(folder: Path, sign: signal.Signals) -> tuple[int, bytes, int]:
     ledger = wait_for_runs(folder, 3, process)
     process.send_signal(sign)
     _, told = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, told, len(ledger.results())
+    return process.returncode, told, len(ledger.read())
 
 
 def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ def test_an_interrupted_experiment_says_what_is_kept(tmp_path: Path) -> None:
     code, told, made = ended(tmp_path, signal.SIGINT)
     assert (code, b"the same command goes on" in told) == (130, True)
     assert 3 <= made < 12
-    assert {found["visited"] for found in ledger_of(tmp_path).results().values()} == {25_000}
+    assert {found["visited"] for found in ledger_of(tmp_path).read().values()} == {25_000}

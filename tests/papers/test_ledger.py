@@ -16,13 +16,13 @@ def ledger(tmp_path):
 
 
 def test_what_is_added_is_known_at_once_and_later(ledger):
-    assert ledger.results() == {}
+    assert ledger.read() == {}
     with ledger:
         ledger.add(("a", 0), {"x": 0.1})
-        assert ResultLedger(ledger.path).results() == {("a", 0): {"x": 0.1}}
+        assert ResultLedger(ledger.path).read() == {("a", 0): {"x": 0.1}}
     with ledger:
         ledger.add(("a", 1), {"x": 1e-17})
-    assert ledger.results() == {("a", 0): {"x": 0.1}, ("a", 1): {"x": 1e-17}}
+    assert ledger.read() == {("a", 0): {"x": 0.1}, ("a", 1): {"x": 1e-17}}
 
 
 @pytest.mark.parametrize("kept", range(1, 45))
@@ -33,38 +33,38 @@ def test_a_line_that_was_cut_is_passed_over(ledger, kept):
     whole = ledger.path.read_bytes()
     first = whole.index(b"\n") + 1
     ledger.path.write_bytes(whole[: first + kept])
-    assert set(ledger.results()) == {("a", 0)}
+    assert set(ledger.read()) == {("a", 0)}
     with ledger:
         ledger.add(("a", 2), {"x": 3.0})
-    assert ledger.results() == {("a", 0): {"x": 1.0}, ("a", 2): {"x": 3.0}}
+    assert ledger.read() == {("a", 0): {"x": 1.0}, ("a", 2): {"x": 3.0}}
 
 
 def test_of_two_lines_of_a_run_the_first_counts(ledger):
     for value in (1.0, 2.0):
         with ledger:
             ledger.add(("a", 0), {"x": value})
-    assert ledger.results() == {("a", 0): {"x": 1.0}}
+    assert ledger.read() == {("a", 0): {"x": 1.0}}
 
 
 def test_lines_of_others_are_passed_over(ledger):
     ledger.path.parent.mkdir()
     lines = ["[]", "7", "{}", json.dumps({"cell": "a", "repetition": "x", "measures": {}}), "\x00"]
     ledger.path.write_text("\n".join(lines))
-    assert ledger.results() == {}
+    assert ledger.read() == {}
 
 
 def test_a_number_that_is_none_is_not_written(ledger):
     with pytest.raises(ValueError, match="JSON"), ledger:
         ledger.add(("a", 0), {"x": float("nan")})
-    assert ledger.results() == {}
+    assert ledger.read() == {}
 
 
 def test_to_forget_twice_is_no_error(ledger):
     with ledger:
         ledger.add(("a", 0), {"x": 1.0})
-    ledger.forget()
-    ledger.forget()
-    assert ledger.results() == {}
+    ledger.delete()
+    ledger.delete()
+    assert ledger.read() == {}
 
 
 def test_seed_and_code_have_a_file_of_their_own(tmp_path):

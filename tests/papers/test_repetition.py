@@ -21,9 +21,9 @@ def test_every_run_has_random_numbers_of_its_own(ledger):
     made = reproduce(Toy(), ledger, seed=5)
     assert (made.runs, made.taken_over) == (6, 0)
     expected = [float(generator(5, "toy", "small", str(number)).random()) for number in range(4)]
-    assert [ledger.results()["small", number]["drawn"] for number in range(4)] == expected
+    assert [ledger.read()["small", number]["drawn"] for number in range(4)] == expected
     assert made.rows[0].ours == pytest.approx(sum(expected) / 4)
-    assert len({found["drawn"] % 1 for found in ledger.results().values()}) == 6
+    assert len({found["drawn"] % 1 for found in ledger.read().values()}) == 6
 
 
 def test_figures_outside_their_band_are_named(ledger):
@@ -67,7 +67,7 @@ def test_what_was_ended_gives_the_same_rows(ledger, tmp_path, ended):
     whole = reproduce(Toy(), ResultLedger(tmp_path / "whole.jsonl"), seed=2)
     with pytest.raises(KeyboardInterrupt):
         reproduce(Toy(), ledger, seed=2, pool=Ending(ended))
-    assert len(ledger.results()) == ended
+    assert len(ledger.read()) == ended
     rest = reproduce(Toy(), ledger, seed=2)
     assert (rest.taken_over, rest.rows) == (ended, whole.rows)
 
@@ -77,8 +77,8 @@ def test_processes_give_the_same_rows(ledger, tmp_path):
     with make_pool("processes:2") as pool:
         shared = ResultLedger(tmp_path / "shared.jsonl")
         assert reproduce(Toy(), shared, pool=pool).rows == alone.rows
-    here = {found["process"] for found in ledger.results().values()}
-    there = {found["process"] for found in shared.results().values()}
+    here = {found["process"] for found in ledger.read().values()}
+    there = {found["process"] for found in shared.read().values()}
     assert not here & there
 
 
@@ -97,4 +97,4 @@ class Drawing(Toy):
 def test_charts_are_made_of_the_same_results_where_there_are_some(ledger):
     assert reproduce(Toy(), ledger, seed=5).charts == ()
     (chart,) = reproduce(Drawing(), ledger, seed=5).charts
-    assert chart.values == {"small": [ledger.results()["small", 0]["drawn"]]}
+    assert chart.values == {"small": [ledger.read()["small", 0]["drawn"]]}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weft.papers.runs import run_search
+from weft.papers.search import run_search
 from weft.randomness import generator
 from weft.search.genetic import PRESETS
 from weft.search.space import make_space

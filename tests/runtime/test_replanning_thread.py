@@ -86,7 +86,7 @@ class Endless:
 
 def test_nobody_waits_for_a_search_and_nobody_is_woken_after_the_end(monkeypatch):
     engine, command = engine_of(instance(TASKS, platform({})))
-    monkeypatch.setattr(driver, "planner_named", lambda _: Endless())
+    monkeypatch.setattr(driver, "make_planner", lambda _: Endless())
     woken = []
     spending = PlanningBudget(time_s=3600.0)
     planning = PlannerThread(engine, planner="heft", spending=spending, seed=0, wake=lambda: woken.append(1))

@@ -67,7 +67,7 @@ def command(
         refuse_links(_FOLDER.parent.parent)
         ledger = ResultLedger(ledger_path(_FOLDER, reproduction, seed))
         if fresh:
-            ledger.forget()
+            ledger.delete()
         line.text = name
         made = _run_reproduction(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
     if made.taken_over:

@@ -1,37 +1,24 @@
-"""The testbed and the jobs of S3: five unlike machines of two organisations, and an array of five jobs.
+"""``s3-degradation`` and ``s3-requirements``: jobs that migrate when a machine slows down or requirements
+change.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
-s3 sections 8 and 9). Machines, memories and files are the published ones. The paper gives no speeds,
-latencies or bandwidths: speeds are relative to one node of babieca, and the 19 s of every stage were chosen
-so that a migration costs about as much as in the paper.
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
+(docs/papers/adaptive-jobs.md, sections 4, 8 and 9; A3.1 to A3.3). Five machines of two organisations and an
+array of five jobs. Machines, memories and files are published. Speeds, latencies and bandwidths are not:
+speeds are relative to one node of babieca, and the stage latency of 19 s makes a migration cost about as much
+as in the paper.
 
-Deviations: the restart file is as large as the result (100 kB), and is written when the application is told
-to end, after its last whole iteration.
+Scenario A: five jobs of 100 iterations. After two minutes three competing processes start on pegasus, where
+job 0 takes 4 s per iteration. An iteration of more than twice the expected time violates the contract; the
+profile is read every 10 s. Job 0 migrates to a slower machine that is free.
 
-The stage log of a run: what was done with which job where, as its journal tells (S3 section 4).
+Scenario B: five jobs of 100 and then 50 units; for the second phase each requires 512 MB, which only pegasus
+has. Job 0 runs there from the start. When it ends, job 1 migrates to the better machine; the others request
+migration, wait without a machine, and run on pegasus one after another. Better machines are looked for every
+30 s.
 
-``s3-degradation``: a machine gets competing processes, and the job on it moves to a slower one that is
-free.
-
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
-s3 section 9, scenario A; A3.1, A3.3). Five jobs of 100 iterations; after two minutes pegasus, where job 0
-runs at 4 s an iteration, gets three competing processes. An iteration of more than twice the expected time
-breaks the contract; the profile is read every 10 s.
-
-Deviations: the paper prints a chart and the overhead; what is tolerated is that of the specification. Here a
-stage takes 19 s also when a job is started for the first time, which the prototype left out: everything is
-about that much later.
-
-``s3-requirements``: jobs that need more memory in their second phase queue for the one machine that has
-it.
-
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
-s3 section 9, scenario B; A3.2). Five jobs of 100 units and then 50, before which each demands 512 MB: only
-pegasus has them. Job 0 is there from the start; when it ends, job 1 finds a better machine; the others ask
-for self-migration, wait without a machine, and run on pegasus one after another.
-
-Deviations: the paper prints a chart; what is tolerated is that of the specification. As in ``degradation`` a
-first start takes 19 s that the prototype left out. Better machines are looked for every 30 s.
+Deviations: the checkpoint has the size of the result (100 kB) and is written on cancellation, after the last
+whole iteration. The paper prints charts; the tolerances are those of docs/papers. The first start of a job
+also takes the latency of 19 s, which the prototype left out, so that all events are later by about that much.
 """
 
 from __future__ import annotations
@@ -81,13 +68,13 @@ __all__ = [
 
 JOBS = 5
 LATENCY_S = 19.0
-"""What the job manager takes for every stage; half of it to cancel and to clean up."""
+"""Latency of every stage; half of it to cancel and to clean up."""
 MOVING_S = 3.0 * LATENCY_S
-"""What a migration costs besides moving files: cancel, prolog, clean-up, start."""
+"""Cost of a migration without transfers: cancel, prolog, clean-up, start."""
 _CLIENT_BPS = 1.25e6
 _EXECUTABLE_BYTES, _STRUCTURES_BYTES, _SMALL_BYTES, _RESULT_BYTES = 5e5, 12.2e6, 1e3, 1e5
 _UNIT_S = 10.0
-"""Of an iteration on a node of babieca."""
+"""Seconds of an iteration on a node of babieca."""
 _MB = 1e6
 _HOSTS = (
     ("ursa", 1, "UltraSPARC-IIe", "Solaris", 500, 256, "fork", "UCM", 0.6),
@@ -100,7 +87,7 @@ _HOSTS = (
 
 @cache
 def grid() -> Platform:
-    """Make the five machines (table 5.1)."""
+    """Return the five machines (table 5.1)."""
     machines = tuple(
         Machine(
             name=name,
@@ -120,7 +107,7 @@ def grid() -> Platform:
 
 @cache
 def array_job(units: int) -> Workflow:
-    """Make the five jobs, each of so many iterations: a protein sequence against 6150 structures."""
+    """Return the array of five jobs with this many iterations: a protein sequence against 6150 structures."""
     flow = Builder("proteins")
     flow.task(
         "search",
@@ -146,7 +133,7 @@ def array_job(units: int) -> Workflow:
 
 
 def degradation_scenario() -> Scenario:
-    """Scenario A: pegasus gets three competing processes after two minutes."""
+    """Return scenario A: three competing processes on pegasus after two minutes."""
     return Scenario(
         name="degradation",
         loads=(CompetingLoad(machines=("pegasus",), processes=3, at_s=120.0),),
@@ -156,7 +143,7 @@ def degradation_scenario() -> Scenario:
 
 
 def requirements_scenario() -> Scenario:
-    """Scenario B: after 100 of 150 units every job needs 512 MB, which only pegasus has."""
+    """Return scenario B: after 100 of 150 units every job requires 512 MB, which only pegasus has."""
     from weft.expressions import parse
 
     change = RequirementChange(task="search", after=100 / 150, requirements=parse("memory >= 512*MB"))
@@ -169,28 +156,29 @@ _WORKFLOW = "jobs"
 
 
 class StageLogLine(NamedTuple):
-    """One line of the log."""
+    """One line of the stage log."""
 
     at_s: float
     what: str
-    """``assign``, ``cancel``, ``prolog``, ``clean-up``, ``start`` (commands); ``begun``, ``ended``,
-    ``completed``, ``request`` (what happened); ``violation`` (what was found)."""
+    """Commands: ``assign``, ``cancel``, ``prolog``, ``clean-up``, ``start``. Events: ``begun``, ``ended``,
+    ``completed``, ``request``, ``violation``.
+    """
     job: int
     machine: str
     reason: str = ""
-    """Why a job was assigned to another machine or cancelled: a code of S3."""
+    """Reason of a migration or cancellation (docs/papers/adaptive-jobs.md, section 4)."""
     value: float = 0.0
-    """Of ``ended``, ``request`` and ``start``: the share of the work done or spared."""
+    """For ``ended``, ``request`` and ``start``: the share of the work that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageLog:
-    """All lines, in the order in which they happened."""
+    """The stage log of a run (docs/papers/adaptive-jobs.md, section 4), ordered by time."""
 
     lines: tuple[StageLogLine, ...]
 
     def of(self, what: str, job: int | None = None, *, reason: str | None = None) -> list[StageLogLine]:
-        """List the lines of one kind."""
+        """Return the lines of one kind, optionally of one job and one reason."""
         return [
             line
             for line in self.lines
@@ -198,11 +186,11 @@ class StageLog:
         ]
 
     def moves(self, job: int | None = None, *, reason: str | None = None) -> list[StageLogLine]:
-        """List the decisions that a job goes on elsewhere."""
+        """Return the assignments that are migrations."""
         return [line for line in self.of("assign", job, reason=reason) if line.reason]
 
     def most_at_once(self, machine: str) -> int:
-        """Count the programs that ran side by side on a machine at most."""
+        """Return the maximum number of programs that ran on a machine at the same time."""
         running = most = 0
         for line in self.lines:
             if line.machine == machine and line.what in ("begun", "ended"):
@@ -212,7 +200,7 @@ class StageLog:
 
 
 def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog:
-    """Run the array of jobs in a scenario under the literal reading of S3."""
+    """Simulate the array of jobs with the preset ``s3``."""
     instance = compile_instance(unfold(array_job(units)), grid())
     entries: list[JournalEntry] = []
     Simulation(
@@ -228,12 +216,14 @@ def run_jobs(units: int, scenario: Scenario, *, poll_every_s: float) -> StageLog
 def read_stage_log(
     entries: Sequence[JournalEntry], machines: Sequence[str], *, at_once: bool = False
 ) -> StageLog:
-    """Read the journal of one run; ``at_once``: programs begin when they are started, and nobody says so."""
+    """Return the stage log of a journal with one run; ``at_once``: a start command is also the begin of the
+    program.
+    """
     return StageLog(tuple(_StageLogReader(machines, at_once=at_once).lines(entries)))
 
 
 class _StageLogReader:
-    """Reads a journal of one run whose tasks are jobs."""
+    """Converter from journal entries to lines."""
 
     def __init__(self, machines: Sequence[str], *, at_once: bool) -> None:
         self._machines = machines
@@ -288,7 +278,7 @@ class _StageLogReader:
 _DEGRADATION_CELL = "scenario A"
 _DEGRADATION_UNITS, _DEGRADATION_POLL_S = 100, 10.0
 _STAGES = ("cancel", "prolog", "clean-up", "start")
-"""Of a migration, in the order of S3 section 4."""
+"""The stages of a migration in order (docs/papers/adaptive-jobs.md, section 4)."""
 _YES = ToleranceBand(least=1.0, most=1.0)
 _EVENT_TABLE, _JUDGED_TABLE, _LOG_TABLE = (
     "what happens",
@@ -322,27 +312,27 @@ _DEGRADATION_FIGURES: tuple[tuple[str, str, str, str, str, str, ToleranceBand | 
     (_LOG_TABLE, "start on babieca", "start_s", "s", "", "", None, ""),
     (_LOG_TABLE, "runs on babieca", "begun_s", "s", "", "", None, ""),
 )
-"""Table, figure, measure, unit, the paper's, the prototype's, what is demanded, and under which name."""
+"""Table, figure, measure, unit, paper, prototype, tolerance, acceptance id."""
 
 
 class DegradationStudy:
-    """Scenario A of S3."""
+    """Scenario A."""
 
     name: ClassVar[str] = "s3-degradation"
     title: ClassVar[str] = "a job leaves a machine that became slow (Huedo et al., GridWay; S3 section 9, A)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
-        """Give the only cell."""
+        """Return the only cell."""
         return [ExperimentCell(name=_DEGRADATION_CELL, runs=1)]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
-        """Run the scenario."""
+        """Simulate the scenario."""
         return measure_degradation(
             run_jobs(_DEGRADATION_UNITS, degradation_scenario(), poll_every_s=_DEGRADATION_POLL_S)
         )
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give the figures of section 9."""
+        """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
         return [
             ResultRow(
                 table=table,
@@ -361,7 +351,7 @@ class DegradationStudy:
 
 
 def measure_degradation(log: StageLog) -> Measures:
-    """Read the figures out of a stage log."""
+    """Return the measures of scenario A from its stage log."""
     moves = log.moves()
     cancelled_s = moves[0].at_s if moves else 0.0
     later = [line for line in log.lines if line.job == 0 and line.at_s >= cancelled_s]
@@ -406,7 +396,7 @@ _REQUIREMENTS_EVENTS = (
     ("job 3 ends", "end_3_s", "1596 s"),
     ("job 4 ends", "end_4_s", "1866 s"),
 )
-"""Figure, measure, and when it happened in the prototype."""
+"""Figure, measure, and its value in the prototype."""
 _REQUIREMENTS_DEMANDED = (
     ("events in the order of the paper (1 = yes)", "in_order", 1),
     ("opportunistic migrations", "better", 1),
@@ -414,27 +404,27 @@ _REQUIREMENTS_DEMANDED = (
     ("other migrations", "other", 0),
     ("jobs at once on pegasus, at most", "most_at_once", 1),
 )
-"""Figure, measure, and what it must be."""
+"""Figure, measure, required value."""
 
 
 class RequirementsStudy:
-    """Scenario B of S3."""
+    """Scenario B."""
 
     name: ClassVar[str] = "s3-requirements"
     title: ClassVar[str] = "jobs demand another machine (Huedo et al., GridWay; S3 section 9, B)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
-        """Give the only cell."""
+        """Return the only cell."""
         return [ExperimentCell(name=_REQUIREMENTS_CELL, runs=1)]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
-        """Run the scenario."""
+        """Simulate the scenario."""
         return measure_requirements(
             run_jobs(_REQUIREMENTS_UNITS, requirements_scenario(), poll_every_s=_REQUIREMENTS_POLL_S)
         )
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give the figures of section 9."""
+        """Return the figures of docs/papers/adaptive-jobs.md, section 9."""
         rows = []
         for figure, measure, prototype in _REQUIREMENTS_EVENTS:
             found = results.of(_REQUIREMENTS_CELL, measure)
@@ -462,7 +452,7 @@ class RequirementsStudy:
 
 
 def measure_requirements(log: StageLog) -> Measures:
-    """Read the figures out of a stage log."""
+    """Return the measures of scenario B from its stage log."""
     ends = {job: log.of("completed", job)[0].at_s for job in range(JOBS)}
     through_s = max(line.at_s for line in log.of("ended", 0))
     better, asked = log.moves(reason=_BETTER), log.moves(reason=_SELF)
@@ -489,5 +479,5 @@ def measure_requirements(log: StageLog) -> Measures:
 
 
 def _first_s(log: StageLog, what: str, job: int, reason: str) -> float:
-    """Give when something first happened to a job for a reason; 0: never, which breaks every order."""
+    """Return the time of the first matching line; 0 if there is none, which violates every order."""
     return next((line.at_s for line in log.of(what, job, reason=reason)), 0.0)

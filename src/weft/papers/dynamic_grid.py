@@ -1,14 +1,10 @@
-"""The reference testbed of S1: 314 machines on four sites (spec s1 section 11).
+"""Testbed and workflows of the dynamic-grid paper (docs/papers/dynamic-grid.md, sections 2.2, 11 and 13).
 
-R. Prodan, T. Fahringer, SAC 2005, had more than 314 machines at four Austrian sites: 16 fast ones, a cluster
-with a fast network of its own, and many of middling or poor speed. Which they were is not published, so this
-is a synthetic testbed of that description, with speeds that differ from machine to machine.
-
-WIEN2k-50, the pilot application of S1: one iteration with 50 k-points (spec s1 section 2.2), and its kin.
-
-R. Prodan, T. Fahringer, SAC 2005. The paper's figure of the workflow is not at hand; tasks, work and bytes
-are those of the specification, which follow the paper's models of LAPW1 and LAPW2. The dynamic evaluation
-(spec s1 section 13) has a larger problem, the loop with its convergence test, and the LAPW1 stage by itself.
+R. Prodan, T. Fahringer, SAC 2005, used more than 314 machines at four Austrian sites: 16 fast ones, a cluster
+with a fast network, and many of medium or low speed. The machines are not published; this testbed is
+synthetic and follows that description. WIEN2k-50 is one iteration with 50 k-points. The paper's figure of the
+workflow is not available; tasks, work and bytes follow its models of LAPW1 and LAPW2. The dynamic evaluation
+also uses a larger problem, the loop with its convergence test, and the LAPW1 stage alone.
 """
 
 from __future__ import annotations
@@ -26,17 +22,17 @@ __all__ = ["FAST_MACHINES", "grid_testbed", "lapw1_stage", "wien2k"]
 
 
 FAST_MACHINES = 16
-"""The first machines: of 3 GHz, and idle."""
+"""Number of fast machines (3 GHz, idle); they come first."""
 _INSIDE_BPS = {"A": 12.5e6, "B": 160e6, "C": 12.5e6, "D": 12.5e6}
-"""Bytes a second inside each site; only B has a fast network."""
+"""Bytes per second inside each site; only B has a fast network."""
 _BETWEEN_BPS = 1e6
 _WORK_PER_GHZ = 1e9
-"""Units of work a second."""
+"""Units of work per second and GHz."""
 
 
 @cache
 def grid_testbed() -> Platform:
-    """Make the platform."""
+    """Return the platform of 314 machines."""
     lines = files("weft.papers").joinpath("dynamic_grid_testbed.csv").read_text(encoding="utf-8").splitlines()
     machines = []
     for number, line in enumerate(lines[1:]):
@@ -59,17 +55,19 @@ def grid_testbed() -> Platform:
 _POINTS, _ATOMS, _MATRIX = 50, 64, 6000
 _SMALL_BYTES = 1e5
 _CONTRACT = {"factor": 0.5, "grace": 0.0}
-"""The paper's, for all tasks: work that was reported is judged at once (spec s1 section 9).
+"""The paper's contract for all tasks: reported work is judged at once (docs/papers/dynamic-grid.md, section
+9).
 
-With weft's usual grace a slow task may not move yet, while its machine is already believed to be slow: it
-seems to decide the end, and a search that looks at the end alone puts what else moves on any slow machine.
+With weft's default grace a slow task could not migrate yet although its machine is already estimated as slow.
+Such a task dominates the predicted end, and a search for the makespan then places other tasks on arbitrary
+slow machines.
 """
 _RESTARTABLE = {"files": ["restart"]}
-"""Restart files are written when a task is told to end."""
+"""Checkpoints without an interval: they are written on cancellation."""
 
 
 def _lapw1_work(matrix: int) -> float:
-    """Give the work of LAPW1 at one k-point."""
+    """Return the work of LAPW1 at one k-point."""
     return 7.0 * _ATOMS * matrix**2 + float(matrix) ** 3
 
 
@@ -83,10 +81,11 @@ def wien2k(
     watched: bool = False,
     restartable: bool = False,
 ) -> Workflow:
-    """Build it with 56 machines to be chosen, where LAPW2 of a k-point runs with its LAPW1, or with 106.
+    """Build WIEN2k; ``shared``: LAPW2 of a k-point runs on the machine of its LAPW1 (56 binding variables
+    instead of 106).
 
-    ``loop``: repeated until the test of convergence says so; ``watched``: tasks report their progress, and
-    owe the paper's contract; ``restartable``: they write restart files.
+    ``loop``: iterate until convergence; ``watched``: tasks report progress and have the paper's contract;
+    ``restartable``: tasks write checkpoints.
     """
     work = _lapw1_work(matrix)
     flow = Builder(f"WIEN2k-{points}")
@@ -127,7 +126,7 @@ def wien2k(
 
 @cache
 def lapw1_stage(*, restartable: bool) -> Workflow:
-    """Build the k-points of LAPW1 alone: what the prototype of the specification measured."""
+    """Build the LAPW1 stage alone, the workflow of the prototype."""
     flow = Builder("LAPW1-50")
     flow.task(
         "lapw1",

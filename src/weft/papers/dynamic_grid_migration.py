@@ -1,22 +1,18 @@
-"""One simulated execution of S1's dynamic evaluation, and what is measured of it (spec s1 section 13).
+"""``s1-dynamic``: WIEN2k on machines that slow down, with and without migration.
 
-The figures of S1's dynamic evaluation (spec s1 sections 13 and 15), from the measures of all runs.
+R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 8 to 10, 13 and 15; A1.9, A1.10). The
+preset ``s1`` is the paper: a task that violates its contract migrates and restarts from zero, and completed
+tasks bound to its abstract machine run again. Compared strategies: the same with checkpoints; the first plan
+without adaptation; the lazy baseline. The cases are one iteration (DAG1), a larger problem (DAG2), the loop
+(DG, three iterations), and the LAPW1 stage alone, which the prototype measured and the tolerances refer to.
 
-``s1-dynamic``: WIEN2k on machines that become slow, with and without migration (S1 section 13).
+Perturbations as in the prototype: every 4 s on average a random machine is slowed by a factor of 3 to 10 for
+100 to 600 s; a scheduling event happens every 30 s. One run executes a case with all strategies under the
+same perturbations.
 
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 8 to 10 and 13; A1.9, A1.10). The preset ``s1`` is the
-paper: a task whose contract is broken is moved, from zero, and completed tasks tied to its abstract machine
-run again; the same with restart files; the first plan followed without any adaptation; the lazy baseline. The
-cases are one iteration (DAG1), a larger problem (DAG2), the loop (DG, three iterations), and the LAPW1 stage
-alone, which is what the prototype of the specification measured and the tolerances are about.
-
-Perturbations as in the prototype: a random machine of the Grid is slowed 3 to 10 times for 100 to 600 s,
-every 4 s on average; a scheduling event every 30 s. One run executes a case in all ways under the same
-perturbations.
-
-Deviations: a re-planning takes 7 ms per point visited, as in the paper, divided by the 59 of its parallel
-version. The genetic search plans the LAPW1 stage, with ``full`` also DAG1; otherwise HEFT plans, in all ways
-alike: one run of the larger cases would take the search several minutes.
+Deviations: re-planning takes 7 ms per evaluated schedule as in the paper, divided by 59, the speedup of its
+parallel version. The genetic search plans the LAPW1 stage and with ``full`` also DAG1; HEFT plans the larger
+cases for all strategies, since one run would take the search several minutes.
 """
 
 from __future__ import annotations
@@ -57,26 +53,26 @@ __all__ = [
 
 
 EVENT_S = 30.0
-"""Between two scheduling events, as in the prototype; the paper raises one as soon as the last plan is done.
+"""Interval of scheduling events, as in the prototype; the paper raises one as soon as the last plan is ready.
 """
 _PLAN_STEPS = 75_000
-"""Points a search may visit: all of the tuned settings."""
+"""Maximum number of evaluated schedules: all of the tuned settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """One way to execute a workflow."""
+    """How a workflow is executed."""
 
     policy: str = "plan"
     migrates: bool = False
-    """Whether slow tasks are moved and the rest is planned again; else the first plan is followed to its end.
+    """Whether slow tasks migrate and the rest is planned again; else the first plan is followed to the end.
     """
     restarts: bool = False
-    """Whether moved tasks go on from restart files; else they begin again."""
+    """Whether migrated tasks continue from checkpoints; else they restart from zero."""
     bound_ancestors: str = "always"
 
     def settings(self, planner: str) -> EngineSettings:
-        """Give what the engine does: the preset of the paper, but for events at an interval."""
+        """Return the engine settings: the preset ``s1`` with scheduling events at an interval."""
         if not self.migrates:
             return replace(PRESETS["s1"], migrate="never", replanning=None)
         rule = ReplanRule(planner=planner, violators=0.0, on_iteration=True, every_s=EVENT_S)
@@ -96,40 +92,39 @@ STRATEGIES = {
     "lost": Strategy(migrates=True, bound_ancestors="lost"),
     "lazy": Strategy(policy="lazy"),
 }
-"""``migration`` is the paper's; ``lost`` repeats completed tasks only if their outputs are lost (ours)."""
+"""``migration`` is the paper's; ``lost`` (ours) repeats completed tasks only if their outputs are lost."""
 
 
 @dataclass(slots=True)
 class ExecutionMeasures:
-    """What one execution gave."""
+    """The measures of one execution."""
 
     end_s: float = 0.0
     completed: bool = False
     iterations: int = 1
     migrations: int = 0
     replicated_share: float = 0.0
-    """Of the time that all programs ran: what served nothing in the end."""
+    """Share of the run time of all programs that did not contribute to the result."""
     rescheduling_share: float = 0.0
-    """Of what migrations cost: the time for which slow tasks waited for a plan; the rest is replicated work.
-    """
+    """Share of the migration cost that slow tasks spent waiting for a plan; the rest is replicated work."""
     predictions: list[tuple[float, float, str]] = field(default_factory=list)
-    """At every plan: when it came, how long the rest was predicted to take, and why it was asked for."""
+    """For every plan: its time, the predicted remaining seconds, and the reason of the request."""
 
     @property
     def predicted_s(self) -> float:
-        """Give the first prediction."""
+        """Return the first prediction."""
         return self.predictions[0][1] if self.predictions else 0.0
 
     @property
     def falling_share(self) -> float:
-        """Give the share of the events without violation at which the predicted rest was less than before."""
+        """Return the share of events without violation at which the predicted rest decreased."""
         pairs = zip(self.predictions, self.predictions[1:], strict=False)
         falls = [after[1] < before[1] for before, after in pairs if after[2] == "interval"]
         return fmean(falls) if falls else 1.0
 
     @property
     def iteration_spread(self) -> float:
-        """Give the largest over the smallest prediction of a whole iteration, made when it began."""
+        """Return the largest over the smallest prediction of a whole iteration, made at its start."""
         whole = [rest for _, rest, why in self.predictions if why in ("submitted", "next iteration")]
         return max(whole) / min(whole) if whole else 1.0
 
@@ -137,7 +132,7 @@ class ExecutionMeasures:
 def execute_strategy(
     make: Callable[..., Workflow], way: Strategy, planner: str, scenario: Scenario, seed: int
 ) -> ExecutionMeasures:
-    """Execute a workflow in one way; the same seed meets the same disturbances in every way."""
+    """Simulate a workflow with one strategy; equal seeds give equal disturbances for all strategies."""
     simulation = Simulation(
         library=_library(make, restartable=way.restarts),
         arrivals=[Arrival(workflow=_WORKFLOW_KEY)],
@@ -163,7 +158,7 @@ def _library(make: Callable[..., Workflow], *, restartable: bool) -> WorkflowLib
 
 
 class _ExecutionObserver:
-    """Follows an execution entry by entry."""
+    """Collects the measures of an execution entry by entry."""
 
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
@@ -212,9 +207,9 @@ _TABLES = {
     "DG heft": "DG, three iterations, HEFT",
 }
 _PROTOTYPE = "LAPW1 genetic"
-"""What the prototype behind the specification measured."""
+"""The cell that the prototype measured."""
 _JUDGED = ("LAPW1", "DAG1")
-"""Cases that A1.9 speaks of: one iteration, and the stage of it that the prototype measured."""
+"""Cases judged by A1.9: one iteration, and its stage that the prototype measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +225,7 @@ class _MigrationFigure:
     band: ToleranceBand | None = None
     accepts: str = ""
     everywhere: bool = True
-    """Whether all cases have it; else not the LAPW1 stage."""
+    """Whether all cases have it; False: all except the LAPW1 stage."""
 
 
 _FIGURES = (
@@ -294,7 +289,7 @@ _FIGURES = (
 
 
 def migration_rows(results: Results) -> Sequence[ResultRow]:
-    """Give all tables."""
+    """Return all tables."""
     rows = [row for cell in _TABLES if cell in results for row in _perturbed_rows(results, cell)]
     return [*rows, *_loop_rows(results), *_undisturbed_rows(results)]
 
@@ -385,7 +380,7 @@ class _MigrationCase(NamedTuple):
     make: Callable[..., Workflow]
     ways: tuple[str, ...]
     work: Mapping[str, float]
-    """Seconds of a run, about, by planner."""
+    """Approximate seconds of a run by planner."""
 
 
 _WHOLE = partial(wien2k, shared=True, watched=True)
@@ -397,7 +392,7 @@ _CASES = {
     "DG": _MigrationCase(partial(_WHOLE, loop=True), _ALL_STRATEGIES, {"heft": 4.4}),
 }
 _QUICK_RUNS = {"LAPW1 genetic": _SEEDS, "DAG1 heft": _SEEDS, "DG heft": 1, "one violation": 3, "calm": 1}
-"""The cells where a minute must do; what is judged by A1.9 has all its seeds."""
+"""Cells and runs without ``full``; cells judged by A1.9 keep all seeds."""
 
 
 class MigrationStudy:
@@ -409,7 +404,7 @@ class MigrationStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the cases under perturbations, the loop with one violation, and the undisturbed cases."""
+        """Return the perturbed cases, the loop with one violation, and the undisturbed cases."""
         cells = [
             ExperimentCell(
                 name=f"{case} {planner}",
@@ -421,14 +416,14 @@ class MigrationStudy:
             for planner, work in found.work.items()
         ]
         cells.append(ExperimentCell(name="one violation", settings={"case": "one"}, runs=_SEEDS, work=0.4))
-        # Nothing disturbs these, and their seed is fixed: one run says everything.
+        # Undisturbed and with a fixed seed: one run is enough.
         cells.append(ExperimentCell(name="calm", settings={"case": "calm"}, runs=1, work=5.0))
         if full:
             return cells
         return [replace(cell, runs=_QUICK_RUNS[cell.name]) for cell in cells if cell.name in _QUICK_RUNS]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Execute a case once in all its ways."""
+        """Simulate a case once with all its strategies."""
         case = str(cell.settings["case"])
         if case == "calm":
             return _run_undisturbed()
@@ -443,7 +438,7 @@ class MigrationStudy:
         return _compare(found)
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give the figures of S1 section 13."""
+        """Return the figures of docs/papers/dynamic-grid.md, section 13."""
         return migration_rows(results)
 
 
@@ -476,7 +471,7 @@ def _compare(found: Mapping[str, ExecutionMeasures]) -> Measures:
 
 
 def _run_undisturbed() -> Measures:
-    """Execute the cases with HEFT, and the stage with the genetic search, where nothing is disturbed."""
+    """Simulate all cases undisturbed: the LAPW1 stage with the genetic search, others with HEFT."""
     measures: dict[str, float] = {}
     for case, found in _CASES.items():
         planner = _TUNED if case == "LAPW1" else "heft"
@@ -490,7 +485,7 @@ def _run_undisturbed() -> Measures:
 
 
 def _run_one_violation(rng: np.random.Generator) -> Measures:
-    """Execute the loop, one machine in use being slowed once during the first iteration (A1.10)."""
+    """Simulate the loop; one used machine slows down once in the first iteration (A1.10)."""
     slowed = grid_testbed().machines[int(rng.integers(FAST_MACHINES))].name
     once = Perturbation(
         machines=(slowed,),

@@ -1,20 +1,13 @@
-"""The settings of S1's tuning experiment, what the paper found, what must hold (spec s1 sections 12, 15).
+"""``s1-tuning``: quality of the genetic search for WIEN2k-50, and the effect of its settings.
 
-The operators of S1's genetic search by themselves: what scaling keeps, how many copies selection gives.
+R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, sections 4, 11, 12 and 15; A1.3 to A1.5, A1.7,
+A1.8): the chosen settings, each of them changed alone, and with ``full`` the grid of 2,880 experiments with
+30 runs each. A machine runs one task at a time. The reference time is that of all tasks round robin on the 16
+fast machines. The conditions on scaling and selection are implemented here independently of ``weft.search``
+and checked on random populations; exact means up to rounding.
 
-The conditions (A1.4, A1.5; spec s1 section 4) are written down here once more, apart from ``weft.search``,
-and looked for on random populations. Exact means: but for rounding.
-
-The tables of S1's tuning experiment (spec s1 section 12), from the measures of all runs.
-
-``s1-tuning``: how well the genetic search of S1 schedules WIEN2k-50, and which settings it needs.
-
-R. Prodan, T. Fahringer, SAC 2005 (spec s1 sections 4, 11 and 12; A1.3 to A1.5, A1.7, A1.8): the chosen
-settings, each of them changed alone, and with ``full`` the grid of 2,880 experiments with 30 runs each. One
-task at a time runs on a machine. The known good time is that of all tasks in turn on the 16 fast machines.
-
-Deviations: without ``full`` the settings that the tolerances are about have 12 runs, the others 3; the runs
-of the chosen settings are 30 as in the paper.
+Deviations: without ``full``, settings with a tolerance have 12 runs and the others 3; the chosen settings
+have the 30 runs of the paper.
 """
 
 from __future__ import annotations
@@ -31,7 +24,7 @@ import numpy as np
 from weft.instance import compile_instance
 from weft.papers.dynamic_grid import FAST_MACHINES, grid_testbed, wien2k
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, Value
-from weft.papers.runs import run_search
+from weft.papers.search import run_search
 from weft.papers.statistics import improvement_percent, precision_percent, summarise
 from weft.planners.decoding import EXCLUSIVE
 from weft.planners.genetic import BindingEncoding
@@ -61,9 +54,9 @@ __all__ = [
 
 
 TUNED = "tuned"
-"""The cell of the chosen settings."""
+"""Cell with the chosen settings."""
 OPERATORS = "operators"
-"""The cell that tries scaling and selection by themselves."""
+"""Cell that tests scaling and selection alone."""
 
 GRID: Mapping[str, tuple[Value, ...]] = {
     "population": (50, 100, 150, 200),
@@ -74,29 +67,31 @@ GRID: Mapping[str, tuple[Value, ...]] = {
     "scaling": (1.0, 1.5, 2.0),
     "elitist": (False, True),
 }
-"""The values of S1 section 12; all of them with all others are the experiments."""
+"""The values of each setting (docs/papers/dynamic-grid.md, section 12); the experiments are their Cartesian
+product.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningFactor:
-    """A setting that is changed alone."""
+    """A setting that is varied alone."""
 
     setting: str
     paper: str
     prototype: Mapping[Value, float]
-    """The precision in percent by value; the tuned value is among them."""
+    """Precision in percent by value, the chosen value included."""
     tuned: Value | None
-    """The value among them that the chosen settings have; None: none of them."""
+    """The chosen value; None: it is not among the tested ones."""
     titles: Mapping[Value, str] = field(default_factory=dict)
-    """Values that are not written as they are."""
+    """Labels of values, if different from the value itself."""
 
     @property
     def others(self) -> tuple[Value, ...]:
-        """Give the values that are not the chosen one."""
+        """Return the values other than the chosen one."""
         return tuple(value for value in self.prototype if value != self.tuned)
 
     def cell(self, value: Value) -> str:
-        """Name the cell of a value."""
+        """Return the name of the cell of a value."""
         return TUNED if value == self.tuned else cell_name({self.setting: value})
 
 
@@ -141,7 +136,7 @@ FACTORS = (
         titles={False: "no", True: "yes"},
     ),
 )
-"""Each setting with the values the prototype tried."""
+"""The settings with the values tested by the prototype."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +146,7 @@ class Trend:
     setting: str
     value: Value
     times: float
-    """At least so many times the precision of the chosen settings (A1.8)."""
+    """Minimum ratio of its precision to that of the chosen settings (A1.8)."""
 
 
 TRENDS = (
@@ -168,28 +163,29 @@ VARIANTS: tuple[dict[str, Value], ...] = (
     {"const_factor": 10.0, "scaling": 1.0},
     {"separate_genes": True},
 )
-"""What the prototype tried besides: a larger Const, with scaling and without; 106 genes instead of 56."""
+"""Other variants of the prototype: a larger Const with and without scaling; 106 genes instead of 56."""
 
 
 def cell_name(changed: Mapping[str, Value]) -> str:
-    """Name the cell with some settings changed."""
+    """Return the name of the cell with these settings changed."""
     return " ".join(f"{setting}={value}" for setting, value in changed.items()) or TUNED
 
 
 _TRIALS, _POPULATION = 200, 150
 _FACTORS = (1.5, 2.0)
 _ROUNDING = 1e-12
-"""Share that counts as exact."""
+"""Relative deviation that counts as rounding."""
 
 
 def measure_operators(rng: np.random.Generator) -> Measures:
-    """Scale and select on random populations; give the largest deviations."""
+    """Scale and select on random populations; return the largest deviations."""
     found = {
         "best_deviation": 0.0, "mean_deviation": 0.0, "worst_deviation": 0.0, "parents_deviation": 0.0,
         "copies_missing": 0.0, "usual": 0.0, "other": 0.0,
     }  # fmt: skip
     for trial in range(_TRIALS):
-        # Powers give populations with a few that are outstanding, or outstandingly bad: the other branch.
+        # Powers create populations with few outstanding or few very bad individuals, which take the other
+        # branch.
         powers = rng.random(_POPULATION) ** (1 + trial // 2 % 8)
         fitness = 1.0 - powers if trial % 2 else powers
         for factor in _FACTORS:
@@ -219,7 +215,7 @@ def _check_copies(found: dict[str, float], fitness: Floats, rng: np.random.Gener
 
 
 def operator_rows(results: Results) -> Sequence[ResultRow]:
-    """Give the deviations, which must be none."""
+    """Return the deviations, which must be zero."""
     figures = (
         ("scaling: best off factor times average", "best_deviation", "A1.4", _ROUNDING),
         ("scaling: average off what it was", "mean_deviation", "A1.4", _ROUNDING),
@@ -247,7 +243,7 @@ _P = "precision_percent"
 _EXPERIMENTS = 2880
 _REFERENCE_S = 387.013376
 _TUNED_PROTOTYPE = 16.1
-"""The precision of the chosen settings where the prototype changed one of them alone."""
+"""Precision of the chosen settings in the prototype's tests of single settings."""
 _SETTINGS = {
     "population": "population",
     "generations": "generations at most",
@@ -260,7 +256,7 @@ _SETTINGS = {
 
 
 def tuning_rows(results: Results, grid: Sequence[str], reference_s: float, *, full: bool) -> list[ResultRow]:
-    """Give all tables; with ``full`` those of the grid too."""
+    """Return all tables; with ``full`` also those of the grid."""
     rows = [*_experiment_rows(len(grid), reference_s), *operator_rows(results), *_tuned_rows(results)]
     for factor in FACTORS:
         rows += _factor_rows(results, factor)
@@ -355,7 +351,7 @@ def _mean_row(values: Sequence[float], figure: str, prototype: str = "") -> Resu
 
 
 def _with_heading(table: str, paper: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Put rows under a heading; the first says what the paper found."""
+    """Return the rows with a table heading; the first row quotes the paper."""
     return [replace(row, table=table, paper="" if index else paper) for index, row in enumerate(rows)]
 
 
@@ -382,7 +378,7 @@ def _trend_rows(results: Results) -> list[ResultRow]:
 
 
 def _ratio(value: float, base: float) -> float:
-    """Divide; where the chosen settings beat the known good time, anything that does not is beyond count."""
+    """Return value / base; if the base is not positive: infinity for positive values, else 1."""
     return value / base if base > 0 else math.inf if value > 0 else 1.0
 
 
@@ -407,7 +403,7 @@ def _variant_rows(results: Results) -> list[ResultRow]:
 
 
 def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
-    """Give the mean over all experiments that share a value, and the best experiment."""
+    """Return the mean over all experiments with the same value, and the best experiment."""
     parts = {name: name.split(" ") for name in grid}
     rows: list[ResultRow] = []
     for factor in FACTORS:
@@ -422,11 +418,11 @@ def _grid_rows(results: Results, grid: Sequence[str]) -> list[ResultRow]:
 
 
 _RUNS = 30
-"""Of every experiment in the paper."""
+"""Runs of every experiment in the paper."""
 _JUDGED_RUNS, _OTHER_RUNS = 12, 3
-"""Of settings with and without a tolerance, where a minute must do."""
+"""Runs of settings with and without a tolerance, without ``full``."""
 _SEPARATE = "separate_genes"
-"""The setting that is not one of the search: LAPW2 has machines of its own."""
+"""Not a setting of the search: LAPW2 gets binding variables of its own."""
 
 
 class TuningStudy:
@@ -436,7 +432,7 @@ class TuningStudy:
     title: ClassVar[str] = "settings of the genetic search for WIEN2k (Prodan, Fahringer 2005; S1 section 12)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the chosen settings, each changed alone, other variants, and the grid."""
+        """Return the chosen settings, each changed alone, other variants, with ``full`` the grid."""
         judged = {(trend.setting, trend.value) for trend in TRENDS}
         cells = [ExperimentCell(name=OPERATORS, runs=1, work=0.0), _make_cell({}, _RUNS)]
         for factor in FACTORS:
@@ -449,7 +445,7 @@ class TuningStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Search once."""
+        """Run one search."""
         if cell.name == OPERATORS:
             return measure_operators(rng)
         shared = not cell.settings.get(_SEPARATE, False)
@@ -464,18 +460,18 @@ class TuningStudy:
         }
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Give the tables of S1 section 12."""
+        """Return the tables of docs/papers/dynamic-grid.md, section 12."""
         return tuning_rows(results, [cell.name for cell in grid_cells()], reference_s(), full=full)
 
 
 def grid_cells() -> list[ExperimentCell]:
-    """Give the experiments of the paper's grid."""
+    """Return the experiments of the paper's grid."""
     return [_make_cell(dict(zip(GRID, values, strict=True)), _RUNS) for values in product(*GRID.values())]
 
 
 @cache
 def reference_s() -> float:
-    """Give the time of all tasks in turn on the fast machines, S1's measure of a good plan."""
+    """Return the makespan of all tasks round robin on the fast machines, the paper's reference."""
     bindings = _bindings(shared=True)
     in_turn = np.arange(bindings.space.genes, dtype=np.uint32) % FAST_MACHINES
     return -float(bindings.values(in_turn[None].astype(np.uint32))[0])

@@ -1,22 +1,16 @@
-"""The three applications of S5, and the servers they share (spec s5 sections 5, 6).
+"""Applications, arrivals and policies of the many-workflows paper, and ``s5-starvation``.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms. Table 1 tells tasks, services, work and makespan; which task takes how long stands in a figure
-that is not at hand. The durations are the reconstruction of the specification, which fits all of the table.
+Algorithms (docs/papers/many-workflows.md, sections 5 to 7 and 10; A5.8). Table 1 states tasks, services, work
+and makespan of the three applications. The durations of single tasks are in a figure that is not available;
+they are reconstructed and agree with the whole table.
 
-Orders: in which order the applications arrive (spec s5 section 6).
+Arrivals: one workflow every 12 s, drawn without replacement from 25 MAXDo, 16 PipeAlign and 10 GEE, 2,000 s
+of work each; 51 workflows from 0 s, and the same numbers again from 1,200 s.
 
-Every 12 s one workflow, drawn without replacement from 25 MAXDo, 16 PipeAlign and 10 GEE, which are 2,000 s
-of work each; 51 of them from 0 s on, and the same numbers again from 1,200 s on.
-
-A contest: workflows that arrive, under each policy of S5, and what S5 measures (spec s5 section 7).
-
-``s5-starvation``: who still ends when more work arrives than servers can do (spec s5 section 10, A5.8).
-
-R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms, say that G-HEFT starves the last tasks of workflows while others arrive, and that aging helps.
-The experiment is the specification's: 100 GEE, one every 45 s, which is 1.11 times what four servers can do.
-Nothing in it is random, so one run says everything.
+Starvation: the paper says that G-HEFT starves the last tasks of workflows while others arrive, and that aging
+helps. The experiment submits 100 GEE, one every 45 s, which is 1.11 times the capacity of four servers. It is
+deterministic: one run is enough.
 """
 
 from __future__ import annotations
@@ -75,7 +69,7 @@ __all__ = [
 
 
 SERVERS = 4
-"""Identical ones, one task at a time."""
+"""Number of identical servers, each with one task at a time."""
 ALONE_S = {"MAXDo": 32.9, "PipeAlign": 96.0, "GEE": 123.0}
 """Makespans alone on the four servers."""
 WORK_S = {"MAXDo": 80.0, "PipeAlign": 125.0, "GEE": 200.0}
@@ -84,7 +78,7 @@ _DOCKINGS, _FAMILIES = 4, 14
 
 
 def _maxdo() -> Workflow:
-    """Build the docking of proteins: 6 tasks of 3 services."""
+    """Build the protein docking: 6 tasks of 3 services."""
     flow = Builder("MAXDo")
     prepare = flow.task("prepare", seconds=8.0)
     dock = flow.task("dock", seconds=15.7, sweep={"part": f"1..{_DOCKINGS}"}, after=prepare)
@@ -93,7 +87,7 @@ def _maxdo() -> Workflow:
 
 
 def _pipealign() -> Workflow:
-    """Build the alignment of proteins: 9 tasks of 7 services, of which one is used three times."""
+    """Build the protein alignment: 9 tasks of 7 services, one of them used three times."""
     flow = Builder("PipeAlign")
     ballast = flow.task("ballast", seconds=30.0)
     blastp = flow.task("blastp", seconds=21.0)
@@ -108,7 +102,7 @@ def _pipealign() -> Workflow:
 
 
 def _gee() -> Workflow:
-    """Build the study of gene expression: 17 tasks of 4 services."""
+    """Build the gene expression study: 17 tasks of 4 services."""
     flow = Builder("GEE")
     mapped = flow.task("map", seconds=45.0)
     family = flow.task("family", seconds=7.7, sweep={"number": f"1..{_FAMILIES}"}, after=mapped)
@@ -123,15 +117,15 @@ APPLICATIONS = tuple(_BUILD)
 
 @cache
 def compile_applications(servers: int) -> dict[str, Instance]:
-    """Compile all applications for so many servers."""
+    """Compile all applications for this number of servers."""
     platform = Platform(machines=tuple(Machine(name=f"server{number}") for number in range(1, servers + 1)))
     return {name: compile_instance(check_and_unfold(build()), platform) for name, build in _BUILD.items()}
 
 
 SERIES = {"GEE": 10, "MAXDo": 25, "PipeAlign": 16}
-"""How many of each arrive in a series."""
+"""Number of workflows of each application in a series."""
 BOUND_S = 3000.0
-"""Work of both series over four servers."""
+"""Lower bound: work of both series over four servers."""
 _EVERY_S, _STARTS_S = 12.0, (0.0, 1200.0)
 _REFERENCES = (
     (
@@ -155,25 +149,25 @@ _REFERENCES = (
         "PMMMPGPMMGGMGPGPPPPPMPGPMMPMPGMGMMMMMMPGGMMMMMPMPMM",
     ),
 )
-"""The orders of the specification's figures, one letter for each workflow."""
+"""The reference orders of docs/papers/many-workflows.md, one letter per workflow."""
 REFERENCES = len(_REFERENCES)
 _STARVING, _STARVING_EVERY_S = 100, 45.0
 
 
 def reference_arrivals(number: int) -> list[Arrival]:
-    """Give one of the orders for which the specification has figures; 0 is that of A5.2."""
+    """Return a reference order; 0 is that of A5.2."""
     names = {name[0]: name for name in SERIES}
     return _make_arrivals([[names[letter] for letter in series] for series in _REFERENCES[number]])
 
 
 def draw_order(rng: np.random.Generator) -> list[Arrival]:
-    """Draw an order."""
+    """Draw an order of arrivals."""
     names = [name for name, number in SERIES.items() for _ in range(number)]
     return _make_arrivals([[names[index] for index in rng.permutation(len(names))] for _ in _STARTS_S])
 
 
 def starvation_arrivals() -> list[Arrival]:
-    """Give more work than four servers can do: 200 s of it every 45 s (A5.8)."""
+    """Return arrivals that exceed the capacity of four servers: 200 s of work every 45 s (A5.8)."""
     return [Arrival(workflow="GEE", at_s=number * _STARVING_EVERY_S) for number in range(_STARVING)]
 
 
@@ -194,14 +188,14 @@ POLICY_LABELS = {
     "aging": "AGING",
     "g-heft": "G-HEFT",
 }
-"""The paper's names of the policies, in the order of its mean slowdowns, the smallest first."""
+"""The paper's names of the policies, ordered by mean slowdown, the smallest first."""
 ALL_APPLICATIONS = "all"
-"""Instead of an application: the workflows of all of them."""
+"""Stands for the workflows of all applications."""
 BOX_NUMBERS = ("least", "lower_quartile", "median", "mean", "upper_quartile", "most")
 TIMES_S = tuple(float(time_s) for time_s in range(0, 3200, 50))
-"""When workflows and tasks are counted for the charts."""
+"""Sampling times of the charts."""
 _LAST = 0.9
-"""After this share of the run the last tenth begins."""
+"""Share of the run after which the last tenth begins."""
 
 
 def run_policy(
@@ -222,7 +216,7 @@ def run_policy(
 def compare_policies(
     arrivals: Sequence[Arrival], *, servers: int, overhead_s: float = 0.0
 ) -> dict[str, float]:
-    """Simulate the same arrivals under all policies; measures are called policy.measure."""
+    """Simulate the same arrivals under all policies; return measures named policy.measure."""
     found = {}
     for policy in POLICY_LABELS:
         ran = run_policy(arrivals, policy, servers=servers, overhead_s=overhead_s)
@@ -231,12 +225,12 @@ def compare_policies(
 
 
 def box_measure(application: str, number: str) -> str:
-    """Name the measure that is one number of a box plot."""
+    """Return the name of the measure with one number of a box plot."""
     return f"{application}.slowdown_{number}"
 
 
 def sample_measure(curve: str, time_s: float) -> str:
-    """Name the measure that is one point of a curve."""
+    """Return the name of the measure with one point of a curve."""
     return f"{curve}_at_{time_s:g}_s"
 
 
@@ -270,7 +264,7 @@ def _dispersion(values: Sequence[float]) -> Iterator[tuple[str, float]]:
 
 
 def _mean_wave(ran: SimulationHistory) -> float:
-    """Give how many tasks of the same rank start one after the other, on average."""
+    """Return the mean number of consecutive starts of tasks with equal rank."""
     started = sorted(
         (attempt.started_s, attempt.number, attempt.run, attempt.task)
         for attempt in ran.history.attempts.values()
@@ -287,7 +281,7 @@ def _ranks(known: CompiledWorkflow) -> dict[str, float]:
 
 
 def _count_waiting(history: History) -> StepFunction:
-    """Count ready tasks, those included that wait in the queue of a machine."""
+    """Return the number of ready tasks over time, tasks in machine queues included."""
     changes = dict[float, int]()
     before = 0
     for time_s, value in zip(history.ready.times_s, history.ready.values, strict=True):
@@ -323,13 +317,13 @@ _STARVATION_PROTOTYPE = {"aging": "68", "g-heft": "2", "basic": ""}
 
 
 class StarvationStudy:
-    """More work than can be done."""
+    """Arrivals that exceed the capacity."""
 
     name: ClassVar[str] = "s5-starvation"
     title: ClassVar[str] = "workflows that end although more arrive than can (Bolze et al.; S5 section 10)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002
-        """Give a cell for every policy."""
+        """Return one cell per policy."""
         return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICY_LABELS]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002
@@ -341,7 +335,7 @@ class StarvationStudy:
         return {"early": float(sum(end_s < last_s for end_s in ends_s)), "end_s": history.end_s}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give how many ended before the last arrived."""
+        """Return the number of workflows that ended before the last one arrived."""
         return [
             ResultRow(
                 table="of 100 workflows: ended before the last one arrived",

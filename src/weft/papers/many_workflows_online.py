@@ -1,16 +1,13 @@
-"""What the policies made of 102 workflows, beside S5's findings (spec s5 sections 8 and 10).
-
-The charts of S5: active workflows and ready tasks over time, box plots of slowdown (spec s5 section 7).
-
-``s5-scenario``: 102 workflows that arrive one by one on four servers, under seven policies.
+"""``s5-scenario``: 102 workflows that arrive one by one on four servers, under seven policies.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms (spec s5 sections 5 to 8; A5.1 to A5.7). In one run every policy meets the same order of arrivals.
+Algorithms (docs/papers/many-workflows.md, sections 5 to 8 and 10; A5.1 to A5.7). In one run all policies get
+the same order of arrivals.
 
 Deviations: the paper has one order, on real servers; here 20 orders are drawn (fewer without ``full``), and
-those of the specification's figures are run too. What its middleware takes per task is tried as 0 and as
-0.25 s; that of 0.25 s is judged over the five orders from which the specification took its tolerance. Of
-tasks that end together one after the other is taken in, and machines are handed out after each.
+the reference orders are run too. The middleware overhead per task is 0 or 0.25 s; with 0.25 s the five
+reference orders are judged, from which the tolerance was derived. Tasks that end at the same time are
+processed one by one, with a placement decision after each.
 """
 
 from __future__ import annotations
@@ -92,13 +89,13 @@ _EARLY = ("fcfs", "srpt", "foft", "aging-e")
 
 
 class _Column(NamedTuple):
-    """A column of the table of section 8."""
+    """A column of the table in docs/papers/many-workflows.md, section 8."""
 
     measure: str
     title: str
     unit: str
     prototype: tuple[float | None, ...]
-    """In the order of the policies."""
+    """Figures of the prototype in the order of the policies."""
 
 
 _COLUMNS = (
@@ -131,26 +128,26 @@ _COLUMNS = (
 )
 _END_S = (3042.4, 3041.9, 3032.5, 3063.8, 3012.2, 3007.8, 3007.1)
 _SLOWDOWN = (5.114, 7.51, 9.095, 13.38, 19.494, 26.532, 38.668)
-"""Of the reference order, in the order of the policies."""
+"""``_END_S``, ``_SLOWDOWN``: figures of the reference order in the order of the policies."""
 
 
 def work_measure(application: str) -> str:
-    """Name the sum of an application's durations."""
+    """Return the name of the sum of an application's durations."""
     return f"{application}.work_s"
 
 
 def alone_measure(application: str, policy: str) -> str:
-    """Name the makespan of an application alone."""
+    """Return the name of the makespan of an application alone."""
     return f"{application}.{policy}.alone_s"
 
 
 def delayed_case(number: int) -> str:
-    """Name the cell of a reference order with 0.25 s per task."""
+    """Return the name of the cell of a reference order with 0.25 s per task."""
     return f"reference order {number}, 0.25 s per task"
 
 
 def scenario_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Give all tables."""
+    """Return all tables."""
     return [
         *_alone_rows(results),
         *_reference_rows(results),
@@ -296,7 +293,7 @@ def _wave_rows(results: Results) -> Iterator[ResultRow]:
         digits=2,
         runs=runs,
         paper="waves",
-        # More than twice, so twice itself is outside.
+        # More than twice: exactly twice is outside.
         band=ToleranceBand(least=2.0 + 1e-9),
         accepts="A5.6",
     )
@@ -351,7 +348,7 @@ def _furthest(values: Iterable[float], known: float) -> float:
 
 
 def scenario_charts(results: Results) -> list[Chart]:
-    """Give the charts; every number is a mean over the orders."""
+    """Return the charts; every number is a mean over the orders."""
     return [*_curve_charts(results), *_box_charts(results)]
 
 
@@ -390,7 +387,7 @@ def _mean_over_orders(results: Results, policy: str, measure: str) -> float:
 
 
 _MANY_SERVERS = 600
-"""So many that nobody waits."""
+"""Enough servers that no task waits."""
 _OVERHEAD_S = 0.25
 _ORDERS, _QUICK_ORDERS = 20, 8
 _REFERENCE = "reference "
@@ -403,7 +400,7 @@ class OnlineStudy:
     title: ClassVar[str] = "102 workflows arriving online under seven policies (Bolze et al.; S5 section 8)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the applications alone, drawn orders, and the orders of the specification's figures."""
+        """Return the applications alone, drawn orders, and the reference orders."""
         settings: dict[str, Value] = {"order": "drawn", "servers": SERVERS, "overhead_s": 0.0}
         delay: dict[str, Value] = {"overhead_s": _OVERHEAD_S}
         first = settings | {"order": f"{_REFERENCE}0"}
@@ -434,11 +431,11 @@ class OnlineStudy:
         )
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Give the table of section 8 and what the specification demands."""
+        """Return the table of docs/papers/many-workflows.md, section 8, and the judged figures."""
         return scenario_rows(results, full=full)
 
     def charts(self, results: Results, *, full: bool) -> Sequence[Chart]:  # noqa: ARG002
-        """Draw active workflows and ready tasks over time, and the slowdowns."""
+        """Return active workflows and ready tasks over time, and the slowdowns."""
         return scenario_charts(results)
 
 

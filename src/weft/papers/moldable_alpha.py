@@ -1,16 +1,13 @@
-"""The cells of ``s2-alpha``: which workflow, which objective, which settings (spec s2 sections 8, 10, 12).
+"""``s2-alpha``: cost and duration of plans when time and cost are weighted by alpha.
 
-What the weighing of time and cost gave, beside S2's figures (spec s2 sections 8, 10 and 12).
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
+sections 4, 8, 10 and 12; A2.4 to A2.6, A2.9): cost of the nodes in use (on-demand) and of the whole cluster
+(static, in our reading and as printed), compared with every task on its fastest node count; medians of 20
+runs.
 
-``s2-alpha``: what plans cost and how long they take when time and cost are weighed by alpha.
-
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 sections 4, 8, 10
-and 12; A2.4 to A2.6, A2.9): paying for nodes in use (on-demand) and for the whole cluster (static, in our
-reading and as printed), compared with every task on its fastest node count; medians of 20 runs.
-
-Deviations: all runs have the settings the paper recommends in the end, 50 individuals and 500 generations;
-``full`` adds all workflows and alphas with the settings of Table 2, on demand, and 1,000 generations. Time is
-that of the processor, which does not depend on what else runs.
+Deviations: all runs use the settings that the paper finally recommends, 50 individuals and 500 generations;
+``full`` adds all workflows and alphas with the settings of Table 2, on demand, and 1,000 generations. Times
+are processor times, which do not depend on other load.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ from weft.papers.moldable_local import (
     workflow_label,
 )
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
-from weft.papers.runs import run_search
+from weft.papers.search import run_search
 from weft.planners.moldable_genetic import NodeCountEncoding
 from weft.schedule.metrics import measure_schedule
 from weft.schedule.objective import make_objective
@@ -64,12 +61,12 @@ OBJECTIVES = ("on-demand", "static", "static-literal")
 INDEPENDENT = (8, 16, 32, 64)
 _RUNS = 20
 _MANY = 31
-"""Tasks from which on a workflow is one of the large ones in Table 2."""
+"""Minimum number of tasks of the large workflows in Table 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlphaCase:
-    """What is searched, and how: by default as S2 recommends for large workflows."""
+    """Problem and search settings; the defaults are those recommended for large workflows."""
 
     objective: str = "on-demand"
     alpha: float = 0.5
@@ -83,21 +80,21 @@ class AlphaCase:
 
     @property
     def name(self) -> str:
-        """Name the cell."""
+        """Return the name of the cell."""
         kind = ("dependent" if self.dependent else "independent") + (" perturbed" if self.perturbed else "")
         how = f"{self.population}x{self.generations} {self.selection} {self.mutation_rate:g}"
         return f"{self.objective} alpha={self.alpha:g} {kind} tasks={self.tasks} {how}"
 
     def cell(self, runs: int = _RUNS) -> ExperimentCell:
-        """Make the cell."""
-        # A generation costs something by itself, about as much as 2,000 tasks decoded.
+        """Return the cell."""
+        # The fixed cost of a generation is about that of decoding 2,000 tasks.
         work = self.generations * (self.population * self.tasks + 2000.0)
         return ExperimentCell(name=self.name, settings=asdict(self), runs=runs, work=work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
-    """A line of Table 2: the settings that were best, and how many evaluations they took."""
+    """A line of Table 2: the best settings, and their number of evaluations."""
 
     population: int
     selection: Selection
@@ -126,16 +123,18 @@ TABLE = {
         TableSettings(population=100, selection="steady-state", evaluations="up to 30,000"),
     ),
 }
-"""By alpha: for small and for large workflows. Rank came with mutation 0.001, steady-state with 0.01."""
+"""By alpha: for small and for large workflows. Mutation was 0.001 with rank, 0.01 with steady-state
+selection.
+"""
 
 
 def table_settings(alpha: float, tasks: int) -> TableSettings:
-    """Give the line of Table 2 for a workflow."""
+    """Return the line of Table 2 for a workflow."""
     return TABLE[alpha][int(tasks >= _MANY)]
 
 
 def table_case(alpha: float, tasks: int, *, dependent: bool = True) -> AlphaCase:
-    """Give the case of a line of Table 2."""
+    """Return the case of a line of Table 2."""
     line = table_settings(alpha, tasks)
     return AlphaCase(
         alpha=alpha,
@@ -149,22 +148,22 @@ def table_case(alpha: float, tasks: int, *, dependent: bool = True) -> AlphaCase
 
 
 def compared_cases() -> list[AlphaCase]:
-    """Give what is compared with the local optimum (A2.4, A2.5)."""
+    """Return the cases compared with the local optimum (A2.4, A2.5)."""
     return [AlphaCase(objective=objective, tasks=tasks) for objective in OBJECTIVES for tasks in (15, 16)]
 
 
 def sweep_cases() -> list[AlphaCase]:
-    """Give the sweep over alpha, on times that vary as the prototype's did (A2.6)."""
+    """Return the sweep over alpha with perturbed times, as in the prototype (A2.6)."""
     return [AlphaCase(alpha=alpha, tasks=16, perturbed=True) for alpha in ALPHAS]
 
 
 def timed_case() -> AlphaCase:
-    """Give the search whose time is limited (A2.9)."""
+    """Return the case with a limit on processor time (A2.9)."""
     return AlphaCase(tasks=64)
 
 
 def list_cells(*, full: bool) -> list[ExperimentCell]:
-    """Give all cells."""
+    """Return all cells."""
     cells = [case.cell() for case in (*compared_cases(), *sweep_cases())] + [timed_case().cell(1)]
     if full:
         cells += [table_case(alpha, tasks).cell() for alpha in ALPHAS for tasks in SIZES]
@@ -179,7 +178,7 @@ _ROUNDING = 1e-9
 
 
 class _AlphaFigure(NamedTuple):
-    """A published change against the local optimum, and what is demanded."""
+    """A published change relative to the local optimum, with its tolerance."""
 
     measure: str
     title: str
@@ -227,13 +226,15 @@ _FIGURES = {
         _AlphaFigure(*_SPENT, "", "-12 %", None),
     ),
 }
-"""By objective and size, alpha 0.5; the prototype's are of its best run where it names no medians."""
+"""By objective and size, alpha 0.5; figures of the prototype are those of its best run where it states no
+medians.
+"""
 _SWEEP = {0.95: ("904 s", "37,988"), 0.05: ("5,402 s", "33,345")}
-"""By alpha: the prototype's makespan and node-seconds."""
+"""By alpha: makespan and node-seconds of the prototype."""
 
 
 def alpha_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Give all tables."""
+    """Return all tables."""
     rows = [*_compared_rows(results), *_sweep_rows(results), *_timed_rows(results)]
     return [*rows, *_table_rows(results), *_independent_rows(results)] if full else rows
 
@@ -332,7 +333,7 @@ def _timed_rows(results: Results) -> list[ResultRow]:
 
 
 def _table_rows(results: Results) -> list[ResultRow]:
-    """Give Table 2: evaluations until the best was found."""
+    """Return Table 2: evaluations until the best schedule was found."""
     rows = []
     for alpha in ALPHAS:
         for tasks in SIZES:
@@ -362,7 +363,7 @@ def _independent_rows(results: Results) -> list[ResultRow]:
 
 
 def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[ResultRow]:
-    """Give the medians of a case, of which nothing is demanded."""
+    """Return the medians of a case without tolerances."""
     return [
         ResultRow(
             table=f"{case.objective}, alpha {case.alpha:g}: {title}, medians",
@@ -376,22 +377,22 @@ def _time_and_cost_rows(results: Results, case: AlphaCase, shape: str) -> list[R
 
 
 class AlphaStudy:
-    """The weighing of time and cost."""
+    """Plans with weighted time and cost."""
 
     name: ClassVar[str] = "s2-alpha"
     title: ClassVar[str] = "time against cost and idle nodes by alpha (Jaros, Jaros; S2 section 10, Table 2)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give what the tolerances are about; with ``full`` Table 2 too."""
+        """Return the judged cases; with ``full`` also Table 2."""
         return list_cells(full=full)
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Search once."""
+        """Run one search."""
         given: dict[str, Any] = dict(cell.settings)
         case = AlphaCase(**given)
         instance = _instance(case)
         counts = _counts(instance, case.objective, case.alpha)
-        counts.values(counts.space.draw(rng, 1))  # compiled or loaded before time is taken
+        counts.values(counts.space.draw(rng, 1))  # compile or load the kernels before measuring
         begun_s = time.process_time()
         found = run_search(_settings(case), counts.space, counts.values, rng)
         taken_s = time.process_time() - begun_s
@@ -408,7 +409,7 @@ class AlphaStudy:
         }
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Give the figures of S2 section 10, and Table 2."""
+        """Return the figures of docs/papers/moldable.md, section 10, and Table 2."""
         return alpha_rows(results, full=full)
 
 

@@ -1,19 +1,13 @@
-"""The workflows of S2 on its cluster of 64 nodes (spec s2 sections 6, 7): odd sizes are trees, even barriers.
+"""``s2-local``: generations until the genetic search finds the known optimal node counts (Table 1).
 
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows. Which structure has which
-size is the reading of the specification; the times are those of ``weft.workflow.generators.moldable``.
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (docs/papers/moldable.md,
+sections 6 to 8, 10 and 12; A2.2, A2.3): the objective is the sum of all times, so that the optimum of every
+task is its fastest node count. Uniform crossover 0.7, mutation 0.01, 5 % elitism; 20 runs. Workflows on a
+cluster of 64 nodes: odd sizes are trees, even sizes barriers; times come from ``weft.workflow.generators``.
 
-Table 1 of S2, and what the search for the fastest node counts gave (spec s2 sections 8, 10 and 12).
-
-``s2-local``: how soon the genetic search of S2 finds the best node counts, which are known (Table 1).
-
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 sections 8, 10 and
-12; A2.2, A2.3): the sum of all times is minimised, so every task is best on its own fastest count. Uniform
-crossover 0.7, mutation 0.01, 5 % elitism; 20 runs.
-
-Deviations: a run ends with the generation that finds the optimum, or after 1,000 generations (the paper does
-not say when). Selections other than steady-state, the best one in the paper, have 5 runs without ``full``,
-which also tries every population with every size and selection.
+Deviations: a run ends with the generation that finds the optimum or after 1,000 generations (the paper states
+no limit). Without ``full``, selections other than steady-state, the best one in the paper, have 5 runs;
+``full`` also tries every population with every size and selection.
 """
 
 from __future__ import annotations
@@ -28,7 +22,7 @@ import numpy as np
 from weft.instance import compile_instance
 from weft.instance.instance import Instance
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand, Value
-from weft.papers.runs import run_search
+from weft.papers.search import run_search
 from weft.papers.statistics import share_percent
 from weft.planners.queue_decoding import run_queue, submission_order
 from weft.randomness import generator
@@ -61,26 +55,26 @@ __all__ = [
 
 SIZES = (7, 8, 15, 16, 31, 32, 63, 64)
 QUEUE = "fifo"
-"""No task passes one that waits (S2 section 5)."""
+"""No task overtakes a waiting one (docs/papers/moldable.md, section 5)."""
 _PERTURBATION_SEED = 1
-"""Of the times that vary from task to task: one workflow for all runs."""
+"""Seed of the perturbed times: all runs use one workflow."""
 
 
 def workflow_label(tasks: int) -> str:
-    """Name the workflow of a size."""
+    """Return the label of the workflow of a size."""
     return f"{'tree' if tasks % 2 else 'barrier'}-{tasks}"
 
 
 @cache
 def dependent_instance(tasks: int, *, perturbed: bool = False) -> Instance:
-    """Make the tree or the barrier of a size."""
+    """Return the tree or the barrier of a size."""
     kind = ReductionTree if tasks % 2 else Barrier
     return _compile(kind(tasks=tasks, perturbed=perturbed))
 
 
 @cache
 def independent_instance(tasks: int) -> Instance:
-    """Make so many simulations without dependencies."""
+    """Return independent simulation tasks."""
     return _compile(Independent(tasks=tasks, perturbed=False))
 
 
@@ -91,37 +85,37 @@ def _compile(kind: Generator) -> Instance:
 
 
 def local_counts(instance: Instance) -> Indices:
-    """Give every task the node count on which it is fastest."""
+    """Return the fastest node count of every task."""
     modes = [instance.modes(task) for task in range(len(instance))]
     return np.array([one.count[one.seconds.argmin()] for one in modes], dtype=np.uint32)
 
 
 @cache
 def local_metrics(instance: Instance) -> Metrics:
-    """Measure the run in which every task has its fastest node count."""
+    """Return the metrics of the schedule in which every task has its fastest node count."""
     order = submission_order(instance)
     return measure_schedule(run_queue(instance, local_counts(instance), QUEUE, order=order), instance)
 
 
 POPULATIONS = (25, 50, 100, 150)
 JUDGED = "steady-state"
-"""The selection that the tolerances are about."""
+"""The selection with tolerances."""
 SELECTIONS = (JUDGED, "rank", "tournament", "roulette")
 _IDLE = {15: (53.0, "51.9 %"), 16: (50.0, "49.8 %")}
-"""Idle shares by size: the paper's in percent, and the prototype's."""
+"""Idle shares by size: of the paper in percent, and of the prototype."""
 
 
 class PublishedLine(NamedTuple):
-    """A line of Table 1, and what the prototype measured."""
+    """A line of Table 1, with the prototype's result."""
 
     population: int
     generations: str
-    """The median; where it is a range, that of the selections."""
+    """Median; a range covers the selections."""
     most_generations: int
-    """Its end: which selection had which is not known."""
+    """Upper end of the range; the paper does not attribute values to selections."""
     success: str
     prototype: int
-    """Its median of generations."""
+    """Median generations of the prototype."""
 
 
 TABLE = {
@@ -134,16 +128,16 @@ TABLE = {
     63: PublishedLine(100, "215", 215, "100 %", 301),
     64: PublishedLine(150, "260", 260, "90 to 95 %", 350),
 }
-"""By size."""
+"""By number of tasks."""
 
 
 def local_cell(selection: str, tasks: int, population: int) -> str:
-    """Name a cell."""
+    """Return the name of a cell."""
     return f"{selection} tasks={tasks} population={population}"
 
 
 def local_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Give Table 1, first for the selection the tolerances are about, and the idle shares."""
+    """Return Table 1, the judged selection first, and the idle shares."""
     rows = _judged_rows(results) + _idle_rows(results)
     for selection in SELECTIONS:
         rows += _plain_rows(results, selection, full=full)
@@ -187,7 +181,7 @@ def _judged_rows(results: Results) -> list[ResultRow]:
 
 
 def _counts_row(results: Results, cells: Sequence[str]) -> ResultRow:
-    """Say in how many successful runs simulations have 35 nodes and processing tasks 2."""
+    """Return the share of successful runs with 35 nodes per simulation and 2 per processing task."""
     pairs = [
         zip(results.of(cell, "success"), results.of(cell, "fastest_counts"), strict=True) for cell in cells
     ]
@@ -227,7 +221,7 @@ def _idle_rows(results: Results) -> list[ResultRow]:
 
 
 def _plain_rows(results: Results, selection: str, *, full: bool) -> list[ResultRow]:
-    """Give generations and success of a selection, of which nothing is demanded."""
+    """Return generations and success of a selection without tolerances."""
     rows = []
     for tasks, line in TABLE.items():
         for population in POPULATIONS if full else (line.population,):
@@ -261,7 +255,7 @@ class LocalOptimumStudy:
     title: ClassVar[str] = "generations until the fastest node counts are found (Jaros, Jaros; S2 Table 1)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give sizes with selections, with the population of the table or with all."""
+        """Return all sizes and selections with the population of Table 1, or all if ``full``."""
         cells = []
         for selection in SELECTIONS:
             for tasks in SIZES:
@@ -272,7 +266,7 @@ class LocalOptimumStudy:
         return cells
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
-        """Search once."""
+        """Run one search."""
         settings = cell.settings
         task = _local_problem(int(settings["tasks"]))
         search = replace(
@@ -292,13 +286,13 @@ class LocalOptimumStudy:
         }
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Give Table 1, first for the selection the tolerances are about, and the idle shares."""
+        """Return Table 1, the judged selection first, and the idle shares."""
         return local_rows(results, full=full)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _LocalProblem:
-    """What is searched: per gene the seconds by node count, in the order of submission."""
+    """The search problem: seconds by gene and node count; genes are in submission order."""
 
     instance: Instance
     order: Points
@@ -307,10 +301,10 @@ class _LocalProblem:
     """Genes x counts."""
     fastest: Points
     optimum: float
-    """The value of the best point, less what rounding may take."""
+    """The best value, lowered by the rounding tolerance."""
 
     def values(self, points: Points) -> Floats:
-        """Give minus the sum of the times."""
+        """Return minus the sum of the times."""
         found: Floats = -self.seconds[np.arange(points.shape[1]), points].sum(axis=1)
         return found
 
@@ -343,7 +337,7 @@ def _idle_percent(task: _LocalProblem, counts: Points) -> float:
 
 def _make_cell(selection: str, tasks: int, population: int, runs: int) -> ExperimentCell:
     settings: dict[str, Value] = {"selection": selection, "tasks": tasks, "population": population}
-    # Slow selections take all generations; a generation costs a bit by itself.
+    # Slow selections use all generations; a generation has a fixed cost.
     slow = 4.0 if selection == "roulette" else 1.0
     work = slow * (100.0 + population)
     return ExperimentCell(

@@ -1,30 +1,16 @@
-"""How long the algorithms of S4 take on one graph, in percent of shuffle's length (spec s4 sections 2 to 6).
+"""``s4-tables`` and ``s4-samples``: xDCP, M-S and pM-S compared with shuffle on workflows of parameter
+sweeps.
 
 T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids. Shuffle and xDCP plan; M-S and pM-S decide in a simulated run, and everything in it is
-as they believe. ASE is the mean of the percentages, BDT how often an algorithm is the best.
+Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 2 to 7 and 9; A4.4 to A4.8). Shuffle and xDCP
+plan; M-S and pM-S decide in a simulated run without disturbances. Results are makespans in percent of
+shuffle's: ASE is their mean, BDT the number of graphs on which an algorithm is the best. Table I: random
+graphs of 512 subtasks, 30 at each point of five factors. Table II: pipelines, out-trees and in-trees, dense
+ones and a combination, 30 draws of lengths and throughputs each.
 
-The five sweeps of table I: which factor is varied, and what the paper says of it (spec s4 section 6).
-
-What the sweeps of table I gave, beside the paper's claims (spec s4 sections 6 and 9).
-
-``s4-tables``: how xDCP, M-S and pM-S compare with shuffle as one factor after the other varies (Table I).
-
-T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids (spec s4 sections 6 and 9; A4.5 to A4.7): random graphs of 512 subtasks, 30 at each
-point of five sweeps.
-
-Deviations: without ``full`` only the ends of the sweeps are run, about which the specification makes demands,
-with fewer graphs, so that chance may turn a small difference round: the standard error is printed beside it.
-
-``s4-samples``: how xDCP, M-S and pM-S compare with shuffle on regular graphs (Table II).
-
-T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids (spec s4 sections 7 and 9; A4.4, A4.8): pipelines, out-trees and in-trees, dense ones
-and a combination, 30 draws of lengths and throughputs each.
-
-Deviations: graphs are as wide as the specification says, which the paper does not; without ``full`` there are
-fewer draws, so that chance may turn a small difference round: the standard error is printed beside it.
+Deviations: graphs of Table II have the widths of docs/papers, since the paper states none. Without ``full``
+only the ends of the factors are run, with fewer graphs; small differences may then change their sign by
+chance, so that the standard error is shown.
 """
 
 from __future__ import annotations
@@ -81,18 +67,18 @@ __all__ = [
 ALGORITHMS = ("xDCP", "M-S", "pM-S")
 _POLICIES = {"M-S": "manager-worker", "pM-S": "priority-manager-worker"}
 _EQUAL = 1e-9
-"""Lengths that differ by less than this share are a tie: sums of the same seconds in another order."""
+"""Relative difference below which makespans are equal: sums of the same seconds in another order."""
 
 
 def compile_layers(layers: SweepLayers) -> Instance:
-    """Compile layers of sweeps for the machines that come with them."""
+    """Compile layers of sweeps with their own platform."""
     made = build_layered_sweeps(layers, "sweeps")
     assert made.platform is not None
     return compile_instance(unfold(made.workflow), made.platform)
 
 
 def planned_s(planner: str, instance: Instance) -> float:
-    """Give the length of a plan."""
+    """Return the makespan of a plan."""
     rng = generator(0, "unused")
     result = make_planner(planner).plan(
         instance, objective=make_objective("makespan"), budget=Budget(), rng=rng
@@ -101,7 +87,7 @@ def planned_s(planner: str, instance: Instance) -> float:
 
 
 def simulated_s(policy: str, instance: Instance) -> float:
-    """Give the length of a simulated run under a policy."""
+    """Return the makespan of a simulated run under a policy."""
     engine = Simulation(
         library=WorkflowLibrary({"sweeps": instance}),
         arrivals=[Arrival(workflow="sweeps")],
@@ -112,7 +98,7 @@ def simulated_s(policy: str, instance: Instance) -> float:
 
 
 def measure_percents(layers: SweepLayers) -> dict[str, float]:
-    """Measure every algorithm on one graph."""
+    """Return the makespans of all algorithms on one graph in percent of shuffle's."""
     instance = compile_layers(layers)
     found = {"xDCP": planned_s("xdcp", instance)}
     found.update({name: simulated_s(policy, instance) for name, policy in _POLICIES.items()})
@@ -121,44 +107,44 @@ def measure_percents(layers: SweepLayers) -> dict[str, float]:
 
 
 def find_best(found: Mapping[str, float]) -> list[str]:
-    """Name the best algorithms on a graph; ties count for all."""
+    """Return the best algorithms on a graph; ties count for all."""
     limit = min(found[name] for name in ALGORITHMS) * (1.0 + _EQUAL)
     return [name for name in ALGORITHMS if found[name] <= limit]
 
 
 Claim = Literal["rises", "falls", "stays"]
-"""How the percentage of shuffle changes as a factor grows; it is the better, the lower."""
+"""Change of the percentage (lower is better) as a factor grows."""
 DEFAULTS = "defaults"
-"""The name of the point at which every factor has its default."""
+"""Name of the point at which all factors have their defaults."""
 _ONE_TO_TEN = tuple(float(point) for point in range(1, 11))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepFactor:
-    """One sweep."""
+    """One factor of Table I."""
 
     name: str
-    """As the paper calls it."""
+    """The paper's name."""
     parameter: str
     points: Sequence[float]
     xdcp: Claim
     masters: Claim
-    """Of M-S and pM-S."""
+    """Claim about M-S and pM-S."""
     lowest: tuple[float, float, float]
     highest: tuple[float, float, float]
-    """The prototype's percentages of xDCP, M-S and pM-S at both ends."""
+    """``lowest``, ``highest``: the prototype's percentages of xDCP, M-S and pM-S at both ends."""
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Give the two lowest and the two highest points."""
+        """Return the two lowest and the two highest points."""
         return (*self.points[:2], *self.points[-2:])
 
     def claim(self, algorithm: str) -> Claim:
-        """Give what the paper says of an algorithm."""
+        """Return the paper's claim about an algorithm."""
         return self.xdcp if algorithm == "xDCP" else self.masters
 
     def prototype(self, point: float) -> Mapping[str, float]:
-        """Give the prototype's percentages at a point, where it has some."""
+        """Return the prototype's percentages at an end point; empty elsewhere."""
         ends = {self.points[0]: self.lowest, self.points[-1]: self.highest}
         return dict(zip(ALGORITHMS, ends[point], strict=True)) if point in ends else {}
 
@@ -213,12 +199,12 @@ FACTORS = (
 
 
 def point_name(factor: SweepFactor, point: float) -> str:
-    """Name a point of a sweep."""
+    """Return the name of a point."""
     return f"{factor.name} {point:g}"
 
 
 def random_sweeps(parameter: str, value: float) -> RandomSweeps:
-    """Describe the random graphs of a point; "": those of the defaults."""
+    """Return the generator of the random graphs of a point; an empty parameter stands for the defaults."""
     if not parameter:
         return RandomSweeps()
     given = int(value) if parameter == "layers" else value
@@ -232,20 +218,20 @@ _AT_DEFAULTS = {
 }
 _SAID = {"rises": "worse", "falls": "better", "stays": "no effect"}
 _CHANCE = 2.0
-"""A difference of so many standard errors is no effect: the specification names no limit."""
+"""Number of standard errors that count as no effect; the paper states no limit."""
 _NO_EFFECT_PERCENT = 2.0
-"""A difference that is no effect even where few graphs vary little."""
+"""Difference that counts as no effect even if the standard error is small."""
 _MOST_ALONE = ToleranceBand(most=15.0 - 1e-9)
 _BEST = (
     ("xDCP", "RSR", 0, ToleranceBand(least=80.0 + 1e-9)),
     ("xDCP", "RRT", -1, ToleranceBand(least=80.0 + 1e-9)),
     ("pM-S", "RSR", -1, ToleranceBand(least=70.0 + 1e-9)),
 )
-"""Algorithm, factor, which of its points, and on how many percent of the graphs it must be the best."""
+"""Algorithm, factor, index of the point, and percentage of graphs on which it must be the best."""
 
 
 def table_rows(results: Results, *, full: bool) -> list[ResultRow]:
-    """Give all tables."""
+    """Return all tables."""
     rows = list(_default_rows(results))
     for factor in FACTORS:
         points = factor.points if full else factor.ends
@@ -254,7 +240,7 @@ def table_rows(results: Results, *, full: bool) -> list[ResultRow]:
 
 
 def count_best(results: Results, case: str) -> tuple[dict[str, int], int]:
-    """Count the graphs on which each algorithm is the best, and those on which M-S alone is."""
+    """Return the number of graphs on which each algorithm is the best, and on which M-S alone is."""
     columns = {name: results.of(case, name) for name in ALGORITHMS}
     graphs = [dict(zip(columns, found, strict=True)) for found in zip(*columns.values(), strict=True)]
     bests = [find_best(graph) for graph in graphs]
@@ -340,9 +326,9 @@ def _difference(factor: SweepFactor, name: str) -> str:
 
 
 def _claimed_band(claim: Claim, error: float) -> ToleranceBand:
-    """Give the differences that are as claimed."""
+    """Return the differences that agree with a claim."""
     if claim == "stays":
-        # One graph has no standard error.
+        # A single graph has no standard error.
         chance = 0.0 if math.isnan(error) else round(_CHANCE * error, 2)
         most = max(_NO_EFFECT_PERCENT, chance)
         return ToleranceBand(least=-most, most=most)
@@ -386,13 +372,13 @@ _TABLE_GRAPHS, _QUICK_GRAPHS, _QUICK_DEFAULTS = 30, 8, 16
 
 
 class TablesStudy:
-    """The five sweeps."""
+    """The five factors of Table I."""
 
     name: ClassVar[str] = "s4-tables"
     title: ClassVar[str] = "sweep workflows against shuffle as factors vary (Ma, Buyya; S4 Table I)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the defaults and the points of the sweeps: all, or the two at each end."""
+        """Return the defaults and the points of the factors: all, or the two at each end."""
         runs = _TABLE_GRAPHS if full else _QUICK_DEFAULTS
         cells = [ExperimentCell(name=DEFAULTS, settings={"parameter": "", "value": 0.0}, runs=runs)]
         for factor in FACTORS:
@@ -412,7 +398,7 @@ class TablesStudy:
         return measure_percents(kind.draw(rng))
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Give ASE and BDT, and whether they change as the paper says."""
+        """Return ASE and BDT, and whether they change as the paper claims."""
         return table_rows(results, full=full)
 
 
@@ -436,19 +422,19 @@ _COMPARED: tuple[tuple[SampleName, SampleName, str, ToleranceBand], ...] = (
     ("ditg-b", "dotg-b", "in-tree worse", ToleranceBand(least=0.0)),
     ("ditg-a", "dotg-a", "equal", ToleranceBand(least=-3.0, most=3.0)),
 )
-"""Of two graphs: how the percentage of xDCP on the first differs from that on the second."""
+"""Two graphs, the paper's claim, and the accepted difference of xDCP's percentages (first minus second)."""
 _ONE_PARENT: tuple[SampleName, ...] = ("ptg", "otg-a", "otg-b")
-"""Graphs on which priorities change nothing: only what has ended gains priority."""
+"""Graphs on which priorities have no effect, since every subtask has one parent."""
 
 
 class SamplesStudy:
-    """The regular graphs."""
+    """The regular graphs of Table II."""
 
     name: ClassVar[str] = "s4-samples"
     title: ClassVar[str] = "sweep workflows against shuffle on regular graphs (Ma, Buyya; S4 Table II)"
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the graphs."""
+        """Return one cell per graph."""
         runs = _DRAWS if full else _QUICK_DRAWS
         return [ExperimentCell(name=graph, settings={"graph": graph}, runs=runs) for graph in _SAMPLE_GRAPHS]
 
@@ -458,7 +444,7 @@ class SamplesStudy:
         return found | {"apart": abs(found["pM-S"] - found["M-S"])}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give ASE and BDT, the comparisons of the paper, and where priorities change nothing."""
+        """Return ASE and BDT, the comparisons of the paper, and the graphs without effect of priorities."""
         return [*_sample_rows(results), *_comparison_rows(results), *_equality_rows(results)]
 
 

@@ -1,14 +1,11 @@
-"""Sources: the files of weft that a module is made of, those it imports included, however far away.
+"""Run the cells of a reproduction as often as requested and keep the results in a ledger file.
 
-Ledgers: files that keep every run of a reproduction, so that one that was ended goes on where it was.
+Every run draws from its own generator, seeded by seed, reproduction, cell and repetition. The rows are
+therefore the same on every pool, in any order, and after an interruption.
 
-A line is a run. A line that was cut by the end of a process is passed over, and its run is made again. The
-name of the file says the seed, and by which code the runs were made: those of other code are not mixed in.
-
-Repetitions: the cells of a reproduction, each run as often as wanted, from where it was left.
-
-Every run draws from a generator of its own, named by seed, reproduction, cell and number of the repetition.
-So the rows are the same on every pool, in every order, and whether or not somebody ended it in between.
+The ledger has one line of JSON per run. An incomplete line (the process was killed while writing) is skipped
+and its run is repeated. The file name contains the seed and a digest of the code, so that results of
+different code are not mixed.
 """
 
 from __future__ import annotations
@@ -52,18 +49,21 @@ __all__ = [
 
 _ENTRY = re.compile(r"weft(\.\w+)+:\w+")
 _SOURCE_ROOT = Path(__file__).parents[2]
-"""Where the package is."""
+"""The folder that contains the package."""
 
 
 def source_digest(module: str) -> str:
-    """Give a few letters that change with the sources of a module, their tables, and NumPy.
+    """Return a short digest of the sources of a module, their data files, and the version of NumPy.
 
-    NumPy counts because its random numbers decide; weft has a say in everything else.
+    The version of NumPy is included because results depend on its random numbers.
     """
     digest = hashlib.sha256(np.__version__.encode())
     sources = find_sources(module)
     tables = {
-        table for source in sources for kind in ("*.csv", "*.yaml") for table in source.parent.glob(kind)
+        table
+        for source in sources
+        for kind in ("*.csv", "*.yaml", "*/*.yaml")
+        for table in source.parent.glob(kind)
     }
     for path in sorted({*sources, *tables}):
         digest.update(f"{path.relative_to(_SOURCE_ROOT)}\0".encode())
@@ -72,8 +72,8 @@ def source_digest(module: str) -> str:
 
 
 def find_sources(module: str) -> set[Path]:
-    """Find the file of a module and of everything of weft it imports, inside functions and by
-    registries too.
+    """Return the files of a module and of all weft modules it imports, also in functions and through
+    registries.
     """
     found: set[Path] = set()
     todo = [module]
@@ -86,7 +86,7 @@ def find_sources(module: str) -> set[Path]:
 
 
 def _find_file(module: str) -> Path | None:
-    """Give the file of a module; None: it is none of weft's, or a name inside one."""
+    """Return the file of a weft module; None for other packages and for names inside a module."""
     if module.partition(".")[0] != "weft":
         return None
     path = _SOURCE_ROOT.joinpath(*module.split("."))
@@ -102,32 +102,32 @@ def _find_imports(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            # What is imported may be a module itself.
+            # An imported name may be a module.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _ENTRY.fullmatch(node.value):
-            # An entry of a registry is loaded when somebody names it.
+            # Registry entries are imported on demand.
             yield node.value.partition(":")[0]
 
 
 RunKey = tuple[str, int]
-"""The name of a cell, and the number of the repetition."""
+"""Cell name and repetition."""
 
 
 def ledger_path(folder: Path, reproduction: Reproduction, seed: int) -> Path:
-    """Say where the runs of a reproduction are kept."""
+    """Return the path of the ledger of a reproduction."""
     digest = source_digest(type(reproduction).__module__)
     return folder / f"{reproduction.name}-{seed}-{digest}.jsonl"
 
 
 class ResultLedger:
-    """The runs made so far. Used as a context it takes further ones."""
+    """File with the results of finished runs; as a context manager it is open for new ones."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: IO[bytes] | None = None
 
-    def results(self) -> dict[RunKey, Measures]:
-        """Read all runs."""
+    def read(self) -> dict[RunKey, Measures]:
+        """Return the measures of all recorded runs."""
         found: dict[RunKey, Measures] = {}
         if not self.path.exists():
             return found
@@ -140,8 +140,8 @@ class ResultLedger:
             found.setdefault(run, measures)
         return found
 
-    def forget(self) -> None:
-        """Remove all runs."""
+    def delete(self) -> None:
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -160,7 +160,7 @@ class ResultLedger:
         self._file = None
 
     def add(self, run: RunKey, measures: Measures) -> None:
-        """Write a run down, at once."""
+        """Append a run and flush."""
         assert self._file is not None
         record = {"cell": run[0], "repetition": run[1], "measures": dict(measures)}
         self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
@@ -168,29 +168,29 @@ class ResultLedger:
 
 
 class ReproductionProgress(NamedTuple):
-    """How far it is, after each run."""
+    """Progress after each run."""
 
     done: int
     total: int
-    """Runs, those taken over included."""
+    """Number of runs, reused ones included."""
     work_done: float
     work_left: float
-    """Without those taken over; ``Cell.work`` is the unit."""
+    """In units of ``ExperimentCell.work``, reused runs excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproductionResult:
-    """What came of it."""
+    """The rows and charts of a finished reproduction."""
 
     rows: Sequence[ResultRow]
     runs: int
     taken_over: int
-    """How many of the runs were made before."""
+    """Number of runs whose results were reused from the ledger."""
     charts: Sequence[Chart] = ()
 
     @property
     def outside(self) -> list[ResultRow]:
-        """List the figures that are not as demanded."""
+        """Return the rows outside their tolerance."""
         return [row for row in self.rows if row.within is False]
 
 
@@ -204,10 +204,10 @@ def reproduce(
     pool: Pool = INLINE_POOL,
     tell: Callable[[ReproductionProgress], None] | None = None,
 ) -> ReproductionResult:
-    """Make all runs that the ledger lacks; ``runs`` replaces the number that cells ask for."""
+    """Run all repetitions that the ledger lacks; ``runs`` overrides the number of runs of every cell."""
     cells = reproduction.cells(full=full)
     wanted = [(cell, number) for cell in cells for number in range(cell.runs if runs is None else runs)]
-    known = ledger.results()
+    known = ledger.read()
     missing = [(cell, number) for cell, number in wanted if (cell.name, number) not in known]
     taken_over = len(wanted) - len(missing)
     work_left = sum(cell.work for cell, _ in missing)

@@ -1,12 +1,9 @@
-"""The contract of the registry of reproductions: read it first.
+"""Interface of the reproductions behind ``weft reproduce``: cells, measures, result rows and charts.
 
-A reproduction runs an experiment of a paper again. Its cells are the settings it tries; every cell is run
-some times, each time with random numbers of its own, and every run gives measures. Rows set the figures of
-all runs beside those of the paper, and say which lie within the tolerance of the specification.
-
-Charts: figures of a reproduction that are drawn, as data. ``weft.reports`` draws them.
-
-A reproduction that has some gives them by a method ``charts``, beside what ``reproduction.py`` demands.
+A reproduction repeats an experiment of a paper. Its cells are parameter settings. Every cell is run several
+times, each time with its own random generator, and every run returns measures. Rows compare the figures of
+all runs with those of the paper and tell which lie within the tolerance of docs/papers. A reproduction with
+charts also has a method ``charts``; ``weft.reports`` draws them.
 """
 
 from __future__ import annotations
@@ -39,24 +36,24 @@ __all__ = [
 
 Value = int | float | str | bool
 Measures = Mapping[str, float]
-"""What one run gave, by name; the unit is in the name."""
+"""The results of one run by name; units are part of the names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCell:
-    """One point of the grid of settings."""
+    """One parameter setting of an experiment."""
 
     name: str
-    """No other cell of the reproduction has it, nor will another one with other settings."""
+    """Unique within the reproduction; it seeds the runs and identifies them in the ledger."""
     settings: Mapping[str, Value] = field(default_factory=dict)
     runs: int
-    """How often it is run unless somebody says otherwise."""
+    """Default number of runs."""
     work: float = 1.0
-    """How long a run takes, compared with other cells."""
+    """Duration of a run relative to runs of other cells, for estimates of the time left."""
 
 
 class Results:
-    """The measures of all runs by cell, in the order of the repetitions."""
+    """The measures of all runs by cell, ordered by repetition."""
 
     def __init__(self, measures: Mapping[str, Sequence[Measures]]) -> None:
         self._measures = measures
@@ -65,17 +62,17 @@ class Results:
         return bool(self._measures.get(cell))
 
     def of(self, cell: str, measure: str) -> list[float]:
-        """Give one measure of all runs of a cell."""
+        """Return one measure of all runs of a cell."""
         return [found[measure] for found in self._measures[cell]]
 
     def summary(self, cell: str, measure: str) -> Summary:
-        """Sum up one measure of a cell."""
+        """Return the statistics of one measure of a cell."""
         return summarise(self.of(cell, measure))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToleranceBand:
-    """What the specification allows, both ends included."""
+    """The accepted interval of a figure, bounds included."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -84,7 +81,7 @@ class ToleranceBand:
         return self.least <= value <= self.most
 
     def text(self, unit: str) -> str:
-        """Write the band as users read it."""
+        """Return the interval as text for users."""
         tail = f" {unit}" if unit else ""
         if self.least == self.most:
             return f"{self.least:,g}{tail}"
@@ -97,31 +94,31 @@ class ToleranceBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultRow:
-    """One figure, beside that of the paper."""
+    """One figure next to that of the paper."""
 
     table: str
-    """The heading under which it stands."""
+    """Heading of the table that contains the row."""
     figure: str
     ours: float
     unit: str = ""
     digits: int = 1
-    """Behind the point."""
+    """Number of decimals shown."""
     error: float = math.nan
-    """The standard error of a mean; not a number: there is none."""
+    """Standard error of a mean; NaN: none."""
     runs: int = 1
-    """How many runs are behind it."""
+    """Number of runs that contribute."""
     paper: str = ""
-    """What the paper says, in its words or numbers."""
+    """The figure in the paper, as text."""
     prototype: str = ""
-    """What the prototype of the specification measured."""
+    """The figure measured by the prototype (docs/papers)."""
     band: ToleranceBand | None = None
-    """None: nothing is demanded."""
+    """The accepted interval; None: the figure is not judged."""
     accepts: str = ""
-    """The acceptance experiment that demands it: ``A1.7``."""
+    """Id of the acceptance test in docs/papers that defines the interval, such as ``A1.7``."""
 
     @property
     def text(self) -> str:
-        """Write our figure."""
+        """Return our figure with standard error and unit as text."""
         tiny = 0.0 < abs(self.ours) < 1e-6
         number = f"{self.ours:.1e}" if tiny else f"{self.ours:,.{self.digits}f}"
         error = "" if math.isnan(self.error) else f" ± {self.error:,.{self.digits}f}"
@@ -129,11 +126,11 @@ class ResultRow:
 
     @property
     def within(self) -> bool | None:
-        """Say whether the figure is as demanded; None: nothing is."""
+        """Return whether the figure is in its interval; None: it is not judged."""
         return None if self.band is None else self.ours in self.band
 
     def as_record(self) -> dict[str, object]:
-        """Give the row as plain data for ``--json``."""
+        """Return the row as plain data for ``--json``."""
         return {
             "table": self.table,
             "figure": self.figure,
@@ -151,14 +148,14 @@ class ResultRow:
 
 
 class Reproduction(Protocol):
-    """An experiment of a paper. It has no state: runs may be made in any process, in any order."""
+    """An experiment of a paper. It is stateless: runs may happen in any process and in any order."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     """One line for lists, with paper and section."""
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the cells: the complete grid, or what fits into a minute."""
+        """Return the cells: the complete grid if ``full``, else a selection that takes about a minute."""
         ...
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:
@@ -166,29 +163,29 @@ class Reproduction(Protocol):
         ...
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:
-        """Give the figures of all runs."""
+        """Return the figures of all runs."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """Numbers over time, several to be compared."""
+    """Several time series for one chart."""
 
     title: str
     times_s: Sequence[float]
-    """Equally far apart."""
+    """Equidistant times."""
     values: Mapping[str, Sequence[float]]
-    """By name: the value at each of the times."""
+    """By name: the values at these times."""
 
     def as_record(self) -> dict[str, object]:
-        """Give it as plain data for ``--json``."""
+        """Return the chart as plain data for ``--json``."""
         values = {name: list(found) for name, found in self.values.items()}
         return {"chart": "curves", "title": self.title, "times_s": list(self.times_s), "values": values}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """What a box plot shows of many numbers."""
+    """The numbers of one box plot."""
 
     least: float
     lower_quartile: float
@@ -198,19 +195,19 @@ class Box:
     most: float
 
     def as_record(self) -> dict[str, float]:
-        """Give it as plain data."""
+        """Return the numbers as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boxes:
-    """Box plots below each other, on one scale."""
+    """Several box plots on one scale."""
 
     title: str
     boxes: Mapping[str, Box]
 
     def as_record(self) -> dict[str, object]:
-        """Give it as plain data for ``--json``."""
+        """Return the chart as plain data for ``--json``."""
         boxes = {name: box.as_record() for name, box in self.boxes.items()}
         return {"chart": "boxes", "title": self.title, "boxes": boxes}
 
@@ -220,8 +217,8 @@ Chart = Curves | Boxes
 
 @runtime_checkable
 class ChartedReproduction(Protocol):
-    """A reproduction that has charts."""
+    """A reproduction with charts."""
 
     def charts(self, results: Results, *, full: bool) -> Sequence[Chart]:
-        """Give the charts of all runs."""
+        """Return the charts of all runs."""
         ...

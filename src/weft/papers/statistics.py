@@ -1,7 +1,7 @@
-"""Statistics over repetitions of a search: how good, how sure, how often.
+"""Statistics over repetitions.
 
-Precision and improvement are those of R. Prodan, T. Fahringer, SAC 2005 (S1 section 12), in predicted times;
-success rates and medians those of M. Jaros, J. Jaros (S2 sections 8 and 12).
+Precision and improvement: R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, section 12), on
+predicted times. Success rates and medians: M. Jaros, J. Jaros (docs/papers/moldable.md, sections 8 and 12).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["Summary", "improvement_percent", "precision_percent", "share_percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What many numbers are like."""
+    """Mean, standard error and quartiles of a sample."""
 
     number: int
     mean: float
     standard_error: float
-    """Of the mean; not a number where there is only one."""
+    """Standard error of the mean; NaN for a single value."""
     least: float
     lower_quartile: float
     median: float
@@ -31,7 +31,7 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Sum up some numbers. Quartiles lie between neighbours, by the share of the way."""
+    """Return the statistics of a sample; quartiles are interpolated linearly."""
     if not values:
         raise InvalidInput(Problem(what="statistics of no numbers", rule="there must be at least one"))
     ordered = sorted(values)
@@ -59,15 +59,15 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def precision_percent(best_s: float, reference_s: float) -> float:
-    """Give S1's P: by how much the best time found is above a time known to be good."""
+    """Return the precision P: how far the best time found is above the reference time."""
     return (best_s - reference_s) / reference_s * 100.0
 
 
 def improvement_percent(first_s: float, best_s: float) -> float:
-    """Give S1's I: by how much the best of the first generation is above the best found."""
+    """Return the improvement I: how far the first generation's best is above the best found."""
     return (first_s - best_s) / best_s * 100.0
 
 
 def share_percent(flags: Sequence[float]) -> float:
-    """Give the share of repetitions in which something holds (1, else 0)."""
+    """Return the share of ones among flags of 0 and 1."""
     return summarise(flags).mean * 100.0

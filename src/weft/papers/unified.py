@@ -1,11 +1,13 @@
-"""``u1``: unlike workflows share three sites while machines slow down and fail (spec unified section 9, U1).
+"""``u1``: different workflows share three sites while machines slow down and fail (docs/papers/unified.md,
+U1).
 
-Two loops of WIEN2k (S1), a parameter sweep (S4) and a moldable workflow (S2) are submitted 60 s apart. Every
-workflow follows a plan of the genetic search; whose turn it is, FOFT says (S5). Tasks that break their
-contracts migrate with their restart files (S1, S3), and what remains is planned again. The same events are
-met without migration, and with G-HEFT instead of FOFT. The files are beside this one.
+Two WIEN2k loops (dynamic-grid.md), a parameter sweep (parameter-sweeps.md) and a moldable workflow
+(moldable.md) are submitted 60 s apart. Every workflow follows a plan of the genetic search; FOFT chooses
+between workflows (many-workflows.md). Tasks that violate their contracts migrate with their checkpoints, and
+the rest is planned again. The same events are simulated without migration, and with G-HEFT instead of FOFT.
+Input files: ``papers/unified_files``.
 
-No paper has this experiment: there are no figures to compare with, only what the parts promise together.
+No paper has this experiment, so that the rows have no published figures.
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ _ADAPTIVE = EngineSettings(
 
 
 class UnifiedVariant(NamedTuple):
-    """One way to run everything."""
+    """Policy and settings of one variant."""
 
     policy: str
     settings: EngineSettings
     checked: bool = False
-    """Whether invariants are looked at after every event, which takes as long as everything else."""
+    """Whether invariants are checked after every event, which doubles the run time."""
 
 
 VARIANTS = {
@@ -67,7 +69,7 @@ _CELL = "three sites"
 
 
 class UnifiedStudy:
-    """Everything at once."""
+    """All workflows together, in three variants."""
 
     name: ClassVar[str] = "u1"
     title: ClassVar[str] = (
@@ -75,7 +77,7 @@ class UnifiedStudy:
     )
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:
-        """Give the one cell: a run of it is one seed under all variants."""
+        """Return the only cell; one run simulates all variants with one seed."""
         return [ExperimentCell(name=_CELL, runs=_SEEDS if full else _QUICK_SEEDS)]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002
@@ -84,12 +86,12 @@ class UnifiedStudy:
         return {f"{name}.{measure}": value for name in VARIANTS for measure, value in _measures(name, seed)}
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give what is demanded, then medians of the variants."""
+        """Return the judged figures, then the medians of the variants."""
         return [*_demanded(results), *_medians(results)]
 
 
 class _LoadedScenario(NamedTuple):
-    """What all simulations share."""
+    """The inputs of all simulations."""
 
     scenario: Scenario
     instances: dict[str, Instance]
@@ -106,7 +108,7 @@ def _load_scenario() -> _LoadedScenario:
 
 
 def make_simulation(variant: str, seed: int) -> Simulation:
-    """Describe one simulation: everything together, or one of the variants."""
+    """Return the simulation of a variant."""
     scenario, instances = _load_scenario()
     policy, settings, _ = VARIANTS[variant]
     return Simulation(
@@ -129,7 +131,7 @@ def _measures(variant: str, seed: int) -> Iterator[tuple[str, float]]:
 
 
 class _InvariantCounter:
-    """Counts events after which an invariant does not hold."""
+    """Counter of events after which an invariant is violated."""
 
     def __init__(self) -> None:
         self.broken = 0
@@ -171,13 +173,13 @@ def _demanded(results: Results) -> Iterator[ResultRow]:
         ToleranceBand(least=1.3),
     )
     unfair = _ratios(results, _G_HEFT, "slowdown")
-    # It must rise: the same is not enough.
+    # Equality is not enough.
     band = ToleranceBand(least=1.0 + 1e-9)
     yield _row("mean slowdown by G-HEFT / by FOFT, median", summarise(unfair).median, "", 2, runs, band)
 
 
 def _ratios(results: Results, variant: str, measure: str) -> list[float]:
-    """Compare a variant with the whole, seed by seed."""
+    """Return variant / complete system by seed."""
     both = zip(
         results.of(_CELL, f"{variant}.{measure}"), results.of(_CELL, f"{_WHOLE}.{measure}"), strict=True
     )

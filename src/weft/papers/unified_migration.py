@@ -1,25 +1,17 @@
-"""Competing: processes that compete for a core with whatever runs there, for as long as they are wanted.
+"""``u4``: the migration experiments with real processes, a real load and real staging
+(docs/papers/unified.md, U4).
 
-Serving: files on a web server of this host, which counts how often each is fetched.
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
+(docs/papers/adaptive-jobs.md, sections 8 and 9, scenarios A and B; A3.1 to A3.3, A3.7 to A3.9). Five jobs run
+on machines of this host that stand for the grid. Machines, speeds and iterations are those of
+``adaptive_jobs``; a minute of the paper takes 1.2 s. There is one program per architecture; checkpoints are
+staged; the structures are downloaded compressed from a web server and shared by the jobs of a machine. The
+latency of a batch system is added as sleep before the program. Reasons and the order of events are judged,
+not times.
 
-The jobs of S3 as real processes: an array of five on machines of this host that pretend to be a grid.
-
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
-s3 sections 8 and 9). Machines, speeds and iterations are those of ``adaptive_jobs``, and every second is
-scaled. Programs are real, one for each architecture; restart files move; the structures come compressed from
-a web server and are shared by the jobs of a machine. What a batch system takes to begin a job is slept
-through before the program, since starting a process here takes no time to speak of.
-
-``u4``: the experiments of S3 with real processes, a real load and real staging (unified section 9, U4).
-
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (spec
-s3 section 9, scenarios A and B; A3.1 to A3.3, A3.7 to A3.9). Everything is described in ``jobs``; a minute of
-the paper takes 1.2 s. Judged are reasons and the order of events, not times.
-
-Deviations: in A the competing processes come after 20 iterations of job 0 instead of after 120 s, which is
-the same where nothing else disturbs. In B the phases have 90 and 60 units instead of 100 and 50: with these
-job 1 ends 17 s after the others ask to leave, and that is less than real processes can be relied on for. A
-is also run without restart files.
+Deviations: in A the competing processes start after 20 iterations of job 0 instead of 120 s, which is
+equivalent on an undisturbed host. In B the phases have 90 and 60 units instead of 100 and 50, where job 1
+would end only 17 s of the paper after the others ask to migrate. A is also run without checkpoints.
 """
 
 from __future__ import annotations
@@ -94,12 +86,13 @@ while True:
     for _ in range(100_000):
         pass
 """
-"""Each comes first on the host as the jobs do (``search_program``), so that they compete with these alone.
-They end when nobody holds the other end of their input any more, whatever becomes of weft."""
+"""Competing processes get the same priority as the jobs (``unified_program``), so that they compete with
+these only. They exit when their standard input is closed, even if weft is killed.
+"""
 
 
 class CompetingProcesses:
-    """So many processes on one core, once they are let loose."""
+    """Busy processes on one core; none run before ``begin``."""
 
     def __init__(self, core: int, number: int) -> None:
         self._core = core
@@ -107,11 +100,11 @@ class CompetingProcesses:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def begin(self) -> None:
-        """Let them loose; a second time changes nothing."""
+        """Start the processes; later calls do nothing."""
         if not self._running:
             command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(self._core)]
             self._running = [
-                # The scheduler weighs sessions: each is to count as much as the job.
+                # The kernel weighs sessions; in its own session each process counts as much as the job.
                 subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
                 for _ in range(self._number)
             ]
@@ -129,16 +122,16 @@ class CompetingProcesses:
 
 
 class FileServer(NamedTuple):
-    """A server that runs."""
+    """URL and download counts of a running file server."""
 
     url: str
     fetched: Counter[str]
-    """By name."""
+    """Number of downloads by file name."""
 
 
 @contextmanager
 def serve_files(files: Mapping[str, bytes]) -> Iterator[FileServer]:
-    """Serve files, by name, on a port that is free."""
+    """Serve files by name over HTTP on a free port of this host."""
     fetched: Counter[str] = Counter()
 
     class Answer(BaseHTTPRequestHandler):
@@ -178,11 +171,11 @@ def serve_files(files: Mapping[str, bytes]) -> Iterator[FileServer]:
 
 
 FAST = "pegasus"
-"""The machine everybody wants."""
+"""The fastest machine."""
 _UNIT_S = 10.0
-"""Of an iteration on a machine of speed 1, before it is scaled."""
+"""Seconds of an iteration on a machine of speed 1, before scaling."""
 _BEGINNING_S = 2.0 * LATENCY_S
-"""Of the stages before a program begins: prolog and submission."""
+"""Latency before a program starts (prolog and submission), before scaling."""
 _BETTER_EVERY_S = 30.0
 _WORKFLOW, _STRUCTURES = "jobs", "structures.gz"
 _NEEDED_MB = 512
@@ -190,36 +183,36 @@ _NEEDED_MB = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCase:
-    """What happens to the jobs."""
+    """Parameters of one scenario."""
 
     units: int
     """Iterations of every job."""
     restarts: bool = True
-    """Whether the jobs have restart files."""
+    """Whether the jobs write checkpoints."""
     slow_after: int | None = None
-    """Iterations of job 0 after which its machine gets competing processes; None: never."""
+    """Iterations of job 0 after which competing processes start on its machine; None: never."""
     competitors: int = 3
     contract: float = 1.0
-    """How much longer than expected an iteration may take, as a share."""
+    """Tolerated excess of an iteration over its expected time, as a fraction."""
     demand_after: int | None = None
-    """Iterations after which every job demands 512 MB; None: never."""
+    """Iterations after which every job requires 512 MB; None: never."""
     poll_every_s: float = 10.0
-    """Before it is scaled."""
+    """Polling interval before scaling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What became of the jobs."""
+    """What an execution of the jobs produced."""
 
     log: StageLog
     best: tuple[Mapping[str, Any], ...]
-    """What every job left: its iterations, and its trail over the machines."""
+    """Output of every job: its iterations, and the machines it ran on."""
     fetched: int
-    """How often the structures were fetched from the web server."""
+    """Number of downloads of the structures."""
 
 
 def run_jobs_locally(case: JobCase, scale: float, *, core: int) -> JobOutcome:
-    """Run the jobs; a second of the paper takes ``scale`` seconds. Competitors come to this core."""
+    """Execute the jobs; a second of the paper takes ``scale`` seconds; competing processes use ``core``."""
     structures = "".join(f"structure {number}\n" for number in range(case.units))
     platform = _platform(core, computing=case.slow_after is not None)
     with (
@@ -247,7 +240,7 @@ def run_jobs_locally(case: JobCase, scale: float, *, core: int) -> JobOutcome:
 
 
 class _LoadTrigger:
-    """Lets the competitors loose when job 0 is so far."""
+    """Listener that starts the competing processes when job 0 has done enough iterations."""
 
     def __init__(self, case: JobCase, competitors: CompetingProcesses) -> None:
         self._after = math.inf if case.slow_after is None else case.slow_after
@@ -262,7 +255,7 @@ class _LoadTrigger:
 
 
 def _platform(core: int, *, computing: bool) -> Platform:
-    """Put the grid on this host: the fast machine has a core of its own where it matters."""
+    """Return the grid on this host; with ``computing`` the fast machine is bound to ``core``."""
     machines: list[Machine] = []
     for machine in grid().machines:
         owned = computing and machine.name == FAST
@@ -273,9 +266,10 @@ def _platform(core: int, *, computing: bool) -> Platform:
 
 
 def _settings(case: JobCase, scale: float) -> EngineSettings:
-    """Take S3 literally, but for its information service: machines of this host are simply there.
+    """Return the preset ``s3``, scaled and without its information service, which machines of this host do
+    not need.
 
-    A machine that was found slow stays so: nobody else says how it is.
+    The estimated speed of a slow machine never expires, since nothing else reports its speed.
     """
     return replace(
         PRESETS["s3"],
@@ -294,7 +288,7 @@ def _settings(case: JobCase, scale: float) -> EngineSettings:
 
 
 def _write_files(project: Path, case: JobCase, scale: float) -> None:
-    program = files("weft.papers.real_time").joinpath("search_program.py").read_text(encoding="utf-8")
+    program = files("weft.papers").joinpath("unified_program.py").read_text(encoding="utf-8")
     for machine in grid().machines:
         text = program.replace('MADE_FOR = "any"', f"MADE_FOR = {machine.arch!r}")
         (project / f"search.{machine.arch}").write_text(text, encoding="utf-8")
@@ -339,7 +333,7 @@ def _workflow(case: JobCase, scale: float, served: FileServer) -> Workflow:
 
 
 def list_cores() -> list[int]:
-    """List the cores that may be used."""
+    """Return the cores this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
@@ -362,7 +356,7 @@ _EVENTS = (
     *((DEMANDS, f"job {job} leaves for pegasus", f"to_pegasus_{job}_s", "") for job in (2, 3, 4)),
     *((DEMANDS, f"job {job} ends", f"end_{job}_s", "") for job in range(5)),
 )
-"""Cell, figure, measure, and when it happened in the prototype."""
+"""Cell, figure, measure, and its value in the prototype."""
 _DEMANDED = (
     (DEGRADATION, "migrations", "moves", 1, "A3.1"),
     (DEGRADATION, "of them for performance, to babieca", "to_babieca", 1, "A3.1"),
@@ -382,11 +376,11 @@ _DEMANDED = (
     (DEMANDS, "fetches of the shared file per machine", "fetches", 1, "A3.7"),
     (DEMANDS, "programs of other architectures (0 = none)", "wrong_programs", 0, "A3.8"),
 )
-"""Cell, figure, measure, what it must be, and under which name that is demanded."""
+"""Cell, figure, measure, required value, acceptance id."""
 
 
 class JobMigrationStudy:
-    """Jobs that leave machines."""
+    """Jobs that migrate between machines."""
 
     name: ClassVar[str] = "u4"
     title: ClassVar[str] = "jobs that leave machines, real processes (Huedo et al., S3; unified section 9)"
@@ -396,13 +390,13 @@ class JobMigrationStudy:
         self._cases = cases
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
-        """Give the scenarios."""
+        """Return the two scenarios."""
         return [
             ExperimentCell(name=name, settings={"scenario": name}, runs=1) for name in (DEGRADATION, DEMANDS)
         ]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
-        """Run a scenario; the one with a load also without restart files, one after the other."""
+        """Execute a scenario; scenario A also without checkpoints, one after the other."""
         found = measure_jobs(cell.name, self.happened(cell.name), self._scale)
         if cell.name == DEGRADATION:
             zero = measure_jobs(FROM_ZERO, self.happened(FROM_ZERO), self._scale)
@@ -410,16 +404,16 @@ class JobMigrationStudy:
         return found
 
     def happened(self, name: str) -> JobOutcome:
-        """Run a scenario; a load goes to the first core, so that the others are left to everybody else."""
+        """Execute a scenario; competing processes use the first core and leave the others free."""
         return run_jobs_locally(self._cases[name], self._scale, core=list_cores()[0])
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give what is demanded, then when it happened."""
+        """Return the judged figures, then the times of events."""
         return [*_demanded_rows(results), *_event_rows(results)]
 
 
 def measure_jobs(name: str, found: JobOutcome, scale: float) -> Measures:
-    """Read the figures out of what became of the jobs; seconds are those of the paper."""
+    """Return the measures of an execution; times are seconds of the paper."""
     log = to_paper_seconds(found.log, scale)
     if name == DEMANDS:
         return {**adaptive_jobs.measure_requirements(log), **_measure_transfers(found)}
@@ -440,13 +434,13 @@ def measure_jobs(name: str, found: JobOutcome, scale: float) -> Measures:
 
 
 def to_paper_seconds(log: StageLog, scale: float) -> StageLog:
-    """Count from the first start of a job, in seconds as they were before scaling."""
+    """Return the log with times since the first start of a job, in seconds of the paper."""
     zero_s = next((line.at_s for line in log.lines if line.what == "start"), 0.0)
     return StageLog(tuple(line._replace(at_s=(line.at_s - zero_s) / scale) for line in log.lines))
 
 
 def _measure_transfers(found: JobOutcome) -> dict[str, float]:
-    """Say what was moved with the jobs: their work, the shared file, their programs."""
+    """Return lost iterations, downloads per machine, and programs on the wrong architecture."""
     parts = [part for best in found.best for part in best["trail"]]
     arch = {machine.name: machine.arch for machine in grid().machines}
     machines = {line.machine for line in found.log.of("begun")}
@@ -458,7 +452,7 @@ def _measure_transfers(found: JobOutcome) -> dict[str, float]:
 
 
 def _count_lost(best: Mapping[str, Any]) -> int:
-    """Count the iterations between where a job left and where it went on; twice is as bad as never."""
+    """Count the iterations of a job that were skipped or repeated at migrations."""
     trail = best["trail"]
     gaps = sum(abs(after["from"] - before["to"]) for before, after in pairwise(trail))
     return int(gaps + abs(best["structures"] - best["done"]) + trail[0]["from"])

@@ -1,11 +1,12 @@
-"""``u2``: the reference example of S4, run in real time (spec unified section 9, U2).
+"""``u2``: the reference example of parameter sweeps, executed in real time (docs/papers/unified.md, U2).
 
 T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids (spec s4 section 5, figures 5 and 7 as reconstructed there). Three layers of sweep
-tasks whose subtasks sleep; a subtask of the next layer starts as soon as its own parents are through. With
-the priorities of pM-S everything is through after 15 units, without them after 22.
+Tasks on Global Grids (docs/papers/parameter-sweeps.md, section 5). Three layers of sweep tasks whose subtasks
+sleep; a subtask starts as soon as its own parents have ended. With the priorities of pM-S all tasks end after
+15 units, without them after 22.
 
-Deviations: the paper simulates. Machines are directories of this host with a slot each; a unit is a second.
+Deviations: the paper simulates. Here machines are directories of this host with one slot each; a unit is a
+second.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ EXPECTED: dict[str, dict[str, float]] = {
     "m-s": {"t11": 0, "t12": 1, "t13": 5, "t14": 9, "t22": 9, "t21": 10, "t31": 11, "t32": 12},
     "pm-s": {"t11": 0, "t14": 1, "t12": 2, "t21": 2, "t32": 4, "t13": 6, "t22": 10, "t31": 14},
 }
-"""By policy: when which subtask starts, in units; of two at once that of the earlier layer first. t23 is the
-third subtask of the second layer."""
+"""By policy: expected start of each subtask in units, ordered by start, then by layer. t23: third subtask of
+layer 2.
+"""
 _TOTAL = {"m-s": 22, "pm-s": 15}
 _TITLES = {"m-s": "M-S", "pm-s": "pM-S"}
 _LAYERS = SweepLayers(
@@ -56,18 +58,18 @@ class PipelineStudy:
         self._unit_s = unit_s
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
-        """Give one cell for each policy."""
+        """Return one cell per policy."""
         return [
             ExperimentCell(name=policy, settings={"policy": policy}, runs=1, work=_TOTAL[policy])
             for policy in EXPECTED
         ]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
-        """Run the example under one policy."""
+        """Execute the example under one policy."""
         return _measures(cell.name, find_starts(self.executed(cell.name), self._unit_s))
 
     def executed(self, policy: str) -> LocalRun:
-        """Run the example under one policy."""
+        """Execute the example under one policy and return the run."""
         made = build_layered_sweeps(_LAYERS, "layers")
         assert made.platform is not None
         tasks = [
@@ -85,7 +87,9 @@ class PipelineStudy:
             )
 
     def _sleeping(self, task: Task, lengths: Sequence[float]) -> Task:
-        """Let every subtask of a layer sleep as long as it takes; exec: there is one process, not two."""
+        """Return the task with a command that sleeps for the length of the subtask; ``exec`` avoids a second
+        process.
+        """
         cases = " ".join(
             f"{number}) exec sleep {length * self._unit_s:g};;"
             for number, length in enumerate(lengths, start=1)
@@ -93,12 +97,12 @@ class PipelineStudy:
         return replace(task, job=JobSpec(command=f"case {{j}} in {cases} esac"))
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give the totals, then every start beside the expected one."""
+        """Return the totals, then every start next to the expected one."""
         return [*_totals(results), *_starts(results)]
 
 
 def find_starts(ran: LocalRun, unit_s: float) -> dict[str, tuple[float, float]]:
-    """Give when every subtask started and ended, in units since the first start, in the order of starts."""
+    """Return start and end of every subtask in units since the first start, ordered by start."""
     attempts = sorted(ran.history.attempts.values(), key=lambda each: (each.started_s or 0.0, each.number))
     zero_s = attempts[0].started_s or 0.0
     return {
@@ -111,7 +115,7 @@ def find_starts(ran: LocalRun, unit_s: float) -> dict[str, tuple[float, float]]:
 
 
 def _short(task: str) -> str:
-    """Call a subtask as the paper does: layer2[3] is t23."""
+    """Return the paper's name of a subtask: t23 for layer2[3]."""
     layer, _, number = task.partition("[")
     return f"t{layer.removeprefix('layer')}{number.rstrip(']')}"
 

@@ -1,9 +1,9 @@
-"""The program of the jobs of ``adapting``: a search that does nothing but take its time, and says so.
+"""Program of the jobs in ``unified_migration``: a search that only takes time and reports its progress.
 
-It is no part of weft that anybody calls: its text is written down once for each architecture, and run as a
-job. It goes through the structures one by one, reports each iteration, writes restart files, and demands
-another machine before its second phase. Where its machine ``computes`` an iteration is processor time, so
-that competing processes slow it down; elsewhere it is waited for.
+weft does not import it: its source is written into the project once per architecture and run as a job. It
+iterates over the structures, reports each iteration, writes checkpoints, and requires more memory before its
+second phase. On a machine with ``compute`` an iteration is processor time, so that competing processes slow
+it down; elsewhere the program sleeps.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _PRIORITY = -15
 _CORES = 2
 _STEPS = 200
 _STATE: dict[str, Any] = {"done": 0, "trail": []}
-"""Iterations done, and the machines it was on: each with its first and last iteration and their times."""
+"""Iterations done, and per machine the first and last iteration with their times."""
 
 
 def main(machine: str, speed: str, how: str, memory_mb: str) -> None:
-    """Search; what it was told is in the files."""
+    """Run the search with the parameters in the staged files."""
     asked = json.loads(Path("parameters").read_text())
     number = Path("sequence").read_text().strip()
     structures = Path("structures").read_text().splitlines()
@@ -47,13 +47,13 @@ def main(machine: str, speed: str, how: str, memory_mb: str) -> None:
         recent = [*recent[-1:], _iteration(take, asked["unit_s"] / float(speed))]
         here |= {"to": done + 1, "ended_at": time.time()}
         state["done"] = done + 1
-        # The quicker one of two: a single hiccup of the host is no slow machine.
+        # The shorter of two iterations: a single delay of the host is not a slow machine.
         task.progress(done + 1, len(structures), last_iteration_s=min(recent))
     Path(f"best.{number}").write_text(json.dumps({"structures": len(structures), **state}))
 
 
 def _iteration(take: Callable[[float], None], seconds: float) -> float:
-    """Do one iteration; give how long it took."""
+    """Run one iteration; return its seconds."""
     began_s = time.monotonic()
     take(seconds)
     return time.monotonic() - began_s
@@ -67,7 +67,7 @@ def _compute(seconds: float) -> None:
 
 
 def _demand(needed_mb: int, memory_mb: int, state: dict[str, Any]) -> None:
-    """Demand memory from now on, and wait to be moved where there is not enough of it."""
+    """Change the requirement on memory, and wait for the migration if this machine does not satisfy it."""
     task.checkpoint(state)
     task.require(f"memory >= {needed_mb}*MB")
     while memory_mb < needed_mb:
@@ -75,10 +75,11 @@ def _demand(needed_mb: int, memory_mb: int, state: dict[str, Any]) -> None:
 
 
 def _come_first() -> None:
-    """Come before others on the host, who are not to be taken for the load; only root may.
+    """Raise the priority of this process, so that other load of the host does not slow it down; only root
+    may.
 
-    The scheduler weighs sessions before it weighs the processes in them. Where there is only one core, weft
-    itself is one of the others, and must not starve.
+    The kernel weighs sessions before the processes in them. With a single core nothing is changed, since weft
+    itself would starve.
     """
     if (os.cpu_count() or 1) < _CORES:
         return

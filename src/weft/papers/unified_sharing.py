@@ -1,11 +1,12 @@
-"""``u3``: many workflows share four slots of this computer, in real time (spec unified section 9, U3).
+"""``u3``: many workflows share four slots of this host in real time (docs/papers/unified.md, U3).
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms (spec s5 sections 5 to 8). The scenario of ``s5-scenario``, 102 workflows of 928 tasks that arrive
-one by one, with every second of it taking ten milliseconds: tasks sleep. Whose turn it is, four policies say.
+Algorithms (docs/papers/many-workflows.md, sections 5 to 8). The scenario of ``s5-scenario``: 102 workflows of
+928 tasks arrive one by one; tasks sleep 10 ms per second of the paper. Four policies choose between
+workflows.
 
-Deviations: the order of arrivals is the first of the specification. What starting a process takes is not
-scaled; it delays all policies alike.
+Deviations: one order of arrivals (the first reference order). The time to start a process is not scaled; it
+delays all policies equally.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ __all__ = ["POLICIES", "SharingStudy"]
 
 
 POLICIES = ("srpt", "foft", "fcfs", "g-heft")
-"""In the order of their mean slowdowns, the smallest first."""
+"""Ordered by mean slowdown, the smallest first."""
 _PROTOTYPE = {"srpt": 5.1, "foft": 7.4, "fcfs": 12.9, "g-heft": 39.2}
 _ABOVE = ToleranceBand(least=1.0 + 1e-9)
-"""It must be larger: the same is not enough."""
+"""Greater than 1; equality is not enough."""
 
 
 class SharingStudy:
-    """Workflows that arrive while others run."""
+    """Workflows that arrive while others are running."""
 
     name: ClassVar[str] = "u3"
     title: ClassVar[str] = (
@@ -60,15 +61,15 @@ class SharingStudy:
         self._scale = scale
 
     def cells(self, *, full: bool) -> Sequence[ExperimentCell]:  # noqa: ARG002 -- nothing is drawn: one run says it all
-        """Give one cell for each policy."""
+        """Return one cell per policy."""
         return [ExperimentCell(name=policy, settings={"policy": policy}, runs=1) for policy in POLICIES]
 
     def run(self, cell: ExperimentCell, rng: np.random.Generator) -> Measures:  # noqa: ARG002 -- nothing is drawn
-        """Run all workflows under one policy."""
+        """Execute all workflows under one policy."""
         return dict(self._measures(self.executed(reference_arrivals(0), cell.name)))
 
     def executed(self, arrivals: Sequence[Arrival], policy: str) -> LocalRun:
-        """Let workflows arrive under one policy."""
+        """Execute these arrivals under one policy and return the run."""
         machines = [Machine(name=f"server{number}") for number in range(1, SERVERS + 1)]
         with TemporaryDirectory(prefix="weft-u3-") as project:
             return run_locally(
@@ -102,7 +103,7 @@ class SharingStudy:
         yield from ((f"{name}.slowdown", summarise(values).mean) for name, values in by_application.items())
 
     def rows(self, results: Results, *, full: bool) -> Sequence[ResultRow]:  # noqa: ARG002
-        """Give what is demanded, then the figures of section 8."""
+        """Return the judged figures, then those of docs/papers/many-workflows.md, section 8."""
         return [*_demanded(results), *_figures(results)]
 
 

@@ -13,7 +13,7 @@ from weft.errors import InvalidInput
 from weft.formats.files import load_platform
 from weft.formats.yaml_document import parse_document
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 LOOP = """\
 weft: 1

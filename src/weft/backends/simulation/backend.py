@@ -37,14 +37,14 @@ class SimulationBackend:
     def __init__(
         self,
         scenario: Scenario,
-        known_of: Callable[[int], CompiledWorkflow],
+        workflow_of: Callable[[int], CompiledWorkflow],
         example: CompiledWorkflow,
         *,
         seed: int,
         reports_machines: bool = True,
         replan: Replanner | None = None,
     ) -> None:
-        """Begin. ``known_of`` gives the workflow of a run, ``example`` is one on the platform.
+        """Begin. ``workflow_of`` gives the workflow of a run, ``example`` is one on the platform.
 
         ``reports_machines``: whether failures are told, or have to be found out by probing.
         """
@@ -59,10 +59,10 @@ class SimulationBackend:
             self._machines_of[host].append(machine)
         names = [machine.name for machine in instance.machines]
         self._denied = frozenset(match_positions(scenario.denied, names))
-        self._agenda = EventQueue()
-        self._staging = DataStaging(self._agenda, scenario, instance)
+        self._queue = EventQueue()
+        self._staging = DataStaging(self._queue, scenario, instance)
         self._computing = ProgramSimulator(
-            self._agenda, scenario, self._hosts, known_of, seed, told=reports_machines
+            self._queue, scenario, self._hosts, workflow_of, seed, always_reports=reports_machines
         )
         self._timers: dict[str, float] = {}
         self._actions: dict[type, Callable[[Any], None]] = {
@@ -83,11 +83,11 @@ class SimulationBackend:
     @property
     def now(self) -> float:
         """Give the time."""
-        return self._agenda.now
+        return self._queue.now
 
     def submit(self, at_s: float, run: int, workflow: str, owner: str) -> None:
         """Let a workflow arrive."""
-        self._agenda.report(ev.Submitted(run=run, workflow=workflow, owner=owner), at_s)
+        self._queue.report(ev.Submitted(run=run, workflow=workflow, owner=owner), at_s)
 
     def next_event(self) -> tuple[float, ev.Event] | None:
         """Let things happen until there is something to report; None: nothing will ever happen again.
@@ -95,24 +95,24 @@ class SimulationBackend:
         Disturbances alone keep nothing alive: many of them in a row of which there is nothing to report,
         while nothing else is to come, are taken for a stream without end.
         """
-        agenda = self._agenda
+        queue = self._queue
         unheard = 0
         while True:
-            queued, moving = agenda.next_s(), self._staging.next_s()
+            queued, moving = queue.next_s(), self._staging.next_s()
             disturbed = self._next.at_s if self._next is not None else math.inf
             unheard += queued == moving == math.inf
             if unheard > _MAX_SILENT_DISTURBANCES:
                 return None
             if disturbed <= queued and disturbed <= moving and disturbed < math.inf:
-                agenda.now = max(agenda.now, disturbed)
+                queue.now = max(queue.now, disturbed)
                 self._disturb()
             elif moving <= queued and moving < math.inf:
-                agenda.now = max(agenda.now, moving)
+                queue.now = max(queue.now, moving)
                 self._staging.arrive()
             elif queued < math.inf:
-                event = agenda.take()
+                event = queue.take()
                 if event is not None:
-                    return agenda.now, event
+                    return queue.now, event
             else:
                 return None
 
@@ -138,20 +138,20 @@ class SimulationBackend:
         self._computing.start(command, self._host(command.machine))
 
     def _cancel(self, command: cm.Cancel) -> None:
-        self._staging.give_up(command.attempt)
+        self._staging.cancel_stages(command.attempt)
         if self._host(command.machine).up:
             self._computing.cancel(command.attempt)
 
     def _stage_out(self, command: cm.StageOut) -> None:
         at_s = self.now + self._scenario.stage_latency_s
-        self._agenda.report(ev.StagedOut(attempt=command.attempt), at_s)
+        self._queue.report(ev.StagedOut(attempt=command.attempt), at_s)
 
     def _clean_up(self, command: cm.CleanUp) -> None:
         if self._host(command.machine).up:
             at_s = self.now + self._scenario.stage_latency_s / 2.0
-            self._agenda.report(ev.CleanedUp(attempt=command.attempt), at_s)
+            self._queue.report(ev.CleanedUp(attempt=command.attempt), at_s)
         else:
-            self._agenda.report(ev.CleanedUp(attempt=command.attempt, problem="the machine does not answer"))
+            self._queue.report(ev.CleanedUp(attempt=command.attempt, problem="the machine does not answer"))
 
     def _probe(self, command: cm.Probe) -> None:
         if command.of == "progress" and command.attempt is not None:
@@ -160,7 +160,7 @@ class SimulationBackend:
             self._computing.reattach(command.attempt)
         elif command.machine is not None:
             alive = self._answer(command)
-            self._agenda.report(
+            self._queue.report(
                 ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
             )
 
@@ -168,18 +168,18 @@ class SimulationBackend:
         assert command.machine is not None
         host = self._host(command.machine)
         if command.of == "job" and command.attempt is not None:
-            return self._computing.knows(command.attempt) and self._computing.answers(command.attempt, host)
+            return self._computing.has_job(command.attempt) and self._computing.answers(command.attempt, host)
         return host.answers("gatekeeper") and not (command.of == "access" and command.machine in self._denied)
 
     def _discover(self, command: cm.Discover) -> None:  # noqa: ARG002 -- it says nothing more
         machines = range(len(self._host_of))
         up = tuple(machine for machine in machines if self._host(machine).up)
-        self._agenda.report(ev.Discovered(machines=up))
+        self._queue.report(ev.Discovered(machines=up))
 
     def _fetch(self, command: cm.Fetch) -> None:
         host = self._host(command.machine)
         if host.answers("gatekeeper"):
-            self._agenda.report(ev.Fetched(machine=command.machine, speed_factor=host.speed.share))
+            self._queue.report(ev.Fetched(machine=command.machine, speed_factor=host.speed.share))
 
     def _plan_again(self, command: cm.Replan) -> None:
         plan, steps, problem = "", 0, "nobody plans here"
@@ -188,11 +188,11 @@ class SimulationBackend:
         ready = ev.PlanReady(
             plan=plan, run=command.run, version=command.version, steps=steps, problem=problem
         )
-        self._agenda.report(ready, self.now + steps * self._scenario.replanning_s_per_point)
+        self._queue.report(ready, self.now + steps * self._scenario.replanning_s_per_point)
 
     def _set_timer(self, command: cm.SetTimer) -> None:
         self._timers[command.timer] = command.at_s
-        self._agenda.put(max(self.now, command.at_s), partial(self._fire, command))
+        self._queue.put(max(self.now, command.at_s), partial(self._fire, command))
 
     def _fire(self, command: cm.SetTimer) -> ev.Event | None:
         if self._timers.get(command.timer) != command.at_s:
@@ -221,7 +221,7 @@ class SimulationBackend:
             case DisturbanceKind.JOB_MANAGER_SILENT | DisturbanceKind.JOB_MANAGER_BACK:
                 host.silent["job-manager"] += 1 if item.what is DisturbanceKind.JOB_MANAGER_SILENT else -1
                 if host.answers("job-manager"):
-                    self._computing.heard_again(host)
+                    self._computing.deliver_pending(host)
             case DisturbanceKind.GATEKEEPER_SILENT | DisturbanceKind.GATEKEEPER_BACK:
                 host.silent["gatekeeper"] += 1 if item.what is DisturbanceKind.GATEKEEPER_SILENT else -1
         if item.what in _CHANGES_SPEED:
@@ -243,7 +243,7 @@ class SimulationBackend:
     def _tell(self, host: Host) -> None:
         if self._reports:
             for machine in self._machines_of[host.index]:
-                self._agenda.report(ev.MachineChanged(machine=machine, up=host.up))
+                self._queue.report(ev.MachineChanged(machine=machine, up=host.up))
 
 
 _CHANGES_SPEED = (

@@ -1,12 +1,14 @@
-"""What happens to machines: slowdowns, failures, competing processes and silences, as one stream in time.
+"""Generate the disturbances of machines as one stream ordered by time: slowdowns, failures, loads and
+silences.
 
-The stream is generated as far as it is read and depends on the seed and the scenario alone, never on what a
-run does: two policies meet the same disturbances. Each entry of a scenario (with ``mtbf``: each machine of
-it) draws from a generator of its own, so that another entry added below changes none above.
+The stream is generated lazily. It depends on the seed and the scenario only, not on the run, so that two
+policies see the same disturbances. Each entry of a scenario (with ``mtbf``: each machine of an entry) draws
+from its own generator; adding an entry at the end does not change the ones before it.
 
-S1 section 13: perturbations come at uniformly distributed random intervals, here between 0 and twice the
-mean; each slows one machine of the set, by a factor and for a time drawn uniformly from their ranges.
-Deviation: the paper gives neither factor nor time; the scenario does. Failures and repairs are exponential.
+Perturbations follow docs/papers/dynamic-grid.md, section 13: intervals are uniform between 0 and twice the
+mean, and each perturbation slows one machine of the set by a factor and for a time drawn uniformly from their
+ranges. Failures and repairs are exponential. Deviation: the paper states neither factor nor time; the
+scenario does.
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ __all__ = ["Disturbance", "DisturbanceKind", "generate_disturbances"]
 
 
 class DisturbanceKind(enum.Enum):
-    """What happens to a machine; everything but a failure that is never repaired has its end."""
+    """What happens to a machine. Every kind has an end, except a failure that is never repaired."""
 
     SLOWED = "slowed"
-    """It becomes ``value`` times slower, on top of other slowdowns."""
+    """The machine becomes ``value`` times slower; slowdowns multiply."""
     RELIEVED = "relieved"
-    """A slowdown by ``value`` is over."""
+    """A slowdown by ``value`` ends."""
     FAILED = "failed"
-    """It is down until as many repairs as failures have come."""
+    """The machine is down until the number of repairs equals the number of failures."""
     REPAIRED = "repaired"
     LOADED = "loaded"
-    """``value`` more processes compete."""
+    """``value`` competing processes start."""
     UNLOADED = "unloaded"
-    """``value`` processes fewer compete."""
+    """``value`` competing processes end."""
     JOB_MANAGER_SILENT = "job manager silent"
     JOB_MANAGER_BACK = "job manager back"
     GATEKEEPER_SILENT = "gatekeeper silent"
@@ -55,12 +57,12 @@ class DisturbanceKind(enum.Enum):
 
 
 class Disturbance(NamedTuple):
-    """One thing that happens to one machine."""
+    """One change of one machine."""
 
     at_s: float
     what: DisturbanceKind
     machine: int
-    """The position among the platform's machines, which is also the ``host`` of a compiled network."""
+    """Index of the machine in the platform, equal to its ``host`` in a compiled network."""
     value: float = 0.0
 
 
@@ -77,9 +79,9 @@ _SILENCES = {
 def generate_disturbances(
     scenario: Scenario, machines: Sequence[Machine], seed: int
 ) -> Iterator[Disturbance]:
-    """Give everything that happens to a platform's machines, by time; it may never end.
+    """Yield all disturbances of a platform's machines, ordered by time; the stream may be infinite.
 
-    At one time the order is that of the entries: perturbations, failures, loads, silences.
+    Disturbances at the same time are ordered by section: perturbations, failures, loads, silences.
     """
     names = [machine.name for machine in machines]
     streams: list[Iterator[Disturbance]] = []
@@ -127,7 +129,7 @@ def _generate_slowdowns(
 def _insert_ends(
     begins: Iterable[Disturbance], lasting_s: Span, rng: np.random.Generator
 ) -> Iterator[Disturbance]:
-    """Put the end of every slowdown between the begins of later ones."""
+    """Merge the end of every slowdown into the stream of slowdowns."""
     ends: list[tuple[float, int, Disturbance]] = []
     for number, begin in enumerate(begins):
         while ends and ends[0][0] <= begin.at_s:
@@ -192,7 +194,7 @@ def _generate_interval(
     end_s: float,
     value: float = 0.0,
 ) -> Iterator[Disturbance]:
-    """Give the begin on all machines, then the end on all of them unless it never comes."""
+    """Yield the begin for all machines, then the end for all machines unless ``end_s`` is infinite."""
     yield from (Disturbance(begin_s, pair[0], machine, value) for machine in machines)
     if math.isfinite(end_s):
         yield from (Disturbance(end_s, pair[1], machine, value) for machine in machines)

@@ -1,4 +1,6 @@
-"""Programs on hosts: they begin, write restart files, change their minds, end, and are ended."""
+"""Simulate the programs of attempts: start, checkpoints, changed requirements, suspension, cancellation and
+end.
+"""
 
 from __future__ import annotations
 
@@ -22,56 +24,59 @@ _ROUNDING = 1e-9
 
 
 class ProgramSimulator:
-    """All programs that run."""
+    """The programs of all running attempts."""
 
     def __init__(
         self,
-        agenda: EventQueue,
+        queue: EventQueue,
         scenario: Scenario,
         hosts: list[Host],
-        known_of: Callable[[int], CompiledWorkflow],
+        workflow_of: Callable[[int], CompiledWorkflow],
         seed: int,
         *,
-        told: bool = True,
+        always_reports: bool = True,
     ) -> None:
-        """Begin. ``told``: ends are told even by hosts that do not answer when they are asked."""
-        self._agenda = agenda
+        """Schedule the suspensions and cancellations of the scenario.
+
+        ``always_reports``: whether the end of a program is reported even if its host does not answer.
+        """
+        self._queue = queue
         self._scenario = scenario
         self._hosts = hosts
-        self._known_of = known_of
+        self._workflow_of = workflow_of
         self._seed = seed
-        self._told = told
+        self._always_reports = always_reports
         self._latency_s = scenario.stage_latency_s
         self._truths: dict[int, TrueDurations] = {}
         self._endings: dict[int, TaskEndings] = {}
-        self._unheard: dict[int, tuple[int, list[ev.Event]]] = {}
-        """By attempt: its host, and the news of its end that nobody has heard."""
+        self._undelivered: dict[int, tuple[int, list[ev.Event]]] = {}
+        """By attempt: its host and the events of its end that could not be delivered yet."""
         self._reattached: set[int] = set()
-        """Attempts that have a job manager of their own after the first one fell silent."""
+        """Attempts that got a second job manager because the first one did not answer."""
         self.programs: dict[int, Program] = {}
-        """By attempt: programs that were told to start and have not ended."""
+        """By attempt: programs that were started and have not ended."""
         for suspension in scenario.suspensions:
-            agenda.put(suspension.at_s, partial(self._suspend, suspension.task, suspension.lasting_s))
+            queue.put(suspension.at_s, partial(self._suspend, suspension.task, suspension.lasting_s))
         for cancellation in scenario.cancellations:
-            agenda.put(cancellation.at_s, partial(self._preempt, cancellation.task))
+            queue.put(cancellation.at_s, partial(self._preempt, cancellation.task))
 
     @property
     def at_work(self) -> bool:
-        """Say whether some program makes headway, or will begin to."""
+        """Return whether any program is computing or about to start."""
         for program in self.programs.values():
             if program.suspended_s is None and self._hosts[program.host].up:
                 return True
         return False
 
     def _description(self, program: Program) -> Task:
-        return self._known_of(program.run).description(program.task)
+        return self._workflow_of(program.run).description(program.task)
 
     def start(self, command: cm.Start, host: Host) -> None:
-        """Begin a program, after the latency of the stage."""
+        """Start a program after the stage latency; a repeated command is ignored."""
         if command.attempt in self.programs:
             return
         if not host.up:
-            self._agenda.report(ev.Ended(attempt=command.attempt, exit_code=None, cause="lost"))
+            self._queue.report(ev.Ended(attempt=command.attempt, exit_code=None, cause="lost"))
             return
         work_s = self._work_s(command)
         program = Program(
@@ -82,26 +87,26 @@ class ProgramSimulator:
             command.iteration,
             work_s,
             command.restart_from,
-            self._agenda.now,
+            self._queue.now,
             0.0,
             checkpoint=command.restart_from,
         )
         program.limit_s = command.time_limit_s
         self.programs[command.attempt] = program
         if self._latency_s:
-            self._agenda.put(self._agenda.now + self._latency_s, partial(self._begin, program))
+            self._queue.put(self._queue.now + self._latency_s, partial(self._begin, program))
         else:
-            self._begin(program)  # what begins at once is not reported
+            self._begin(program)  # without latency the start is not reported as an event
 
     def _work_s(self, command: cm.Start) -> float:
-        """Give the seconds a program takes undisturbed, from where it restarts."""
-        known = self._known_of(command.run)
+        """Return the seconds a program takes on an undisturbed host, from its restart point."""
+        compiled = self._workflow_of(command.run)
         truth = self._truths.get(command.run)
         if truth is None:
             durations = self._scenario.durations
-            truth = TrueDurations(durations, known.names, seed=self._seed, run=command.run)
+            truth = TrueDurations(durations, compiled.names, seed=self._seed, run=command.run)
             self._truths[command.run] = truth
-        whole_s = known.seconds(command.task, command.machine, command.count)
+        whole_s = compiled.seconds(command.task, command.machine, command.count)
         if not truth.exact:
             whole_s = truth.seconds(command.task, whole_s, command.iteration)
         return whole_s * (1.0 - command.restart_from) + self._scenario.overhead_per_task_s
@@ -113,44 +118,44 @@ class ProgramSimulator:
         host = self._hosts[program.host]
         if not self._runs(program) or not host.up:
             return None
-        now = self._agenda.now
+        now = self._queue.now
         program.began_s = now
         program.clock_s = host.speed.clock_s(now)
         host.programs[program.attempt] = program
-        self.expect_end(host, program)
+        self.schedule_end(host, program)
         if program.limit_s is not None:
-            self._agenda.put(now + program.limit_s, partial(self._cut, program, "timeout"))
-        if self._scenario.requirements or self._known_of(program.run).checkpoints:
-            self._expect_news(host, program)
+            self._queue.put(now + program.limit_s, partial(self._cut, program, "timeout"))
+        if self._scenario.requirements or self._workflow_of(program.run).checkpoints:
+            self._schedule_changes(host, program)
         return ev.Started(attempt=program.attempt)
 
-    def expect_end(self, host: Host, program: Program) -> None:
-        """Put the end of a program where the host's present speed leads it."""
+    def schedule_end(self, host: Host, program: Program) -> None:
+        """Schedule the end of a program from the current speed of its host."""
         program.version += 1
-        end_s = max(self._agenda.now, host.speed.time_of(program.end_clock_s))
-        self._agenda.put(end_s, partial(self._end, program, program.version))
+        end_s = max(self._queue.now, host.speed.time_of(program.end_clock_s))
+        self._queue.put(end_s, partial(self._end, program, program.version))
 
-    def _expect_news(self, host: Host, program: Program) -> None:
-        """Put what a program will do before its end: restart files, changed requirements."""
-        known = self._known_of(program.run)
-        checkpoint = known.description(program.task).recovery.checkpoint
+    def _schedule_changes(self, host: Host, program: Program) -> None:
+        """Schedule the checkpoints and requirement changes of a program."""
+        compiled = self._workflow_of(program.run)
+        checkpoint = compiled.description(program.task).recovery.checkpoint
         if checkpoint is not None and checkpoint.every is not None:
-            context = self._known_of(program.run).graph.context(program.task)
+            context = self._workflow_of(program.run).graph.context(program.task)
             every_s = float(evaluate_quantity(checkpoint.every, context))
-            self._agenda.put(self._agenda.now + every_s, partial(self._checkpoint, program, every_s))
+            self._queue.put(self._queue.now + every_s, partial(self._checkpoint, program, every_s))
         for change in self._scenario.requirements:
-            name = self._known_of(program.run).names[program.task]
+            name = self._workflow_of(program.run).names[program.task]
             ahead = change.after > program.restart_from or not program.restart_from
             if ahead and matches_task(change.task, name):
-                self._agenda.put(
+                self._queue.put(
                     self._time_of_share(host, program, change.after), partial(self._change, program, change)
                 )
 
     def _time_of_share(self, host: Host, program: Program, share: float) -> float:
-        """Give the time at which a share of the whole task's work will be done."""
+        """Return the time at which this share of the task's work will be done."""
         left = 1.0 - program.restart_from
         part = (share - program.restart_from) / left if left > 0 else 0.0
-        return max(self._agenda.now, host.speed.time_of(program.clock_s + part * program.work_s))
+        return max(self._queue.now, host.speed.time_of(program.clock_s + part * program.work_s))
 
     def _change(self, program: Program, change: RequirementChange) -> ev.Event | None:
         if not self._runs(program):
@@ -158,12 +163,12 @@ class ProgramSimulator:
         host = self._hosts[program.host]
         if self.done(program) + _ROUNDING < change.after:
             if program.suspended_s is None:
-                # The host became slower on the way: look again when it should have got there.
-                self._agenda.put(
+                # The host became slower meanwhile: schedule the change again from the current speed.
+                self._queue.put(
                     self._time_of_share(host, program, change.after), partial(self._change, program, change)
                 )
             else:
-                program.put_off.append(change)
+                program.deferred_changes.append(change)
             return None
         changed = ev.RequirementsChanged(
             attempt=program.attempt,
@@ -172,81 +177,81 @@ class ProgramSimulator:
         )
         if self._description(program).recovery.checkpoint is None:
             return changed
-        # A program that may have to leave writes its restart files first.
+        # The program may be migrated now, so it writes a checkpoint first.
         program.checkpoint = max(program.checkpoint, change.after)
-        self._agenda.report(changed)
+        self._queue.report(changed)
         return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
 
     def _checkpoint(self, program: Program, every_s: float) -> ev.Event | None:
         if not self._runs(program):
             return None
-        self._agenda.put(self._agenda.now + every_s, partial(self._checkpoint, program, every_s))
+        self._queue.put(self._queue.now + every_s, partial(self._checkpoint, program, every_s))
         if program.suspended_s is not None:
             return None
         program.checkpoint = self.done(program)
-        if not self._is_heard(program):
+        if not self._is_delivered(program):
             return None
         return ev.Checkpointed(attempt=program.attempt, work_done=program.checkpoint)
 
     def done(self, program: Program) -> float:
-        """Give the share of the whole task's work that is done."""
+        """Return the share of the task's work that is done, work of earlier attempts included."""
         host = self._hosts[program.host]
         if program.attempt not in host.programs:
             return program.restart_from
-        return program.done(host.speed.clock_s(self._agenda.now))
+        return program.done(host.speed.clock_s(self._queue.now))
 
     def _end(self, program: Program, version: int) -> ev.Event | None:
         if program.version != version or not self._runs(program):
             return None
         self._forget(program)
-        known = self._known_of(program.run)
+        compiled = self._workflow_of(program.run)
         endings = self._endings.get(program.run)
         if endings is None:
-            endings = self._endings[program.run] = TaskEndings(known, self._scenario)
-        exit_code, cause, result, lines = endings.of(known, program.task, program.iteration)
+            endings = self._endings[program.run] = TaskEndings(compiled, self._scenario)
+        exit_code, cause, result, lines = endings.of(compiled, program.task, program.iteration)
         ended = ev.Ended(
             attempt=program.attempt, exit_code=exit_code, cause=cause, result=result, work_done=1.0
         )
         news: list[ev.Event] = [ended]
         if lines:
             news.insert(0, ev.TasksAdded(run=program.run, lines=lines))
-        if not self._is_heard(program):
-            self._unheard[program.attempt] = (program.host, news)
+        if not self._is_delivered(program):
+            self._undelivered[program.attempt] = (program.host, news)
             return None
         for event in news[1:]:
-            self._agenda.report(event)
+            self._queue.report(event)
         return news[0]
 
-    def _is_heard(self, program: Program) -> bool:
-        """Say whether what a program tells arrives."""
+    def _is_delivered(self, program: Program) -> bool:
+        """Return whether events of a program are delivered now."""
         host = self._hosts[program.host]
-        return self._told or self.answers(program.attempt, host)
+        return self._always_reports or self.answers(program.attempt, host)
 
     def answers(self, attempt: int, host: Host) -> bool:
-        """Say whether a job manager watches an attempt and answers."""
+        """Return whether a job manager monitors this attempt and answers."""
         return host.answers("job-manager") or (attempt in self._reattached and host.answers("gatekeeper"))
 
-    def knows(self, attempt: int) -> bool:
-        """Say whether the job of an attempt is there, or has left news."""
-        return attempt in self.programs or attempt in self._unheard
+    def has_job(self, attempt: int) -> bool:
+        """Return whether the attempt has a running program or undelivered events."""
+        return attempt in self.programs or attempt in self._undelivered
 
     def reattach(self, attempt: int) -> None:
-        """Let a new job manager watch an attempt: it tells what nobody has heard, or that the job is gone."""
-        if attempt in self._unheard:
-            self._tell(attempt)
+        """Start a new job manager for an attempt: it delivers pending events, or reports the job as lost."""
+        if attempt in self._undelivered:
+            self._deliver(attempt)
         elif attempt in self.programs:
             self._reattached.add(attempt)
         else:
-            self._agenda.report(ev.Ended(attempt=attempt, exit_code=None, cause="lost"))
+            self._queue.report(ev.Ended(attempt=attempt, exit_code=None, cause="lost"))
 
-    def heard_again(self, host: Host) -> None:
-        """Let a host that answers again tell what nobody has heard."""
-        for attempt in [attempt for attempt, (at, _) in self._unheard.items() if at == host.index]:
-            self._tell(attempt)
+    def deliver_pending(self, host: Host) -> None:
+        """Deliver all pending events of a host that answers again."""
+        for attempt in [attempt for attempt, (at, _) in self._undelivered.items() if at == host.index]:
+            self._deliver(attempt)
 
-    def _tell(self, attempt: int) -> None:
-        for event in self._unheard.pop(attempt)[1]:
-            self._agenda.report(event)
+    def _deliver(self, attempt: int) -> None:
+        for event in self._undelivered.pop(attempt)[1]:
+            self._queue.report(event)
 
     def _forget(self, program: Program) -> None:
         self.programs.pop(program.attempt, None)
@@ -261,79 +266,79 @@ class ProgramSimulator:
         return ev.Ended(attempt=program.attempt, exit_code=None, cause=cause, work_done=done)
 
     def cancel(self, attempt: int) -> None:
-        """End an attempt because the engine says so; it takes half the latency of a stage."""
-        self._agenda.put(self._agenda.now + self._latency_s / 2.0, partial(self._cancelled, attempt))
+        """Cancel an attempt after half the stage latency."""
+        self._queue.put(self._queue.now + self._latency_s / 2.0, partial(self._cancelled, attempt))
 
     def _cancelled(self, attempt: int) -> ev.Event | None:
-        self._unheard.pop(attempt, None)
+        self._undelivered.pop(attempt, None)
         program = self.programs.get(attempt)
         if program is None:
             return ev.Ended(attempt=attempt, exit_code=None, cause="cancelled")
         checkpoint = self._description(program).recovery.checkpoint
         if checkpoint is None or checkpoint.every is not None:
             return self._stop(program, "cancelled")
-        # Restart files without an interval are written when the program is told to end; an application with
-        # iterations keeps whole ones.
+        # Without an interval, a checkpoint is written on cancellation; applications with iterations save
+        # whole iterations.
         done = self.done(program)
         iterations = self._iterations(program)
         if iterations:
             done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
-        self._agenda.report(self._stop(program, "cancelled"))
+        self._queue.report(self._stop(program, "cancelled"))
         return ev.Checkpointed(attempt=attempt, work_done=done)
 
     def lose(self, host: Host) -> None:
-        """Let everything on a host be gone, without a word."""
+        """Remove all programs and pending events of a failed host without reporting anything."""
         for program in [program for program in self.programs.values() if program.host == host.index]:
             self._forget(program)
-        for attempt in [attempt for attempt, (at, _) in self._unheard.items() if at == host.index]:
-            del self._unheard[attempt]
+        for attempt in [attempt for attempt, (at, _) in self._undelivered.items() if at == host.index]:
+            del self._undelivered[attempt]
 
     def speed_changed(self, host: Host) -> None:
-        """Move the ends of a host's programs."""
-        host.changed(self._agenda.now)
+        """Reschedule the ends of all programs of a host after a change of its speed."""
+        host.changed(self._queue.now)
         for program in host.programs.values():
             if program.suspended_s is None:
-                self.expect_end(host, program)
+                self.schedule_end(host, program)
 
     def _of_task(self, name: str) -> list[Program]:
         return [
             program
             for program in self.programs.values()
             if program.attempt in self._hosts[program.host].programs
-            and matches_task(name, self._known_of(program.run).names[program.task])
+            and matches_task(name, self._workflow_of(program.run).names[program.task])
         ]
 
     def _suspend(self, name: str, lasting_s: float) -> None:
         for program in self._of_task(name):
             if program.suspended_s is not None:
                 continue
-            clock_s = self._hosts[program.host].speed.clock_s(self._agenda.now)
+            clock_s = self._hosts[program.host].speed.clock_s(self._queue.now)
             program.suspended_s = program.end_clock_s - clock_s
             program.version += 1
-            self._agenda.report(ev.Suspended(attempt=program.attempt))
+            self._queue.report(ev.Suspended(attempt=program.attempt))
             if math.isfinite(lasting_s):
-                self._agenda.put(self._agenda.now + lasting_s, partial(self._resume, program))
+                self._queue.put(self._queue.now + lasting_s, partial(self._resume, program))
 
     def _resume(self, program: Program) -> ev.Event | None:
         if not self._runs(program) or program.suspended_s is None:
             return None
         host = self._hosts[program.host]
-        program.clock_s = host.speed.clock_s(self._agenda.now) + program.suspended_s - program.work_s
+        program.clock_s = host.speed.clock_s(self._queue.now) + program.suspended_s - program.work_s
         program.suspended_s = None
-        self.expect_end(host, program)
-        for change in program.put_off:
-            self._agenda.put(
+        self.schedule_end(host, program)
+        for change in program.deferred_changes:
+            self._queue.put(
                 self._time_of_share(host, program, change.after), partial(self._change, program, change)
             )
-        program.put_off.clear()
+        program.deferred_changes.clear()
         return ev.Resumed(attempt=program.attempt)
 
     def _preempt(self, name: str) -> None:
         for program in self._of_task(name):
-            self._agenda.report(self._stop(program, "preempted"))
+            self._queue.report(self._stop(program, "preempted"))
 
     def report_progress(self, attempt: int) -> None:
-        """Answer a question about a program: how far it is, and what its last iteration took."""
+        """Report the progress of a program and the seconds of its last iteration, if it is monitored."""
         program = self.programs.get(attempt)
         if program is None or not self.answers(attempt, self._hosts[program.host]):
             return
@@ -345,7 +350,7 @@ class ProgramSimulator:
         last_s = (
             self._last_iteration_s(program, number, iterations) if iterations and number is not None else None
         )
-        self._agenda.report(
+        self._queue.report(
             ev.Progressed(
                 attempt=attempt,
                 work_done=done if tells else None,
@@ -356,11 +361,11 @@ class ProgramSimulator:
         )
 
     def _iterations(self, program: Program) -> int | None:
-        """Give how many iterations the application of a program has; None: it has no profile."""
-        return find_task_value(self._scenario.profiles, self._known_of(program.run).names[program.task])
+        """Return the number of iterations of a program; None: the scenario states no profile."""
+        return find_task_value(self._scenario.profiles, self._workflow_of(program.run).names[program.task])
 
     def _last_iteration_s(self, program: Program, number: int, iterations: int) -> float | None:
-        """Give what the last whole iteration of a program took; None: there was none since it began."""
+        """Return the seconds of the last whole iteration; None: none completed since the start."""
         host = self._hosts[program.host]
         left, first = 1.0 - program.restart_from, program.restart_from * iterations
         if number - 1 < first - _ROUNDING or left <= 0:

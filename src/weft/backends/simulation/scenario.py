@@ -1,9 +1,7 @@
-"""A scenario: what really happens in a simulated run, apart from what anybody believes.
+"""Scenario records: what actually happens in a simulated run, as opposed to what the engine estimates.
 
-Arrivals of workflows, true durations, disturbances of machines, ends of tasks and loops. An engine, a planner
-or a policy never sees it; only the simulated world reads it.
-
-Which workflow is submitted when: the arrivals of a scenario, drawn where it leaves them open.
+A scenario describes the arrivals of workflows, true durations, disturbances of machines, and how tasks and
+loops end. Only the simulation backend reads it; the engine, planners and policies do not.
 """
 
 from __future__ import annotations
@@ -48,26 +46,26 @@ __all__ = [
 
 
 NETWORKS = ("unshared", "shared")
-"""Whether transfers have the bandwidth of their link alone, or share it."""
+"""Whether each transfer has the full bandwidth of its link, or transfers on a link share it."""
 
 SILENT_PARTS = ("both", "job-manager", "gatekeeper")
-"""What of a machine does not answer (S3 section 5, the polling ladder)."""
+"""The services of a machine that can stop answering (docs/papers/adaptive-jobs.md, section 5)."""
 
 FAILURE_WORDS = ("oom", "preempted", "staging", "no-exit-code")
-"""How an attempt may end instead of by an exit code."""
+"""Ways in which an attempt can end without an exit code."""
 
 End = int | str
 """The exit code of an attempt, or one of FAILURE_WORDS."""
 
 Result = Mapping[str, str | float | bool | None]
-"""What a task writes into its result file."""
+"""The contents of a task's result file."""
 
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A number drawn uniformly between two others; of two equal ones it is that number."""
+    """The range of a uniformly distributed number; equal bounds make it a constant."""
 
     low: float
     high: float
@@ -75,32 +73,32 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """One workflow that is submitted at one time."""
+    """The submission of one workflow."""
 
     workflow: str
-    """As the scenario names it: a path from the folder of the scenario file."""
+    """Path of the workflow file, relative to the folder of the scenario file."""
     at_s: float = 0.0
     owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Workflows that arrive one after the other."""
+    """A sequence of workflows submitted at intervals."""
 
     workflows: tuple[str, ...]
     shuffled: bool = False
-    """Whether their order is drawn (without replacement) instead of stated."""
+    """Whether the order is drawn (without replacement) instead of given."""
     from_s: float = 0.0
     every_s: float = 0.0
-    """The interval between two arrivals, or its mean."""
+    """The interval between two submissions, or its mean."""
     poisson: bool = False
-    """Whether the intervals, the one before the first arrival included, are drawn (exponentially)."""
+    """Whether intervals are exponentially distributed, including the one before the first submission."""
     owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrivalTrace:
-    """Arrivals that stand in a file of their own."""
+    """Arrivals read from a trace file."""
 
     file: str
     arrivals: tuple[Arrival, ...]
@@ -108,46 +106,48 @@ class ArrivalTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """How long tasks really take, relative to their estimate."""
+    """True durations of tasks, relative to their estimates."""
 
     noise: float = 0.0
-    """Standard deviation of the true seconds, as a share of their mean."""
+    """Standard deviation of the true duration, as a fraction of its mean."""
     bias: float = 1.0
-    """Mean of the true seconds, relative to the estimate."""
+    """Mean of the true duration, as a multiple of the estimate."""
     tasks: Mapping[str, Durations] = field(default_factory=dict)
-    """Tasks for which this differs."""
+    """Overrides by task name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Perturbation:
-    """Machines that become slower for a time (S1 section 13)."""
+    """A temporary slowdown of machines (docs/papers/dynamic-grid.md, section 13)."""
 
     machines: tuple[str, ...]
     slowdown: Span
     lasting_s: Span
     at_s: float = 0.0
-    """When all of the machines are slowed; with ``every_s``: from when on some are."""
+    """When all these machines slow down; with ``every_s``: when the series of slowdowns starts."""
     every_s: float | None = None
-    """Mean interval between two perturbations, each of one machine of the set; None: there is only one."""
+    """Mean interval between slowdowns of one machine drawn from the set; None: a single slowdown of all of
+    them.
+    """
     until_s: float = math.inf
-    """With ``every_s``: no perturbation begins later."""
+    """With ``every_s``: no slowdown starts after this time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Machines that fail, once at a stated time or again and again."""
+    """A failure of machines, once at a given time or repeatedly."""
 
     machines: tuple[str, ...]
     repair_s: float = math.inf
-    """How long the repair takes; with ``mtbf_s``: its mean."""
+    """Duration of the repair; with ``mtbf_s``: its mean."""
     at_s: float = 0.0
     mtbf_s: float | None = None
-    """Mean time between a machine's repair and its next failure; None: it fails once, at ``at_s``."""
+    """Mean time from a repair to the next failure of each machine; None: one failure at ``at_s``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompetingLoad:
-    """Competing processes on machines: n of them leave 1/(n + 1) of the speed."""
+    """Competing processes on machines: n processes leave 1/(n + 1) of the speed to the task."""
 
     machines: tuple[str, ...]
     processes: int
@@ -157,7 +157,7 @@ class CompetingLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Machines that go on computing but do not answer when asked."""
+    """Machines that keep computing but do not answer requests."""
 
     machines: tuple[str, ...]
     at_s: float = 0.0
@@ -167,7 +167,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspension:
-    """The remote side suspends the attempts of a task that run at that time."""
+    """The batch system suspends the running attempts of a task."""
 
     task: str
     at_s: float
@@ -176,7 +176,7 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancellation:
-    """The remote side cancels the attempts of a task that run at that time."""
+    """The batch system cancels the running attempts of a task."""
 
     task: str
     at_s: float
@@ -184,18 +184,20 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequirementChange:
-    """A task changes what it asks of machines while it runs (S3 section 2)."""
+    """A task changes its requirements or rank while it runs (docs/papers/adaptive-jobs.md, section 2)."""
 
     task: str
     after: float
-    """When this share of its work is done."""
+    """Share of the task's work after which the change happens."""
     requirements: Expression | None = None
     rank: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """All that really happens. The default: workflows arrive at once and everything is as believed."""
+    """Everything that happens in a simulated run. The default: all workflows arrive at 0 s and all estimates
+    are exact.
+    """
 
     name: str = "as-believed"
     arrivals: tuple[Arrival | Series | ArrivalTrace, ...] = ()
@@ -208,39 +210,43 @@ class Scenario:
     cancellations: tuple[Cancellation, ...] = ()
     requirements: tuple[RequirementChange, ...] = ()
     exit_codes: Mapping[str, tuple[End, ...]] = field(default_factory=dict)
-    """By task: how it ends, each time it does so by itself; the last one holds from then on."""
+    """By task: how its successive attempts end; the last value applies to all later attempts."""
     results: Mapping[str, tuple[Result, ...]] = field(default_factory=dict)
-    """By task: what it writes, likewise."""
+    """By task: what its successive attempts write as result; the last value applies to all later attempts."""
     iterations: Mapping[str, int] = field(default_factory=dict)
-    """By loop: how often its body really runs."""
+    """By loop: the true number of iterations."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """By file: how many lines a growing sweep finds in it."""
+    """By file: the number of lines that a growing sweep reads from it."""
     network: str = NETWORKS[0]
     overhead_per_task_s: float = 0.0
     stage_latency_s: float = 0.0
-    """What every stage (prolog, start, epilog) takes besides moving data; cancelling, cleaning up: half."""
+    """Latency of every stage (prolog, start, epilog), data transfer excluded; half of it to cancel and to
+    clean up.
+    """
     profiles: Mapping[str, int] = field(default_factory=dict)
-    """By task: how many iterations its application has and reports (S3's performance profile)."""
+    """By task: the number of iterations its application reports (performance profile,
+    docs/papers/adaptive-jobs.md).
+    """
     denied: tuple[str, ...] = ()
-    """Machines to which access is refused."""
+    """Machines that refuse access."""
     replanning_s_per_point: float = 0.0
-    """What a re-plan costs per point (schedule) it visits."""
+    """Seconds that re-planning takes per evaluated schedule."""
     document: Document | None = field(default=None, compare=False, repr=False)
-    """Where it was read from, so that errors can point there; not part of what it says."""
+    """The document it was read from, for error locations; ignored in comparisons."""
 
     @property
     def folder(self) -> PurePath:
-        """Give the folder from which the paths of workflows and traces are counted."""
+        """Return the folder that paths of workflows and traces are relative to."""
         file = self.document.file if self.document is not None else None
         return PurePath(file).parent if file is not None else PurePath()
 
 
 UNDISTURBED = Scenario()
-"""The scenario of a run without one."""
+"""The default scenario."""
 
 
 def match_positions(patterns: Iterable[str], names: Sequence[str]) -> list[int]:
-    """Give the positions of the names that a pattern means: the same name, or one its wildcards fit."""
+    """Return the positions of all names that equal a pattern or match its wildcards."""
     wanted = tuple(patterns)
     exact = frozenset(wanted)
     wild = tuple(pattern for pattern in wanted if any(sign in pattern for sign in "*?["))
@@ -252,21 +258,21 @@ def match_positions(patterns: Iterable[str], names: Sequence[str]) -> list[int]:
 
 
 def matches_task(name: str, label: str) -> bool:
-    """Say whether a name means a subtask: its own (``lapw1[3]``) or that of its task (``lapw1``)."""
+    """Return whether ``name`` is the name of a subtask (``lapw1[3]``) or of its task (``lapw1``)."""
     return label == name or label.partition("[")[0] == name
 
 
 def find_task_value(values: Mapping[str, _Found], label: str) -> _Found | None:
-    """Give the value that holds for a subtask: under its own name, else under that of its task."""
+    """Return the value for a subtask: the one under its own name, else the one of its task, else None."""
     own = values.get(label)
     return own if own is not None else values.get(label.partition("[")[0])
 
 
 def draw_arrivals(scenario: Scenario, rng: np.random.Generator) -> list[Arrival]:
-    """List all arrivals by time; of several at one time, those that are written first come first.
+    """Return all arrivals ordered by time; arrivals at the same time keep the order of the scenario.
 
-    ``rng`` is that of the component "arrivals", of which nobody else draws: the same seed gives the same
-    arrivals under every policy and platform.
+    ``rng`` must be the generator of the component "arrivals", which is used for nothing else: the same seed
+    gives the same arrivals under every policy and platform.
     """
     found = [arrival for entry in scenario.arrivals for arrival in _expand_entry(entry, rng)]
     return sorted(found, key=lambda arrival: arrival.at_s)
@@ -283,7 +289,10 @@ def _expand_entry(entry: Arrival | Series | ArrivalTrace, rng: np.random.Generat
 
 
 def _draw_series(series: Series, rng: np.random.Generator) -> Iterator[Arrival]:
-    """Draw an order (S5 section 6: without replacement) and intervals (of a Poisson process) if asked to."""
+    """Yield the arrivals of a series; order and intervals are drawn where the series says so.
+
+    Orders are drawn without replacement (docs/papers/many-workflows.md, section 6), intervals exponentially.
+    """
     count = len(series.workflows)
     order = rng.permutation(count).tolist() if series.shuffled else range(count)
     after_s = series.every_s * np.arange(count, dtype=np.float64)

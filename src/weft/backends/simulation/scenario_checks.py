@@ -1,4 +1,4 @@
-"""What can be wrong with a scenario beside a platform and workflows: names that do not exist there."""
+"""Check the names in a scenario against a platform and workflows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECTIONS = ("perturbations", "failures", "loads", "silences")
 
 
 def workflow_keys(entry: Arrival | Series | ArrivalTrace) -> Iterator[str]:
-    """Name the workflows of one entry under ``arrivals``, as often as they arrive."""
+    """Yield the workflow of every arrival of an entry under ``arrivals``."""
     match entry:
         case Arrival(workflow=workflow):
             yield workflow
@@ -34,16 +34,17 @@ def workflow_keys(entry: Arrival | Series | ArrivalTrace) -> Iterator[str]:
 def check_scenario(
     scenario: Scenario, platform: Platform | None, workflows: Mapping[str, Workflow] | None
 ) -> None:
-    """Raise InvalidInput with everything a scenario names that does not exist.
+    """Raise InvalidInput with one problem per unknown name in a scenario.
 
-    ``workflows`` are all that take part, by the name the scenario (or the command line) has for them. Without
-    a platform names of machines are not looked at, without workflows not those of tasks, loops and files.
+    ``workflows``: all workflows of the simulation by the name that the scenario or the command line uses.
+    Without a platform, machine names are not checked; without workflows, names of tasks, loops and files are
+    not checked.
     """
     problems: list[Problem] = []
     if platform is not None:
         problems += _unknown_machines(scenario, [machine.name for machine in platform.machines])
     if workflows is not None:
-        # What belongs to a workflow that is missing would be missed once more.
+        # Names of tasks in a missing workflow would be reported a second time.
         problems += [*_unknown_workflows(scenario, workflows)] or _unknown_parts(scenario, workflows)
     if platform is not None and workflows is not None:
         problems += _unknown_in_expressions(scenario, platform, workflows.values())
@@ -85,7 +86,7 @@ def _unknown_machines(scenario: Scenario, names: list[str]) -> Iterator[Problem]
 
 
 def _find_machine_key(scenario: Scenario, section: str, index: int) -> str:
-    """Say under which of its two keys an entry names machines."""
+    """Return the key under which an entry names its machines."""
     node = scenario.document.root if scenario.document is not None else None
     for part in (section, index):
         if node is not None and isinstance(node.value, dict) and part in node.value:
@@ -97,7 +98,7 @@ def _find_machine_key(scenario: Scenario, section: str, index: int) -> str:
 
 
 class _WorkflowNames:
-    """What the workflows of a run have: tasks, subtasks, loops, files whose lines are swept."""
+    """The names of tasks, subtasks, loops and growing files of all workflows."""
 
     def __init__(self, workflows: Iterable[Workflow]) -> None:
         self._workflows = tuple(workflows)
@@ -107,7 +108,7 @@ class _WorkflowNames:
         self._subtasks: frozenset[str] | None = None
 
     def has_task(self, name: str) -> bool:
-        """Say whether a task or subtask exists; every subtask of a task that grows may."""
+        """Return whether a task or subtask exists; any subtask of a growing sweep may."""
         if name in self.tasks:
             return True
         template = name.partition("[")[0]
@@ -116,14 +117,14 @@ class _WorkflowNames:
         described = (task for each in self._workflows for task in each.tasks if task.name == template)
         if any(True for task in described for _ in _growth_files(task)):
             return True
-        if self._subtasks is None:  # unfolded only if a scenario speaks of subtasks
+        if self._subtasks is None:  # unfolded only if the scenario names subtasks
             self._subtasks = frozenset(
                 label for each in self._workflows for label in check_and_unfold(each).names
             )
         return name in self._subtasks
 
     def candidates(self, name: str) -> Iterable[str]:
-        """List what a name that does not exist may have been meant to be."""
+        """Return the candidates for correcting an unknown name."""
         template = name.partition("[")[0]
         return (self._subtasks or ()) if template in self.tasks else self.tasks
 
@@ -156,7 +157,7 @@ def _unknown_tasks(scenario: Scenario, names: _WorkflowNames) -> Iterator[Proble
 def _unknown_in_expressions(
     scenario: Scenario, platform: Platform, workflows: Iterable[Workflow]
 ) -> Iterator[Problem]:
-    """List the names in new requirements and ranks that neither machines nor the workflow have."""
+    """Yield a problem for each unknown name in changed requirements and ranks."""
     if not scenario.requirements:
         return
     of_machines = machine_columns(planned_machines(platform)).keys()
@@ -179,7 +180,7 @@ def _find_unknown(what: str, found: Iterable[str], known: list[str], path: Docum
 
 
 def _describe_missing(what: str, name: str, known: Iterable[str], path: DocumentPath) -> Problem:
-    """Say that a name means nothing, and what was probably meant."""
+    """Return the problem of an unknown name, with the nearest known name as advice."""
     names = sorted(dict.fromkeys(known))
     close = nearest(name, names)
     advice = f"did you mean {close!r}?" if close else _list_known(what, names)

@@ -1,20 +1,19 @@
-"""Transfers under way: data on links whose bandwidth they share, or have each for itself.
+"""Simulate data transfers over links with shared or unshared bandwidth, and the staging of attempts on top of
+them.
 
-``SharedTransfers`` gives max-min fair rates, as progressive filling does (Bertsekas and Gallager, Data
-Networks,
-section 6.5.2). What shares what: a link is what a platform describes once. All transfers, of both directions,
-that take a pair of ``links.between`` share its bandwidth; all inside a site share the site's; where the
-default link holds, all between the same two sites share one such link (a machine without a site is one of
-its own). Platforms state no uplinks of single machines, so a transfer takes one link, and filling ends after
-one step: n transfers on a link get 1/n of its bandwidth each. A transfer first waits for its fixed seconds
-and one latency per file, and takes no bandwidth meanwhile. Data on one host arrive at once.
+``SharedTransfers`` computes max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks,
+section 6.5.2). A link is what a platform describes once: all transfers over a pair of ``links.between``, in
+both directions, share its bandwidth; all transfers inside a site share the site's; where the default link
+applies, all transfers between the same two sites share one such link (a machine without a site is its own
+site). Platforms describe no uplinks of single machines, so that a transfer uses one link and filling ends
+after one step: n transfers on a link get 1/n of its bandwidth each. A transfer first waits for its fixed
+seconds and one latency per file, without using bandwidth. Transfers within one host take no time.
 
-Every link counts the bytes that each of its transfers has been served since it was last idle: one that joins
-at b and has s bytes is done at b + s, however many come and go. A start or an end costs O(log transfers).
+Every link counts the bytes served to each of its transfers since it was last idle: a transfer of s bytes that
+joins at count b ends at count b + s, however many others come and go. A start or an end costs O(log
+transfers).
 
-``UnsharedTransfers`` is what planners assume: every transfer has its link's bandwidth for itself.
-
-Data on the way: what StageIn asks for moves over the network, or from where the user keeps it.
+``UnsharedTransfers`` is the assumption of the planners: every transfer has the full bandwidth of its link.
 """
 
 from __future__ import annotations
@@ -42,35 +41,36 @@ _Value = TypeVar("_Value")
 
 
 class Transfers(Protocol):
-    """Transfers under way. ``now`` never runs backwards; machines are numbered as planners see them."""
+    """Transfers in progress. ``now`` never decreases; machines have the indices of the planners."""
 
     def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
               now: float) -> None:  # fmt: skip
-        """Begin a transfer under a number that no other one under way has."""
+        """Start a transfer; ``flow`` must differ from the numbers of all transfers in progress."""
         ...
 
     def cancel(self, flow: int, now: float) -> None:
-        """End a transfer before its time, if it is still under way; ``ended`` will not name it."""
+        """Cancel a transfer if it is in progress; ``ended`` will not return it."""
         ...
 
     def advance(self, now: float) -> None:
-        """Let everything happen that happens up to now."""
+        """Process all changes up to ``now``."""
         ...
 
     def next_end(self) -> float:
-        """Give a time before which no transfer ends, later than the last advance; inf: none is under way.
+        """Return a lower bound of the next end, later than the last advance; infinity: nothing is in
+        progress.
 
-        It may be the time of another change. Advance to it and ask again.
+        The bound may be the time of another change: advance to it and call again.
         """
         ...
 
     def ended(self, now: float) -> list[int]:
-        """Advance, and name those that have ended since the last call, by time, then as they began."""
+        """Advance; return the transfers that ended since the last call, by time, then by start."""
         ...
 
 
 class UnsharedTransfers:
-    """Every transfer has the bandwidth of its link for itself."""
+    """Transfers that each have the full bandwidth of their link."""
 
     def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
         self._links = _LinkTable(platform, machines)
@@ -80,9 +80,10 @@ class UnsharedTransfers:
 
     def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
               now: float) -> None:  # fmt: skip
-        """Begin a transfer."""
+        """Start a transfer."""
         found = self._links.between(source, target)
-        # The sum as planners make it, so that an undisturbed run ends exactly as planned.
+        # The same sum in the same order as in the planners, so that an undisturbed run ends exactly as
+        # planned.
         end_s = now
         if found is not None:
             link = found[1]
@@ -92,20 +93,20 @@ class UnsharedTransfers:
         heapq.heappush(self._ends, (end_s, self._count, flow))
 
     def cancel(self, flow: int, now: float) -> None:  # noqa: ARG002 -- of the contract
-        """End a transfer before its time; one that should have ended by now is forgotten, too."""
+        """Cancel a transfer, even if its end is due."""
         self._begun.pop(flow, None)
 
     def advance(self, now: float) -> None:
-        """Do nothing: when a transfer ends was known when it began."""
+        """Do nothing: the end of a transfer is fixed at its start."""
 
     def next_end(self) -> float:
-        """Give the time of the next end."""
+        """Return the time of the next end."""
         while self._ends and self._begun.get(self._ends[0][2]) != self._ends[0][1]:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[int]:
-        """Name those that have ended."""
+        """Return the transfers that ended."""
         found: list[int] = []
         while self.next_end() <= now:
             flow = heapq.heappop(self._ends)[2]
@@ -115,7 +116,7 @@ class UnsharedTransfers:
 
 
 class SharedTransfers:
-    """Transfers that share the bandwidth of links fairly."""
+    """Transfers that share the bandwidth of their links fairly."""
 
     def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
         self._links = _LinkTable(platform, machines)
@@ -123,13 +124,13 @@ class SharedTransfers:
         self._order: list[_LinkQueue] = []
         self._under_way: dict[int, _Transfer] = {}
         self._changes: list[tuple[float, int]] = []
-        """The next change of every queue; an entry that is not its queue's current one is void."""
+        """Heap of (time, queue number); an entry that differs from its queue's ``next_s`` is stale."""
         self._ended: list[tuple[float, int, int]] = []
         self._count = 0
 
     def start(self, flow: int, source: int, target: int, size_bytes: float, files: float, fixed_s: float,
               now: float) -> None:  # fmt: skip
-        """Begin a transfer."""
+        """Start a transfer."""
         found = self._links.between(source, target)
         self._count += 1
         if found is None:
@@ -144,7 +145,7 @@ class SharedTransfers:
         self._changed(begun.queue)
 
     def cancel(self, flow: int, now: float) -> None:
-        """End a transfer before its time; one that has ended by now is forgotten, too."""
+        """Cancel a transfer, even if it ended since the last call of ``ended``."""
         self.advance(now)
         begun = self._under_way.pop(flow, None)
         if begun is not None:
@@ -154,13 +155,13 @@ class SharedTransfers:
             self._ended = [entry for entry in self._ended if entry[2] != flow]
 
     def left_bytes(self, flow: int, now: float) -> float:
-        """Give the bytes of a transfer that have not arrived; 0 when it has ended."""
+        """Return the bytes of a transfer that have not arrived; 0 after its end."""
         self.advance(now)
         begun = self._under_way.get(flow)
         return 0.0 if begun is None else begun.queue.left_bytes(begun, now)
 
     def advance(self, now: float) -> None:
-        """Let transfers join their links and end, in the order in which they do."""
+        """Process joins and ends of transfers up to ``now`` in order of time."""
         while self._changes and self._changes[0][0] <= now:
             at_s, number = heapq.heappop(self._changes)
             queue = self._order[number]
@@ -173,7 +174,7 @@ class SharedTransfers:
             self._changed(queue)
 
     def next_end(self) -> float:
-        """Give the time of the next change."""
+        """Return the time of the next change."""
         if self._ended:
             return self._ended[0][0]
         while self._changes and self._order[self._changes[0][1]].next_s != self._changes[0][0]:
@@ -181,7 +182,7 @@ class SharedTransfers:
         return self._changes[0][0] if self._changes else math.inf
 
     def ended(self, now: float) -> list[int]:
-        """Name those that have ended."""
+        """Return the transfers that ended."""
         self.advance(now)
         found, self._ended = sorted(self._ended), []
         return [flow for _, _, flow in found]
@@ -194,14 +195,14 @@ class SharedTransfers:
         return queue
 
     def _changed(self, queue: _LinkQueue) -> None:
-        """Look up when a queue changes next, after it has changed."""
+        """Push the time of a queue's next change after the queue has changed."""
         queue.look_ahead()
         if queue.next_s < math.inf:
             heapq.heappush(self._changes, (queue.next_s, queue.number))
 
 
 class _Transfer:
-    """One transfer under way."""
+    """One transfer in progress."""
 
     __slots__ = ("done_at_bytes", "dropped", "flow", "number", "queue", "ready_s", "size_bytes")
 
@@ -209,7 +210,8 @@ class _Transfer:
         self.flow, self.number, self.queue = flow, number, queue
         self.size_bytes, self.ready_s = size_bytes, ready_s
         self.done_at_bytes: float | None = None
-        """What the queue will have served each when this one is done; None: it still waits."""
+        """Value of the queue's byte count at which this transfer ends; None: it has not joined the link yet.
+        """
         self.dropped = False
 
 
@@ -226,14 +228,14 @@ class _LinkQueue:
         self.moving: list[tuple[float, int, _Transfer]] = []
         self.next_s = math.inf
         self._count = 0
-        """Of those that move."""
+        """Number of transfers that use bandwidth."""
         self._served_bytes = 0.0
-        """What each that moves since the link was last idle has been served."""
+        """Bytes served to each transfer since the link was last idle, at time ``_since_s``."""
         self._since_s = 0.0
-        """When that was so."""
+        """Time of the last update of ``_served_bytes``."""
 
     def look_ahead(self) -> None:
-        """Find the time of the next end or join."""
+        """Recompute ``next_s``, the time of the next end or join."""
         for heap in (self.waiting, self.moving):
             while heap and heap[0][2].dropped:
                 heapq.heappop(heap)
@@ -243,11 +245,11 @@ class _LinkQueue:
     def _end_s(self) -> float:
         if not self.moving:
             return math.inf
-        left = max(self.moving[0][0] - self._served_bytes, 0.0)  # rounding may have served a bit too much
+        left = max(self.moving[0][0] - self._served_bytes, 0.0)  # may be slightly negative by rounding
         return self._since_s + left * self._count * self.inverse_bandwidth
 
     def step(self) -> _Transfer | None:
-        """Let the next change happen; give the transfer that has ended by it."""
+        """Process the next change; return the transfer that it ends, if any."""
         if self._end_s() == self.next_s:
             done_at_bytes, _, done = heapq.heappop(self.moving)
             self._served_bytes, self._since_s = done_at_bytes, self.next_s
@@ -263,21 +265,21 @@ class _LinkQueue:
         return None
 
     def drop(self, flow: _Transfer, now: float) -> None:
-        """Take a transfer off the link; its entry goes when it comes up."""
+        """Mark a transfer as dropped; its heap entry is removed when it reaches the top."""
         if flow.done_at_bytes is not None:
             self._serve(now)
             self._count -= 1
         flow.dropped = True
 
     def left_bytes(self, flow: _Transfer, now: float) -> float:
-        """Give what of a transfer has not arrived."""
+        """Return the bytes of a transfer that have not arrived."""
         if flow.done_at_bytes is None:
             return flow.size_bytes
         return max(flow.done_at_bytes - self._served_by(now), 0.0)
 
     def _served_by(self, now: float) -> float:
         if self._count == 0:
-            return 0.0  # an idle link begins to count anew
+            return 0.0  # the count restarts on an idle link
         return self._served_bytes + (now - self._since_s) / (self._count * self.inverse_bandwidth)
 
     def _serve(self, now: float) -> None:
@@ -285,14 +287,14 @@ class _LinkQueue:
 
 
 class _LinkTable:
-    """Which link two machines have; looked up once per pair of hosts."""
+    """The links between machines, cached by pair."""
 
     def __init__(self, platform: Platform, machines: Sequence[Machine]) -> None:
         self._platform, self._machines = platform, machines
         self._known: dict[tuple[int, int], tuple[Hashable, Link] | None] = {}
 
     def between(self, source: int, target: int) -> tuple[Hashable, Link] | None:
-        """Give a link and what it is known by; None on one host."""
+        """Return the key and the link of two machines; None if they are on one host."""
         pair = (source, target)
         if pair not in self._known:
             machines = self._machines
@@ -308,7 +310,7 @@ def _register(known: dict[int, _Value], flow: int, value: _Value) -> None:
 
 @dataclass(slots=True)
 class _PendingStage:
-    """What is on the way for one StageIn."""
+    """The transfers of one StageIn command."""
 
     attempt: int
     part: int
@@ -317,16 +319,16 @@ class _PendingStage:
     flows: set[int] = field(default_factory=set)
     not_before_s: float = 0.0
     sources: dict[int, None] = field(default_factory=dict)
-    """The machines from which data come."""
+    """The machines that data are transferred from."""
     lost: dict[int, None] = field(default_factory=dict)
-    """Those that were down, or went down before all had come."""
+    """Source machines that were down, or failed before the transfer ended."""
 
 
 class DataStaging:
-    """All data under way."""
+    """The StageIn commands in progress."""
 
-    def __init__(self, agenda: EventQueue, scenario: Scenario, instance: Instance) -> None:
-        self._agenda = agenda
+    def __init__(self, queue: EventQueue, scenario: Scenario, instance: Instance) -> None:
+        self._queue = queue
         self._latency_s = scenario.stage_latency_s
         kind = SharedTransfers if scenario.network == "shared" else UnsharedTransfers
         self._transfers: Transfers = kind(instance.platform, instance.machines)
@@ -337,31 +339,31 @@ class DataStaging:
 
     @property
     def at_work(self) -> bool:
-        """Say whether data are on the way."""
+        """Return whether any stage is in progress."""
         return bool(self._stages)
 
     @property
     def busy(self) -> bool:
-        """Say whether data are under way."""
+        """Return whether any data are being transferred."""
         return bool(self._flows)
 
     def next_s(self) -> float:
-        """Give a time before which nothing arrives."""
+        """Return a lower bound of the time of the next arrival."""
         return self._transfers.next_end() if self._flows else math.inf
 
     def stage_in(self, command: cm.StageIn, host: Host, host_of: Callable[[int], Host]) -> None:
-        """Send for data; those on a host that is down cannot be had."""
+        """Start the transfers of a stage; sources on failed hosts are recorded as lost."""
         if (command.attempt, command.part) in self._stages:
             return
         stage = self._stages[command.attempt, command.part] = _PendingStage(
             command.attempt, command.part, host
         )
-        now = latest = outside_s = self._agenda.now
+        now = latest = outside_s = self._queue.now
         for parcel in command.parcels:
             if parcel.shared and parcel.name in host.cache:
                 latest = max(latest, host.cache[parcel.name])
             elif parcel.source < 0:
-                # What the user keeps comes over the user's own link, one file after the other.
+                # The user's own files come over the default link, one after the other.
                 link = self._default_link
                 outside_s += link.latency_s * parcel.files + parcel.size_bytes / link.bandwidth_Bps
                 latest = max(latest, outside_s)
@@ -381,16 +383,16 @@ class DataStaging:
                 )
         stage.not_before_s = latest
         if not stage.flows:
-            self._agenda.put(latest + self._latency_s, partial(self._staged, stage))
+            self._queue.put(latest + self._latency_s, partial(self._staged, stage))
 
     def arrive(self) -> None:
-        """Let the data arrive that arrive now; the latency of a stage begins when its data are there."""
-        now = self._agenda.now
+        """Process the transfers that end now; stage latency starts when all data have arrived."""
+        now = self._queue.now
         for flow in self._transfers.ended(now):
             stage = self._flows.pop(flow)
             stage.flows.discard(flow)
             if not stage.flows:
-                self._agenda.put(max(now, stage.not_before_s) + self._latency_s, partial(self._staged, stage))
+                self._queue.put(max(now, stage.not_before_s) + self._latency_s, partial(self._staged, stage))
 
     def _staged(self, stage: _PendingStage) -> ev.Event | None:
         if self._stages.get((stage.attempt, stage.part)) is not stage:
@@ -408,20 +410,20 @@ class DataStaging:
         )
 
     def lose(self, machines: Container[int]) -> None:
-        """Let what comes from machines that have gone down never arrive."""
+        """Abort the transfers from machines that have failed."""
         for stage in list(self._stages.values()):
             gone = [source for source in stage.sources if source in machines]
             if gone and stage.flows:
                 stage.lost.update(dict.fromkeys(gone))
                 for flow in sorted(stage.flows):
-                    self._transfers.cancel(flow, self._agenda.now)
+                    self._transfers.cancel(flow, self._queue.now)
                     del self._flows[flow]
                 stage.flows.clear()
-                self._agenda.put(self._agenda.now + self._latency_s, partial(self._staged, stage))
+                self._queue.put(self._queue.now + self._latency_s, partial(self._staged, stage))
 
-    def give_up(self, attempt: int) -> None:
-        """Forget what is on the way for an attempt."""
+    def cancel_stages(self, attempt: int) -> None:
+        """Cancel all stages of an attempt."""
         for key in [key for key in self._stages if key[0] == attempt]:
             for flow in sorted(self._stages.pop(key).flows):
-                self._transfers.cancel(flow, self._agenda.now)
+                self._transfers.cancel(flow, self._queue.now)
                 del self._flows[flow]

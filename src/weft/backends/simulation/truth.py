@@ -1,18 +1,15 @@
-"""How long a task really takes: its estimate, times a bias, times noise.
+"""True durations and ends of the tasks of a simulated run.
 
-The noise is lognormal with mean 1 (so the mean is preserved, not the median) and with the stated standard
-deviation: ``exp(s z - s^2/2)``, ``s^2 = ln(1 + noise^2)``, z standard normal. It belongs to a task of one run
-and one iteration, wherever and however often it is tried: a task that is long is long everywhere, and two
-policies of one seed meet the same tasks. It is drawn in blocks of tasks, each from a generator of its own,
-and so depends neither on the order of events nor on how many tasks there are; it costs about a microsecond.
+The true duration is the estimate times a bias times lognormal noise of mean 1 with the given standard
+deviation: ``exp(s z - s^2/2)``, ``s^2 = ln(1 + noise^2)``, z standard normal. (The mean is preserved, not the
+median.) The noise belongs to a task of one run and one iteration, independent of machine and attempt: two
+policies with the same seed see the same durations. It is drawn in blocks of tasks, each from its own
+generator, and therefore depends neither on the order of events nor on the number of tasks. Cost: about a
+microsecond per task.
 
-How often a loop really runs: the exit code its last task must have, so that the condition says so.
-
-A scenario states the number of iterations; a workflow states a condition on exit codes. The world tries the
-exit codes the workflow speaks of, and takes one for which the condition holds in the last iteration and none
-before.
-
-How the tasks of a run really end: exit codes, results, and the lines of the files they write.
+A scenario states how often a loop iterates; a workflow states a condition on exit codes. From the exit codes
+that the workflow mentions, one is chosen for which the condition holds in the last iteration, and one for
+which it does not hold in the iterations before.
 """
 
 from __future__ import annotations
@@ -32,14 +29,14 @@ __all__ = ["TaskEndings", "TrueDurations", "find_loop_exit_codes"]
 
 
 _BLOCK = 1024
-"""Tasks whose noise is drawn together; a block costs about 0.1 ms."""
+"""Number of tasks whose noise is drawn together; a block costs about 0.1 ms."""
 
 
 class TrueDurations:
     """The true durations of the tasks of one run."""
 
     def __init__(self, durations: Durations, labels: Sequence[str], *, seed: int, run: int) -> None:
-        """Take the tasks' names (``lapw1[3]``), a list that may grow, and the number of the run."""
+        """Take the task names (``lapw1[3]``), in a list that may grow, and the index of the run."""
         self._durations = durations
         self._by_task = bool(durations.tasks)
         self._labels = labels
@@ -48,14 +45,14 @@ class TrueDurations:
         self._laws: dict[str, tuple[float, float]] = {}
         self._common = _lognormal_parameters(durations)
         self.exact = not durations.tasks and self._common == (1.0, 0.0)
-        """Whether every estimate is true."""
+        """Whether all durations equal their estimates."""
 
     def seconds(self, task: int, estimate_s: float, iteration: int = 0) -> float:
-        """Give the true seconds of a task for which somewhere ``estimate_s`` are expected."""
+        """Return the true seconds of a task with this estimate."""
         return estimate_s * self.factor(task, iteration)
 
     def factor(self, task: int, iteration: int = 0) -> float:
-        """Give the true time of a task relative to its estimate."""
+        """Return the true duration of a task as a multiple of its estimate."""
         bias, spread = self._law_of(task) if self._by_task else self._common
         if spread == 0.0:
             return bias
@@ -70,7 +67,7 @@ class TrueDurations:
         return block
 
     def _law_of(self, task: int) -> tuple[float, float]:
-        """Give the bias and the spread of a task, where tasks differ."""
+        """Return bias and spread of a task if the scenario states them by task."""
         label = self._labels[task]
         law = self._laws.get(label)
         if law is None:
@@ -81,7 +78,7 @@ class TrueDurations:
 
 
 def _lognormal_parameters(durations: Durations) -> tuple[float, float]:
-    """Give the bias, and the standard deviation of the noise's logarithm."""
+    """Return the bias and the standard deviation of the noise's logarithm."""
     return durations.bias, sqrt(log1p(durations.noise**2))
 
 
@@ -91,10 +88,11 @@ _OTHER_CODES = (0, 1, 2)
 def find_loop_exit_codes(
     workflow: Workflow, scenario: Scenario, params: Mapping[str, object]
 ) -> dict[str, tuple[Loop, int, int, int]]:
-    """Give by last task: the loop, its true iterations, and the exit codes before and at the end.
+    """Return by last task of a loop: the loop, its true iterations, and the exit codes before and in the last
+    iteration.
 
-    A loop whose condition does not depend on the exit code of its last task is not among them: its truth is
-    in the results the scenario states.
+    A loop whose condition does not depend on the exit code of its last task is left out: the results in the
+    scenario decide how often it iterates.
     """
     found = {}
     for loop in workflow.loops:
@@ -118,7 +116,7 @@ def _condition_holds(loop: Loop, code: int, params: Mapping[str, object]) -> boo
 
 
 _CAUSES = {"oom": "oom", "preempted": "preempted", "staging": "staging", "no-exit-code": ""}
-"""The words a scenario may use instead of an exit code, with the cause that is reported."""
+"""The words that a scenario may state instead of an exit code, with the reported cause."""
 
 _Found = TypeVar("_Found")
 
@@ -126,14 +124,14 @@ _TaskEnd = tuple[int | None, str, Mapping[str, Value], Mapping[str, tuple[str, .
 
 
 class TaskEndings:
-    """The true ends of one run's tasks."""
+    """The true ends of the tasks of one run."""
 
-    def __init__(self, known: CompiledWorkflow, scenario: Scenario) -> None:
-        workflow = known.graph.workflow
+    def __init__(self, compiled: CompiledWorkflow, scenario: Scenario) -> None:
+        workflow = compiled.graph.workflow
         self._scenario = scenario
-        self._loops = find_loop_exit_codes(workflow, scenario, known.graph.params)
+        self._loops = find_loop_exit_codes(workflow, scenario, compiled.graph.params)
         self._times: dict[int, int] = {}
-        """How often each task that the scenario speaks of has ended by itself."""
+        """By task: how many of its attempts have ended."""
         self._files: dict[str, list[str]] = {}
         for file in find_growth_files(workflow):
             writer = next(
@@ -143,12 +141,12 @@ class TaskEndings:
                 self._files.setdefault(writer, []).append(file)
         self._plain = not (self._loops or self._files or scenario.exit_codes or scenario.results)
 
-    def of(self, known: CompiledWorkflow, task: int, iteration: int) -> _TaskEnd:
-        """Give exit code, cause, result and the lines of growing files of a task that ends now."""
+    def of(self, compiled: CompiledWorkflow, task: int, iteration: int) -> _TaskEnd:
+        """Return exit code, cause, result and lines of growing files for the next attempt of a task."""
         if self._plain:
             return 0, "", {}, {}
-        name = known.names[task]
-        description = known.graph.description(task).name
+        name = compiled.names[task]
+        description = compiled.graph.description(task).name
         times = self._times.get(task, 0)
         self._times[task] = times + 1
         result = _nth(find_task_value(self._scenario.results, name), times) or {}
@@ -170,5 +168,5 @@ class TaskEndings:
 
 
 def _nth(values: Sequence[_Found] | None, times: int) -> _Found | None:
-    """Give the value of the n-th end; the last one holds from then on; None: nothing is stated."""
+    """Return the n-th value, or the last one if there are fewer; None: there are no values."""
     return None if not values else values[min(times, len(values) - 1)]
