@@ -1,4 +1,4 @@
-"""The real worlds: the registry, by kind. The contract is in ``backends/backend.py``."""
+"""Registry of backends, selected by kind. The interface is in ``backends/backend.py``."""
 
 from weft.registry import Registry
 
@@ -11,4 +11,4 @@ BACKENDS = Registry(
         "local": "weft.backends.local.backend:LocalBackend",
     },
 )
-"""To add a backend: one file, one line here."""
+"""To add a backend, add one module and one line here."""

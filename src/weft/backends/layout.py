@@ -1,8 +1,8 @@
-"""The layout: where weft keeps what on disk. Everything lies in ``.weft/`` of the project, or in a sandbox.
+"""Directories and files of a project on disk: ``.weft/`` and the sandboxes of its machines.
 
-What weft itself believes (records, runners, checkpoints) lies apart from the directories in which tasks work,
-so that a task that writes what it likes there cannot be taken for weft. A link in the place of one of these
-directories would have weft write elsewhere, so it is refused whenever a project is opened.
+Files that weft trusts (records, runners, checkpoints) are kept outside the directories in which tasks work,
+so that a task cannot forge them by writing into its own directory. A symbolic link in place of one of these
+directories would redirect weft's writes, so opening a project with such a link is refused.
 """
 
 from __future__ import annotations
@@ -23,67 +23,69 @@ __all__ = ["ProjectLayout", "path_component", "refuse_links"]
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST = 80
 _ENTERED_WITH_CARE = ("attempts", "checkpoints")
-"""Directories below which links are found, and not followed, when they are met."""
+"""Subdirectories of ``.weft`` that are not scanned for links: their entries are opened without following
+links.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectLayout:
-    """The places of one project."""
+    """Paths of the state of one project."""
 
     project: Path
-    """Absolute, without links."""
+    """Absolute path with symbolic links resolved."""
 
     @property
     def home(self) -> Path:
-        """Give the directory of weft's own state."""
+        """Return the directory that holds the state of weft, ``.weft``."""
         return self.project / ".weft"
 
     @property
     def database(self) -> Path:
-        """Give the file of the journal and everything that is remembered."""
+        """Return the SQLite file with journals, runs and products."""
         return self.home / "weft.db"
 
     @property
     def lock(self) -> Path:
-        """Give the file that the one engine of the project holds."""
+        """Return the lock file held by the one running engine of the project."""
         return self.home / "lock"
 
     def records(self, execution: int, attempt: int) -> Path:
-        """Give the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
+        """Return the directory of an attempt's ``command.sh``, ``out``, ``err`` and ``exitcode``."""
         return self.home / "attempts" / str(execution) / str(attempt)
 
     def runner(self, execution: int, machine: Machine) -> Path:
-        """Give the directory in which a machine's runner keeps its socket, beat and exit files."""
+        """Return the directory of a machine's runner: socket, heartbeat, start and exit records."""
         return self.home / "runners" / str(execution) / path_component(machine.name)
 
     def checkpoints(self, execution: int, run: int, task: int) -> Path:
-        """Give the directory in which a task's last restart files are kept on our side."""
+        """Return the directory for copies of a task's last restart files."""
         return self.home / "checkpoints" / str(execution) / f"{run}-{task}"
 
     def sandbox(self, machine: Machine) -> Path:
-        """Give a machine's own directory: the one its ``backend`` names, or one in the project."""
+        """Return the sandbox of a machine: as stated in its ``backend``, or a directory in ``.weft``."""
         stated = machine.backend.get("sandbox")
         if isinstance(stated, str) and stated:
             return _resolve_sandbox(self.project / stated)
         return self.home / "sandbox" / path_component(machine.name)
 
     def workdir(self, execution: int, machine: Machine, attempt: int) -> Path:
-        """Give the directory in which an attempt works, and where its outputs stay."""
+        """Return the working directory of an attempt; its outputs stay there."""
         return self.sandbox(machine) / str(execution) / str(attempt)
 
     def cache(self, machine: Machine) -> Path:
-        """Give the directory of a machine's shared inputs, by content."""
+        """Return the content-addressed cache of a machine's shared inputs."""
         return self.sandbox(machine) / "cache"
 
 
 @cache
 def _resolve_sandbox(sandbox: Path) -> Path:
-    """Follow the user's links to a sandbox, once: those that a task puts there later are not followed."""
+    """Resolve links in the user's sandbox path once; links created later by tasks are not followed."""
     return sandbox.resolve()
 
 
 def refuse_links(project: Path) -> None:
-    """Refuse a project whose ``.weft``, or a file or directory of it, is a link; or is no directory."""
+    """Raise InvalidInput if ``.weft`` is not a directory, or if it or an entry of it is a link."""
     home = ProjectLayout(project).home
     if home.is_symlink():
         raise _link_problem(home, "`--project DIR` names another directory to keep it in")
@@ -102,7 +104,7 @@ def refuse_links(project: Path) -> None:
 def _list_entries(directory: str) -> list[os.DirEntry[str]]:
     with suppress(FileNotFoundError), os.scandir(directory) as found:
         return sorted(found, key=lambda part: part.name)
-    return []  # nothing was run here yet, or somebody cleans up
+    return []  # Nothing was run here yet, or the directory is being removed.
 
 
 def _link_problem(link: Path, elsewhere: str) -> InvalidInput:
@@ -114,7 +116,7 @@ def _link_problem(link: Path, elsewhere: str) -> InvalidInput:
 
 
 def path_component(name: str) -> str:
-    """Give a name that is one safe part of a path, and another for every other name."""
+    """Return a single safe path component for ``name``; different names give different components."""
     plain = _UNSAFE.sub("_", name)
     if plain == name and len(name) <= _LONGEST and name.strip("."):
         return name

@@ -1,1 +1,1 @@
-"""What is remembered: journals, products, runs and requests, in one SQLite file; a journal also in lines."""
+"""Persistent state of a project: journals, runs, requests and products in one SQLite file."""

@@ -1,18 +1,9 @@
-"""The tables of the database, and the version of their form.
+"""The SQLite database of a project: schema, transactions, and error messages for users.
 
-What can go wrong with the database file, told so that one knows what to do.
-
-A hook for tests: the process dies at a chosen write, as if it had been killed there.
-
-``WEFT_FAILPOINT=commit:3`` kills it (SIGKILL) before its third commit, ``WEFT_FAILPOINT=committed:3`` after
-it, before anything that follows from it can happen. Other values, and no value, do nothing.
-
-The database: one SQLite file, in which everything is remembered that must outlive a process.
-
-What an engine remembers is gathered and written in one transaction by ``commit``: after a crash all of it is
-there or none. Journal mode WAL: readers in other shells never wait for the engine, nor it for them. With
-``synchronous=NORMAL`` what was committed outlives the death of the process; after a power failure the last
-transactions may be gone, and the file is still whole.
+Changes of an engine are queued and written by ``commit`` in one transaction: after a crash all or none of
+them are present. In WAL mode, readers in other processes and the engine do not block each other. With
+``synchronous=NORMAL``, committed transactions survive the death of the process; after a power failure the
+last ones may be lost, but the file stays consistent.
 """
 
 from __future__ import annotations
@@ -48,7 +39,7 @@ APPLICATION_ID = 0x77656674
 """SQLite's ``application_id``: the letters "weft"."""
 
 SCHEMA_VERSION = 1
-"""SQLite's ``user_version``: it changes with the tables."""
+"""SQLite's ``user_version``; incremented when the tables change."""
 
 TABLES = (
     """CREATE TABLE execution (
@@ -69,14 +60,14 @@ TABLES = (
         record TEXT NOT NULL,
         PRIMARY KEY (execution, key)
     )""",
-    # A table of its own key, so that an entry is written to one place only.
+    # WITHOUT ROWID: an entry is stored once, in the index of its primary key.
     """CREATE TABLE entry (
         execution INTEGER NOT NULL,
         number INTEGER NOT NULL,
         record TEXT NOT NULL,
         PRIMARY KEY (execution, number)
     ) WITHOUT ROWID""",
-    # Only the last of an execution is kept: from any other the way to the end is longer.
+    # Only the last snapshot of an execution is kept; it has the fewest entries after it.
     """CREATE TABLE snapshot (
         execution INTEGER PRIMARY KEY,
         entry INTEGER NOT NULL,
@@ -133,7 +124,7 @@ TABLES = (
         modified_ns INTEGER NOT NULL,
         PRIMARY KEY (product, position)
     ) WITHOUT ROWID""",
-    # AUTOINCREMENT: a number is never given to another request, even after the first was removed.
+    # AUTOINCREMENT: the number of a removed request is never reused.
     """CREATE TABLE request (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         what TEXT NOT NULL,
@@ -163,12 +154,12 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class StorageProblem(WeftError):
-    """The database cannot be read or written now, through no fault of what stands in it."""
+    """The database cannot be read or written, although its content is valid."""
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path) -> WeftError:
-    """Say what an error of SQLite means for a user."""
-    # The lower byte is the kind, the others say more than is needed. None: a complaint of Python's own.
+    """Return an error with advice for the user."""
+    # The low byte is the primary result code. Errors raised by the module itself have none.
     code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else code & 0xFF
     if kind in _DAMAGED:
@@ -184,29 +175,33 @@ FAILPOINT_VARIABLE = "WEFT_FAILPOINT"
 
 @dataclass(slots=True)
 class Failpoint:
-    """Counts commits, and ends the process at the stated one."""
+    """Test hook: kills the process (SIGKILL) at a chosen commit.
+
+    ``WEFT_FAILPOINT=commit:3`` kills it before its third commit, ``committed:3`` directly after. Other values
+    have no effect.
+    """
 
     place: str = ""
-    """``commit``, ``committed``; "": nowhere."""
+    """``commit``, ``committed``; "": disabled."""
     left: int = 0
-    """Commits until then."""
+    """Remaining commits."""
 
     @classmethod
     def stated(cls) -> Failpoint:
-        """Read the environment variable."""
+        """Return the failpoint of the environment variable."""
         place, _, number = os.environ.get(FAILPOINT_VARIABLE, "").partition(":")
         if place not in ("commit", "committed") or not number.isdecimal():
             return cls()
         return cls(place=place, left=int(number))
 
     def before_commit(self) -> None:
-        """Hear that a commit is about to be made."""
+        """Count a commit, and kill the process if it is the chosen one."""
         if self.place:
             self.left -= 1
             self._die_at("commit")
 
     def after_commit(self) -> None:
-        """Hear that a commit was made."""
+        """Kill the process if the chosen commit was just made."""
         if self.place:
             self._die_at("committed")
 
@@ -217,10 +212,10 @@ class Failpoint:
 
 _COUNT_TABLES = "SELECT count(*) FROM sqlite_master"
 _PAGES_BESIDE = 4_000
-"""Pages (4 KiB) of changes that may lie beside the file: it is synchronised when they are moved into it."""
+"""WAL pages (4 KiB) after which they are moved into the database file and synchronised."""
 
 _BUSY_S = 10.0
-"""How long one waits while another process writes."""
+"""Timeout while another process writes."""
 
 _Row = Sequence[Any]
 
@@ -232,10 +227,10 @@ class Database:
         """Use ``open_database``."""
         self.path = path
         self.commits = 0
-        """How often something was committed here."""
+        """Number of commits made through this object."""
         self._connection = connection
         self.together = threading.RLock()
-        """Held while rows are kept that must be written by one commit."""
+        """Lock to hold while queueing rows that belong into one commit."""
         self._bulk: dict[str, list[_Row]] = {}
         self._ordered: list[tuple[str, _Row]] = []
         self._failpoint = Failpoint.stated()
@@ -247,20 +242,20 @@ class Database:
         self.close()
 
     def queue_insert(self, statement: str, row: _Row) -> None:
-        """Keep a row for the next commit; rows of one statement go together, so order between tables is lost.
+        """Queue an INSERT for the next commit; rows are grouped by statement, not in order of queueing.
 
-        Texts must be such that UTF-8 can hold them; ``storable`` makes them so.
+        Strings must be encodable as UTF-8 (see ``storable``).
         """
         with self.together:
             self._bulk.setdefault(statement, []).append(row)
 
     def later(self, statement: str, row: _Row) -> None:
-        """Keep a change for the next commit; such changes are made in their order, behind all new rows."""
+        """Queue a change for the next commit; changes are applied in order, after all queued inserts."""
         with self.together:
             self._ordered.append((statement, [storable(value) for value in row]))
 
     def commit(self) -> None:
-        """Write everything that was kept, in one transaction; if that fails it is kept, for another try."""
+        """Write everything queued in one transaction; after a failure it stays queued for a retry."""
         with self.together:
             if not self._bulk and not self._ordered:
                 return
@@ -283,7 +278,7 @@ class Database:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Make the changes that ``now`` makes in a block one transaction: all of them, or none."""
+        """Run the ``now`` calls of the block in one transaction."""
         with self.together:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -297,7 +292,7 @@ class Database:
                 raise
 
     def now(self, statement: str, row: _Row = ()) -> int:
-        """Make one change now, and not with the next commit; give the number of the row it made."""
+        """Execute a change immediately; return the row number of an INSERT."""
         with self.together:
             try:
                 done = self._connection.execute(statement, [storable(value) for value in row])
@@ -306,7 +301,7 @@ class Database:
             return done.lastrowid or 0
 
     def rows(self, question: str, values: _Row = ()) -> list[tuple[Any, ...]]:
-        """Ask for rows; what was kept for the next commit is not among them."""
+        """Return the rows of a query; queued changes are not included."""
         with self.together:
             try:
                 found = self._connection.execute(question, [storable(value) for value in values]).fetchall()
@@ -315,18 +310,18 @@ class Database:
         return [tuple(map(_restore_text, row)) for row in found]
 
     def row(self, question: str, values: _Row = ()) -> tuple[Any, ...] | None:
-        """Ask for the first row, or None."""
+        """Return the first row of a query, or None."""
         found = self.rows(question, values)
         return found[0] if found else None
 
     @property
     def data_version(self) -> int:
-        """Give a number that changes whenever another process has committed something; cheap."""
+        """Return a number that changes with every commit of another process; cheap."""
         ((version,),) = self.rows("PRAGMA data_version")
         return int(version)
 
     def close(self) -> None:
-        """Let go of the file; what was kept and never committed is forgotten."""
+        """Close the file; queued changes are discarded."""
         with self.together:
             self._connection.close()
 
@@ -336,7 +331,7 @@ class Database:
 
 
 def storable(value: Any) -> Any:
-    """Give a value as SQLite can hold it: a text that is not UTF-8, as a file's name may be, as bytes."""
+    """Return a value that SQLite can store: a string that is not UTF-8, such as a file name, as bytes."""
     if type(value) is not str or value.isascii():
         return value
     try:
@@ -351,10 +346,9 @@ def _restore_text(value: Any) -> Any:
 
 
 def open_database(path: Path, *, create: bool = False) -> Database:
-    """Open a database; ``create``: make it, and its folder, if there is none.
+    """Open a database; with ``create``, make the file and its folder if missing.
 
-    A file that is none of ours, is damaged or of another version is an InvalidInput; what else stands in the
-    way is a StorageProblem.
+    Raises InvalidInput for a file that is foreign, damaged or of another version, otherwise StorageProblem.
     """
     if create:
         _make_folder(path)
@@ -366,7 +360,7 @@ def open_database(path: Path, *, create: bool = False) -> Database:
         try:
             return Database(path, _connect(path, how, create=create))
         except sqlite3.OperationalError as error:
-            # Where one may read but not write the file is opened so; the first failure says why not more.
+            # A file without write permission is opened read-only; the first error explains why.
             failure = failure or error
         except sqlite3.Error as error:
             raise explain_sqlite_error(error, path) from error
@@ -382,14 +376,14 @@ def _make_folder(path: Path) -> None:
 
 
 def _read_modes(path: Path) -> list[str]:
-    """List the ways to open a file, best first. As immutable only if no changes lie beside it."""
+    """Return the modes to try, best first; ``immutable`` only without a WAL file."""
     changes = path.with_name(path.name + "-wal")
     return ["mode=rw", "mode=ro", *([] if changes.exists() else ["immutable=1"])]
 
 
 def _connect(path: Path, how: str, *, create: bool) -> sqlite3.Connection:
     address = f"file:{quote(str(path.absolute()))}?{how}"
-    # One thread at a time uses it, which ``Database.together`` sees to.
+    # ``Database.lock`` ensures that one thread uses it at a time.
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
     )
@@ -410,7 +404,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     if _query_number(connection, "PRAGMA application_id") or _query_number(connection, _COUNT_TABLES):
         return
     connection.execute("BEGIN IMMEDIATE")
-    if not _query_number(connection, _COUNT_TABLES):  # another process may have been faster
+    if not _query_number(connection, _COUNT_TABLES):  # Another process may have created them first.
         for statement in TABLES:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -422,7 +416,7 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
     place = SourceLocation(file=str(path))
     if _query_number(connection, "PRAGMA application_id") != APPLICATION_ID:
         empty = not _query_number(connection, _COUNT_TABLES)
-        # As a disk leaves it that was full when the first run began.
+        # A full disk at the first run leaves such a file.
         what, advice = "an empty database: nothing was run here yet", "`weft run WORKFLOW` begins"
         if not empty:
             what, advice = "a database that is not weft's", "name another file, or move it away"

@@ -1,16 +1,9 @@
-"""The text of a journal entry, made without the steps between: the same as ``json.dumps`` of its record.
+"""Journals: header, encoding of entries, and the engine rebuilt from them.
 
-An engine writes several entries per task, and making a record first and its text after takes longer than all
-else that is done about a task. So what does not change (names of types and fields) is written once per type,
-and a field by what its value is; what is not as plain as most takes the long way. The text is ASCII: a
-program may leave a name that is not UTF-8, or a line separator of Unicode, and neither may break a journal.
-
-The header of a journal: who decided, on what, for whom. With it the entries alone rebuild a run.
-
-Two executions with the same fingerprint were asked for the same thing: an unfinished one is resumed instead
-of beginning another.
-
-A journal that was read: from it alone an engine is rebuilt, as it was after any entry.
+The header and the entries alone are sufficient to rebuild an execution. An engine writes several entries per
+task, so entries are encoded directly to text: names of types and fields are prepared once per type, and
+values are encoded by their type. The text is ASCII, because file names may not be UTF-8 and may contain
+Unicode line separators.
 """
 
 from __future__ import annotations
@@ -55,12 +48,12 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def encode_json(record: object) -> str:
-    """Give plain data as JSON without blanks."""
+    """Encode plain data as compact JSON."""
     return _dumps(record)
 
 
 def encode_entry(entry: JournalEntry) -> str:
-    """Give an entry as JSON: ``json_text(entry.as_record())``, only faster."""
+    """Encode an entry; equal to ``encode_json(entry.as_record())``, but faster."""
     commands = ",".join([_encode_message(command) for command in entry.commands])
     now = _encode_value(float(entry.now))
     return (
@@ -74,7 +67,7 @@ def _encode_message(message: Any) -> str:
 
 
 def _encode_fields(message: Any, kind: type) -> str:
-    """Write the fields that do not have their default value."""
+    """Encode the fields that differ from their defaults."""
     shape = _message_shape(kind)
     first = shape.first % shape.read_first(message)
     values = shape.read_rest(message)
@@ -90,15 +83,15 @@ def _encode_fields(message: Any, kind: type) -> str:
 
 
 class _MessageShape(NamedTuple):
-    """What is known of a type's fields: first those that are always written, and are whole numbers."""
+    """Prepared encoding of a message type: leading integer fields without default, and the others."""
 
     first: str
-    """Their text, with places for the numbers."""
+    """Format string of the integer fields."""
     read_first: Callable[[Any], tuple[Any, ...]]
     keys: tuple[str, ...]
-    """The names of the rest."""
+    """Names of the other fields."""
     usual: tuple[Any, ...]
-    """Their default values."""
+    """Defaults of the other fields."""
     read_rest: Callable[[Any], tuple[Any, ...]]
 
 
@@ -121,7 +114,7 @@ def _is_plain_number(field: dataclasses.Field[Any]) -> bool:
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """Give what reads these fields of a message at once."""
+    """Return a function that reads several fields as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda message: tuple([getattr(message, name) for name in names])
@@ -133,7 +126,7 @@ def _default_value(field: dataclasses.Field[Any]) -> Any:
 
 
 def _encode_value(value: Any) -> str:
-    """Write a plain value; "": it is not that plain."""
+    """Encode a value of a simple type; "" for any other."""
     kind = type(value)
     if kind is str:
         return encode_basestring_ascii(value)
@@ -148,12 +141,12 @@ def _encode_value(value: Any) -> str:
 
 _KIND = "weft-journal"
 _INCIDENTAL = ("schema", "weft", "owner", "command", "started_at_s")
-"""What may differ between two executions that were asked for the same thing."""
+"""Header fields that may differ between two requests for the same execution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalHeader:
-    """What stands above the entries."""
+    """The first record of a journal: workflows, platform and everything that determines decisions."""
 
     policy: str
     settings: EngineSettings
@@ -161,26 +154,29 @@ class JournalHeader:
     planner: str
     platform: Platform
     workflows: Mapping[str, Workflow]
-    """Frozen: with the parameters they were run with."""
+    """Including the parameters of the run."""
     scenario: str = ""
-    """Its name; what it says is no business of an engine."""
+    """Name of the scenario; its content does not affect the engine."""
     folders: Mapping[str, str] = field(default_factory=dict)
-    """By workflow, where it was read, from the project: its files are named from there."""
+    """By workflow: the folder it was read from, relative to the project."""
     owner: str = ""
     command: tuple[str, ...] = ()
-    """The command line."""
+    """Command line."""
     started_at_s: float = 0.0
-    """Wall time."""
+    """Wall-clock time."""
     version: str = VERSION
 
     @property
     def fingerprint(self) -> str:
-        """Give what was asked for, in one word: workflows, platform, policy, planner, settings, seed."""
+        """Return a hash of workflows, platform, policy, planner, settings and seed.
+
+        An unfinished execution with the same fingerprint is resumed instead of starting a new one.
+        """
         asked = {key: value for key, value in self.as_record().items() if key not in _INCIDENTAL}
         return hashlib.blake2b(encode_json(asked).encode(errors="surrogatepass"), digest_size=20).hexdigest()
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the header as plain data."""
         return {
             "kind": _KIND,
             "schema": SCHEMA,
@@ -200,7 +196,7 @@ class JournalHeader:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> JournalHeader:
-        """Read what ``as_record`` gives."""
+        """Return the header of ``as_record`` data."""
         return cls(
             policy=record["policy"],
             settings=_read_settings(record["settings"]),
@@ -218,7 +214,7 @@ class JournalHeader:
 
 
 def read_header(record: Mapping[str, Any]) -> JournalHeader:
-    """Read a header, unless it is that of something else or of another version."""
+    """Return the header of a record; raise an error for another kind or schema."""
     if record["kind"] != _KIND:
         raise ValueError(f"of kind {record['kind']!r}")
     if record["schema"] != SCHEMA:
@@ -247,17 +243,17 @@ def _read_workflow(key: str, document: Mapping[str, Any]) -> Workflow:
 
 @dataclass(frozen=True, kw_only=True)
 class Journal:
-    """A journal that was read."""
+    """A journal in memory."""
 
     header: JournalHeader
     plans: Mapping[str, StoredPlan]
     entries: tuple[JournalEntry, ...]
     snapshots: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """By the number of the entry after which each was taken."""
+    """By the number of the last entry included."""
 
     @cached_property
     def library(self) -> WorkflowLibrary:
-        """Give the workflows, compiled on the platform."""
+        """Return the workflows compiled for the platform."""
         platform = self.header.platform
         workflows = self.header.workflows.items()
         return WorkflowLibrary(
@@ -265,18 +261,18 @@ class Journal:
         )
 
     def engine(self, policy: Policy | None = None) -> Engine:
-        """Make a fresh engine as the journal's, or with another policy."""
+        """Return a new engine with the journal's policy, or with another one."""
         first = self.library[next(iter(self.library))]
         chosen = make_policy(self.header.policy) if policy is None else policy
         return Engine(self.library, first.instance, chosen, self.header.settings, policy_named=make_policy)
 
     def rebuilt(self, entries: int) -> Engine:
-        """Give the engine as it was after so many entries, from the last snapshot before that on."""
+        """Return the engine after ``entries`` entries, starting from the last usable snapshot."""
         last = max((number for number in self.snapshots if number < entries), default=-1)
         return self.rebuilt_from(last, self.entries[last + 1 : entries])
 
     def rebuilt_from(self, snapshot: int, entries: Iterable[JournalEntry]) -> Engine:
-        """Give the engine of a snapshot (-1: of the beginning) after these entries, which follow it."""
+        """Return the engine of a snapshot (-1: the initial state) after the entries that follow it."""
         engine = self.engine()
         engine.state.plans.update(self.plans)
         if snapshot >= 0:

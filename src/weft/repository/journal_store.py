@@ -1,16 +1,12 @@
-"""The journal in the database: written before a command leaves, group-committed, read back after a crash.
+"""Storage of journals: in the project's database, or in a file of JSON lines.
 
-Entries are gathered by ``append`` and written by ``commit``, all since the last in one transaction, together
-with the plans they name and whatever else was remembered meanwhile (products, states of runs, answers). A
-snapshot is written every 10,000 entries, in large states not before as many entries as there are tasks have
-passed: so its cost per entry is bounded. Only the last is kept.
+Entries are queued by ``append`` and written by ``commit`` in one transaction, with the plans they name and
+other queued changes (products, run states, replies). A snapshot is written every 10,000 entries; in a large
+execution, after at least as many entries as there are tasks, which bounds its cost per entry. The database
+keeps only the last snapshot.
 
-Journal files: a journal in JSON lines.
-
-The first line is the header. Then come the entries, each plan before the first entry that names it, and after
-every 10,000 entries a snapshot of the state, from which it can be rebuilt without applying what came before.
-
-Where a journal is read from: a file of JSON lines, a database, or the project that holds one.
+In a file, the first line is the header. Each plan precedes the first entry that names it, and a snapshot
+follows every 10,000 entries.
 """
 
 from __future__ import annotations
@@ -52,7 +48,7 @@ __all__ = [
 _Read = TypeVar("_Read")
 
 SNAPSHOT_EVERY = 10_000
-"""Entries between two snapshots, at least."""
+"""Minimal number of entries between two snapshots."""
 
 _BEGIN = """INSERT INTO execution (fingerprint, state, owner, command, version, started_at_s, header)
     VALUES (?, 'running', ?, ?, ?, ?, ?)"""
@@ -64,33 +60,34 @@ _ENTRIES = """SELECT number, record FROM entry WHERE execution = ? AND number > 
 _PLAN = "INSERT OR IGNORE INTO plan VALUES (?, ?, ?)"
 _SNAPSHOT = "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?)"
 _AT_ONCE = 2_000
-"""Entries that are read in one go: readers must not keep the engine from tidying the file up."""
+"""Entries per query: a long read transaction would prevent checkpoints of the WAL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltEngine:
-    """An engine as it was when the journal ended."""
+    """An engine in the state after the last entry."""
 
     engine: Engine
     header: JournalHeader
     entries: int
-    """How many the journal has: the number of the next one."""
+    """Number of entries, which is the number of the next one."""
 
 
 class JournalStore:
-    """The journals of a database. One is written at a time: that of the last ``begin`` or ``resume``."""
+    """The journals of a database. The execution of the last ``begin`` or ``resume`` is written."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.execution = 0
-        """The one that is written; 0: none yet."""
+        """The execution being written; 0: none."""
         self._plans: set[str] = set()
         self._snapshot_at = 0
 
     def begin(self, header: JournalHeader, kept: Mapping[str, str] = _NOTHING) -> int:
-        """Begin an execution; give its number, counted from 1. ``kept``: what is remembered of it, by key.
+        """Start an execution with additional ``kept`` values by key; return its number, counted from 1.
 
-        Both are there or none: an execution of which only the header is known could not be gone on with.
+        All of it is written in one transaction, because an execution without these values could not be
+        resumed.
         """
         row = (
             header.fingerprint,
@@ -109,7 +106,7 @@ class JournalStore:
         return self.execution
 
     def resume(self, execution: int) -> RebuiltEngine:
-        """Rebuild an execution's engine, and write its journal from now on."""
+        """Rebuild the engine of an execution and continue writing its journal."""
         rebuilt = self.rebuilt(execution)
         self.execution = execution
         self._plans = set(rebuilt.engine.state.plans)
@@ -117,7 +114,7 @@ class JournalStore:
         return rebuilt
 
     def append(self, entry: JournalEntry, state: EngineState) -> None:
-        """Keep an entry for the next commit; ``state`` is the engine's after it."""
+        """Queue an entry for the next commit; ``state`` is the engine's state after it."""
         event = entry.event
         if type(event) is PlanReady and event.plan and event.plan not in self._plans:
             self._plans.add(event.plan)
@@ -132,11 +129,11 @@ class JournalStore:
             )
 
     def commit(self) -> None:
-        """Write what was kept; after this commands may leave."""
+        """Write the queued entries; afterwards their commands may be executed."""
         self.database.commit()
 
     def header(self, execution: int) -> JournalHeader:
-        """Read a header."""
+        """Return the header of an execution."""
         found = self.database.row("SELECT header FROM execution WHERE number = ?", (execution,))
         if found is None:
             raise InvalidInput(
@@ -149,12 +146,12 @@ class JournalStore:
         return self._read("the header", found[0], read_header)
 
     def entries_after(self, execution: int, after: int = -1, *, most: int = _AT_ONCE) -> list[JournalEntry]:
-        """Read the entries that follow one, by its number, at most so many."""
+        """Return at most ``most`` entries after a number."""
         found = self.database.rows(_ENTRIES, (execution, after, most))
         return [self._read(f"entry {number}", text, JournalEntry.of_record) for number, text in found]
 
     def all_after(self, execution: int, after: int = -1) -> Iterator[JournalEntry]:
-        """Read all entries that follow one."""
+        """Iterate over all entries after a number."""
         while True:
             found = self.entries_after(execution, after)
             yield from found
@@ -163,15 +160,15 @@ class JournalStore:
             after = found[-1].sequence
 
     def read(self, execution: int) -> Journal:
-        """Read a journal whole."""
+        """Return the whole journal of an execution."""
         header = self.header(execution)
-        # Before the plans: what is committed meanwhile must not name a plan that was not read.
+        # Entries before plans, so that every plan named by an entry read here is found.
         entries = tuple(self.all_after(execution))
         snapshots = {after: state for after, state in self._snapshot(execution) if after < len(entries)}
         return Journal(header=header, plans=self.plans(execution), entries=entries, snapshots=snapshots)
 
     def rebuilt(self, execution: int) -> RebuiltEngine:
-        """Rebuild the engine as it was when the journal ended, without reading what the snapshot spares."""
+        """Rebuild the engine at the end of the journal from the last snapshot and the entries after it."""
         snapshots = dict(self._snapshot(execution))
         last = max(snapshots, default=-1)
         entries = list(self.all_after(execution, last))
@@ -182,7 +179,7 @@ class JournalStore:
         return RebuiltEngine(engine=engine, header=journal.header, entries=last + 1 + len(entries))
 
     def plans(self, execution: int) -> dict[str, StoredPlan]:
-        """Read the plans of an execution."""
+        """Return the plans of an execution."""
         found = self.database.rows("SELECT key, record FROM plan WHERE execution = ?", (execution,))
         return {key: self._read(f"plan {key}", text, StoredPlan.of_record) for key, text in found}
 
@@ -191,7 +188,7 @@ class JournalStore:
         return [(after, self._read("the snapshot", text, dict)) for after, text in found]
 
     def _read(self, what: str, text: str, read: Callable[[Any], _Read]) -> _Read:
-        """Read a record; whatever is wrong with it is told with its place."""
+        """Decode a record; errors name the database file."""
         place = SourceLocation(file=str(self.database.path))
         try:
             return read(json.loads(text))
@@ -207,11 +204,11 @@ class JournalStore:
 
 
 FILE_SNAPSHOT_EVERY = 10_000
-"""Entries between two snapshots."""
+"""Number of entries between two snapshots."""
 
 
 class JournalFileWriter:
-    """Writes entries, and plans before the entries that name them."""
+    """Writer of a journal file."""
 
     def __init__(self, stream: TextIO, header: JournalHeader) -> None:
         self._stream = stream
@@ -219,7 +216,7 @@ class JournalFileWriter:
         self._line(encode_json(header.as_record()))
 
     def write(self, entry: JournalEntry, state: EngineState) -> None:
-        """Write an entry; ``state`` is the engine's after it."""
+        """Write an entry; ``state`` is the engine's state after it."""
         event = entry.event
         if isinstance(event, PlanReady) and event.plan and event.plan not in self._written:
             self._written.add(event.plan)
@@ -234,7 +231,7 @@ class JournalFileWriter:
 
 @contextmanager
 def open_journal_file(name: str | Path, header: JournalHeader) -> Iterator[JournalFileWriter]:
-    """Open a file to write a journal to; what stands in the way is an InvalidInput."""
+    """Open a file for a journal; raise InvalidInput if that is impossible."""
     try:
         stream = Path(name).open("w", encoding="utf-8")  # noqa: SIM115 -- closed below, whatever happens
     except OSError as error:
@@ -244,9 +241,10 @@ def open_journal_file(name: str | Path, header: JournalHeader) -> Iterator[Journ
 
 
 def read_journal_file(file: str | Path | SourceFile) -> Journal:
-    """Read a journal file whole."""
+    """Return the whole journal of a file."""
     source = file if isinstance(file, SourceFile) else open_source(file)
-    lines = source.text().removesuffix("\n").split("\n")  # not splitlines: texts may hold Unicode's line ends
+    # Not splitlines: strings may contain Unicode line separators.
+    lines = source.text().removesuffix("\n").split("\n")
     if lines == [""]:
         advice = "`weft simulate --journal FILE` writes one"
         raise InvalidInput(
@@ -268,7 +266,7 @@ def read_journal_file(file: str | Path | SourceFile) -> Journal:
 
 
 def _read_line(file: str, number: int, line: str, read: Any) -> Any:
-    """Read one line; whatever is wrong with it is told with its place."""
+    """Decode one line; errors name file and line."""
     place = SourceLocation(file=file, line=number)
     try:
         record = json.loads(line)
@@ -291,7 +289,7 @@ def _describe_error(error: Exception) -> str:
 def _decode_line(
     record: dict[str, Any],
 ) -> JournalEntry | tuple[str, StoredPlan] | tuple[int, Mapping[str, Any]]:
-    """Read a line below the header: an entry, a plan with its key, or a snapshot with its entry's number."""
+    """Decode a line after the header: an entry, a plan with its key, or a snapshot with its number."""
     if "plan" in record:
         return record["plan"], StoredPlan.of_record(record)
     if "snapshot" in record:
@@ -304,20 +302,20 @@ _MAGIC = b"SQLite format 3\x00"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedJournal:
-    """A journal, and the run of it that was meant."""
+    """A journal and one of its runs."""
 
     journal: Journal
     position: int
-    """The run's number within the journal, from 0."""
+    """Number of the run within the journal, from 0."""
     number: int | None = None
-    """The number that ``weft ls`` shows; None: it is not of a project."""
+    """Number shown by ``weft ls``; None: the journal does not belong to a project."""
 
 
 def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
-    """Read the journal that a name means.
+    """Return the journal of a file, a database, a project or its ``.weft`` directory.
 
-    A project's folder, its ``.weft`` and the database in it hold many journals: ``run`` is the number that
-    ``weft ls`` shows, if not given the last. Of a file of JSON lines it is the run's place within it, from 0.
+    For a project or database, ``run`` is the number shown by ``weft ls`` (default: the last run). For a file
+    of JSON lines it is the position within the file, from 0.
     """
     path = Path(name)
     database = path if _is_database(path) else None
@@ -337,7 +335,7 @@ def find_journal(name: str | Path, run: int | None = None) -> SelectedJournal:
 
 
 def _is_database(path: Path) -> bool:
-    """Say whether a file begins as SQLite's do; what cannot be read is told by whoever reads it."""
+    """Return whether a file starts with SQLite's magic bytes; False if it is unreadable."""
     if str(path) == STDIN or not path.is_file():
         return False
     try:

@@ -1,10 +1,8 @@
-"""Products in the database: what completed tasks have made, found again by task, by fingerprint, by name.
+"""Products of completed tasks in the database, found by task, by fingerprint or by name.
 
-Directories below the project are written as seen from there, so that a project may be moved; sandboxes that
-lie elsewhere, and what older versions wrote, are absolute.
-
-What was added lately is also kept in memory, a bounded number of them: most questions are about those, and
-what is not committed yet can be found nowhere else.
+Directories below the project are stored relative to it, so that a project can be moved; others are absolute.
+Recently added products are also kept in memory, up to a limit, because most queries ask for them and they may
+not be committed yet.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ _COLUMNS = (
     "execution", "run", "task", "name", "kind", "workflow", "attempt", "iteration", "machine", "directory",
     "exit_code", "result", "fingerprint", "parts", "seconds",
 )  # fmt: skip
-# Names of columns are put into statements, and nothing else ever is.
+# Only column names are formatted into statements.
 _PRODUCT = f"INSERT INTO product VALUES (?{', ?' * len(_COLUMNS)})"  # noqa: S608
 _FILE = "INSERT INTO made_file VALUES (?, ?, ?, ?, ?, ?)"
 _NEWEST = f"SELECT number, {', '.join(_COLUMNS)} FROM product WHERE %s ORDER BY number DESC LIMIT 1"  # noqa: S608
@@ -37,35 +35,35 @@ _BY_NAME = _NEWEST % "workflow = ? AND name = ?"
 _DIRECTORIES = "SELECT DISTINCT directory FROM product WHERE execution = ? ORDER BY directory"
 
 _KEPT = 10_000
-"""How many products are kept in memory."""
+"""Number of products kept in memory."""
 
 _Key = tuple[Any, ...]
 
 
 class ProductTable:
-    """Implements ``backends.products.Products``. Threads may share it."""
+    """Implements ``ProductStore``. Threads may share it."""
 
     def __init__(self, database: Database, *, kept: int = _KEPT, only: int | None = None) -> None:
-        """Begin. ``only``: know of what this execution has made, and of nothing before it."""
+        """``only``: ignore the products of all other executions."""
         self._database = database
         self._project = f"{database.path.absolute().parent.parent}/"
-        """The folder in whose ``.weft`` the database lies."""
+        """Project folder, the parent of ``.weft``."""
         self._only = only
         self._kept = kept
         self._lock = threading.Lock()
         self._recent: deque[tuple[Product, int]] = deque()
-        """The products in memory, oldest first, with the number of commits after which each is on disk."""
+        """Products in memory, oldest first, with the value of ``Database.commits`` when each was added."""
         self._found: dict[_Key, Product] = {}
-        """The newest of those, by each of their keys."""
+        """The newest of them, by each of their keys."""
         (newest,) = database.row("SELECT max(number) FROM product") or (None,)
         self._next = (newest or 0) + 1
         self._all_here = newest is None
-        """Whether every product there is is in memory: one need not look elsewhere."""
+        """Whether all products are in memory, so that the database need not be queried."""
         self._first = newest is None
-        """Whether nothing was made before: only one engine at a time adds to a database."""
+        """Whether the database had no products at the start; only one engine at a time adds some."""
 
     def add(self, product: Product) -> None:
-        """Remember a product; it is written by the same commit as the entries after it."""
+        """Add a product; it is written by the same commit as the entries that follow."""
         with self._lock:
             self._write(self._next, product)
             self._next += 1
@@ -75,11 +73,11 @@ class ProductTable:
             self._forget_old()
 
     def of(self, execution: int, run: int, task: int) -> Product | None:
-        """Give the last product of a task of a run."""
+        """Return the last product of a task of a run."""
         return self._newest(_BY_TASK, (execution, run, task))
 
     def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
-        """Give the newest product of a fingerprint; ``besides``: that another execution has made."""
+        """Return the newest product with a fingerprint; ``besides``: ignore this execution."""
         if not fingerprint or (besides is not None and (self._first or besides == self._only)):
             return None
         if besides is None:
@@ -87,11 +85,11 @@ class ProductTable:
         return self._stored(_OF_OTHERS, (fingerprint, besides))
 
     def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Give the newest product of a task by its name, whatever it was made from."""
+        """Return the newest product of a task by its name, with any fingerprint."""
         return self._known(self._newest(_BY_NAME, (workflow, name)))
 
     def directories(self, execution: int) -> list[str]:
-        """List where the products of an execution lie that are on disk."""
+        """Return the directories of an execution's committed products."""
         return [self._absolute(directory) for (directory,) in self._database.rows(_DIRECTORIES, (execution,))]
 
     def _absolute(self, directory: str) -> str:
@@ -125,7 +123,7 @@ class ProductTable:
                 self._database.queue_insert(_FILE, row)
 
     def _forget_old(self) -> None:
-        """Forget the oldest above the number that is kept, unless they are not on disk yet."""
+        """Drop the oldest products above the limit that are committed."""
         recent = self._recent
         while len(recent) > self._kept and recent[0][1] < self._database.commits:
             product, _ = recent.popleft()
@@ -136,7 +134,7 @@ class ProductTable:
 
 
 def _keys(product: Product) -> list[_Key]:
-    """List what a product is found by: keys of one, two and three parts."""
+    """Return the keys of a product; they differ in length."""
     keys: list[_Key] = [(product.execution, product.run, product.task), (product.workflow, product.name)]
     return [*keys, (product.fingerprint,)] if product.fingerprint else keys
 

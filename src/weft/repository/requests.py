@@ -1,7 +1,8 @@
-"""Requests: what users ask of a running engine from another shell, and what it answered.
+"""Requests of users to a running engine from another shell, and the replies.
 
-A request is written by the asker and found by the engine when it looks. Its answer is written by the same
-commit as the entry it led to: after a crash a request is either answered and done, or neither.
+A request is inserted by the user's process and found by the engine when it polls. The reply is written by the
+same commit as the journal entry it belongs to: after a crash a request is either processed and answered, or
+neither.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ _OPEN = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE answer IS NULL ORDER B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequest:
-    """What somebody wants of the engine."""
+    """A request to the engine."""
 
     number: int
     what: str
     """``cancel``, ``hold``, ``release``, ``migrate``, ``resume``, ..."""
     execution: int
     run: int | None
-    """Its number within the execution; None: all of them."""
+    """Position within the execution; None: all runs."""
     task: str | None
-    """Its name; None: the whole run."""
+    """Name of a task; None: the whole run."""
     machine: str | None
-    """Its name."""
+    """Name of a machine."""
     owner: str
     asked_at_s: float
-    """Wall time."""
+    """Wall-clock time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReply:
-    """What the engine said."""
+    """The engine's reply."""
 
     granted: bool
     text: str
 
 
 class RequestTable:
-    """The requests of a database."""
+    """The requests in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._seen = -1
         self._open: list[UserRequest] = []
         self._answered: set[int] = set()
-        """Those whose answer is not committed yet, perhaps."""
+        """Requests answered here whose reply may not be committed yet."""
 
     def ask(
         self,
@@ -68,12 +69,12 @@ class RequestTable:
         owner: str = "",
         at_s: float = 0.0,
     ) -> int:
-        """Ask for something, written at once; give the request's number."""
+        """Insert a request immediately; return its number."""
         return self._database.now(_ASK, (what, execution, run, task, machine, owner, at_s))
 
     def pending(self) -> Sequence[UserRequest]:
-        """List what was asked and not answered, in the order of asking; cheap while nobody asks."""
-        # First the number, then the rows: what comes between is seen the next time.
+        """Return the unanswered requests in order; a cheap call while there are no new ones."""
+        # The version is read before the rows, so that later commits are seen next time.
         changes = self._database.data_version
         if changes != self._seen:
             self._open = [_request(row) for row in self._database.rows(_OPEN)]
@@ -83,21 +84,21 @@ class RequestTable:
         return self._open
 
     def done(self, number: int, answer: str, *, granted: bool = True) -> None:
-        """Answer a request; the answer is written by the next commit."""
+        """Answer a request; the reply is written by the next commit."""
         self._answered.add(number)
         self._database.later(
             "UPDATE request SET answer = ?, granted = ? WHERE number = ?", (answer, granted, number)
         )
 
     def reply(self, number: int) -> RequestReply | None:
-        """Give the answer to a request; None: there is none yet."""
+        """Return the reply to a request; None if there is none yet."""
         found = self._database.row(
             "SELECT granted, answer FROM request WHERE number = ? AND answer IS NOT NULL", (number,)
         )
         return None if found is None else RequestReply(granted=bool(found[0]), text=found[1])
 
     def withdraw(self, number: int) -> bool:
-        """Take a request back that nobody has answered: there is no engine; say whether it was in time."""
+        """Remove a request unless it is answered; return whether it was unanswered."""
         self._database.now("DELETE FROM request WHERE number = ? AND answer IS NULL", (number,))
         return self.reply(number) is None
 

@@ -1,8 +1,9 @@
-"""Runs a Python function as the program of a task: ``python -m weft.backends.attempt.call MODULE:NAME JSON``.
+"""Run a Python function as the program of a task: ``python -m weft.backends.attempt.call MODULE:NAME JSON``.
 
-The function is given the values it has parameters for: parameters and sweep variables of the workflow,
-``inputs``, ``outputs``, ``nodes``, ``cores``, ``memory_mb``, ``iteration``, ``task``; further words are
-positional. What it returns becomes the task's result: a mapping as it is, another value as ``value``.
+The function receives the values that match its parameters: parameters and sweep variables of the workflow,
+``inputs``, ``outputs``, ``nodes``, ``cores``, ``memory_mb``, ``iteration``, ``task``. Further words are
+positional arguments. The return value becomes the task's result: a mapping as it is, any other value as
+``value``.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 
 
 def main(words: Sequence[str]) -> None:
-    """Call the function; it ends with 2 and a message if it cannot be found or called."""
+    """Call the function; exit with code 2 and a message if it cannot be found or called."""
     name, given, *positional = words
     folder = os.environ.get("WEFT_FOLDER")
-    # Beside the workflow packages are whole; to the task's directory only single files were brought.
+    # Packages are complete in the workflow's folder; only single files are staged to the task's directory.
     sys.path[:0] = [folder] if folder else []
     sys.path.append(str(Path.cwd()))
     function = _function(name)
@@ -45,7 +46,7 @@ def main(words: Sequence[str]) -> None:
 def select_arguments(
     function: Callable[..., Any], values: Mapping[str, object], positional: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Choose the values that a function has parameters for; raises TypeError if some parameter has none."""
+    """Return the values that match the parameters of a function; raise TypeError if one is missing."""
     signature = inspect.signature(function)
     taken = list(signature.parameters)[: len(positional)]
     everything = any(kind.kind is inspect.Parameter.VAR_KEYWORD for kind in signature.parameters.values())
@@ -61,13 +62,13 @@ def _function(name: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and needs another one that is not
+            raise  # The module exists, but a module it imports does not.
         _end(f"no module {module!r} beside the workflow or on this Python's path")
     for part in path.split("."):
         if not hasattr(found, part):
             _end(f"module {module!r} has no {path!r}")
         found = getattr(found, part)
-    # What stands for a task in a workflow written in Python says which function it runs.
+    # A task object of a workflow written in Python refers to its function.
     function: Callable[..., Any] = getattr(found, "__weft_function__", found)
     return function
 

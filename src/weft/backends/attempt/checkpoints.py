@@ -1,11 +1,11 @@
-"""Keeping: the restart files of a running task are copied to our side, so that another machine can go on.
+"""Checkpoints: copies of a running task's restart files, so that the task can resume on another machine.
 
-A program may write while weft copies. So a copy counts only if no file has changed from before the first was
-read until after the last was; else the one kept before stays, and weft comes back later. A new copy is made
-in a directory of its own, and a pointer is then renamed to it.
+A program may write while its files are copied. A copy is accepted only if no file changed between the first
+and the last read; otherwise the previous copy stays and the copy is repeated later. Each copy is made in a
+directory of its own, and a pointer file is then replaced atomically.
 
     NUMBER/...     the files
-    current        the pointer: the directory and what is in it
+    current        the pointer: the directory and the records of its files
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["keep_checkpoint", "list_checkpoint", "restore_checkpoint"]
 _POINTER = "current"
 _LONGEST_POINTER_BYTES = 1 << 26
 _TICK_NS = 20_000_000
-"""Times of change may be this coarse: a file written within it could be written again unseen."""
+"""Granularity of file timestamps: within it, a second modification would not be visible."""
 
 _CHANGING = (errno.ENOENT, errno.EAGAIN)
 _Extents = dict[str, tuple[int, int]]
 
 
 def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
-    """Copy the restart files that are there, if any has changed and none changes now; say if it was done."""
+    """Copy the restart files if any has changed and none changes meanwhile; return whether it was done."""
     was = {file.name: (file.size_bytes, file.modified_ns) for file in list_checkpoint(into)}
     before = _extents(workdir, names)
     if not before or before == was:
@@ -68,12 +68,12 @@ def keep_checkpoint(workdir: Path, names: Sequence[str], into: Path) -> bool:
 
 
 def list_checkpoint(kept: Path) -> tuple[FileRecord, ...]:
-    """List the restart files that are kept, as they were in the task's directory; empty: none are."""
+    """Return the records of the kept restart files, with the names they had in the task's directory."""
     return _read_pointer(kept)[1]
 
 
 def restore_checkpoint(kept: Path, workdir: Path) -> bool:
-    """Copy what is kept into a task's directory; say whether there was anything."""
+    """Copy the kept files into a task's directory; return whether there were any."""
     number, files = _read_pointer(kept)
     for file in files:
         link_or_copy(kept, f"{number}/{file.name}", workdir, file.name, how="copy", digest=file.digest)
@@ -81,21 +81,21 @@ def restore_checkpoint(kept: Path, workdir: Path) -> bool:
 
 
 def _extents(workdir: Path, names: Sequence[str]) -> _Extents:
-    """Measure the restart files that are there."""
+    """Return size and modification time of each existing restart file."""
     found: _Extents = {}
     for pattern in names:
         for name in match_names(workdir, pattern):
             try:
                 found[name] = extent(workdir, name)
             except StagingProblem as problem:
-                # A program may write a new one and rename it: for a moment there is none.
+                # A program that replaces a file may leave it missing for a moment.
                 if problem.number != errno.ENOENT:
                     raise
     return found
 
 
 def _wait_for_clock(extents: _Extents) -> None:
-    """Wait until the clock of the file system has moved on since the last change."""
+    """Sleep until the file system clock has advanced beyond the last modification."""
     age_ns = time.time_ns() - max(modified_ns for _, modified_ns in extents.values())
     if 0 <= age_ns < _TICK_NS:
         time.sleep((_TICK_NS - age_ns) / 1e9)

@@ -1,28 +1,13 @@
-"""A rendered job: everything that is needed to run the program of one attempt.
+"""Command rendering: from the description of a task and a Start command to the program that is executed.
 
-Words of a command that name files beside the workflow: programs and scripts that are brought along.
+A command text is a line for ``/bin/sh -eu`` in which every field is quoted; a list runs without a shell;
+``call`` runs a Python function in a process of its own. Environment variables state the *allocated* amounts
+(docs/reference/programs.md). Rendering writes no files and starts no program: the same Start gives the same
+job.
 
-``./lapw0`` and ``python train.py`` work as the user wrote them: each such file lies in the task's directory
-under the same name, and its content is part of the fingerprint.
-
-A recipe: what all subtasks of one description have in common when they are started.
-
-Most tasks say nothing that differs from attempt to attempt: then everything is worked out once.
-
-Results of other tasks that a command speaks of: which tasks they are (``{conv.result.delta}``).
-
-Surroundings of a command: modules, containers, conda environments, own prolog, wrapper and epilog.
-
-They become lines of the script that runs it (S3 section 3: prolog, wrapper and epilog are replaceable per
-job). From the outside in: modules are loaded, the prolog runs, then the wrapper is given the command, which
-stands in the container or the conda environment. The epilog runs when the command is over, also if it failed.
-Which container program there is, only the machine knows: the script takes the first it finds.
-
-Rendering: from the description of a task and a Start to the program that is run (format: "Workflow").
-
-A command text is a line for ``/bin/sh -eu`` in which every replacement is quoted; a list runs without a
-shell; ``call`` runs a Python function in a process of its own. The environment says what was *allocated*
-(design section 8). Nothing is written and no program is asked: the same Start gives the same job.
+Files in the workflow's folder that a command names (``./lapw0``, ``python train.py``) are staged under the
+same name and are part of the fingerprint. Modules, containers, conda environments, prolog, wrapper and epilog
+become lines of the script around the command (docs/papers/adaptive-jobs.md, section 3).
 """
 
 from __future__ import annotations
@@ -88,44 +73,44 @@ _is_plain = re.compile(r"[A-Za-z0-9_@%+=:,./-]+").fullmatch
 
 @message
 class RenderedJob:
-    """The command of an attempt and its surroundings, every name filled in."""
+    """Everything needed to run the program of one attempt, with all fields substituted."""
 
     task: str
-    """The task's name."""
+    """Name of the task."""
     argv: tuple[str, ...] | None
-    """What is executed, in ``workdir``; None: there is nothing to execute."""
+    """Arguments of the program, executed in ``workdir``; None: there is no program."""
     env: Mapping[str, str]
-    """Variables that are added to the environment."""
+    """Variables added to the environment."""
     workdir: str
     stdin: str | None
     stdout: str
     stderr: str
     streams: tuple[str, ...] = ()
-    """The streams that are files of the task's own directory: their folders are made before it starts."""
+    """Stream files inside the task's directory; their parent directories are created before the start."""
     words: tuple[str, ...] = ()
-    """Files of the workflow's folder that the command names: they are brought along, under these names."""
+    """Files of the workflow's folder named in the command; they are staged under these names."""
     body: str | None = None
-    """What the shell is given; None: it runs without a shell."""
+    """Shell script of the command; None: it runs without a shell."""
     needs_script: bool = False
-    """Whether ``argv`` runs ``command.sh``, because the line is too long to be handed over."""
+    """Whether ``argv`` runs ``command.sh`` because the line exceeds the argument limit."""
     command: str = ""
-    """The command as the fingerprint sees it: without what differs between attempts of one task."""
+    """The command for the fingerprint, without values that differ between attempts of one task."""
     declared: Mapping[str, str]
-    """The environment variables that the task states."""
+    """Environment variables declared by the task."""
     environment: Environment | None = None
     outputs: tuple[str, ...] = ()
     version: str = ""
     identity: str = ""
-    """Which task of which workflow it is, and in which iteration."""
+    """``folder:task:iteration``, the identity of the task within the project."""
 
     @property
     def script(self) -> str:
-        """Give the text of ``command.sh``: what a user can run by hand to do the same."""
+        """Return the text of ``command.sh``, with which a user can run the same program by hand."""
         lines = ["#!/bin/sh", f"# task {_one_line(self.task)}"]
         if self.argv is None:
             return "\n".join([*lines, "# nothing to execute", ""])
         lines.append(f"cd {shlex.quote(self.workdir)}")
-        # Most need no quotes, and to find that out so is quicker.
+        # Most values need no quoting, and this check is faster than ``shlex.quote``.
         lines += [
             f"export {name}={value if _is_plain(value) else shlex.quote(value)}"
             for name, value in self.env.items()
@@ -148,13 +133,13 @@ _MANY = ("inputs", "outputs")
 
 @functools.lru_cache(maxsize=1024)
 def split_words(line: str) -> tuple[str, ...]:
-    """Split a line for the shell into words, but for those it writes to; names in braces stay."""
+    """Split a shell line into words, without redirection targets; fields in braces are kept."""
     reader = shlex.shlex(line, posix=True, punctuation_chars=True)
     reader.whitespace_split = True
     reader.commenters = ""
     try:
         tokens = list(reader)
-    except ValueError:  # quotes of a here-document need not match
+    except ValueError:  # Quotes in a here-document may be unbalanced.
         tokens = line.split()
     found: dict[str, None] = {}
     written = False
@@ -174,7 +159,7 @@ def _may_name_file(word: str) -> bool:
 
 
 def find_command_files(words: Iterable[str], folder: str, declared: Collection[str]) -> tuple[str, ...]:
-    """List the words that are files of the workflow's folder, but for those the task declares itself."""
+    """Return the words that name files of the workflow's folder, without the files declared by the task."""
     found: dict[str, None] = {}
     for word in words:
         if "\0" in word or not os.path.isfile(f"{folder}/{word}"):  # noqa: PTH113 -- a Path costs more than the question
@@ -202,55 +187,55 @@ _SHELL = ("/bin/sh", "-eu", "-c")
 
 
 class RenderedCommand(NamedTuple):
-    """A command, written out."""
+    """A command with its fields substituted."""
 
     argv: tuple[str, ...] | None
     body: str | None
-    """The same for a script of the shell; None: it runs without one."""
+    """The command as a shell script; None: it runs without a shell."""
     meaning: str
-    """The same without what differs between attempts of one task."""
+    """The command without values that differ between attempts of one task."""
 
 
 def shell_command(line: str, meaning: str | None = None) -> RenderedCommand:
-    """Let the shell run a line."""
+    """Return a command that runs a shell line."""
     return RenderedCommand((*_SHELL, line), f"set -eu\n{line}", line if meaning is None else meaning)
 
 
 def program_command(words: Sequence[str], meaning: str | None = None) -> RenderedCommand:
-    """Run a program without a shell."""
+    """Return a command that runs a program without a shell."""
     return RenderedCommand(tuple(words), None, shlex.join(words) if meaning is None else meaning)
 
 
 NO_COMMAND = RenderedCommand(None, None, "")
-"""What a task without a program executes."""
+"""The command of a task without a program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandTemplate:
-    """What is known of a description's job before a machine is chosen."""
+    """The attempt-independent part of a task description's command; compiled once per description."""
 
     job: JobSpec
     runs: bool
-    """Whether there is anything to execute."""
+    """Whether there is a program to execute."""
     names: tuple[str, ...]
-    """The names in braces that the job uses."""
+    """Names of the fields in braces."""
     by_attempt: bool
-    """Whether some of them differ between attempts of one task."""
+    """Whether some field differs between attempts of one task."""
     fixed: bool
-    """Whether nothing has to be filled in."""
+    """Whether no field has to be substituted."""
     around: bool
-    """Whether something stands around the command."""
+    """Whether an environment, prolog, wrapper or epilog surrounds the command."""
     calls: bool
-    """Whether it is a Python function."""
+    """Whether the command calls a Python function."""
     words: tuple[str, ...]
-    """Words, as written, that may name files beside the workflow."""
+    """Unsubstituted words that may name files in the workflow's folder."""
     ready: RenderedCommand | None
-    """What is executed, where nothing has to be filled in."""
+    """The rendered command if no field has to be substituted."""
     env: dict[str, str]
 
 
 def compile_template(task: Task) -> CommandTemplate:
-    """Work out what the attempts of a task have in common."""
+    """Compile the command template of a task description."""
     job = task.job or _EMPTY_JOB
     texts = _template_texts(job)
     names = template_names(texts)
@@ -279,7 +264,7 @@ def _render_fixed(job: JobSpec) -> RenderedCommand:
 
 
 def _template_texts(job: JobSpec) -> list[str]:
-    """List everything in which names are filled in."""
+    """Return all texts in which fields are substituted."""
     command = (job.command,) if isinstance(job.command, str) else job.command or ()
     others = (job.stdin, job.stdout, job.stderr, job.prolog, job.wrapper, job.epilog)
     return [*command, *job.arguments, *(text for text in others if text)]
@@ -301,7 +286,7 @@ def _file_words(job: JobSpec) -> tuple[str, ...]:
 
 
 def _module_files(call: str) -> list[str]:
-    """List the files in which a Python function may be found."""
+    """Return the files that may define a Python function."""
     parts = call.partition(":")[0].split(".")
     packages = ["/".join([*parts[:depth], "__init__.py"]) for depth in range(1, len(parts) + 1)]
     return [*packages, "/".join(parts) + ".py"]
@@ -319,7 +304,7 @@ _Point = tuple[Value, ...]
 
 
 class ResultReferences:
-    """Finds the subtask of one workflow that is meant by the name of its description."""
+    """Resolver of references to results of other tasks (``{conv.result.delta}``) in one workflow."""
 
     def __init__(self, known: CompiledWorkflow) -> None:
         self._places = {task.name: place for place, task in enumerate(known.graph.workflow.tasks)}
@@ -327,7 +312,7 @@ class ResultReferences:
         self._by_point: dict[tuple[str, tuple[str, ...]], dict[_Point, list[int]]] = {}
 
     def of(self, known: CompiledWorkflow, task: int, names: tuple[str, ...]) -> dict[str, int]:
-        """Give the task behind every dotted name of a template, by the name of its description."""
+        """Return, for each description named in dotted fields, the task it refers to."""
         found: dict[str, int] = {}
         for name in names:
             head, dot, _ = name.partition(".")
@@ -350,7 +335,7 @@ class ResultReferences:
         return rows[0]
 
     def _at_same_point(self, known: CompiledWorkflow, name: str, task: int) -> list[int]:
-        """List the subtasks that have the same values of the sweep variables which both tasks have."""
+        """Return the subtasks with equal values of the sweep variables that both tasks have."""
         there, here = known.graph.workflow.tasks[self._places[name]].sweep, known.description(task).sweep
         if there is None or here is None:
             return self._rows[name]
@@ -397,18 +382,18 @@ _SPEC_FILE = re.compile(r".*\.ya?ml", re.IGNORECASE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandEnvironment:
-    """What stands around one command, filled in."""
+    """What surrounds one command, with fields substituted."""
 
     environment: Environment | None = None
     prolog: str = ""
     wrapper: str = ""
     epilog: str = ""
     conda_prefix: str = ""
-    """Where the environment of a conda file is made; "": the name of an environment was given."""
+    """Directory of the environment created from a conda file; "": an existing environment is named."""
 
 
 def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -> str:
-    """Say where the environment of a conda file lies: by its content, so that another file makes another."""
+    """Return the environment's directory for a conda file, named by its content; "" without a file."""
     if environment is None or environment.conda is None or not _SPEC_FILE.fullmatch(environment.conda):
         return ""
     try:
@@ -420,14 +405,16 @@ def conda_prefix(environment: Environment | None, folder: Path, sandbox: Path) -
 
 
 def wrap_command(command: str, around: CommandEnvironment, variables: Iterable[str]) -> str:
-    """Write the lines that run a command (one simple command of the shell) in its surroundings.
+    """Return the script lines that run a simple shell command inside its environment.
 
-    ``variables``: the names that a container must be told of.
+    ``variables`` are the names passed into a container. The order is: modules, prolog, wrapper, then
+    container or conda environment with the command, finally the epilog, also after a failure. The script uses
+    the first container program found on the machine.
     """
     lines = []
     environment = around.environment or Environment()
     if environment.modules:
-        # The files of module systems do not stand `set -u`.
+        # Initialisation files of module systems fail under `set -u`.
         load = "module load " + " ".join(map(shlex.quote, environment.modules))
         lines += [_FIND_MODULES, f"{load} || exit"]
     lines.append("set -eu")
@@ -448,7 +435,7 @@ def wrap_command(command: str, around: CommandEnvironment, variables: Iterable[s
         command = f"{around.wrapper} {command}"
     if not around.epilog:
         return "\n".join([*lines, f"exec {command}"])
-    # The shell has to outlive the command, also when both are told to end.
+    # The shell must survive SIGTERM to run the epilog.
     return "\n".join(
         [
             *lines,
@@ -481,13 +468,13 @@ def _choose_container(image: str, variables: Iterable[str]) -> str:
 
 
 PROGRESS_FILE = ".weft-progress"
-"""Where a task reports its progress that names no file for it."""
+"""Default name of the file for progress reports."""
 
 RESULT_FILE = ".weft-result.json"
-"""Where a task may leave its result."""
+"""Name of the file for the task's result."""
 
 _MAX_ARGUMENT_BYTES = 100_000
-"""Linux takes 128 KiB as one argument; what is longer is run from the script."""
+"""Linux limits one argument to 128 KiB; a longer line is run from ``command.sh``."""
 _NO_RESULTS: Mapping[str, Mapping[str, Value]] = {}
 _CALL_MODULE = "weft.backends.attempt.call"
 _WEFT_VARIABLES = ("WEFT_TASK", "WEFT_ATTEMPT", "WEFT_NODES", "WEFT_CORES", "WEFT_MEM_MB", "WEFT_ITERATION",
@@ -509,11 +496,11 @@ def render_job(
     attempt_number: int = 1,
     restart: bool = False,
 ) -> RenderedJob:
-    """Render the job of an attempt; raises a JobProblem that says what stands in the way.
+    """Render the job of an attempt; raise JobProblem if that is impossible.
 
-    ``inputs``: the names under which its inputs lie in ``workdir``. ``results``: by the name of a
-    description, ``{"exit_code": 0, "result": {...}}`` of those that ``find_result_tasks`` names.
-    ``attempt_number``: 1 is the task's first. ``restart``: whether restart files were put in place.
+    ``inputs`` are the names of the staged inputs in ``workdir``. ``results`` gives, by description,
+    ``{"exit_code": 0, "result": {...}}`` for the tasks of ``find_result_tasks``. ``attempt_number`` counts
+    from 1. ``restart``: whether restart files were staged.
     """
     recipe = _template_cache(known).recipe(known, start.task)
     rendering = _CommandRenderer(known, start, machine, recipe, folder, inputs, results)
@@ -553,14 +540,14 @@ def render_job(
 
 
 def find_result_tasks(known: CompiledWorkflow, task: int) -> Mapping[str, int]:
-    """Give the tasks whose results a task's command speaks of, by the name of their description."""
+    """Return the tasks whose results the command of a task refers to, by description."""
     kitchen = _template_cache(known)
     names = kitchen.recipe(known, task).names
     return kitchen.others.of(known, task, names) if any("." in name for name in names) else {}
 
 
 def monitored_files(known: CompiledWorkflow, task: int) -> tuple[str, tuple[str, ...]]:
-    """Name the files in which a task reports its progress, and its restart files."""
+    """Return the progress file and the restart files of a task."""
     recovery = known.description(task).recovery
     if recovery is NO_RECOVERY:
         return PROGRESS_FILE, ()
@@ -571,14 +558,14 @@ def monitored_files(known: CompiledWorkflow, task: int) -> tuple[str, tuple[str,
 
 
 class _TemplateCache:
-    """What was worked out for one workflow; it does not hold it, lest it be kept for ever."""
+    """Compiled templates of one workflow. It holds no reference to the workflow, which is its weak key."""
 
     def __init__(self, known: CompiledWorkflow) -> None:
         self.others = ResultReferences(known)
         self._recipes: dict[int, CommandTemplate] = {}
 
     def recipe(self, known: CompiledWorkflow, task: int) -> CommandTemplate:
-        """Give what the attempts of a task have in common."""
+        """Return the compiled template of a task."""
         template = known.template(task)
         found = self._recipes.get(template)
         if found is None:
@@ -597,7 +584,7 @@ def _template_cache(known: CompiledWorkflow) -> _TemplateCache:
 
 
 class _CommandRenderer:
-    """One attempt, and what its names stand for."""
+    """Renderer for one attempt."""
 
     def __init__(
         self,
@@ -619,14 +606,14 @@ class _CommandRenderer:
         self.outputs = output_names(known, start.task, start.iteration)
         memory = machine.memory if start.memory_bytes is None else start.memory_bytes
         self.memory_mb = None if memory is None else int(memory // 1_000_000)
-        """What the task asked for; without a demand, what the machine has."""
-        # Where a node is a core, several of them may make one of the user's nodes.
+        """Allocated memory; without a request, the memory of the machine."""
+        # Where a node is a core, several nodes may form one node of the user.
         self.cores = max(1, start.nodes // max(1, start.count)) if machine.node_is_core else machine.cores
         self._values: TemplateValues | None = None
 
     @property
     def values(self) -> TemplateValues:
-        """Give what the names in braces stand for."""
+        """Return the values of the fields."""
         if self._values is None:
             self._values = self._make_values(by_name=False)
         return self._values
@@ -650,11 +637,11 @@ class _CommandRenderer:
         }
 
     def words(self) -> Sequence[str]:
-        """List the words of the job that may name files."""
+        """Return the substituted words that may name files."""
         return self.recipe.words if self.recipe.fixed else [self.values.text(w) for w in self.recipe.words]
 
     def written(self, workdir: str) -> RenderedCommand:
-        """Write the command out."""
+        """Render the command with its environment."""
         plain = self._plain(self.values)
         named = self._plain(self._make_values(by_name=True)) if self.recipe.by_attempt else plain
         if not self.recipe.around:
@@ -674,7 +661,7 @@ class _CommandRenderer:
         return RenderedCommand(("/bin/sh", "-c", body), body, "\n".join([named.meaning, *others]))
 
     def _plain(self, values: TemplateValues) -> RenderedCommand:
-        """Write the command without its surroundings."""
+        """Render the command without its environment."""
         job = self.recipe.job
         arguments = values.words(job.arguments)
         if self.recipe.calls:
@@ -684,7 +671,7 @@ class _CommandRenderer:
         return program_command([*values.words(job.command or ()), *arguments])
 
     def _call(self, arguments: Sequence[str]) -> RenderedCommand:
-        """Run a Python function: it is given the values that it has parameters for."""
+        """Render the call of a Python function with the values as a JSON argument."""
         job, filled = self.recipe.job, self._filled_in()
         assert job.call is not None
         given = json.dumps(filled, default=str)
@@ -693,14 +680,14 @@ class _CommandRenderer:
             rule = f"at most {_MAX_ARGUMENT_BYTES} bytes are handed to a function"
             raise JobProblem(what, rule=rule, advice="put large ones into a file and declare it as an input")
         elsewhere = job.environment is not None and (job.environment.container or job.environment.conda)
-        # -P: what lies in the task's directory must not stand in for modules of Python itself.
+        # -P: modules in the task's directory must not shadow those of Python itself.
         python = ["python3"] if elsewhere else [sys.executable, "-P"]
         kept = {name: value for name, value in filled.items() if name not in ALLOCATED}
         meaning = shlex.join([job.call, json.dumps(kept, default=str, sort_keys=True), *arguments])
         return program_command([*python, "-m", _CALL_MODULE, job.call, given, *arguments], meaning)
 
     def streams(self) -> tuple[str | None, str | None, str | None]:
-        """Name the files of the three streams; None: the usual one."""
+        """Return the files of stdin, stdout and stderr; None: the default."""
         job = self.recipe.job
         if job.stdin is None and job.stdout is None and job.stderr is None:
             return None, None, None
@@ -728,7 +715,7 @@ class _CommandRenderer:
             raise JobProblem(str(problem)) from None
 
     def _said(self) -> dict[str, Value]:
-        """Give what names stand for that may be a task's word."""
+        """Return all values that may originate from tasks, for the check of file names."""
         results = {
             f"{name}.result.{key}": value
             for name, told in self.results.items()
@@ -737,7 +724,7 @@ class _CommandRenderer:
         return {**self._filled_in(), **results}
 
     def environment(self, work: str, progress: str, restarts: Sequence[str]) -> dict[str, str]:
-        """Give the variables of design section 8."""
+        """Return the environment variables of the attempt (docs/reference/programs.md)."""
         start = self.start
         env = {
             **self.recipe.env,
@@ -773,7 +760,7 @@ def _exceeds_argument(text: str) -> bool:
 
 
 def _relative_folder(folder: Path, project: Path) -> str:
-    """Name a workflow's folder as seen from the project, which may be moved as a whole."""
+    """Return a workflow's folder relative to the project, which may be moved as a whole."""
     inside, outside = str(folder), str(project)
     return (
         inside[len(outside) + 1 :]

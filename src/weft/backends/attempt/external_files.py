@@ -1,26 +1,18 @@
-"""Files behind URLs, through fsspec: whatever it can reach. Loaded only when a URL is used.
+"""Inputs fetched from, and outputs published to, paths and URLs outside the sandboxes.
 
-Compression: a compressed input becomes a plain file on the machine. What it is, its first bytes say.
+A relative path starts at the workflow's folder. A path is named by the user, so it may be anywhere and
+contain links; links inside a named directory must not lead out of it. URLs are opened with fsspec, which is
+imported on first use. A compressed input is decompressed; its format is detected from the first bytes.
 
-Fetching: an input comes from where the user keeps it, a path or a URL, into a directory.
+Shared inputs of a machine are fetched once into a cache, stored by content and linked where they are used.
+The version of a source (size and time, or a validator sent by the server) is stored with the digest of its
+content, so changed content is fetched again. A cached file is verified once per process before its first use.
 
-A path is read from the folder of the workflow. It was named by the user, so it may lie anywhere and lead
-over links; what lies in a directory that was named may not lead out of that directory.
+    keys/KEY            version of a source: the record of the file it was fetched as
+    content/DIGEST      cached content, read-only
+    coming/...          incomplete downloads
 
-The cache of a machine: shared inputs are fetched once, kept by content, and linked wherever they are used.
-
-What a source was when it was fetched (size and time, or what a server says of it) is written beside the
-digest of its content. So another content under the same name is fetched anew, and one content under two names
-is kept once. What the cache holds is read again, once per process, before it is used.
-
-    keys/KEY            of a source: the file it has become
-    content/DIGEST      what is kept, read-only
-    coming/...          what is on the way
-
-Publishing: a result goes to where the user wants it, a path or a URL; always as a copy.
-
-So that whoever edits a result cannot change what weft keeps. A path below the project is reached without
-following links; a full path or a URL was named by the user and is taken as it is.
+Outputs are published as copies, so that editing a published file does not change the original.
 """
 
 from __future__ import annotations
@@ -87,10 +79,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://|file:")
 _WEB = ("http", "https")
 _CONNECT_S = 30.0
 _SILENCE_S = 120.0
-"""How long a server may say nothing. The whole may take as long as it takes."""
+"""Read timeout of a connection. The total duration of a transfer is not limited."""
 _NOT_FOUND = 404
 _PASSING = (408, 421, 423, 425, 429)
-"""Of a server's refusals (400 to 499), those that it may not repeat: it was too slow, too busy, too early."""
+"""Client error codes (400 to 499) after which a retry may succeed: timeout, locked, too early, too many
+requests.
+"""
 _CHUNK_BYTES = 1 << 20
 _VALIDATORS = (
     "ETag",
@@ -103,16 +97,16 @@ _VALIDATORS = (
     "created",
     "md5Hash",
 )
-"""What servers say of a file that changes when its content does."""
+"""Response fields that change when the content of a file changes."""
 
 
 def is_url(source: str) -> bool:
-    """Say whether a text is a URL, and no path."""
+    """Return whether a source is a URL and not a path."""
     return _URL.match(source) is not None
 
 
 def file_url_path(url: str) -> str | None:
-    """Give the path on this computer that a ``file:`` URL names; None: it is another URL."""
+    """Return the local path of a ``file:`` URL; None for any other URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("file", "local"):
         return None
@@ -123,15 +117,15 @@ def file_url_path(url: str) -> str | None:
 
 
 def download(url: str, target: int) -> None:
-    """Write what a URL names to an open file."""
+    """Write the content of a URL to an open file."""
     with _url_errors("cannot be fetched", url):
         system, path = _open_filesystem(url)
-        # The handle, not the name: what is written is the file that was opened.
+        # Use the descriptor: the name could refer to another file by now.
         system.get_file(path, f"/proc/self/fd/{target}")
 
 
 def upload(source: int, url: str) -> None:
-    """Write an open file to a URL; who reads there sees all of it or nothing."""
+    """Write an open file to a URL. Readers see the complete content or none."""
     with _url_errors("cannot be published", url), os.fdopen(os.dup(source), "rb") as content:
         content.seek(0)
         system, path = _open_filesystem(url)
@@ -146,7 +140,7 @@ def upload(source: int, url: str) -> None:
 
 
 def url_version(url: str) -> str | None:
-    """Give a text that changes when what a URL names does; None: nobody says."""
+    """Return a text that changes with the content of a URL; None if the server offers no validator."""
     with _url_errors("cannot be fetched", url):
         system, path = _open_filesystem(url)
         try:
@@ -169,7 +163,7 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
 
         waits = ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S)
         options["client_kwargs"] = {"timeout": waits, "trust_env": True}
-    # An instance of our own: a transaction of another thread would hold back what this one writes.
+    # A separate instance: a transaction of another thread would delay the writes of this one.
     try:
         found = fsspec.core.url_to_fs(url, skip_instance_cache=True, use_listings_cache=False, **options)
     except ValueError as error:
@@ -179,7 +173,7 @@ def _open_filesystem(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _url_errors(what: str, url: str) -> Iterator[None]:
-    """Tell whatever a library raises as a problem of the URL: each has errors of its own."""
+    """Turn any exception of a file system library into a StagingProblem for the URL."""
     try:
         yield
     except StagingProblem:
@@ -192,7 +186,7 @@ def _url_errors(what: str, url: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> Exception:
-    """Give why there is no such file: fsspec says that of a server, whatever has gone wrong there."""
+    """Return the cause of an error: fsspec raises FileNotFoundError for every failure of a web server."""
     cause = error.__cause__
     return cause if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) else error
 
@@ -208,7 +202,7 @@ def _url_problem(what: str, url: str, error: Exception) -> StagingProblem:
 
 
 def _without_secrets(url: str) -> str:
-    """Leave out a password."""
+    """Remove user name and password from a URL."""
     return re.sub(r"//[^/@]*@", "//", url)
 
 
@@ -217,13 +211,13 @@ _DECOMPRESSION_CHUNK_BYTES = 1 << 20
 
 
 def decompressed_name(name: str) -> str:
-    """Give the name of a compressed file once it is decompressed: without ``.gz`` and the like."""
+    """Return the name of a file after decompression, without ``.gz``, ``.bz2``, ``.xz`` or ``.zst``."""
     plain = name.removesuffix(next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), ""))
     return plain if plain and not plain.endswith("/") else name
 
 
 def decompress(source: int, target: int, name: str) -> None:
-    """Write the plain content of an open compressed file to another open file."""
+    """Write the decompressed content of one open file to another."""
     opener = _opener(os.pread(source, 6, 0), name)
     with os.fdopen(os.dup(source), "rb") as raw:
         raw.seek(0)
@@ -235,7 +229,7 @@ def decompress(source: int, target: int, name: str) -> None:
 def _read_chunk(plain: IO[bytes], name: str) -> bytes:
     try:
         return plain.read(_DECOMPRESSION_CHUNK_BYTES)
-    except Exception as error:  # Each library has errors of its own for what is broken or cut off.
+    except Exception as error:  # Each library has its own errors for damaged or truncated data.
         raise StagingProblem("cannot be decompressed", name, str(error) or type(error).__name__) from error
 
 
@@ -253,9 +247,9 @@ def _opener(first: bytes, name: str) -> Callable[[IO[bytes]], Any]:
 
 
 def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
-    """Find what reads zstandard: Python's library since 3.14, before it the same as a package.
+    """Return an opener for zstandard: the standard library since Python 3.14, otherwise its backport.
 
-    Not the package ``zstandard``: it takes what was cut off for the whole.
+    The package ``zstandard`` is not used: it accepts truncated data as complete.
     """
     with suppress(ImportError):
         from compression import zstd
@@ -270,20 +264,20 @@ def _zstandard(name: str) -> Callable[[IO[bytes]], Any]:
 
 
 _LASTING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES)
-"""What only the user can change about a path."""
+"""Path errors that only the user can resolve."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSource:
-    """Where the user keeps an input."""
+    """The location of an input as stated by the user."""
 
     text: str
-    """A path, or a URL."""
+    """A path or a URL."""
     folder: Path
-    """Of the workflow: paths are read from there."""
+    """Folder of the workflow, the base of relative paths."""
 
     def path(self) -> Path | None:
-        """Give its path on this computer, links resolved; None: it is a URL of elsewhere."""
+        """Return the local path with links resolved; None for a remote URL."""
         stated = file_url_path(self.text) if is_url(self.text) else self.text
         if stated is None:
             return None
@@ -299,18 +293,18 @@ class InputSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedInput:
-    """An input that has come."""
+    """The result of fetching an input."""
 
     file: FileRecord
-    """As it lies in the directory now: one that was compressed has lost its ``.gz``."""
+    """The file as staged; a decompressed file has lost its suffix."""
     copied_bytes: int
-    """What was read and written for it; 0: a link did."""
+    """Bytes read and written; 0 if a hard link was made."""
 
 
 def fetch(
     source: InputSource, root: Path, name: str, *, how: CopyMethod = "link", compressed: bool = False
 ) -> FetchedInput:
-    """Bring an input under a name below a root; nobody sees it there before it is whole."""
+    """Stage an input under a name below a root; it becomes visible when it is complete."""
     path = source.path()
     if compressed:
         return _fetch_compressed(source, path, root, decompressed_name(name))
@@ -321,7 +315,7 @@ def fetch(
         return FetchedInput(file=file, copied_bytes=file.size_bytes)
     there = measure_file(path.parent, path.name)
     copied_bytes = link_or_copy(path.parent, path.name, root, name, how=how, digest=there.digest)
-    # A link is the same file, and a copy was checked: neither has to be read again.
+    # A link is the same file and a copy was verified, so the content need not be read again.
     return FetchedInput(file=replace(there, name="/".join(split_name(name))), copied_bytes=copied_bytes)
 
 
@@ -334,7 +328,7 @@ def _fetch_compressed(source: InputSource, path: Path | None, root: Path, name: 
 
 @contextmanager
 def _open_target(source: InputSource, root: Path, name: str) -> Iterator[tuple[int, int]]:
-    """Open the directory and the new file to write."""
+    """Yield descriptors of the parent directory and of the new file."""
     parts = split_name(name)
     with (
         staging_errors("cannot be fetched", source.text),
@@ -346,7 +340,7 @@ def _open_target(source: InputSource, root: Path, name: str) -> Iterator[tuple[i
 
 @contextmanager
 def _open_compressed(source: InputSource, path: Path | None, scratch: int) -> Iterator[int]:
-    """Open what is still compressed; from elsewhere it is first brought into a file without a name."""
+    """Yield a descriptor of the compressed file; a remote one is first downloaded to an unnamed file."""
     if path is None:
         with unnamed_file(scratch) as raw:
             download(source.text, raw)
@@ -363,19 +357,19 @@ _LONGEST_KEY_BYTES = 65_536
 
 
 class InputCache:
-    """The shared inputs of one machine. Threads may ask at the same time: one fetches, the others wait."""
+    """Cache of a machine's shared inputs. Of several threads with one request, one fetches the source."""
 
     def __init__(self, directory: Path) -> None:
         self._root = directory
         self._lock = Lock()
         self._coming: dict[str, Future[FileRecord]] = {}
         self._known: dict[str, FileRecord] = {}
-        """By key: what this process has fetched, or has read again."""
+        """By key: records fetched or verified by this process."""
 
     def bring(
         self, source: InputSource, root: Path, name: str, *, shared: bool = True, compressed: bool = False
     ) -> FetchedInput:
-        """Bring an input under a name below a root, as ``fetch`` does; a ``shared`` one is fetched once."""
+        """Stage an input as ``fetch`` does; a ``shared`` input is fetched once and linked from the cache."""
         if not shared:
             return fetch(source, root, name, compressed=compressed)
         with staging_errors("cannot be made", str(self._root)):
@@ -387,7 +381,7 @@ class InputCache:
         return FetchedInput(file=file, copied_bytes=copied_bytes + fetched_bytes)
 
     def _kept(self, asked: _CacheRequest) -> tuple[FileRecord, int]:
-        """Give what is kept for a source, and the bytes fetched for it just now."""
+        """Return the cached record for a request and the bytes fetched for it now."""
         key, lasting = asked.key()
         with self._lock:
             coming = self._coming.get(key)
@@ -399,7 +393,7 @@ class InputCache:
         try:
             kept, fetched_bytes = self._found_or_fetched(asked, key, lasting)
         except BaseException as error:
-            # Those who wait fail with it; who asks later tries anew.
+            # Waiting threads fail with the same error; a later request tries again.
             mine.set_exception(error)
             raise
         else:
@@ -439,14 +433,14 @@ class InputCache:
         return kept, brought.copied_bytes
 
     def _content(self, digest: str) -> FileRecord | None:
-        """Give what is kept of a content already, from another source; None: nothing, or it was changed."""
+        """Return the cached record of a content fetched from another source; None if missing or modified."""
         with suppress(StagingProblem):
             kept = measure_file(self._root, _content_name(digest))
             return kept if kept.digest == digest else None
         return None
 
     def _read_key(self, key: str) -> FileRecord | None:
-        """Read what a source has become; what is absent or makes no sense is not known."""
+        """Return the record stored for a key; None if it is missing or unreadable."""
         with suppress(StagingProblem, OSError, ValueError, TypeError):
             fd = open_inside(self._root, f"keys/{key}")
             try:
@@ -471,17 +465,17 @@ def _content_name(digest: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CacheRequest:
-    """What is asked of the cache."""
+    """A source with its decompression option."""
 
     source: InputSource
     compressed: bool
 
     def fetched(self, root: Path, name: str) -> FetchedInput:
-        """Fetch it; a copy, since a link to the user's own file would change when the user changes it."""
+        """Fetch a copy; a link to the user's own file would change with that file."""
         return fetch(self.source, root, name, how="copy", compressed=self.compressed)
 
     def key(self) -> tuple[str, bool]:
-        """Name the source as it is now; and whether it can be told apart from what it will be later."""
+        """Return the key of the source's current version, and whether the version is identifiable later."""
         path = self.source.path()
         if path is None:
             where, stamp = self.source.text, url_version(self.source.text)
@@ -492,10 +486,10 @@ class _CacheRequest:
 
 
 def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> int:
-    """Bring what was made to its target: a name below ``folder``, a full path, a URL. Give the bytes copied.
+    """Copy an output to a name below ``folder``, an absolute path or a URL; return the bytes copied.
 
-    A target that ends with ``/`` is a directory to put it into. What is there already with the same content
-    is left alone; a directory that is there is added to.
+    A target ending with ``/`` is a directory for the output. A target with the same content is left alone; an
+    existing directory is merged.
     """
     if target.endswith("/"):
         target += split_name(file.name)[-1]
@@ -510,7 +504,7 @@ def publish(directory: Path, file: FileRecord, target: str, *, folder: Path) -> 
 
 
 def _resolve_target(path: str) -> tuple[Path, str]:
-    """Give the directory, made where absent and its links resolved, and the name of a full path."""
+    """Create the parent directory of an absolute path; return it, with links resolved, and the name."""
     with staging_errors("cannot be published", path):
         above = Path(path).parent
         above.mkdir(parents=True, exist_ok=True)
@@ -520,7 +514,7 @@ def _resolve_target(path: str) -> tuple[Path, str]:
 def _is_published(root: Path, name: str, file: FileRecord) -> bool:
     try:
         with open_entry(root, split_name(name)) as found:
-            # Another size is another content; what is behind a link is not at this place.
+            # A different size means different content, and a link is not the file itself.
             if found.parts != split_name(name) or (found.is_file and found.status.st_size != file.size_bytes):
                 return False
         return measure_file(root, name).digest == file.digest

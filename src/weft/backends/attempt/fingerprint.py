@@ -1,10 +1,10 @@
-"""Fingerprints: what a task's outputs were made from, in one word and part by part (design section 7).
+"""Fingerprints: a hash over everything a task's outputs depend on, as one key and part by part.
 
-A task is taken over from an earlier run if the same task of the same workflow has the same command after
-substitution, the same declared environment, inputs and scripts of the same content, the same outputs and the
-same ``version:``. How many nodes it ran on and where does not matter. A loop's iterations are told apart:
-what they read beyond their declared inputs is not known. Values of environment variables are kept only as
-digests, since some are secrets.
+A task is reused from an earlier run if the same task of the same workflow has the same command after
+substitution, the same declared environment, inputs and scripts with the same content, the same outputs and
+the same ``version:``. The machine and the number of nodes do not matter. Iterations of a loop have different
+fingerprints, because they may read undeclared files. Values of environment variables are stored only as
+digests, because some are secrets.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["Fingerprint", "compute_fingerprint", "explain_staleness"]
 
 
 _MOST_FILES = 100
-"""The digests of so many files are kept one by one; of more, only all together."""
+"""Up to this number of files, digests are stored per file; beyond it, as one digest."""
 _MOST_CHARACTERS = 500
 _SHORT = 12
 _NAMED = {"inputs": "input", "scripts": "script", "environment": "environment variable"}
-"""Parts that are lists of names with digests, and what one of their entries is called."""
+"""Parts that map names to digests, with the word for one of their entries."""
 _OTHERS = ("task", "command", "version", "outputs")
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a task is made from."""
+    """The key and the parts of a task's fingerprint."""
 
     key: str
     parts: Mapping[str, str]
@@ -41,7 +41,7 @@ class Fingerprint:
 def compute_fingerprint(
     job: RenderedJob, inputs: Mapping[str, str], scripts: Mapping[str, str]
 ) -> Fingerprint:
-    """Give the fingerprint of a job; ``inputs`` and ``scripts`` are digests of contents by name."""
+    """Return the fingerprint of a job; ``inputs`` and ``scripts`` map names to content digests."""
     surroundings = _surroundings(job)
     whole = (
         job.identity,
@@ -64,7 +64,7 @@ def compute_fingerprint(
 
 
 def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
-    """Say what has changed since a product was made; "": nothing that a fingerprint knows of."""
+    """Describe what changed since a product was made; "" if no part of the fingerprint differs."""
     if not old.parts:
         return "what it was made from was not written down"
     found = []
@@ -80,7 +80,7 @@ def explain_staleness(parts: Mapping[str, str], old: Product) -> str:
 
 
 def _other_task(before: str, now: str) -> str:
-    """Say what tells two identities (``folder:name:iteration``) apart."""
+    """Describe the difference of two identities (``folder:name:iteration``)."""
     folder, _, old = before.partition(":")
     if folder != now.partition(":")[0]:
         return f"it was made for a workflow in {shorten(folder) if folder else 'the project folder'}"
@@ -88,7 +88,7 @@ def _other_task(before: str, now: str) -> str:
 
 
 def _surroundings(job: RenderedJob) -> dict[str, str]:
-    """Give what is declared of a job's surroundings, as digests by name."""
+    """Return digests of the declared environment, by name."""
     if not job.declared and job.environment is None and job.stdin is None:
         return {}
     found = {name: _digest(value) for name, value in job.declared.items()}
@@ -108,7 +108,7 @@ def _digest(text: str) -> str:
 
 
 def _brief(text: str) -> str:
-    """Keep a short text as it is, and of a long one its beginning and a digest."""
+    """Return a short text unchanged; of a long one, its beginning and a digest."""
     if len(text) <= _MOST_CHARACTERS:
         return text
     return f"{text[:_MOST_CHARACTERS]}… {_digest(text)[:_SHORT]}"
@@ -134,7 +134,7 @@ def _differences(before: str, now: str, word: str) -> list[str]:
 
 
 def _entries(text: str) -> dict[str, str] | None:
-    """Read a list of names with digests; None: there were too many to keep them."""
+    """Return the digests by name; None if there were too many to store them individually."""
     if not text:
         return {}
     found: dict[str, str] | None = json.loads(text) if text.startswith("{") else None

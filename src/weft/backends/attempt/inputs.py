@@ -1,15 +1,10 @@
-"""What tasks say: lines that sweeps grow over, and results. They are values, and never say where weft goes.
+"""Declared inputs of tasks, the tasks that produce them, and the products of a run.
 
-A file that the user names may lie anywhere. What a task has written is not the user's word: filled into the
-name of a file that weft itself reads or writes, it must not lead out of the folder that the user meant.
+Producers of a file are determined before the run. If several iterations of a loop produce a file, the last
+product is used; before the first one, the user's own file (the initial guess of a calculation).
 
-Inputs: the files a task wants in its directory, and which tasks of the run make them.
-
-A file that several iterations of a loop make is the one made last; before any was made it is the user's own
-(the first guess of a calculation). So who makes a file is known before the run, and which one it is only when
-the task starts.
-
-What the tasks of a run have made so far: the last products of each, for those who come after.
+A path named by the user may be anywhere. A value written by a task (a sweep line or a result) that is
+substituted into such a path must not redirect it to another folder.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ __all__ = [
 
 
 def refuse_redirection(task: Task, text: str, values: Mapping[str, Value]) -> None:
-    """Refuse a name of a file that leads elsewhere by the word of a task; raises StagingProblem."""
+    """Raise StagingProblem if a value written by a task redirects a file name to another folder."""
     if "{" not in text:
         return
     said = task.sweep.from_file if task.sweep is not None else ()
@@ -63,14 +58,14 @@ def _is_result(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredInput:
-    """One declared input of a task."""
+    """A declared input of a task."""
 
     name: str
-    """In the task's directory; may be a wildcard or a folder."""
+    """Name in the task's directory; may be a wildcard or a directory."""
     makers: tuple[int, ...] = ()
-    """The tasks that write it."""
+    """Tasks that produce it."""
     source: str = ""
-    """Where the user keeps it; "": under the same name beside the workflow."""
+    """Location given by the user; "": the same name in the workflow's folder."""
     shared: bool = False
     compressed: bool = False
 
@@ -78,7 +73,7 @@ class DeclaredInput:
 def placed_values(
     known: CompiledWorkflow, task: int, machine: Machine, iteration: int = 1
 ) -> dict[str, Value]:
-    """Give what file names may speak of once a machine was chosen."""
+    """Return the values for file names of a task placed on a machine."""
     return {
         **start_values(known, task, iteration),
         "machine.name": machine.name,
@@ -88,12 +83,12 @@ def placed_values(
 
 
 def start_values(known: CompiledWorkflow, task: int, iteration: int) -> dict[str, Value]:
-    """Give what file names may speak of when a task begins."""
+    """Return the values for file names of a task."""
     return {**known.graph.context(task), "iteration": iteration, "task": known.names[task]}
 
 
 def output_names(known: CompiledWorkflow, task: int, iteration: int = 1) -> list[str]:
-    """List the names of the files a task writes; wildcards and folders as they were declared."""
+    """Return the output names of a task; wildcards and directories as declared."""
     outputs = known.description(task).outputs
     if not outputs:
         return []
@@ -102,7 +97,7 @@ def output_names(known: CompiledWorkflow, task: int, iteration: int = 1) -> list
 
 
 class ProducerIndex:
-    """Who makes which file of one workflow."""
+    """Index of the tasks that produce each file of a workflow."""
 
     def __init__(self, graph: TaskGraph) -> None:
         self._makers: dict[str, list[int]] = {}
@@ -120,7 +115,7 @@ class ProducerIndex:
             self._patterns.append((name + "*" if name.endswith("/") else name, task))
 
     def of(self, name: str) -> list[int]:
-        """List the tasks that make a file, or what a wildcard or a folder holds, as known before a run."""
+        """Return the tasks that produce a file, or files matching a wildcard or inside a directory."""
         found = self._makers.get(name)
         if found is not None:
             return found
@@ -130,14 +125,14 @@ class ProducerIndex:
 
 
 class TaskInputs:
-    """What the tasks of one workflow read, and who makes it."""
+    """The declared inputs of a workflow's tasks, with their producers."""
 
     def __init__(self, known: CompiledWorkflow) -> None:
         self._known = known
         self._makers = ProducerIndex(known.graph)
 
     def of(self, task: int, machine: Machine, iteration: int = 1) -> Iterator[DeclaredInput]:
-        """List the inputs of a task, in the order in which they were declared; raises StagingProblem."""
+        """Iterate over the inputs of a task in declared order; may raise StagingProblem."""
         inputs = self._known.description(task).inputs
         if not inputs:
             return
@@ -165,7 +160,7 @@ def _is_pattern(name: str) -> bool:
 
 
 class RunProducts:
-    """The last two products of every task: in a loop the one of the iteration before may be asked for."""
+    """The last two products of every task; a loop may read the product of the previous iteration."""
 
     def __init__(self, products: ProductStore, execution: int) -> None:
         self._products = products
@@ -174,7 +169,7 @@ class RunProducts:
         self._before: dict[tuple[int, int], Product] = {}
 
     def add(self, product: Product) -> None:
-        """Take a product in; one without files and result is of no use to others."""
+        """Add a product; one without files, result and exit code is not needed by any consumer."""
         if not product.files and not product.result and not product.exit_code:
             return
         key = product.run, product.task
@@ -184,7 +179,7 @@ class RunProducts:
         self._last[key] = product
 
     def of(self, run: int, task: int) -> Product | None:
-        """Give the last product of a task: one of this process, or of one that worked for it before."""
+        """Return the last product of a task, also one from an earlier process of the same execution."""
         found = self._last.get((run, task))
         if found is None:
             found = self._products.of(self._execution, run, task)
@@ -193,10 +188,10 @@ class RunProducts:
     def for_input(
         self, known: CompiledWorkflow, run: int, task: int, iteration: int, wanted: DeclaredInput
     ) -> list[Product]:
-        """List the products that an input is taken from; empty: nobody has made it yet.
+        """Return the products from which an input is staged; [] if none exists yet.
 
-        What a task of the same iteration writes before it is read is the last one made; what is only written
-        later in the loop's body comes from the iteration before.
+        A producer that precedes the task in the loop body provides its last product. A producer that comes
+        later in the body provides the product of the previous iteration.
         """
         found = []
         before = known.before(task) if wanted.makers else ()
@@ -210,7 +205,7 @@ class RunProducts:
 
 
 def select_files(product: Product, name: str) -> list[FileRecord]:
-    """List the files of a product that are, or lie in, what an input names; or the folder it lies in."""
+    """Return the files of a product that match an input name, or the file inside a produced directory."""
     if name.endswith("/"):
         folder = name.rstrip("/")
         return [

@@ -1,15 +1,13 @@
-"""What can go wrong with a file on its way: one type, which says what was tried, on which file, and why.
+"""Safe access to the files of tasks: every name from a workflow or a task is opened through this module.
 
-Safe paths: every name from a workflow or a task, and everything a task left, is reached through here.
+A task may create any names and links and may change them at any time. Therefore no path is opened as a whole.
+Each component is opened relative to the descriptor of its parent directory, without following links, and
+checks are made on the descriptor, not on the name. Links are resolved here, component by component; a link
+that leads out of its root is refused. Files are opened for reading only after they are known to be regular
+files, so a FIFO never blocks and a device is never opened.
 
-A task may leave any names and links, and may change them while weft looks. So nothing is reached by a path:
-each part is opened on its own below the directory that was opened before it, without following links, and
-what was opened is looked at, not its name. A link is resolved here, part by part; one that leads out of its
-root is refused. Files are opened for reading only once they are known to be plain: a FIFO never blocks, a
-device is never touched.
-
-A root must be absolute and have no link in it (resolve it once, when it is made): where the kernel finds it
-elsewhere, somebody has put a link in its place since.
+A root must be an absolute path without symbolic links (resolve it once, when it is created). If the kernel
+reports another path for its descriptor, a link was put in its place, and the root is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ _LONGEST_NAME = 200
 
 
 class StagingProblem(WeftError):
-    """A file could not be brought, made sure of, or taken away."""
+    """A file could not be staged, verified or removed."""
 
     def __init__(
         self,
@@ -68,30 +66,32 @@ class StagingProblem(WeftError):
         lasting: bool = False,
     ) -> None:
         self.what = what
-        """What was tried or demanded, such as ``cannot be linked``."""
+        """The failed operation, such as ``cannot be linked``."""
         self.file = file
         self.why = why
         self.number = number
-        """The system's error number, such as ``errno.ENOSPC``; ``EAGAIN``: it changed while it was read."""
+        """The ``errno`` of the failure, such as ``errno.ENOSPC``; ``EAGAIN``: the file changed while it was
+        read.
+        """
         self.lasting = lasting
-        """Whether trying again would not help: nobody but the user can change it."""
+        """Whether a retry cannot succeed until the user changes something."""
         tail = f"; {advice}" if advice else ""
         super().__init__(f"{quote_name(file)} {what}: {why}{tail}")
 
 
 def quote_name(name: str) -> str:
-    """Show a file name in a message: quoted, on one line, not too long, whatever bytes are in it."""
+    """Return a file name for a message: quoted, on one line, shortened, with any bytes escaped."""
     text = repr(name)
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 2]}…{text[0]}"
 
 
 def staging_errors(what: str, file: str) -> _StagingErrors:
-    """Tell what the system refuses in a ``with`` block as a staging problem of one file."""
+    """Return a context manager that turns an OSError into a StagingProblem for ``file``."""
     return _StagingErrors(what, file)
 
 
 class _StagingErrors:
-    """A class, because generators cost more than what is done in most of these blocks."""
+    """Context manager of ``staging_errors``; a class, because a generator is slower than most blocks."""
 
     __slots__ = ("_file", "_what")
 
@@ -108,13 +108,13 @@ class _StagingErrors:
 
 
 def staging_problem(what: str, file: str, error: OSError, *, lasting: bool = False) -> StagingProblem:
-    """Make a staging problem of what the system said."""
+    """Return a StagingProblem that describes an OSError."""
     why = os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
     return StagingProblem(what, file, why, number=error.errno, lasting=lasting)
 
 
 Parts = tuple[str, ...]
-"""A name below a root, part by part; none of them ``.``, ``..`` or empty."""
+"""Components of a name below a root; none is ``.``, ``..`` or empty."""
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
@@ -122,7 +122,7 @@ _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MOST_LINKS = 40
 MAX_DEPTH = 100
-"""Directories below a root: each holds a file descriptor while a name is resolved."""
+"""Maximal directory depth below a root; each level holds a file descriptor while a name is resolved."""
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a directory",
@@ -135,12 +135,12 @@ _KINDS = {
 
 
 def describe_kind(status: os.stat_result) -> str:
-    """Say what something is, in words."""
+    """Return the kind of file system entry in words, such as "a FIFO"."""
     return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
 
 
 def split_name(name: str) -> Parts:
-    """Take a name below a root apart; one that could lead elsewhere is refused."""
+    """Split a name into components; raise StagingProblem if it is absolute, empty or contains ``..``."""
     why = ""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if not name.strip() or not all(part.strip() for part in parts):
@@ -161,12 +161,12 @@ def split_name(name: str) -> Parts:
 
 
 def join_inside(root: Path, name: str) -> Path:
-    """Give the path of a name below a root; the name alone is checked, not what lies there."""
+    """Return the path of a name below a root. Only the name is checked, not the entry it refers to."""
     return root.joinpath(*split_name(name))
 
 
 def is_inside(root: Path, name: str) -> bool:
-    """Say whether a name is allowed and leads, links followed, to something below the root."""
+    """Return whether a name is valid and refers, with links followed, to an entry below the root."""
     try:
         with open_entry(root, split_name(name)):
             return True
@@ -175,7 +175,7 @@ def is_inside(root: Path, name: str) -> bool:
 
 
 def open_root(root: Path, *, listing: bool = False) -> int:
-    """Open a root, to look or for ``listing``; refuse one in whose place, or above which, there is a link."""
+    """Open a root directory; raise StagingProblem if its path contains a link."""
     try:
         top = os.open(root, _LIST if listing else _ENTER)
     except OSError as error:
@@ -190,31 +190,34 @@ def open_root(root: Path, *, listing: bool = False) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OpenEntry:
-    """Something below a root, held by a descriptor that neither reads nor writes."""
+    """A file system entry below a root, held by an ``O_PATH`` descriptor that neither reads nor writes."""
 
     fd: int
     status: os.stat_result
     parts: Parts
-    """Where it lies, links resolved."""
+    """Location below the root, with links resolved."""
 
     @property
     def is_file(self) -> bool:
-        """Say whether it is a plain file."""
+        """Return whether the entry is a regular file."""
         return stat.S_ISREG(self.status.st_mode)
 
     @property
     def is_directory(self) -> bool:
-        """Say whether it is a directory."""
+        """Return whether the entry is a directory."""
         return stat.S_ISDIR(self.status.st_mode)
 
 
 def open_entry(root: Path, parts: Sequence[str]) -> _EntryContext:
-    """Reach (``with``) what a name leads to, links inside the root resolved; what lies outside is refused."""
+    """Return a context manager that opens an entry, following links that stay below the root.
+
+    Raises StagingProblem if the entry is missing or a link leads out of the root.
+    """
     return _EntryContext(root, parts)
 
 
 class _EntryContext:
-    """Holds what is reached while its block lasts. A class: this is done several times for every file."""
+    """Context manager of ``open_entry``. A class is used because it runs several times per file."""
 
     __slots__ = ("_parts", "_root", "_top", "_way")
 
@@ -241,7 +244,7 @@ class _EntryContext:
 
 
 class _PathWalk:
-    """The directories that were opened on the way to a name, the last one first to be left."""
+    """Stack of descriptors opened while a name is resolved."""
 
     def __init__(self, top: int, root: str, name: str) -> None:
         self._top = top
@@ -273,7 +276,7 @@ class _PathWalk:
         self.names.clear()
 
     def _enter(self, part: str) -> str | None:
-        """Open the next part; of a link, give what it says instead."""
+        """Open the next component and return None; for a symbolic link return its target instead."""
         if len(self.fds) >= MAX_DEPTH:
             raise StagingProblem(
                 "cannot be reached", self._name, f"it lies over {MAX_DEPTH} directories deep"
@@ -281,7 +284,7 @@ class _PathWalk:
         fd = os.open(part, _LOOK, dir_fd=self.fds[-1] if self.fds else self._top)
         try:
             if stat.S_ISLNK(os.fstat(fd).st_mode):
-                # An empty name reads the link that was opened, not one that has taken its place.
+                # An empty name reads the link behind the descriptor, not a link that has replaced it since.
                 return os.readlink("", dir_fd=fd)
             self.fds.append(fd)
             self.names.append(part)
@@ -311,7 +314,7 @@ class _PathWalk:
 
 
 def reopen_for_reading(found: OpenEntry, name: str) -> int:
-    """Open a plain file or a directory for reading; whatever else it is, it is not opened."""
+    """Open a regular file or a directory for reading; raise StagingProblem for any other kind."""
     if not (found.is_file or found.is_directory):
         raise StagingProblem(
             "cannot be read", name, f"it is {describe_kind(found.status)}, no file or directory"
@@ -323,9 +326,9 @@ def reopen_for_reading(found: OpenEntry, name: str) -> int:
 
 
 def open_child(directory: int, parts: Parts) -> OpenEntry:
-    """Hold what lies in an open directory, itself and not what it may be a link to. The caller closes it.
+    """Open an entry of an open directory without following a link. The caller closes the descriptor.
 
-    ``parts``: where it lies below the root.
+    ``parts`` is the location below the root; its last component is opened.
     """
     try:
         fd = os.open(parts[-1], _LOOK, dir_fd=directory)
@@ -335,21 +338,21 @@ def open_child(directory: int, parts: Parts) -> OpenEntry:
 
 
 def open_inside(root: Path, name: str) -> int:
-    """Open a file or directory below a root for reading, links inside the root followed; never blocks."""
+    """Open a file or directory below a root for reading; links inside the root are followed. Never blocks."""
     with open_entry(root, split_name(name)) as found:
         return reopen_for_reading(found, name)
 
 
 def open_directory(root: Path, parts: Sequence[str], *, make: bool = False) -> _DirectoryContext:
-    """Open (``with``) a directory below a root to list and change it; ``make`` it where absent.
+    """Return a context manager that opens a directory below a root for listing and changes.
 
-    No link is followed, not even one inside the root.
+    With ``make`` missing directories are created. No link is followed, not even one inside the root.
     """
     return _DirectoryContext(root, parts, make)
 
 
 class _DirectoryContext:
-    """Holds a directory while its block lasts."""
+    """Context manager of ``open_directory``."""
 
     __slots__ = ("_fd", "_make", "_parts", "_root")
 
@@ -367,7 +370,7 @@ class _DirectoryContext:
 
 
 class DirectoryCursor:
-    """Holds (``with``) the directory below a root that was asked for last: many files in a row lie in one."""
+    """Context manager that keeps the last directory open, for consecutive files in one directory."""
 
     __slots__ = ("_fd", "_make", "_parts", "_root")
 
@@ -386,7 +389,7 @@ class DirectoryCursor:
             self._fd = -1
 
     def at(self, parts: Sequence[str]) -> int:
-        """Give a directory as ``open_directory`` opens it; it stays open until another one is asked for."""
+        """Return a descriptor as ``open_directory`` does; it is valid until the next call."""
         if self._fd < 0 or parts != self._parts:
             self.__exit__()
             self._fd = _enter_directory(self._root, parts, self._make)
@@ -420,29 +423,29 @@ def _enter_child(above: int, part: str, flags: int, name: str, make: bool) -> in
 
 def _make_child(above: int, part: str, flags: int, name: str) -> int:
     with staging_errors("cannot be made", name):
-        with suppress(FileExistsError):  # Another thread was faster.
+        with suppress(FileExistsError):  # Another thread created it first.
             os.mkdir(part, dir_fd=above)
         return os.open(part, flags, dir_fd=above)
 
 
 def open_parent(root: Path, parts: Sequence[str]) -> _DirectoryContext:
-    """Open (``with``) the directory in which a name is to lie, made where absent."""
+    """Return a context manager that opens the parent directory of a name, created if missing."""
     return _DirectoryContext(root, parts[:-1], True)
 
 
 def make_parents(root: Path, name: str) -> None:
-    """Make the directories in which a name is to lie."""
+    """Create the parent directories of a name."""
     with open_parent(root, split_name(name)):
         pass
 
 
 def make_directory(root: Path, name: str) -> Path:
-    """Make a directory, and those above it, below a root; it may be there already."""
+    """Create a directory and its parents below a root; it may exist already."""
     parts = split_name(name)
     with open_directory(root, parts, make=True):
         return root.joinpath(*parts)
 
 
 def list_names(directory: int) -> list[str]:
-    """List what lies in an open directory, in order."""
+    """Return the sorted names in an open directory."""
     return sorted(os.listdir(directory))

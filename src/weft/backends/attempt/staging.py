@@ -1,16 +1,11 @@
-"""New files: written under another name and renamed when they are whole, so that nobody sees half of one.
+"""Staging primitives: atomic file creation, digests, hard links or copies, and measured task outputs.
 
-Digests: content in one word, by BLAKE2b of 20 bytes; a file that has not changed is not read again.
+A digest is the BLAKE2b hash (20 bytes) of a file's content, cached by device, inode, size and modification
+time. Timestamps are coarse: a file modified a moment ago could change again without a visible change of its
+time, so its digest is not cached.
 
-A file counts as unchanged if device, inode, size and time of change are the same. Times are coarse: one that
-was changed a moment ago could be changed once more without showing it, so such a one is not remembered.
-
-Placing: a file or a directory gets a second place, by a hard link where one will do, else by a copy.
-
-What is placed is seen under its name only when it is whole. A directory that is there already is added to,
-file by file; nothing else in it is touched.
-
-What a task has made: its declared outputs are looked for, measured, and then kept from being changed.
+A staged file appears under its name only when it is complete. A directory is merged into an existing one file
+by file; other files in it stay untouched.
 """
 
 from __future__ import annotations
@@ -91,13 +86,13 @@ _MOST_TRIES = 1000
 
 
 def temporary_name() -> str:
-    """Give a name that nobody else uses, and that wildcards pass over."""
+    """Return a process-unique hidden name, which wildcards do not match."""
     return f".weft-new-{os.getpid()}-{next(_NUMBERS)}"
 
 
 @contextmanager
 def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
-    """Open a file to write in a directory; it gets its name when the block ends well, else it vanishes."""
+    """Open a file for writing; it is renamed to ``name`` when the block succeeds and removed otherwise."""
     hidden, fd = _create_temporary(directory, mode)
     try:
         try:
@@ -113,7 +108,7 @@ def atomic_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int
 
 @contextmanager
 def create_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int]:
-    """Open a file to write in a directory that nobody looks at before it is whole, under its own name."""
+    """Create a file directly under its name, for directories that are not visible yet."""
     fd = os.open(name, _CREATE, mode, dir_fd=directory)
     try:
         yield fd
@@ -123,7 +118,7 @@ def create_file(directory: int, name: str, *, mode: int = 0o666) -> Iterator[int
 
 @contextmanager
 def unnamed_file(directory: int) -> Iterator[int]:
-    """Open a file to write and read in a directory that has no name and vanishes with the block."""
+    """Open an unlinked temporary file for writing and reading; it vanishes with the block."""
     hidden, fd = _create_temporary(directory, 0o600)
     try:
         os.unlink(hidden, dir_fd=directory)
@@ -133,7 +128,7 @@ def unnamed_file(directory: int) -> Iterator[int]:
 
 
 def _create_temporary(directory: int, mode: int) -> tuple[str, int]:
-    # An earlier process of the same number may have died over a file of this name.
+    # A process that died earlier may have left a file with the same process number in its name.
     for _ in range(_MOST_TRIES):
         hidden = temporary_name()
         with suppress(FileExistsError):
@@ -142,16 +137,16 @@ def _create_temporary(directory: int, mode: int) -> tuple[str, int]:
 
 
 def write_all(content: bytes, target: int) -> None:
-    """Write all of a content to an open file."""
+    """Write ``content`` to an open file, continuing after partial writes."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(target, rest) :]
 
 
 def read_chunks(source: int, expected_bytes: int) -> Iterator[bytes]:
-    """Read an open file piece by piece; one as long as ``expected`` costs no call, and no room, too much.
+    """Read an open file in chunks; a file of exactly ``expected_bytes`` needs no additional read.
 
-    Whoever reads it looks afterwards whether it has changed meanwhile.
+    The caller checks afterwards whether the file changed while it was read.
     """
     at = 0
     most = min(expected_bytes + 1, _CHUNK_BYTES)
@@ -164,7 +159,7 @@ def read_chunks(source: int, expected_bytes: int) -> Iterator[bytes]:
 
 
 def copy_content(source: int, target: int, expected_bytes: int) -> tuple[int, str]:
-    """Copy the content of one open file to another; give its bytes and its digest."""
+    """Copy one open file to another; return the number of bytes and the digest."""
     whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
     size_bytes = 0
     for chunk in read_chunks(source, expected_bytes):
@@ -175,14 +170,14 @@ def copy_content(source: int, target: int, expected_bytes: int) -> tuple[int, st
 
 
 _SETTLED_NS = 1_000_000_000
-"""How old a change must be before a file's digest is remembered."""
+"""Minimal age of a modification before the file's digest is cached."""
 _MOST_REMEMBERED = 65_536
 
 _Key = tuple[int, int, int, int]
 
 
 class DigestCache:
-    """The digests of the files that were read last."""
+    """Least-recently-used cache of file digests. Threads may share it."""
 
     def __init__(self, most: int = _MOST_REMEMBERED) -> None:
         self._most = most
@@ -190,7 +185,7 @@ class DigestCache:
         self._lock = Lock()
 
     def of(self, fd: int, name: str) -> str:
-        """Give the digest of an open file."""
+        """Return the digest of an open file."""
         with staging_errors("cannot be read", name):
             status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
@@ -198,7 +193,7 @@ class DigestCache:
         return self._remembered(status) or self._read(fd, name, status)
 
     def of_reached(self, found: OpenEntry, name: str) -> str:
-        """Give the digest of a file that was reached."""
+        """Return the digest of an entry opened by ``open_entry``."""
         known = self._remembered(found.status) if found.is_file else None
         if known is not None:
             return known
@@ -209,7 +204,7 @@ class DigestCache:
             os.close(fd)
 
     def of_tree(self, root: Path, parts: Parts) -> tuple[str, list[TreeEntry]]:
-        """Give the digest of a directory, and what is in it."""
+        """Return the digest of a directory and its entries."""
         pairs = [
             (leaf, self._of_leaf(root, directory, leaf) if leaf.is_file else "")
             for directory, leaf in walk_tree(root, parts)
@@ -217,7 +212,7 @@ class DigestCache:
         return digest_entries(pairs), [leaf for leaf, _ in pairs]
 
     def of_path(self, root: Path, name: str) -> str:
-        """Give the digest of a file or a directory below a root."""
+        """Return the digest of a file or directory below a root."""
         with open_entry(root, split_name(name)) as found:
             if found.is_directory:
                 return self.of_tree(root, found.parts)[0]
@@ -262,23 +257,23 @@ class DigestCache:
 
 
 DIGESTS = DigestCache()
-"""Those of this process."""
+"""The cache of this process."""
 
 
 def digest_file(source: int | Path) -> str:
-    """Give the digest of a file, by its path or open."""
+    """Return the digest of a file given by its path or descriptor."""
     if isinstance(source, int):
         return DIGESTS.of(source, f"descriptor {source}")
     return DIGESTS.of_path(Path(os.path.realpath(source.parent)), source.name)
 
 
 def digest_tree(root: Path, name: str) -> str:
-    """Give the digest of a file or a directory below a root."""
+    """Return the digest of a file or directory below a root."""
     return DIGESTS.of_path(root, name)
 
 
 def is_unchanged(before: os.stat_result, after: os.stat_result) -> bool:
-    """Say whether a file is the same and nobody has written to it."""
+    """Return whether two statuses belong to the same, unmodified file."""
     return (before.st_dev, before.st_ino, before.st_size, before.st_mtime_ns) == (
         after.st_dev,
         after.st_ino,
@@ -293,10 +288,12 @@ def _key(status: os.stat_result) -> _Key:
 
 CopyMethod = Literal["link", "copy"]
 CopyPermissions = Literal["kept", "own"]
-"""Whether a copy may be written as its source may, or as any new file of the user."""
+"""``kept``: a copy gets the permissions and times of its source; ``own``: those of a new file of the user."""
 
 _COPY_INSTEAD = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
-"""Other file system, somebody else's file, too many links, no links at all."""
+"""Errors of ``link`` after which a copy is made: other file system, foreign owner, link limit, no link
+support.
+"""
 
 
 def link_or_copy(
@@ -309,9 +306,10 @@ def link_or_copy(
     digest: str | None = None,
     modes: CopyPermissions = "kept",
 ) -> int:
-    """Give what lies under one name another place; give the bytes that were copied (0: all are links).
+    """Stage a file or directory under another name; return the number of bytes copied (0: hard links only).
 
-    A copy whose content has not this ``digest`` is refused before it gets its name; links are not read.
+    With ``digest``, a copy with different content is refused before it gets its name. Linked files are not
+    read.
     """
     parts = split_name(name)
     with open_entry(source_root, split_name(source)) as found:
@@ -333,7 +331,7 @@ def _place_file(
     modes: CopyPermissions,
     digest: str | None,
 ) -> tuple[int, str]:
-    """Place one file; give the bytes that were copied and, if it was copied, its digest."""
+    """Stage one file; return the number of bytes copied and the digest of the copy ("" for a link)."""
     with open_parent(root, parts) as parent, staging_errors("cannot be placed", "/".join(parts)):
         if how == "link" and _try_link(found.fd, parent, parts[-1]):
             return 0, ""
@@ -342,7 +340,7 @@ def _place_file(
 
 
 def _try_link(fd: int, parent: int, last: str) -> bool:
-    # The handle of what was looked at is linked: a name could lead elsewhere by now.
+    # Link the open descriptor: the name could refer to another file by now.
     handle = f"/proc/self/fd/{fd}"
     try:
         try:
@@ -362,13 +360,13 @@ def _link_over(handle: str, parent: int, last: str) -> None:
     try:
         os.rename(hidden, last, src_dir_fd=parent, dst_dir_fd=parent)
     finally:
-        # Renaming does nothing where both are names of one file.
+        # ``rename`` does nothing if both names refer to the same file.
         with suppress(FileNotFoundError):
             os.unlink(hidden, dir_fd=parent)
 
 
 def _first_mode(found: OpenEntry, modes: CopyPermissions) -> int:
-    """Give what a copy may be used for while it is written; the rest comes when it is whole."""
+    """Return the permissions of a copy while it is written; the final ones are set when it is complete."""
     if modes == "kept":
         return 0o600
     return 0o777 if found.status.st_mode & 0o111 else 0o666
@@ -401,7 +399,7 @@ def _checksum_problem(source: str) -> StagingProblem:
 
 @dataclass(frozen=True, slots=True)
 class _TreeCopy:
-    """The placing of a directory: built under a hidden name beside its place, and then moved there."""
+    """A directory being staged: built under a temporary name beside its target, then moved there."""
 
     source_root: Path
     source_parts: Parts
@@ -427,7 +425,7 @@ class _TreeCopy:
         return copied_bytes
 
     def _build(self, hidden: Parts) -> tuple[list[TreeEntry], int, str]:
-        """Build the tree; give its entries, the bytes copied and, if every file was copied, its digest."""
+        """Build the copy; return its entries, the bytes copied, and the digest if all files were copied."""
         pairs: list[tuple[TreeEntry, str]] = []
         total_bytes = 0
         with DirectoryCursor(self.root, make=True) as held:
@@ -459,19 +457,19 @@ class _TreeCopy:
     def _put_file(self, found: OpenEntry, parent: int, last: str) -> tuple[int, str]:
         if self.how == "link" and _try_link(found.fd, parent, last):
             return 0, ""
-        # Under its own name: the tree around it is seen by nobody before it is whole.
+        # No temporary name is needed: the directory around the file is not visible yet.
         with create_file(parent, last, mode=_first_mode(found, self.modes)) as target:
             return _copy(found, "/".join(found.parts), target, self.modes, None)
 
     def _date(self, hidden: Parts, leaves: list[TreeEntry]) -> None:
-        """Give directories the times they had: what was made is known by them. The deepest come first."""
+        """Set the times of directories, deepest first; staged directories are identified by them."""
         dated = [(leaf.parts, leaf.status) for leaf in leaves if leaf.is_directory]
         for parts, status in reversed([((), self.status), *dated]):
             with open_directory(self.root, (*hidden, *parts)) as directory:
                 os.utime(directory, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
     def _is_moved(self, hidden: Parts) -> bool:
-        """Give the whole tree its name, unless there is a directory of that name."""
+        """Rename the finished tree to its target; return False if a non-empty directory exists there."""
         with (
             open_parent(self.root, self.parts) as parent,
             staging_errors("cannot be placed", "/".join(self.parts)),
@@ -485,7 +483,7 @@ class _TreeCopy:
             return True
 
     def _merge(self, hidden: Parts, leaves: list[TreeEntry]) -> None:
-        """Move every file into the directory that is there, over the one of its name."""
+        """Move the files into the existing directory and replace files of the same name."""
         with DirectoryCursor(self.root) as sources, DirectoryCursor(self.root, make=True) as targets:
             for leaf in leaves:
                 goal = (*self.parts, *leaf.parts)
@@ -503,10 +501,10 @@ _WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 def collect_outputs(
     workdir: Path, patterns: Sequence[str], *, missing_ok: bool = False
 ) -> tuple[FileRecord, ...]:
-    """Find and measure the declared outputs, in the order declared; a directory is one thing.
+    """Find and measure the declared outputs, in declared order; a directory counts as one output.
 
-    An output that is missing, unless that is ``missing_ok``, a link that leads out of the directory, and
-    what is neither file nor directory are problems.
+    Raises StagingProblem for an output that is missing (unless ``missing_ok``), for a link that leads out of
+    the directory, and for an entry that is neither file nor directory.
     """
     made: dict[str, FileRecord] = {}
     for pattern in patterns:
@@ -531,7 +529,7 @@ def _missing_output(workdir: Path, pattern: str) -> StagingProblem:
 
 
 def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRecord:
-    """Measure a file or a directory; with ``directory`` it must be one."""
+    """Return the record of a file or directory; with ``directory`` it must be a directory."""
     with open_entry(workdir, split_name(name)) as found:
         if found.is_directory:
             digest, leaves = DIGESTS.of_tree(workdir, found.parts)
@@ -545,14 +543,14 @@ def measure_file(workdir: Path, name: str, *, directory: bool = False) -> FileRe
 
 
 def _tree_extent(found: OpenEntry, leaves: Sequence[TreeEntry]) -> tuple[int, int]:
-    """Give the bytes of a directory and when anything in it was last changed, added or taken away."""
+    """Return the total bytes of a directory and its latest modification time."""
     size_bytes = sum(leaf.status.st_size for leaf in leaves if leaf.is_file)
     times = [leaf.status.st_mtime_ns for leaf in leaves if not leaf.link]
     return size_bytes, max([found.status.st_mtime_ns, *times])
 
 
 def extent(directory: Path, name: str) -> tuple[int, int]:
-    """Give the bytes of a file or directory and when it was last changed."""
+    """Return the bytes of a file or directory and its modification time."""
     with open_entry(directory, split_name(name)) as found:
         if found.is_directory:
             return _tree_extent(found, list(list_tree(directory, found.parts)))
@@ -564,18 +562,18 @@ def extent(directory: Path, name: str) -> tuple[int, int]:
 
 
 def is_intact(directory: Path, file: FileRecord, *, thorough: bool = False) -> bool:
-    """Say whether what was made is still there as it was, by size and time; ``thorough``: by content too."""
+    """Return whether a file still has the recorded size and time; ``thorough``: also the recorded content."""
     try:
         if extent(directory, file.name) != (file.size_bytes, file.modified_ns):
             return False
-        # With a memory of its own: what was read before is read again.
+        # A new cache, so that the content is read again.
         return not thorough or DigestCache().of_path(directory, file.name) == file.digest
     except StagingProblem:
         return False
 
 
 def make_read_only(workdir: Path, files: Sequence[FileRecord]) -> None:
-    """Make what was made read-only: the files, not the directories they lie in."""
+    """Make output files read-only; the directories that contain them stay writable."""
     for file in files:
         with open_entry(workdir, split_name(file.name)) as found:
             parts, is_directory = found.parts, found.is_directory
@@ -598,7 +596,7 @@ def _make_entry_read_only(workdir: Path, directory: int, leaf: TreeEntry) -> Non
 
 
 def _make_file_read_only(workdir: Path, parts: Parts) -> None:
-    """Make a file read-only; one that has other names, maybe outside, becomes a file of its own first."""
+    """Make a file read-only; one with further hard links, possibly outside, is first replaced by a copy."""
     with open_entry(workdir, parts) as found:
         if _try_make_read_only(found):
             return
@@ -606,7 +604,7 @@ def _make_file_read_only(workdir: Path, parts: Parts) -> None:
     with open_directory(workdir, parts[:-1]) as parent:
         before = os.fstat(parent)
         link_or_copy(workdir, name, workdir, name, how="copy")
-        # A directory that was made is known by its time, and nothing has come or gone in it.
+        # Restore the directory's time: it identifies the staged directory, and no entry was added or removed.
         os.utime(parent, ns=(before.st_atime_ns, before.st_mtime_ns))
     with open_entry(workdir, parts) as found:
         _try_make_read_only(found)
@@ -619,7 +617,7 @@ def _try_make_read_only(found: OpenEntry) -> bool:
     if not found.is_file or found.status.st_nlink > 1:
         return False
     try:
-        # Through the handle: it is this file, whatever has its name by now.
+        # Use the descriptor: the name could refer to another file by now.
         os.chmod(f"/proc/self/fd/{found.fd}", mode & ~_WRITING)  # noqa: PTH101
     except OSError as error:
         raise staging_problem("cannot be made read-only", "/".join(found.parts), error) from error

@@ -1,12 +1,9 @@
-"""What is wrong with a job: its command cannot be written, or what it left cannot be read.
+"""Substitution of ``{name}`` fields in commands, with quoting that depends on the position in a shell line.
 
-Replacements in a line for the shell: each is quoted for the place where it stands.
-
-A value may come from a file that another task wrote, so it must never become shell text. Outside of quotes it
-becomes one word; between the user's own quotes its special characters are taken away; where nothing protects
-it (arithmetic, backquotes, here-documents) only letters, digits and a few harmless marks are let through.
-
-Values: what the names in braces stand for once an attempt has been given its machine and its nodes.
+A value may come from a file that another task wrote, so it must never be interpreted as shell text. Outside
+quotes it becomes one word; inside the user's quotes its special characters are escaped; where quoting has no
+effect (arithmetic, backquotes, here-documents) only letters, digits and a few harmless characters are
+accepted.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ __all__ = [
 
 
 class JobProblem(WeftError):
-    """An attempt cannot be started as described, or its files say nothing that can be understood."""
+    """An attempt cannot be started as described, or a file it wrote cannot be interpreted."""
 
     def __init__(self, what: str, *, rule: str = "", advice: str = "") -> None:
         self.problem = Problem(what=what, rule=rule, advice=advice)
@@ -49,13 +46,15 @@ class JobProblem(WeftError):
 
 
 PLAIN, SINGLE, DOUBLE, COMMENT, UNSAFE = "plain", "single", "double", "comment", "unsafe"
-"""Where a replacement stands: outside of quotes, in both kinds, in a comment, or where quoting is no help."""
+"""Position of a field: outside quotes, in single or double quotes, in a comment, or where quoting has no
+effect.
+"""
 
 _BACKQUOTE, _GROUP = "backquote", "group"
 _SUBSTITUTION, _ARITHMETIC, _TERM = "substitution", "arithmetic", "term"
 _NUMBERS = (_ARITHMETIC, _TERM)
 _LITERAL = {SINGLE: "'", COMMENT: "\n"}
-"""Where no mark has a meaning but the one that ends it."""
+"""Contexts in which only their own end character has a meaning."""
 _SHELL_BRACES = {"{{": "{", "}}": "}"}
 _HARMLESS = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 _BEFORE_COMMENT = " \t\n;&|("
@@ -63,7 +62,7 @@ _SPECIAL = re.compile(r'[\\"$`]')
 
 
 def quote_words(words: list[str], context: str, name: str) -> str:
-    """Write the words of a replacement so that the shell takes them as they are."""
+    """Quote the words of a field for its position in a shell line; raise JobProblem if impossible."""
     if context == PLAIN:
         return " ".join(map(shlex.quote, words))
     text = " ".join(words)
@@ -72,7 +71,7 @@ def quote_words(words: list[str], context: str, name: str) -> str:
     if context == DOUBLE:
         return _SPECIAL.sub(r"\\\g<0>", text)
     if context == COMMENT:
-        return text.replace("\n", " ")  # an end of line would end the comment
+        return text.replace("\n", " ")  # A newline would end the comment.
     if text and not _HARMLESS.fullmatch(text):
         raise JobProblem(
             f"{{{name}}} is {shorten(repr(text))} where it cannot be quoted for the shell",
@@ -84,7 +83,7 @@ def quote_words(words: list[str], context: str, name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def quoting_contexts(text: str) -> tuple[str, ...]:
-    """Tell for every name in braces of a line where it stands."""
+    """Return the quoting context of every field of a shell line."""
     reader = _ShellScanner(has_case=re.search(r"\bcase\b", text) is not None)
     found = []
     for piece in split_template(text):
@@ -94,27 +93,27 @@ def quoting_contexts(text: str) -> tuple[str, ...]:
             reader.pass_parameter(piece)
         else:
             reader.read(_SHELL_BRACES.get(piece, piece))
-    # Quotes that do not match: where the names really stand is anybody's guess.
+    # With unbalanced quotes the position of the fields is uncertain.
     return tuple(found) if reader.is_closed() else (UNSAFE,) * len(found)
 
 
 class _ShellScanner:
-    """Follows quotes and parentheses through a line, one character at a time."""
+    """Scanner that tracks quotes and parentheses of a shell line, character by character."""
 
     def __init__(self, *, has_case: bool) -> None:
         self.open: list[str] = [PLAIN]
         self.last = "\n"
-        """The character before; a backslash only if it takes away the meaning of the next one."""
+        """The previous character; a backslash only if it escapes the next one."""
         self.lost = False
-        """Whether from here on nobody can say what the shell makes of a replacement."""
+        """Whether the interpretation of the rest of the line depends on the shell."""
         self.has_case = has_case
 
     def is_closed(self) -> bool:
-        """Say whether all quotes and parentheses were closed, as far as the line could be followed."""
+        """Return whether all quotes and parentheses are closed, as far as the line could be scanned."""
         return self.lost or self.open in ([PLAIN], [PLAIN, COMMENT])
 
     def context(self) -> str:
-        """Tell where a replacement would stand that comes now."""
+        """Return the context of a field at the current position."""
         top, escaped = self.open[-1], self.last == "\\"
         self.last = "x"
         if self.lost or escaped or top in (_BACKQUOTE, *_NUMBERS):
@@ -122,18 +121,18 @@ class _ShellScanner:
         return top if top in (SINGLE, DOUBLE, COMMENT) else PLAIN
 
     def pass_parameter(self, text: str) -> None:
-        """Pass ``${...}``, in which quotes follow rules of their own."""
+        """Skip ``${...}``, which has its own quoting rules."""
         self.lost |= self.open[-1] != SINGLE and any(mark in text for mark in "'\"`\\(")
         self.last = "x"
 
     def read(self, text: str) -> None:
-        """Read a piece of the line."""
+        """Scan a piece of the line."""
         at = 0
         while at < len(text) and not self.lost:
             at += self._step(text, at)
 
     def _step(self, text: str, at: int) -> int:
-        """Read what stands at a position; give how many characters it has."""
+        """Scan the token at a position; return its length."""
         top, mark, before = self.open[-1], text[at], self.last
         if top in _LITERAL:
             if mark == _LITERAL[top]:
@@ -167,7 +166,7 @@ class _ShellScanner:
             self.open.append(_ARITHMETIC)
             return 3
         self.open.append(_SUBSTITUTION)
-        # `case x in a) ...` closes a parenthesis that nobody opened.
+        # `case x in a) ...` contains an unmatched closing parenthesis.
         self.lost |= self.has_case
         return 2
 
@@ -175,7 +174,7 @@ class _ShellScanner:
         if text[at] == "(":
             self.open.append(_TERM)
         elif text[at] == ")" and self.open.pop() == _ARITHMETIC:
-            # `$((` may also begin a substitution whose first command stands in parentheses.
+            # `$((` may also start a command substitution whose first command is in parentheses.
             self.lost |= not text.startswith("))", at)
             return 2
         return 1
@@ -184,12 +183,12 @@ class _ShellScanner:
         mark = text[at]
         if mark == "'":
             self.open.append(SINGLE)
-            self.lost |= before == "$"  # some shells know escapes in quotes after a dollar, others do not
+            self.lost |= before == "$"  # $'...': only some shells interpret escapes
         elif mark == "#" and before in _BEFORE_COMMENT:
             self.open.append(COMMENT)
         elif mark == "(":
             self.open.append(_GROUP)
-            self.lost |= before == "("  # arithmetic to some shells, a group in a group to others
+            self.lost |= before == "("  # Arithmetic in some shells, nested groups in others.
         elif mark == ")" and self.open[-1] != PLAIN:
             self.open.pop()
         elif mark == before == "<":
@@ -197,19 +196,19 @@ class _ShellScanner:
 
 
 ALLOCATED = ("nodes", "cores", "memory_mb")
-"""Names that speak of the attempt, as ``machine.*`` do: another attempt of the same task has other values."""
+"""Names of allocated amounts. As with ``machine.*``, their values differ between attempts of one task."""
 
 _BRACES = {"{{": "{", "}}": "}"}
 _OF_TASKS = ("exit_code", "result")
 
 
 def template_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """List the names that templates use, each once."""
+    """Return the distinct field names of some templates."""
     return tuple(dict.fromkeys(field.name for text in texts for field in list_fields(text)))
 
 
 class TemplateValues:
-    """The values of one attempt; ``known`` by their names, the dotted ones of machine and other tasks."""
+    """Values of the fields of one attempt."""
 
     def __init__(
         self,
@@ -219,14 +218,17 @@ class TemplateValues:
         *,
         by_name: bool = False,
     ) -> None:
-        """``by_name``: what differs between attempts of one task is not filled in, but named."""
+        """Take plain values by name, values of ``machine.*``, and results by task description.
+
+        ``by_name``: fields whose value differs between attempts of one task are replaced by their name.
+        """
         self._known = known
         self._machine = machine
         self._results = results
         self._by_name = by_name
 
     def line(self, text: str) -> str:
-        """Fill in a line for the shell, every replacement quoted."""
+        """Substitute the fields of a shell line, quoted for their positions."""
         if "{" not in text and "}" not in text:
             return text
         where = iter(quoting_contexts(text))
@@ -240,7 +242,7 @@ class TemplateValues:
         return "".join(parts)
 
     def text(self, text: str) -> str:
-        """Fill in a name or a word, in which nothing is quoted."""
+        """Substitute the fields of a name or word, without quoting."""
         if "{" not in text and "}" not in text:
             return text
         return "".join(
@@ -249,7 +251,7 @@ class TemplateValues:
         )
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Fill in the words of a command; one that is nothing but a list (``{inputs}``) becomes several."""
+        """Substitute the fields of an argument list; a word that is only ``{inputs}`` becomes several."""
         found: list[str] = []
         for word in words:
             parts = split_template(word) if "{" in word else ()
@@ -268,9 +270,9 @@ class TemplateValues:
         return words
 
     def of(self, name: str) -> Value:
-        """Give what a name stands for."""
+        """Return the value of a field; raise JobProblem if it has none."""
         if self._by_name and (name in ALLOCATED or name.startswith("machine.")):
-            return f"@{name}@"  # harmless wherever it stands in a line
+            return f"@{name}@"  # Harmless at any position of a line.
         if name in self._known:
             value = self._known[name]
             if value is None:
@@ -291,7 +293,7 @@ class TemplateValues:
             )
         ended = self._results.get(task)
         if ended is None:
-            return ""  # in the first iteration of a loop the task that ends it has not run yet
+            return ""  # In the first iteration of a loop the task that ends it has not run yet.
         if kind == "exit_code":
             return ended.get(kind)
         result = ended.get(kind)
@@ -306,7 +308,7 @@ class TemplateValues:
 
 
 def machine_values(machine: Machine) -> dict[str, Value]:
-    """Give what commands may ask of the chosen machine; None: not stated."""
+    """Return the values of ``machine.*`` fields; None: not stated in the platform file."""
     memory = machine.memory
     return {
         **machine.resources,
@@ -338,7 +340,7 @@ def _machine_value(machine: Mapping[str, Value], name: str) -> Value:
 
 
 def _check_word(name: str, word: str) -> None:
-    """Refuse what no program can be given: a NUL ends a text, and half a character has no bytes."""
+    """Raise JobProblem for a word that cannot be an argument: one with a NUL or a lone surrogate."""
     try:
         word.encode()
     except UnicodeEncodeError:

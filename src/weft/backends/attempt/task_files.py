@@ -1,21 +1,9 @@
-"""Small files that a task leaves in its directory, read with care: only plain files, never too much.
+"""Files through which a task reports to weft: progress, requirements, restart files, results and sweep lines.
 
-The text of a progress file: ``0.4``, ``40%``, ``3/10``, or JSON with S3's performance profile.
-
-The last complete line counts; a file of one line may do without the end of line.
-
-Demands that a running application writes: requirement and rank (S3 section 2).
-
-They come in GridWay's language or in ours. They are parsed and translated, never executed; what cannot be
-read is reported and changes nothing. A line ``# optional`` says that the application may stay where it is.
-
-News: what a running program says through files in its directory (S3 section 2).
-
-Progress, a new requirement (``gw_reqs``) or rank (``gw_rank``), a complaint about its performance
-(``gw_perf``), and restart files that have changed. A program may leave anything there: only plain files are
-read, not too much of them, and nothing in them is executed.
-
-What a task that has ended left for those after it: its result, and the lines that sweeps grow over.
+While it runs, a task may write its progress, new requirements (``gw_reqs``), a new rank (``gw_rank``), a
+performance complaint (``gw_perf``) and restart files (docs/papers/adaptive-jobs.md, section 2). A task may
+write anything: only regular files of limited size are read, and nothing in them is executed. Content that
+cannot be interpreted is reported and has no other effect.
 """
 
 from __future__ import annotations
@@ -66,14 +54,14 @@ __all__ = [
 
 
 MAX_BYTES = 65_536
-"""Larger files are no messages."""
+"""Maximal size of a file that is read whole."""
 
 Signature = tuple[int, int, int]
-"""Inode, size and time of the last change: another one means another content."""
+"""Inode, size and modification time; it changes with the content."""
 
 
 def read_signature(workdir: Path, name: str) -> Signature | None:
-    """Tell a file's present state without reading it; None: there is none that may be read."""
+    """Return the signature of a file without reading it; None if it is missing or not allowed."""
     try:
         fd = open_inside(workdir, name)
     except StagingProblem:
@@ -87,7 +75,7 @@ def read_signature(workdir: Path, name: str) -> Signature | None:
 def read_task_file(
     workdir: Path, name: str, *, tail: bool = False, most_bytes: int = MAX_BYTES
 ) -> str | None:
-    """Read a file; None: there is none. ``tail``: of a longer one only the end, else it is refused."""
+    """Return the text of a file; None if it is missing. ``tail``: of a longer file, read only the end."""
     try:
         fd = open_inside(workdir, name)
     except StagingProblem as problem:
@@ -124,17 +112,20 @@ _STEPS = re.compile(rf"({_NUMBER})\s*/\s*({_NUMBER})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedProgress:
-    """How far a program says it is; None: it does not say."""
+    """Content of a progress file; None: not stated."""
 
     done: float | None = None
-    """The share of the whole task's work."""
+    """Completed share of the task's work."""
     iterations: int | None = None
     all_iterations: int | None = None
     last_iteration_s: float | None = None
 
 
 def parse_progress(text: str) -> ReportedProgress | None:
-    """Read the last complete line of a progress file; None: it says nothing yet."""
+    """Parse the last complete line of a progress file; None if there is none.
+
+    A line is ``0.4``, ``40%``, ``3/10`` or a JSON object. A file with a single line may lack the newline.
+    """
     whole, _, begun = text.rpartition("\n")
     lines = [line.strip() for line in (whole or begun).split("\n") if line.strip()]
     if not lines:
@@ -204,16 +195,19 @@ def _progress_problem(line: str) -> JobProblem:
 _OPTIONAL = "optional"
 
 Demand = tuple[str, bool]
-"""The expression in our language ("": none), and whether it is mandatory."""
+"""An expression in weft's language ("": none), and whether it is mandatory."""
 
 
 def parse_requirement(text: str, file: str) -> Demand:
-    """Read a requirement; raises a JobProblem."""
+    """Parse a requirement in GridWay's or weft's language; raise JobProblem if it is invalid.
+
+    A line ``# optional`` allows the application to stay on its machine.
+    """
     return _parse_demand(text, file, translate_requirement, ValueKind.BOOLEAN)
 
 
 def parse_rank(text: str, file: str) -> Demand:
-    """Read a rank; raises a JobProblem."""
+    """Parse a rank in GridWay's or weft's language; raise JobProblem if it is invalid."""
     return _parse_demand(text, file, translate_rank, ValueKind.NUMBER)
 
 
@@ -234,7 +228,7 @@ def _parse_demand(
     if found is not None:
         return str(found), mandatory
     try:
-        # GridWay's language comes first: what is valid in both (SIZE_MEM_MB > 512) is meant in it.
+        # Text valid in both languages (SIZE_MEM_MB > 512) is GridWay's.
         return str(_check_kind(parse(said), wanted)), mandatory
     except InvalidInput as error:
         why = complaints.problems[0] if "=" in said and "==" not in said else error.problems[0]
@@ -250,7 +244,7 @@ def _check_kind(expression: Expression, wanted: ValueKind) -> Expression:
 
 
 REQUIREMENT_FILE, RANK_FILE, PERFORMANCE_FILE = "gw_reqs", "gw_rank", "gw_perf"
-"""The names of GridWay's protocol."""
+"""File names of GridWay's protocol."""
 
 _Found = TypeVar("_Found")
 _LONGEST_TEXT = 200
@@ -258,36 +252,37 @@ _LONGEST_TEXT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a look has found: how far the program is as far as known, and what is new since the last look."""
+    """The latest progress of a task, and everything that changed since the previous observation."""
 
     done: float | None = None
-    """The share of the whole task's work; None: it has not said."""
+    """Completed share of the task's work; None: not reported."""
     iterations: int | None = None
     all_iterations: int | None = None
     last_iteration_s: float | None = None
     progressed: bool = False
-    """Whether it has said anything new of these."""
+    """Whether the progress file changed."""
     requirements: str | None = None
-    """In our language; "": the application takes its demand back; None: nothing new."""
+    """New requirement in weft's language; "": withdrawn; None: unchanged."""
     rank: str | None = None
     mandatory: bool = True
-    """Whether the application must leave a machine that does not meet the requirement."""
+    """Whether the application must leave a machine that does not satisfy the requirement."""
     degraded: str | None = None
-    """What the application newly says of its bad performance."""
+    """New complaint about the performance; None: unchanged."""
     restart_changed: bool = False
     problems: tuple[str, ...] = ()
-    """What it wrote that cannot be understood, and so changes nothing."""
+    """Content that could not be interpreted and was ignored."""
 
 
 class TaskFiles:
-    """Looks after the files of one attempt."""
+    """Observer of the files of one attempt."""
 
     def __init__(
         self, workdir: Path, progress: str, restart: Sequence[str] = (), *, from_now: bool = False
     ) -> None:
-        """``from_now``: restart files that are there already were put in place before the start.
+        """Observe the files in ``workdir``.
 
-        Otherwise they count as changed at the first look, as after the death of an engine.
+        ``from_now``: existing restart files were staged before the start and do not count as changed.
+        Otherwise they count as changed at the first observation, as after a restart of the engine.
         """
         self._workdir = workdir
         self._progress_file = progress
@@ -298,12 +293,12 @@ class TaskFiles:
 
     @classmethod
     def of(cls, known: CompiledWorkflow, task: int, workdir: Path, *, from_now: bool = False) -> TaskFiles:
-        """Look after an attempt of a task."""
+        """Return an observer for an attempt of a task."""
         progress, restart = monitored_files(known, task)
         return cls(workdir, progress, restart, from_now=from_now)
 
     def look(self) -> Observation:
-        """Tell how far the program is, and what is new since the last look."""
+        """Read the files that changed and return the observation."""
         problems: list[str] = []
         progress = self._changed(self._progress_file, _read_progress, problems, tail=True)
         requirement = self._changed(REQUIREMENT_FILE, parse_requirement, problems)
@@ -327,11 +322,11 @@ class TaskFiles:
     def _changed(
         self, name: str, read: Callable[[str, str], _Found], problems: list[str], *, tail: bool = False
     ) -> _Found | None:
-        """Read a file if it is another one than at the last look."""
+        """Parse a file if its signature changed since the previous observation."""
         signature = read_signature(self._workdir, name)
         if signature == self._signatures.get(name):
             return None
-        # A file that changes while it is read differs from this signature at the next look.
+        # A file modified during the read has another signature at the next observation.
         self._signatures[name] = signature
         try:
             text = None if signature is None else read_task_file(self._workdir, name, tail=tail)
@@ -344,7 +339,7 @@ class TaskFiles:
         return tuple(read_signature(self._workdir, name) for name in self.restart_files)
 
     def _restart_changed(self) -> bool:
-        """Say whether restart files have changed and all of them are there."""
+        """Return whether the restart files changed and all of them exist."""
         if not self.restart_files:
             return False
         state = self._restart_state()
@@ -367,11 +362,11 @@ _RESULT_RULE = (
 )
 _MOST_LINE_BYTES = 64_000_000
 _SWEEP_FILES: WeakKeyDictionary[CompiledWorkflow, dict[str, str]] = WeakKeyDictionary()
-"""By workflow as it has grown so far: the files whose lines some sweep waits for."""
+"""By workflow in its current state of growth: the files whose lines define sweeps."""
 
 
 def read_result(workdir: Path, name: str = RESULT_FILE) -> dict[str, Value]:
-    """Read the result file of a task; {}: it has left none."""
+    """Return the content of a task's result file; {} if there is none."""
     text = read_task_file(workdir, name)
     if text is None or not text.strip():
         return {}
@@ -394,9 +389,9 @@ def _refuse_constant(word: str) -> NoReturn:
 def read_sweep_lines(
     known: CompiledWorkflow, task: int, workdir: str, iteration: int = 1
 ) -> dict[str, tuple[str, ...]]:
-    """Give the lines of the files that some sweep waits for and this task has written, by file name.
+    """Return the lines of the files that define sweeps and were written by this task, by file name.
 
-    ``lines(split.parts)`` means the file of that name, or what the task ``split`` wrote as ``parts``.
+    ``lines(split.parts)`` refers to a file of that name, or to the output ``parts`` of the task ``split``.
     """
     awaited = _SWEEP_FILES.get(known)
     if awaited is None:

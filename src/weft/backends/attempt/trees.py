@@ -1,23 +1,11 @@
-"""Walking: everything below a directory, found without following a link, each directory opened once.
+"""Directory trees: walk, match wildcards, digest and remove, without following links out of a root.
 
-Trees: a directory that is handed on as one thing, with its links resolved or kept so that they stay in it.
+A tree is staged as one unit. A link to a file inside the task's directory is treated as that file; a link to
+a directory inside the tree stays a link. Any other link, FIFO, socket or device is refused.
 
-A link to a file of the task's directory stands for that file; a link to a directory inside the tree stays a
-link inside the tree. One that leads anywhere else is refused, and so is what is no file or directory.
-
-Removing a tree that a task has left, without ever reaching out of it.
-
-A path is never used twice: directories are opened below the one opened before, without following links, so a
-link that is put in a directory's place while it is being removed is removed itself. Directories that are
-not empty are first moved up to the top of the tree: so one needs no more than two descriptors and no
-recursion however deep a task has nested them, and a file system mounted below is not entered (it cannot be
-moved).
-
-Wildcards: which names below a root a declared name stands for, by the rules of a shell.
-
-``*`` and ``?`` (and, beside one of them, ``[ab]``) match within one part of a name and never a hidden one;
-``**`` is any number of directories. A name without ``*`` and ``?`` is itself, brackets and all, as the
-workflow's own rules have it.
+Wildcards follow shell rules: ``*`` and ``?`` (and ``[ab]`` in a name with one of them) match within one
+component and never a hidden name; ``**`` matches any number of directories. A name without ``*`` and ``?`` is
+taken literally, including brackets.
 """
 
 from __future__ import annotations
@@ -67,22 +55,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """Something that lies below a root, as a walk finds it."""
+    """An entry found by a walk."""
 
     parts: Parts
-    """From the root."""
+    """Location below the root."""
     status: os.stat_result
-    """Of itself: a link is a link."""
+    """Status of the entry itself; a link is not followed."""
 
 
 def walk_inside(root: Path, parts: Sequence[str] = ()) -> Iterator[DirectoryEntry]:
-    """Walk over everything below a directory, in the order of names, directories before what is in them."""
+    """Iterate over all entries below a directory, sorted by name, directories before their content."""
     for _, entries in walk_directories(root, parts):
         yield from entries
 
 
 def walk_directories(root: Path, parts: Sequence[str] = ()) -> Iterator[tuple[int, list[DirectoryEntry]]]:
-    """Walk over a directory and those below it: each open, until the next is asked for, and what is in it."""
+    """Iterate over a directory and its subdirectories; each descriptor is valid until the next iteration."""
     todo = [tuple(parts)]
     while todo:
         here = todo.pop()
@@ -101,47 +89,47 @@ def _list_entries(directory: int, parts: Parts) -> Iterator[DirectoryEntry]:
         try:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
-            continue  # Somebody has removed it since.
+            continue  # The entry was removed since the directory was listed.
         yield DirectoryEntry((*parts, name), status)
 
 
 DIGEST_SIZE = 20
-"""Bytes of every digest."""
+"""Length of a digest in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One entry of a tree."""
+    """An entry of a tree to be staged."""
 
     parts: Parts
-    """From the top of the tree."""
+    """Location relative to the top of the tree."""
     lies: Parts
-    """From the root: where its content is."""
+    """Location of the content below the root, with links resolved."""
     status: os.stat_result
     link: str = ""
-    """Of a link inside the tree: what it says."""
+    """Target of a link inside the tree; "": the entry is not a link."""
 
     @property
     def is_file(self) -> bool:
-        """Say whether it has content."""
+        """Return whether the entry has file content."""
         return not self.link and stat.S_ISREG(self.status.st_mode)
 
     @property
     def is_directory(self) -> bool:
-        """Say whether it is a directory, and no link to one."""
+        """Return whether the entry is a directory and not a link to one."""
         return not self.link and stat.S_ISDIR(self.status.st_mode)
 
 
 def list_tree(root: Path, parts: Parts) -> Iterator[TreeEntry]:
-    """List everything in a directory below a root, by name, directories before their content."""
+    """Iterate over the entries of a directory, sorted by name, directories before their content."""
     for _, leaf in walk_tree(root, parts):
         yield leaf
 
 
 def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
-    """List as ``list_tree``, each with the directory it lies in, which is open until the next is asked for.
+    """Iterate as ``list_tree`` does, with the descriptor of each entry's directory.
 
-    -1 stands for the directory of what is behind a link.
+    The descriptor is valid until the next iteration; it is -1 for an entry found through a link.
     """
     depth = len(parts)
     for directory, entries in walk_directories(root, parts):
@@ -157,7 +145,7 @@ def walk_tree(root: Path, parts: Parts) -> Iterator[tuple[int, TreeEntry]]:
 
 
 def open_tree_file(root: Path, directory: int, leaf: TreeEntry) -> OpenEntry:
-    """Hold a file that a walk has found. The caller closes it."""
+    """Open a file found by ``walk_tree``. The caller closes the descriptor."""
     if directory < 0:
         with open_entry(root, leaf.lies) as behind:
             found = OpenEntry(os.dup(behind.fd), behind.status, behind.parts)
@@ -187,13 +175,13 @@ def _resolve_link(root: Path, parts: Parts, entry: DirectoryEntry) -> TreeEntry:
 
 
 def digest_entries(leaves: Iterable[tuple[TreeEntry, str]]) -> str:
-    """Give one digest for a tree from its entries, in any order, with the digests of its files."""
+    """Return the digest of a tree from its entries, in any order, and the digests of its files."""
     whole = hashlib.blake2b(digest_size=DIGEST_SIZE)
     for leaf, digest in sorted(leaves, key=lambda pair: pair[0].parts):
         name = os.fsencode("/".join(leaf.parts))
         kind, content = ("f", digest) if leaf.is_file else ("l", leaf.link) if leaf.link else ("d", "")
         text = os.fsencode(content)
-        # Lengths first: no name can look like the end of another entry.
+        # Lengths come first, so that no name can be mistaken for the end of another entry.
         whole.update(f"{kind} {len(name)} {len(text)} ".encode() + name + text)
     return whole.hexdigest()
 
@@ -201,19 +189,25 @@ def digest_entries(leaves: Iterable[tuple[TreeEntry, str]]) -> str:
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_ROUNDS = 20
-"""How often a directory is gone through when somebody still writes into it."""
+"""Number of passes over a directory into which another process keeps writing."""
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR)
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 
 
 def remove_tree(root: Path, name: str) -> None:
-    """Remove what lies under a name below a root, whatever it is; nothing there is no problem."""
+    """Remove the entry of a name below a root, whatever its kind; a missing entry is not an error.
+
+    Directories are opened relative to their parent without following links, so a link that replaces a
+    directory during the removal is itself removed. Non-empty directories are first moved to the top of the
+    tree. This needs two descriptors and no recursion for any depth, and a file system mounted below is not
+    entered, because a mount point cannot be moved.
+    """
     parts = split_name(name)
     try:
         with open_directory(root, parts[:-1]) as parent, staging_errors("cannot be removed", name):
             _remove(parent, parts[-1], name)
     except StagingProblem as problem:
-        # Only of the name itself: what vanishes inside the tree is passed over there.
+        # Only the top entry can be missing here; entries that vanish inside the tree are skipped earlier.
         if problem.number != errno.ENOENT:
             raise
 
@@ -234,7 +228,7 @@ def _remove(parent: int, last: str, name: str) -> None:
 
 
 def _open_for_removal(parent: int, name: str) -> int | None:
-    """Open a directory so that it can be emptied; None: it is something else."""
+    """Open a directory for removal of its entries; return None if it is not a directory."""
     try:
         fd = os.open(name, _LIST, dir_fd=parent)
     except PermissionError:
@@ -249,11 +243,11 @@ def _open_for_removal(parent: int, name: str) -> int | None:
 
 
 def _open_by_force(parent: int, name: str) -> int:
-    """Open a directory that a task has closed to its own user."""
+    """Open a directory whose owner has no access permission."""
     closed = os.open(name, _LOOK, dir_fd=parent)
     try:
         handle = f"/proc/self/fd/{closed}"
-        # Through the handle: by its name, a link in its place would be followed.
+        # Use the descriptor: a path could have been replaced by a link.
         os.chmod(handle, stat.S_IRWXU)  # noqa: PTH101
         return os.open(handle, _LIST & ~os.O_NOFOLLOW)
     finally:
@@ -261,12 +255,12 @@ def _open_by_force(parent: int, name: str) -> int:
 
 
 def _empty_directory(top: int) -> None:
-    """Remove everything in a directory; what is nested comes up to it and is emptied there."""
+    """Remove all entries of a directory; nested directories are moved up to it and emptied there."""
     numbers = count()
     todo = _clear_directory(top, top, numbers)
     while todo:
         name = todo.pop()
-        # What somebody else has removed meanwhile is gone, which is what was wanted.
+        # An entry removed by another process needs no further work.
         with suppress(FileNotFoundError):
             fd = _open_for_removal(top, name)
             if fd is None:
@@ -280,7 +274,7 @@ def _empty_directory(top: int) -> None:
 
 
 def _clear_directory(directory: int, top: int, numbers: count[int]) -> list[str]:
-    """Unlink what is no directory, remove empty ones and move the others up; name those."""
+    """Unlink files, remove empty directories, move the others to ``top``; return the names to empty next."""
     moved = []
     for name in os.listdir(directory):
         with suppress(FileNotFoundError):
@@ -290,19 +284,19 @@ def _clear_directory(directory: int, top: int, numbers: count[int]) -> list[str]
 
 
 def _try_unlink(directory: int, name: str) -> bool:
-    """Unlink what is no directory."""
+    """Unlink an entry; return False if it is a directory."""
     try:
         os.unlink(name, dir_fd=directory)
         return True
     except (IsADirectoryError, PermissionError):
-        # Linux says EISDIR of a directory, other systems EPERM.
+        # Linux reports EISDIR for a directory, other systems EPERM.
         if stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
             return False
         raise
 
 
 def _try_rmdir(directory: int, name: str) -> bool:
-    """Remove a directory if it is empty."""
+    """Remove an empty directory; return False if it is not empty."""
     try:
         os.rmdir(name, dir_fd=directory)
         return True
@@ -313,8 +307,8 @@ def _try_rmdir(directory: int, name: str) -> bool:
 
 
 def _move_up(directory: int, name: str, top: int, numbers: count[int]) -> str:
-    """Move a directory to the top, under a name that is not taken."""
-    # One that its user may not write cannot be moved: its ".." changes.
+    """Move a directory to ``top`` under an unused name and return the name."""
+    # Opening makes the directory writable: moving it changes its ".." entry.
     opened = _open_for_removal(directory, name)
     if opened is not None:
         os.close(opened)
@@ -329,12 +323,12 @@ def _move_up(directory: int, name: str, top: int, numbers: count[int]) -> str:
 
 
 def is_wildcard(name: str) -> bool:
-    """Say whether a declared name may stand for several."""
+    """Return whether a declared name can match several files."""
     return "*" in name or "?" in name
 
 
 def match_names(root: Path, pattern: str) -> list[str]:
-    """List the names below a root that a declared name stands for, in order; none: nothing is there."""
+    """Return the sorted names below a root that match a declared name; [] if none exists."""
     parts = split_name(pattern)
     if not is_wildcard(pattern):
         return ["/".join(parts)] if _exists(root, parts) else []
@@ -349,7 +343,7 @@ def _expand(root: Path, above: Parts, rest: Parts, found: dict[Parts, None]) -> 
             found[above] = None
     elif rest[0] == "**":
         if above or len(rest) > 1:
-            _expand(root, above, rest[1:], found)  # At the end it stands for the directory as a whole.
+            _expand(root, above, rest[1:], found)  # A trailing ``**`` matches the directory as a whole.
         if len(rest) > 1 or not above:
             for name in _visible_names(root, above, only_directories=len(rest) > 1):
                 _expand(root, (*above, name), rest if len(rest) > 1 else (), found)
@@ -362,7 +356,7 @@ def _expand(root: Path, above: Parts, rest: Parts, found: dict[Parts, None]) -> 
 
 
 def _exists(root: Path, parts: Parts) -> bool:
-    """Say whether there is something; a link that leads out is refused, not passed over."""
+    """Return whether an entry exists; raise StagingProblem for a link that leads out of the root."""
     try:
         with open_entry(root, parts):
             return True
@@ -373,7 +367,7 @@ def _exists(root: Path, parts: Parts) -> bool:
 
 
 def _visible_names(root: Path, parts: Parts, *, only_directories: bool = False) -> list[str]:
-    """List what lies in a directory, but nothing hidden; ``only_directories`` leaves links to them out."""
+    """Return the visible names in a directory; ``only_directories`` excludes files and links."""
     fd = _open_listing(root, parts)
     if fd is None:
         return []

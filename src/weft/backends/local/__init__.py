@@ -1,1 +1,1 @@
-"""This computer: named machines with sandboxes, and a runner for each."""
+"""Backend for named machines of this host, each with a sandbox and a runner process."""

@@ -1,16 +1,10 @@
-"""Orphans: tasks that go on after their runner was killed. Nobody can wait for them, so they are ended.
+"""Connections of the engine to runners: find or start a runner, exchange messages, clean up after a dead one.
 
-They are found by the records of their starts and by the session of the dead runner, never by a process number
-alone: a number is believed only with the moment at which its process began, and a session only if its number
-was not given away since (the kernel gives none away while a process of the session or group lives). A program
-whose start was not recorded any more is found by the session and the moment of the runner's last beat; one
-that has left the session, by the mark of the runner in its environment.
-
-The engine's end of a runner: finds a living one or starts one, speaks with it, reads what it has written.
-
-Nothing here waits except ``connect``, ``kill`` and ``kill_orphans``. One thread uses a link.
-
-The runners of an execution: one per machine, started when the machine is first used.
+Orphans are processes that continue after their runner was killed. They are found through start records, the
+session of the dead runner and the mark in their environment. A process number alone is never trusted: it must
+match the recorded start time, and a session counts only if its number was not reused (the kernel does not
+reuse it while a member lives). A process without start record is assigned by its session and the time of the
+runner's last heartbeat.
 """
 
 from __future__ import annotations
@@ -58,13 +52,13 @@ __all__ = [
 
 
 _TICK_S = 2.0 / TICKS_PER_S
-"""By so much the kernel's count may differ from the clock's."""
+"""Possible difference between the kernel's start times and the clock."""
 _AFTER_BEAT_S = 3.0
-"""A runner that is not stopped beats once a second; a loaded computer is late."""
+"""A runner writes a heartbeat once a second; under load it may be late."""
 
 
 def is_alive(identity: Record | None) -> bool:
-    """Tell whether the runner of a ``pid`` record still lives, stopped or not."""
+    """Return whether the runner of a ``pid`` record is running, stopped or not."""
     if identity is None or identity.get("boot") != _boot_id():
         return False
     found = read_process(int(str(identity["pid"])))
@@ -72,7 +66,7 @@ def is_alive(identity: Record | None) -> bool:
 
 
 def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[int, ...]:
-    """Kill what a dead runner has left, and wait until it is gone; gives the processes that were killed.
+    """Kill the orphans of a dead runner and wait for them; return their process numbers.
 
     Raises TimeoutError if some cannot be killed.
     """
@@ -83,7 +77,8 @@ def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[in
     while left := find_orphans(records):
         killed += [one.pid for one in left if one.pid not in killed]
         for group in sorted({one.group for one in left if one.session == session}):
-            signal_group(group, signal.SIGKILL)  # all at once, so that none can make another meanwhile
+            # The whole group at once, so that no member can start another process.
+            signal_group(group, signal.SIGKILL)
         for one in left:
             if one.session != session:
                 signal_exactly(one, signal.SIGKILL)
@@ -95,7 +90,7 @@ def kill_orphans(records: SealedRecords, *, timeout_s: float = 10.0) -> tuple[in
 
 
 def find_orphans(records: SealedRecords) -> list[Process]:
-    """Give the living processes that a dead runner has started; none if it lives."""
+    """Return the running processes left by a dead runner; [] if the runner is alive."""
     identity = records.read("pid")
     if identity is None or identity.get("boot") != _boot_id() or is_alive(identity):
         return []
@@ -103,13 +98,13 @@ def find_orphans(records: SealedRecords) -> list[Process]:
     first_ticks = int(str(identity["began_ticks"]))
     living, mark = list_processes(), mark_prefix(session, first_ticks)
     strays = [one for one in living if one.session != session and marked_attempt(one.pid, mark) is not None]
-    # If its number was given away, nothing of its session was left.
+    # If the runner's number was reused, no process of its session was left.
     members = [] if read_process(session) is not None else [one for one in living if one.session == session]
     return strays + _find_session_orphans(records, members, first_ticks) if members else strays
 
 
 def _find_session_orphans(records: SealedRecords, members: list[Process], first_ticks: int) -> list[Process]:
-    """Give the members of a dead runner's session that it has started itself."""
+    """Return the members of a dead runner's session that the runner started."""
     begun = [start for start in RecordLog.read(records, "starts").values() if start["pid"] is not None]
     starts = {int(str(start["pid"])): start for start in begun}
     last_ticks = _last_moment_s(records) * TICKS_PER_S
@@ -123,7 +118,7 @@ def _find_session_orphans(records: SealedRecords, members: list[Process], first_
 
 
 def _is_same_leader(start: Record) -> bool:
-    """Tell whether the number of a group's leader still belongs to it, or to nobody."""
+    """Return whether the number of a group leader was not reused for another process."""
     leader = read_process(int(str(start["pid"])))
     within = start["within"]
     if leader is None or not isinstance(within, list):
@@ -133,7 +128,7 @@ def _is_same_leader(start: Record) -> bool:
 
 
 def _last_moment_s(records: SealedRecords) -> float:
-    """Give the latest moment, since the computer started, at which the runner can have started something."""
+    """Return the latest time since boot at which the runner can have started a process."""
     beat = records.read_again("beat")
     if beat is None:
         return float("inf")
@@ -148,26 +143,29 @@ def _boot_id() -> str:
 _Message = dict[str, Any]
 
 _SILENT_S = 5.0
-"""A runner without a beat for so long is stopped or stuck."""
+"""Age of the last heartbeat from which a runner counts as unresponsive."""
 _WAKING_S = 2.0
 _PART_BYTES = 1 << 18
 _decode = json.JSONDecoder().decode
 
 
 class RunnerGone(WeftError):
-    """The connection to a runner is lost: it has ended, was killed, or serves another engine."""
+    """The connection is lost: the runner exited, was killed, or serves another engine."""
 
 
 class RunnerUnresponsive(WeftError):
-    """A runner lives and does not answer; ``kill`` ends it and its tasks."""
+    """The runner is alive but does not answer; ``kill`` ends it and its tasks."""
 
 
 class RunnerFailed(WeftError):
-    """A runner could not be started, or what a dead one has left could not be ended."""
+    """A runner could not be started, or the orphans of a dead one could not be killed."""
 
 
 class RunnerLink:
-    """The connection to the runner of one directory."""
+    """Connection to the runner of one directory, for use by one thread.
+
+    Only ``connect``, ``reach``, ``kill`` and ``kill_orphans`` wait.
+    """
 
     def __init__(
         self,
@@ -182,7 +180,7 @@ class RunnerLink:
     ) -> None:
         self.directory = directory
         self.pid: int | None = None
-        """The runner's process, once connected."""
+        """Process number of the connected runner."""
         self._token = token
         self._environment = dict(environment)
         self._cores = None if cores is None else list(cores)
@@ -204,10 +202,10 @@ class RunnerLink:
     # Finding and starting.
 
     def connect(self, timeout_s: float = 15.0) -> _Message:
-        """Connect to the living runner, else start one; gives its greeting: what runs and what has ended.
+        """Connect to the running runner or start one; return its ``here`` message.
 
-        Orphans of a dead runner are killed first; the new one reports them as ended, cause ``lost``.
-        Raises RunnerHangs, RunnerFailed.
+        Orphans of a dead runner are killed first; the new runner reports their attempts as ended with cause
+        ``lost``. Raises RunnerUnresponsive, RunnerFailed.
         """
         self.disconnect()
         end_s = time.monotonic() + timeout_s
@@ -225,7 +223,7 @@ class RunnerLink:
         raise RunnerFailed(f"no runner could be started in {self.directory}: {self._last_words()}")
 
     def reach(self, timeout_s: float = 5.0) -> bool:
-        """Connect to the living runner, and start none; False: there is none that answers."""
+        """Connect to a running runner without starting one; return whether it answers."""
         self.disconnect()
         try:
             return self._call() and self._greet(time.monotonic() + timeout_s) is not None
@@ -233,9 +231,9 @@ class RunnerLink:
             return False
 
     def _call(self) -> bool:
-        """Try to reach a listening runner."""
+        """Try to connect to the socket."""
         connection = socket.socket(socket.AF_UNIX)
-        # A stopped runner takes no calls once its queue is full.
+        # A stopped runner accepts no connection once its backlog is full.
         connection.settimeout(1.0)
         try:
             connection.connect(f"/proc/self/fd/{self._records.folder}/socket")
@@ -248,7 +246,7 @@ class RunnerLink:
         return True
 
     def _greet(self, end_s: float) -> _Message | None:
-        """Say hello and wait for the answer; None where the runner went meanwhile. A stopped one is woken."""
+        """Send ``hello`` and return the answer; None if the runner exited. A stopped one gets SIGCONT."""
         self.send({"do": "hello", "token": self._token, "env": self._environment, "cores": self._cores})
         self.flush()
         silent_at_s = min(time.monotonic() + _WAKING_S, end_s)
@@ -269,7 +267,7 @@ class RunnerLink:
         raise RunnerUnresponsive(f"the runner in {self.directory} lives and does not answer")
 
     def _welcomed(self, messages: list[_Message]) -> _Message:
-        """Give the greeting, with what has happened since it was written: nobody waits for that again."""
+        """Return the ``here`` message, updated by the messages that followed it."""
         here = messages[0]
         self.pid = int(here["pid"])
         if here["problem"]:
@@ -281,7 +279,7 @@ class RunnerLink:
         return here
 
     def _start(self) -> None:
-        """Start a runner in its own session; what for is said on its input, where nobody else can read it."""
+        """Start a runner in its own session; the token is passed on stdin, invisible to others."""
         log = self._opened_log()
         reading, writing = os.pipe()
         try:
@@ -310,7 +308,7 @@ class RunnerLink:
             raise RunnerFailed(f"no runner can work in {self.directory}: {error.strerror}") from error
 
     def _child_lives(self) -> bool:
-        """Tell whether the runner that was started here is still there; raises RunnerFailed if it broke."""
+        """Return whether the runner started here is running; raises RunnerFailed if it failed."""
         if self._child is None:
             return False
         try:
@@ -338,28 +336,28 @@ class RunnerLink:
         lines = self._records.content("log").decode(errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
 
-    # Speaking.
+    # Messages.
 
     def fileno(self) -> int:
-        """Give the socket, to be waited for; -1 where there is no connection."""
+        """Return the socket's descriptor; -1 without a connection."""
         return -1 if self._socket is None else self._socket.fileno()
 
     @property
     def connected(self) -> bool:
-        """Tell whether messages can be sent and received."""
+        """Return whether messages can be sent and received."""
         return self._socket is not None and not self._lost
 
     @property
     def has_unsent(self) -> bool:
-        """Tell whether ``flush`` has to be called again when the socket can be written to."""
+        """Return whether ``flush`` must be called again when the socket is writable."""
         return bool(self._unsent or self._outgoing)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Put a message in line; ``flush`` sends all of them at once."""
+        """Queue a message; ``flush`` sends all queued messages."""
         self._outgoing.append(encode_record(message))
 
     def flush(self) -> None:
-        """Send what the socket takes now. A lost connection is noticed by ``receive``."""
+        """Send what the socket accepts now. ``receive`` reports a lost connection."""
         if self._socket is None or self._lost:
             return
         if self._outgoing:
@@ -375,7 +373,7 @@ class RunnerLink:
             self._lost = True
 
     def receive(self) -> list[_Message]:
-        """Give the messages that have come, without waiting; raises RunnerGone after the last one."""
+        """Return the received messages without waiting; raise RunnerGone after the last one."""
         if self._socket is None:
             raise RunnerGone(f"no runner is connected in {self.directory}")
         gone = False
@@ -403,13 +401,13 @@ class RunnerLink:
         return [_decode(line.decode()) for line in lines]
 
     def end(self) -> None:
-        """Tell the runner to end as soon as nothing runs; one that was stopped is woken, or it would stay."""
+        """Ask the runner to exit when no task runs; a stopped runner gets SIGCONT."""
         self.send({"do": "end"})
         self.flush()
         self._tell_runner(signal.SIGCONT)
 
     def disconnect(self) -> None:
-        """Hang up; the runner and its tasks go on."""
+        """Close the connection; the runner and its tasks continue."""
         if self._socket is not None:
             self._socket.close()
         self._socket = None
@@ -417,7 +415,7 @@ class RunnerLink:
         self._unsent = self._incoming = b""
 
     def close(self) -> None:
-        """Hang up for good."""
+        """Close the connection and the directory."""
         self.disconnect()
         self._records.close()
         if self._child is not None:
@@ -426,41 +424,41 @@ class RunnerLink:
             except ChildProcessError:
                 self._child = None
 
-    # Seeing from outside.
+    # State on disk.
 
     @property
     def alive(self) -> bool:
-        """Tell whether the runner's process is there, whether it answers or not."""
+        """Return whether the runner's process exists, responsive or not."""
         return self._child_is_there() or is_alive(self._records.read("pid"))
 
     def beat_age_s(self) -> float:
-        """Give how long ago the runner has last shown a sign of life, on disk or by a message."""
+        """Return the seconds since the last heartbeat or message."""
         beat = self._records.read_again("beat")
         beat_at_s = -math.inf if beat is None else float(str(beat["monotonic_s"]))
         return time.monotonic() - max(beat_at_s, self._heard_at_s)
 
     @property
     def hangs(self) -> bool:
-        """Tell whether the runner is there without a sign of life: stopped, or stuck."""
+        """Return whether the runner is alive without a recent heartbeat."""
         return self.beat_age_s() > _SILENT_S and self.alive
 
     def starts_on_disk(self) -> dict[int, _Message]:
-        """Give the starts that the runner has written, by attempt; what others wrote is not believed."""
+        """Return the runner's start records by attempt; records without valid seal are ignored."""
         return RecordLog.read(self._records, "starts")
 
     def ends_on_disk(self) -> dict[int, _Message]:
-        """Give the ends that the runner has written, by attempt; what others wrote is not believed."""
+        """Return the runner's end records by attempt; records without valid seal are ignored."""
         return RecordLog.read(self._records, "ends")
 
     def kill_orphans(self) -> tuple[int, ...]:
-        """Kill what a dead runner has left, and wait for it; nothing if it lives. Raises RunnerFailed."""
+        """Kill the orphans of a dead runner and return their numbers; raises RunnerFailed."""
         try:
             return kill_orphans(self._records)
         except TimeoutError as error:
             raise RunnerFailed(f"the dead runner in {self.directory} has left {error}") from error
 
     def kill(self, timeout_s: float = 10.0) -> tuple[int, ...]:
-        """Kill the runner and all its tasks, whatever state it is in; gives the orphans that were killed."""
+        """Kill the runner and all its tasks; return the numbers of the killed orphans."""
         if self._child_is_there() and self._child is not None:
             os.kill(self._child, signal.SIGKILL)
         self._tell_runner(signal.SIGKILL)

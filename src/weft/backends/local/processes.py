@@ -1,33 +1,16 @@
-"""Processes as the kernel's ``/proc`` shows them: by group, by session and by mark.
+"""Processes of a runner: start programs, find the processes of a task in ``/proc``, measure their memory.
 
-A runner leads its own session and each of its tasks a group in it, so that whatever belongs to a task, and
-whatever a dead runner has left behind, is found without having been its parent. Who leaves its session keeps
-the mark that every program gets in its environment. A zombie still answers to signals and is counted as gone.
-Read by the runner too: no other part of weft, and only light modules.
+A runner leads a session, and each task a process group in it. A process that leaves its session (``setsid``,
+daemons) keeps a mark in its environment. The runner is a child subreaper (``prctl(2)``), so orphaned
+processes become its children. A process is assigned to an attempt by its living ancestors, by earlier
+observations or by its mark. A process that removed its mark before it was observed belongs to no attempt and
+is killed when the runner ends. On a kernel without subreapers or lists of children, processes that leave the
+session are not tracked.
 
-Programs of a runner: how one is started in its own process group, and what is said where it cannot be.
+Programs are started with ``posix_spawn``, which does not copy the runner. It has no working-directory option;
+the runner, which has no threads, changes its own directory instead.
 
-``posix_spawn`` costs no copy of the runner. It knows no working directory: the runner, which has no threads,
-goes there itself. The program is looked for in the task's own PATH, by the rules of ``execvp``. Each gets a
-mark in its environment, by which it and all it starts is known again.
-Read by the runner only: no other part of weft, and only light modules.
-
-Memory of a runner's programs: what they use, what they used at most, and when the kernel had too little.
-
-Resident sets are added up first, because that is cheap, and only where the sum is too large are shared pages
-shared out. The kernel counts to the peak of a new process what the runner had resident when it started it: a
-peak that is not larger than that may be the runner's, and says nothing.
-Read by the runner only: no other part of weft, and only light modules.
-
-Strays: processes that have left the group of their task, and are counted to it all the same.
-
-A program that calls ``setsid``, or forks twice to become a daemon, leaves the group and the session of its
-task, and its parent ends. The runner is a child subreaper (``prctl(2)``): such a process becomes its own
-child and not that of ``init``. To which attempt it belongs is told by its parents as long as they live, by
-what was seen before, and by the mark in its environment. One that has cleaned its environment before anybody
-looked belongs to no attempt, and ends with the runner. On a kernel without subreapers or without lists of
-children nobody is found here, and who leaves the session is left alone.
-Read by the runner only: no other part of weft, and only light modules.
+This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
 
 from __future__ import annotations
@@ -65,14 +48,14 @@ __all__ = [
 
 
 MARK = "WEFT_MARK"
-"""The variable by which a runner knows what it has started, wherever it has gone since."""
+"""Environment variable that identifies the processes started by a runner."""
 TICKS_PER_S: int = os.sysconf("SC_CLK_TCK")
-"""The unit in which the kernel counts when a process has begun."""
+"""Unit of process start times."""
 _PAGE_BYTES: int = os.sysconf("SC_PAGE_SIZE")
 
 
 class Process:
-    """One living process."""
+    """A running process."""
 
     __slots__ = ("began_ticks", "group", "parent", "pid", "resident_bytes", "session")
 
@@ -82,44 +65,44 @@ class Process:
         self.group = int(fields[2])
         self.session = int(fields[3])
         self.began_ticks = int(fields[19])
-        """Since the computer was started: with the number it names a process for ever."""
+        """Start time since boot; together with the process number it identifies a process uniquely."""
         self.resident_bytes = int(fields[21]) * _PAGE_BYTES
 
 
 def read_process(pid: int) -> Process | None:
-    """Give a process by its number; None if there is none, or only what is left of one."""
+    """Return a process by its number; None if it does not exist or is a zombie."""
     text = _read(f"/proc/{pid}/stat")
-    # Its name stands in parentheses and may hold anything, parentheses too.
+    # The name is in parentheses and may itself contain parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     return Process(pid, fields) if len(fields) > 21 and fields[0] not in (b"Z", b"X") else None
 
 
 def list_processes() -> list[Process]:
-    """Give all living processes of this computer that can be seen."""
+    """Return all visible running processes."""
     found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdecimal())
     return [one for one in found if one is not None]
 
 
 def list_session(session: int, group: int | None = None) -> list[Process]:
-    """Give the living processes of a session, or of one group of it."""
+    """Return the running processes of a session, or of one group in it."""
     return [
         one for one in list_processes() if one.session == session and (group is None or one.group == group)
     ]
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Send a signal to a group, and say whether there is one (zombies count)."""
+    """Send a signal to a process group; return whether the group exists (zombies count)."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it has members, but they run as somebody else
+        return True  # It has members that belong to another user.
     return True
 
 
 def signal_process(pid: int, number: int) -> bool:
-    """Send a signal to a process, and say whether it could be told."""
+    """Send a signal to a process; return whether it was delivered."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -128,7 +111,7 @@ def signal_process(pid: int, number: int) -> bool:
 
 
 def signal_exactly(one: Process, number: int) -> bool:
-    """Send a signal to a process, and never to another that was given its number since; say if it was."""
+    """Send a signal to a process, but not to a later one with the same number; return whether it was sent."""
     try:
         handle = os.pidfd_open(one.pid)
     except OSError:
@@ -146,12 +129,12 @@ def signal_exactly(one: Process, number: int) -> bool:
 
 
 def mark_prefix(pid: int, began_ticks: int) -> str:
-    """Give how the marks of all that a runner starts begin; the number of the attempt follows."""
+    """Return the prefix of all marks of a runner; the attempt number follows."""
     return f"{pid}.{began_ticks}."
 
 
 def marked_attempt(pid: int, mark: str) -> int | None:
-    """Give the attempt that a process was started for by the runner of a mark; None: it was not."""
+    """Return the attempt in a process's mark; None without a mark of this runner."""
     for variable in _read(f"/proc/{pid}/environ").split(b"\0"):
         if variable.startswith(f"{MARK}={mark}".encode()):
             number = variable.rpartition(b".")[2]
@@ -160,7 +143,7 @@ def marked_attempt(pid: int, mark: str) -> int | None:
 
 
 def catches_signal(pid: int, number: int) -> bool:
-    """Tell whether a process has a handler for a signal, so that the signal does not end it."""
+    """Return whether a process has a handler for a signal, so that the signal does not terminate it."""
     for line in _read(f"/proc/{pid}/status").splitlines():
         if line.startswith(b"SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -168,7 +151,7 @@ def catches_signal(pid: int, number: int) -> bool:
 
 
 def proportional_bytes(pid: int) -> int | None:
-    """Give the memory of a process in which shared pages are shared out; None where it cannot be read."""
+    """Return the memory of a process with shared pages divided among their users; None if unreadable."""
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
@@ -176,7 +159,7 @@ def proportional_bytes(pid: int) -> int | None:
 
 
 def peak_bytes(pid: int) -> int:
-    """Give the most memory that a process had resident at a time; 0 where it cannot be read."""
+    """Return the peak resident memory of a process; 0 if unreadable."""
     for line in _read(f"/proc/{pid}/status").splitlines():
         if line.startswith(b"VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -184,7 +167,7 @@ def peak_bytes(pid: int) -> int:
 
 
 def out_of_memory_kills() -> int:
-    """Give how often the kernel has killed for want of memory since the computer was started."""
+    """Return how many processes the kernel has killed for lack of memory since boot."""
     for line in _read("/proc/vmstat").splitlines():
         if line.startswith(b"oom_kill "):
             return int(line.split()[1])
@@ -192,7 +175,7 @@ def out_of_memory_kills() -> int:
 
 
 def _read(name: str) -> bytes:
-    """Read a file of the kernel; empty where the process has gone meanwhile or may not be seen."""
+    """Return the content of a ``/proc`` file; b"" if the process has gone or is not accessible."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -209,13 +192,13 @@ def _read(name: str) -> bytes:
 
 
 _OUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-"""A link that stands in the place of an output is not followed: it may lead anywhere."""
+"""A link in place of an output file is not followed."""
 _DEFAULT = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
-"""Python ignores some signals, and programs would inherit that."""
+"""Signals reset to their default action; Python ignores some, and programs would inherit that."""
 
 
 class LaunchFailure(Exception):
-    """A program could not be started; ``code`` is what a shell would give."""
+    """A program could not be started; ``code`` is the exit code a shell would return."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -224,7 +207,7 @@ class LaunchFailure(Exception):
 
 
 class StartOrder:
-    """What a start message asks for, checked."""
+    """A validated ``start`` message."""
 
     __slots__ = (
         "append", "argv", "attempt", "cores", "cwd", "env", "grace_s", "memory_bytes", "reminder", "stderr",
@@ -249,7 +232,7 @@ class StartOrder:
 
 
 class ProgramLauncher:
-    """Starts programs with one base environment and set of cores."""
+    """Starts programs with a common base environment and set of cores."""
 
     __slots__ = ("_all_cores", "_base", "_cores", "_found", "_mark")
 
@@ -260,17 +243,17 @@ class ProgramLauncher:
         self._found: dict[tuple[str, str], str] = {}
 
     def set_base(self, environment: dict[str, str]) -> None:
-        """Set what every program gets, changed by its own order."""
+        """Set the environment of all programs, to which each start order adds its own variables."""
         self._base = environment
         self._found.clear()
 
     def set_cores(self, cores: list[int] | None) -> None:
-        """Keep this process, and all it starts from now on, to some cores (None: all); raises OSError."""
+        """Restrict this process and its future children to some cores (None: all); raises OSError."""
         os.sched_setaffinity(0, self._all_cores if cores is None else cores)
         self._cores = os.sched_getaffinity(0)
 
     def start(self, order: StartOrder) -> int:
-        """Start a program and give the number of its process and group; raises NotStarted."""
+        """Start a program and return its process number, which is also its group; raises LaunchFailure."""
         if not order.argv or not order.argv[0]:
             raise LaunchFailure(126, "the command is empty")
         environment = self._environment(order)
@@ -340,7 +323,7 @@ class ProgramLauncher:
 
 
 def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tuple[int, int, int]]:
-    """Say what the new process opens: input from nowhere unless stated, one file only once."""
+    """Return the file actions of ``posix_spawn``: stdin only if stated, a common output file opened once."""
     how = _OUT if order.append else _OUT | os.O_TRUNC
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 1, order.stdout, how, 0o666)
@@ -355,7 +338,7 @@ def _file_actions(order: StartOrder) -> list[tuple[int, int, str, int, int] | tu
 
 
 def _explain_failure(order: StartOrder, path: str, error: Exception) -> LaunchFailure:
-    """Find out what it was: the system gives one number for the program and its files alike."""
+    """Determine the cause of a failed start: the error number is the same for the program and its files."""
     for what, name, how in (
         ("stdin", order.stdin, os.O_RDONLY | os.O_NONBLOCK),
         ("stdout", order.stdout, _OUT | os.O_NONBLOCK),
@@ -428,28 +411,31 @@ def _cores(message: dict[str, object]) -> list[int] | None:
 
 
 _UNSURE_BYTES = 1 << 20
-"""The kernel counts memory on every core apart, so that its sums are off by a little."""
+"""Inaccuracy of the kernel's per-core memory counters."""
 
 
 class MemoryMeter:
-    """What is remembered from one look to the next."""
+    """Memory observations kept between samples."""
 
     def __init__(self) -> None:
         self._own_peak_bytes = 0
         self._kills = (out_of_memory_kills(),) * 2
 
     def program_peak_bytes(self, counted_bytes: int) -> int:
-        """Give what the kernel has counted as a program's peak; 0: it may as well be this process's own."""
+        """Return a program's peak memory as counted by the kernel; 0 if it may be the runner's own.
+
+        The kernel adds the runner's resident memory at the start to the peak of a new process.
+        """
         if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES:
             self._own_peak_bytes = peak_bytes(os.getpid())
         return counted_bytes if counted_bytes > self._own_peak_bytes + _UNSURE_BYTES else 0
 
     def count_kills(self) -> None:
-        """Take note, once a second, of how often the kernel has killed for want of memory."""
+        """Record the kernel's count of out-of-memory kills; called once a second."""
         self._kills = (self._kills[1], out_of_memory_kills())
 
     def kernel_killed(self) -> bool:
-        """Tell whether the kernel has killed for want of memory in the last two seconds; each counts once."""
+        """Return whether an out-of-memory kill occurred in the last two seconds; each counts once."""
         before, last = self._kills
         if out_of_memory_kills() <= before:
             return False
@@ -458,7 +444,7 @@ class MemoryMeter:
 
 
 def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
-    """Give what the processes of a task have resident; exactly only if it seems more than the limit."""
+    """Return the resident memory of processes; shared pages are divided only if the sum exceeds the limit."""
     whole_bytes = sum(one.resident_bytes for one in members)
     if limit_bytes is None or whole_bytes <= limit_bytes:
         return whole_bytes
@@ -467,14 +453,14 @@ def used_bytes(members: list[Process], limit_bytes: float | None) -> int:
 
 
 def describe_excess(used: int, limit_bytes: float) -> str:
-    """Say that a task used more than it was given."""
+    """Return a message for a task that exceeded its memory limit."""
     return f"it used {used / 1e6:.1f} MB of memory, and was given {limit_bytes / 1e6:.1f} MB"
 
 
 _SET_CHILD_SUBREAPER = 36
 _PART_BYTES = 65536
 _CHILDREN_PAGE_BYTES = 2048
-"""The kernel gives a list of children in pieces; one longer than this may go on."""
+"""Size from which the kernel may return a list of children in several reads."""
 _ENDING_S = 5.0
 _LOOK_S = 0.005
 
@@ -482,34 +468,34 @@ _Identity = tuple[int, int]
 
 
 class ProcessTracker:
-    """Knows which processes belong to which attempt of this runner."""
+    """Assigns processes to the attempts of this runner."""
 
     def __init__(self) -> None:
         self._own = os.getpid()
         self._session = os.getsid(0)
         own = read_process(self._own)
         self.mark = mark_prefix(self._own, own.began_ticks if own is not None else 0)
-        """How the marks of all programs of this runner begin."""
+        """Prefix of the marks of all programs of this runner."""
         self._known: dict[_Identity, int | None] = {}
-        """Strays that were seen, by number and begin, and their attempts; None: nobody knows."""
+        """Processes outside the session, by number and start time, and their attempts (None: unknown)."""
         self._children = _open_children() if _become_subreaper() else -1
 
     def any_of(self, attempt: int, leaders: Mapping[int, object]) -> bool:
-        """Say whether something that an attempt has left has become a child of this process.
+        """Return whether a process left by an attempt has become a child of the runner.
 
-        ``leaders``: the children that it has started itself, none of which was waited for yet.
+        ``leaders`` are the children started by the runner that have not been waited for.
         """
         return any(self._attempt_of(one) == attempt for one in self._adopted(leaders))
 
     def end_late(self, leaders: Mapping[int, object], running: Container[int]) -> None:
-        """Kill what an attempt that is over has left: it was born while everybody else was looked at."""
+        """Kill processes of finished attempts that appeared after the attempt's last check."""
         for one in self._adopted(leaders):
             attempt = self._attempt_of(one)
             if attempt is not None and attempt not in running:
                 signal_exactly(one, signal.SIGKILL)
 
     def _adopted(self, leaders: Mapping[int, object]) -> list[Process]:
-        """Give the children that others have started; it takes few millionths of a second if none are."""
+        """Return children that the runner did not start; a single read if there are none."""
         if self._children < 0:
             return []
         text = os.pread(self._children, _PART_BYTES, 0)
@@ -521,9 +507,9 @@ class ProcessTracker:
         return [one for one in found if one is not None]
 
     def members(self, groups: Mapping[int, int]) -> dict[int | None, list[Process]]:
-        """Give all living processes below this one, by attempt; of None is what belongs to nobody.
+        """Return all running descendants of the runner by attempt; None: they belong to no attempt.
 
-        ``groups``: the attempt of every process group of this session that belongs to one.
+        ``groups`` maps the process groups of this session to their attempts.
         """
         living = {one.pid: one for one in list_processes()}
         decided: dict[int, int | None] = {}
@@ -546,7 +532,7 @@ class ProcessTracker:
         groups: Mapping[int, int],
         decided: dict[int, int | None],
     ) -> bool:
-        """Find the attempt of a process and of those above it; False: it does not come from here."""
+        """Determine the attempt of a process and its ancestors; return False if it is not a descendant."""
         way: list[Process] = []
         while one.pid not in decided:
             if one.session == self._session and one.group in groups:
@@ -565,16 +551,16 @@ class ProcessTracker:
         return True
 
     def _attempt_of(self, one: Process) -> int | None:
-        """Give the attempt of a process by what was seen of it before, or by its mark."""
+        """Return the attempt of a process from earlier observations or from its mark."""
         if one.session == self._session:
-            return None  # its group says it
+            return None  # Its group determines the attempt.
         identity = one.pid, one.began_ticks
         if identity not in self._known:
             self._known[identity] = marked_attempt(one.pid, self.mark)
         return self._known[identity]
 
     def end_all(self) -> None:
-        """Kill what is still there, whomever it belongs to, and wait for it."""
+        """Kill all remaining descendants and wait for them."""
         end_s = time.monotonic() + _ENDING_S
         while self._children >= 0 and time.monotonic() < end_s:
             left = [one for ones in self.members({}).values() for one in ones]
@@ -587,7 +573,7 @@ class ProcessTracker:
 
 
 def _become_subreaper() -> bool:
-    """Become the parent of all processes below this one whose own parents end; False: it cannot be."""
+    """Become the parent of orphaned descendants; return False if the kernel does not support it."""
     try:
         import ctypes
 
@@ -597,7 +583,7 @@ def _become_subreaper() -> bool:
 
 
 def _open_children() -> int:
-    """Open the kernel's list of the children of this process, which has one thread; -1: there is none."""
+    """Open the kernel's list of children of this single-threaded process; -1 if there is none."""
     try:
         return os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

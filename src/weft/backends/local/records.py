@@ -1,11 +1,12 @@
-"""Records of a runner: what only those who know the execution's token can have written.
+"""Sealed records of a runner: files that only a holder of the execution's token can have written.
 
-A task of the same user can write anywhere, so what lies in a runner's directory is believed only with the
-right seal: a keyed BLAKE2b hash (by itself a message authentication code, RFC 7693 section 2.9) over the
-record's name and text. A record put under another name is so not believed either. Single records are written
-beside and renamed (the beat in place, because that works on a full disk); those of attempts are lines of a
-ledger, because a line costs a hundredth of a file, and a line that was not wholly written has no right seal.
-This file is read by the runner too: no other part of weft, and only light modules.
+A task runs as the same user and can write anywhere. A record is therefore accepted only with a valid seal: a
+keyed BLAKE2b hash (a message authentication code, RFC 7693, section 2.9) over the record's name and text.
+Including the name prevents moving a record to another name. Single records are replaced atomically, except
+the heartbeat, which is overwritten in place because that works on a full disk. Records of attempts are lines
+of a log, since appending a line costs a hundredth of creating a file; an incomplete line has no valid seal.
+
+This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ Record = dict[str, object]
 
 _LONGEST_BYTES = 1 << 20
 _FIXED = 120
-"""Length of a record that is overwritten in place."""
+"""Fixed length of a record that is overwritten in place."""
 _READINGS = 3
 _PERSON = b"weft records"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OVER = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Without waiting: somebody may have put a pipe there."""
+"""Without blocking, in case a FIFO was put there."""
 
 encode_record = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-"""Write a record as text of one line."""
+"""Encode a record as one line of JSON."""
 
 
 def write_log(text: str) -> None:
-    """Write a line to the runner's log, if there is room: its tasks are worth more than its words."""
+    """Append a line to the runner's log; a failure to write is ignored."""
     try:
         os.write(2, f"{text}\n".encode(errors="replace"))
     except OSError:
@@ -45,7 +46,7 @@ def write_log(text: str) -> None:
 
 
 class SealedRecords:
-    """The sealed records of one directory."""
+    """The sealed records in one directory."""
 
     __slots__ = ("_begun", "_folder", "_key")
 
@@ -56,29 +57,29 @@ class SealedRecords:
             raise OSError(errno.ELOOP, "there is a link on the way to it", directory)
         self._key = hashlib.blake2b(token.encode(), person=_PERSON).digest()
         self._begun: dict[str, hashlib.blake2b] = {}
-        """By name: a seal of which only the text is missing."""
+        """By name: a hash to which only the text has to be added."""
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
 
     @property
     def folder(self) -> int:
-        """Give the open directory."""
+        """Return the descriptor of the directory."""
         return self._folder
 
     def write(self, name: str, record: Record) -> None:
-        """Write a record under its name, in place of an older one; raises OSError."""
+        """Replace the record of a name; raises OSError."""
         self.replace(name, self.sealed(name, encode_record(record)))
 
     def read(self, name: str) -> Record | None:
-        """Give the record of a name; None where there is none that can be believed."""
+        """Return the record of a name; None if it is missing or its seal is invalid."""
         return self.unsealed(name, self.content(name, _LONGEST_BYTES).rstrip(b"\n"))
 
     def read_again(self, name: str) -> Record | None:
-        """Give a record that is overwritten in place: one that is just being written is read once more."""
+        """Return a record that is overwritten in place; the read is repeated if it meets a write."""
         for _ in range(_READINGS):
             record = self.read(name)
             if record is not None:
@@ -86,16 +87,16 @@ class SealedRecords:
         return None
 
     def overwrite(self, file: int, name: str, record: Record) -> None:
-        """Write a record over the older one of the same length: that works on a full disk too."""
+        """Overwrite a record in place with one of the same length, which works on a full disk."""
         os.pwrite(file, self.sealed(name, encode_record(record).ljust(_FIXED)), 0)
 
     def opened(self, name: str) -> int:
-        """Open a file to be overwritten in place."""
+        """Open a file that is overwritten in place."""
         self.make_own(name)
         return os.open(name, _OVER, 0o600, dir_fd=self._folder)
 
     def make_own(self, name: str) -> None:
-        """Make a file that is to be written to one of our own: what has other names too may lie elsewhere."""
+        """Replace a file that has further hard links by a copy: another link may be outside."""
         try:
             status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
         except OSError:
@@ -104,19 +105,19 @@ class SealedRecords:
             self.replace(name, self.content(name))
 
     def remove(self, name: str) -> None:
-        """Remove a record, if it is there."""
+        """Remove a record if it exists."""
         try:
             os.unlink(name, dir_fd=self._folder)
         except OSError:
             return
 
     def sealed(self, name: str, text: str) -> bytes:
-        """Give a record's line: its seal and its text."""
+        """Return the line of a record: seal and text."""
         content = text.encode()
         return b"%b %b\n" % (self._seal(name, content), content)
 
     def unsealed(self, name: str, line: bytes) -> Record | None:
-        """Give the record of a line without its end; None if it cannot be believed."""
+        """Return the record of a line; None if its seal is invalid."""
         seal, _, text = line.partition(b" ")
         if seal != self._seal(name, text):
             return None
@@ -124,7 +125,7 @@ class SealedRecords:
         return record if isinstance(record, dict) else None
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file beside and put it in the place of the older one; raises OSError."""
+        """Write a temporary file and rename it; raises OSError."""
         beside = "new"
         try:
             file = os.open(beside, _NEW, 0o600, dir_fd=self._folder)
@@ -138,7 +139,7 @@ class SealedRecords:
         os.rename(beside, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def content(self, name: str, most_bytes: int | None = None) -> bytes:
-        """Give what a file holds; empty where it cannot be read or is larger than allowed."""
+        """Return the content of a file; b"" if it is unreadable or larger than allowed."""
         try:
             file = os.open(name, _OLD, dir_fd=self._folder)
         except OSError:
@@ -165,7 +166,7 @@ class SealedRecords:
 
 
 class RecordLog:
-    """Records of attempts, one line each, in the order in which they were written."""
+    """Append-only log with one record per line, identified by attempt."""
 
     __slots__ = ("_file", "_lines", "_name", "_records", "_torn")
 
@@ -174,17 +175,17 @@ class RecordLog:
         self._name = name
         self._lines = 0
         self._torn = True
-        """The last line may have no end: whoever wrote it was killed, or the disk was full."""
+        """Whether the last line may be incomplete, after a crash or on a full disk."""
         records.make_own(name)
         self._file = os.open(name, _MORE, 0o600, dir_fd=records.folder)
 
     @property
     def lines(self) -> int:
-        """Give how many lines were added since it was opened or rewritten."""
+        """Return the number of lines added since the log was opened or rewritten."""
         return self._lines
 
     def add(self, text: str) -> None:
-        """Add an encoded record; raises OSError."""
+        """Append an encoded record; raises OSError."""
         line = self._records.sealed(self._name, text)
         torn, self._torn = self._torn, True
         _write_all(self._file, b"\n" + line if torn else line)
@@ -192,7 +193,7 @@ class RecordLog:
         self._lines += 1
 
     def rewrite(self, texts: list[str]) -> None:
-        """Keep only these encoded records; raises OSError, and then everything is as before."""
+        """Replace the log by these encoded records; after an OSError the log is unchanged."""
         self._records.replace(self._name, b"".join(self._records.sealed(self._name, text) for text in texts))
         os.close(self._file)
         self._file = os.open(self._name, _MORE, 0o600, dir_fd=self._records.folder)
@@ -200,7 +201,7 @@ class RecordLog:
 
     @staticmethod
     def read(records: SealedRecords, name: str) -> dict[int, Record]:
-        """Give the believable records of a ledger by attempt, the last of each."""
+        """Return the valid records of a log by attempt; the last one of each attempt counts."""
         found: dict[int, Record] = {}
         for line in records.content(name).split(b"\n"):
             record = records.unsealed(name, line) if line else None
@@ -211,7 +212,7 @@ class RecordLog:
 
 
 def _write_all(file: int, content: bytes) -> None:
-    """Write to a file; one that does not take all of it has no more room."""
+    """Write all of ``content``; raise ENOSPC if the file accepts no more."""
     written = 0
     while written < len(content):
         part = os.write(file, content[written:] if written else content)

@@ -1,18 +1,18 @@
-"""The runner: the process that starts a machine's tasks and stays their parent when the engine dies.
+"""The runner: the process that starts a machine's tasks and remains their parent if the engine dies.
 
-Run as ``python -I -S runner.py DIRECTORY``, one per execution and machine, in its own session; one line of
-JSON on its input gives the token and its settings. DIRECTORY then holds ``socket``, ``pid``, ``beat`` (once
-a second), ``starts`` and ``ends`` (one line per attempt), ``lock`` and ``log``. It ends when it has nothing
-to do and no engine for a minute. Over the socket goes one JSON object per line, and each may come twice.
-From the engine:
+It is started as ``python -I -S runner.py DIRECTORY``, one per execution and machine, in its own session. One
+line of JSON on stdin gives the token and the settings. DIRECTORY contains ``socket``, ``pid``, ``beat``
+(written once a second), ``starts`` and ``ends`` (one line per attempt), ``lock`` and ``log``. The runner
+exits after a minute without tasks and without an engine. Messages on the socket are JSON objects, one per
+line, and are idempotent. From the engine:
 
-- ``hello``: token, env (what all programs get), cores (null: all);
-- ``start``: attempt, argv, env (what differs; null removes), cwd, stdin, stdout, stderr, append, time_s,
+- ``hello``: token, env (environment of all programs), cores (null: all);
+- ``start``: attempt, argv, env (changes; null removes), cwd, stdin, stdout, stderr, append, time_s,
   memory_bytes, cores, grace_s, reminder (a text for the next engine);
 - ``cancel``: attempt, grace_s; ``signal``: attempt, signal; ``forget``: attempt, or attempts; ``end``.
 
-The runner says ``here`` (pid, problem, running, ended, and the starts of both), ``started``, ``ended``,
-``signalled`` (to how many processes) and ``problem``. It must start in a few hundredths of a second, so it
+The runner sends ``here`` (pid, problem, running, ended, and the starts of both), ``started``, ``ended``,
+``signalled`` (number of processes) and ``problem``. It must start within a few hundredths of a second, so it
 loads neither weft nor heavy modules.
 """
 
@@ -29,15 +29,14 @@ __all__ = ["ALREADY_RUNNING", "CANNOT_WRITE", "NO_SETTINGS", "main"]
 ALREADY_RUNNING = 3
 """Exit code: another runner holds the directory."""
 NO_SETTINGS = 4
-"""Exit code: who started it died before saying what for."""
+"""Exit code: the starting process died before it sent the settings."""
 CANNOT_WRITE = 64
-"""Exit code, with the system's error number added: it could not write its first records. Its log may not be
-written either."""
+"""Exit code plus ``errno``: the first records could not be written, and possibly no log either."""
 
 
 def main(directory: str) -> int:
-    """Serve a directory until there is nothing more to do."""
-    # Only here: the packages that these files lie in are stood in for by then.
+    """Serve a directory until there is nothing left to do; return the exit code."""
+    # Imported here because the package stubs must be installed first.
     from weft.backends.local.records import SealedRecords
     from weft.backends.local.runner_loop import Runner
 
@@ -56,7 +55,7 @@ def main(directory: str) -> int:
     except BlockingIOError:
         return ALREADY_RUNNING
     except OSError:
-        pass  # a file system without locks: who starts a runner has looked for one
+        pass  # File systems without locks: the link has checked for a running runner.
     os.chdir("/")
     try:
         runner = Runner(records, settings["token"], idle_s=settings["idle_s"], grace_s=settings["grace_s"])
@@ -68,7 +67,7 @@ def main(directory: str) -> int:
 
 
 def _install_package_stubs() -> None:
-    """Make the files beside this one importable without loading weft: its packages are long to load."""
+    """Make the modules of this folder importable without loading the package weft."""
     folder = os.path.dirname(os.path.abspath(__file__))
     for name in ("weft.backends.local", "weft.backends", "weft"):
         package = type(sys)(name)
@@ -78,7 +77,7 @@ def _install_package_stubs() -> None:
 
 
 if __name__ == "__main__":
-    # Files that the engine was born with: a pipe held open here would keep its reader waiting for us.
+    # Close inherited descriptors: an open pipe would keep its reader waiting.
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     _install_package_stubs()
     sys.exit(main(sys.argv[1]))

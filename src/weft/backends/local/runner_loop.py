@@ -1,21 +1,14 @@
-"""The door of a runner: the socket at which its engine speaks to it, one JSON object per line.
+"""Event loop of the runner: one thread that serves the engine's socket, its tasks and its timers.
 
-Whoever connects is a stranger until the first line shows the token; a second engine with the token takes the
-place of the first. Lines out are gathered and sent at once; what a slow engine does not take yet waits.
-Read by the runner only: no other part of weft, and only light modules.
+A connection is accepted as the engine once its first line contains the token; a second engine with the token
+replaces the first. Messages to the engine are buffered and sent together.
 
-Tasks of a runner: each a process group with limits, watched from its start to the end of its last member.
+Each task is a process group with limits. The wait status of its leader determines the exit code. Remaining
+processes of the task, inside or outside its group, are terminated and killed before the end is reported. At
+the time limit the task gets SIGTERM, and SIGKILL after a grace period; above its memory limit it gets
+SIGKILL.
 
-The leader's wait status is the truth about an end. Whatever of the group is still there then, or has left it
-(``strays``), is told to end, and killed, before the end is told. Limits: SIGTERM at the time limit and
-SIGKILL after a grace; SIGKILL where the resident memory of all members is seen above its limit. Nothing is
-told as ended while a process of it lives.
-Read by the runner only: no other part of weft, and only light modules.
-
-The runner's loop: one thread that waits for its engine, its tasks and the clock, and for nothing else.
-
-Each turn: hear the engine, take note of ends, do what is due, send all that is to be said in one piece.
-Read by the runner only: no other part of weft, and only light modules.
+This module is loaded by the runner: it must not import other parts of weft or heavy modules.
 """
 
 from __future__ import annotations
@@ -49,14 +42,14 @@ __all__ = ["EngineSocket", "Runner", "RunnerTask", "RunnerTasks"]
 
 _MOST_STRANGERS = 8
 _LONGEST_GREETING_BYTES = 1 << 22
-"""An environment is at most a few megabytes; a stranger does not fill our memory."""
+"""Limit of the first line: an environment has at most a few megabytes."""
 _PART_BYTES = 1 << 18
 
 _decode = json.JSONDecoder().decode
 
 
 class _Connection:
-    """One connection."""
+    """A connection with its incomplete last line."""
 
     __slots__ = ("incoming", "socket")
 
@@ -66,7 +59,7 @@ class _Connection:
 
 
 class EngineSocket:
-    """The listening socket, the strangers before it and the one engine inside."""
+    """The listening socket, unauthenticated connections, and the connection to the engine."""
 
     def __init__(self, folder: int, token: str) -> None:
         self._folder = folder
@@ -80,7 +73,7 @@ class EngineSocket:
         self.poll.register(self._listener, select.POLLIN)
 
     def _listen(self) -> socket.socket:
-        """Bind by way of the open directory: a socket's path holds 107 characters, and may not be enough."""
+        """Bind through the directory's descriptor: a socket path is limited to 107 characters."""
         self._remove()
         listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o077)
@@ -100,23 +93,23 @@ class EngineSocket:
 
     @property
     def engine_is_here(self) -> bool:
-        """Tell whether an engine is connected."""
+        """Return whether an engine is connected."""
         return self._engine is not None
 
     def close(self) -> None:
-        """Shut the door, and let nobody wait before it."""
+        """Remove the socket and close all connections."""
         self._remove()
         self._listener.close()
         for caller in list(self._callers.values()):
             self._drop(caller)
 
     def tell(self, text: str) -> None:
-        """Say an encoded message to the engine; nobody hears it where none is here."""
+        """Buffer an encoded message for the engine; without an engine it is dropped."""
         if self._engine is not None:
             self._outgoing.append(text)
 
     def flush(self) -> None:
-        """Send what was said."""
+        """Send the buffered messages, as far as the socket accepts them."""
         engine = self._engine
         if engine is None:
             return
@@ -138,7 +131,7 @@ class EngineSocket:
         self.poll.modify(engine.socket, select.POLLIN | (select.POLLOUT if was_waiting else 0))
 
     def hear(self, descriptor: int) -> list[Record]:
-        """Take what has come in on one socket and give the messages of the engine, greetings included."""
+        """Read from one socket and return the messages of the engine, including its ``hello``."""
         if descriptor == self._listener.fileno():
             self._accept()
             return []
@@ -149,7 +142,7 @@ class EngineSocket:
         try:
             connection, _ = self._listener.accept()
         except OSError:
-            return  # it has gone again, or there are too many open files: it may come back
+            return  # The connection was closed again, or too many files are open; the engine will retry.
         connection.setblocking(False)
         strangers = [caller for caller in self._callers.values() if caller is not self._engine]
         if len(strangers) >= _MOST_STRANGERS:
@@ -177,7 +170,7 @@ class EngineSocket:
         return messages
 
     def _admit(self, caller: _Connection, line: bytes) -> bool:
-        """Let a stranger in who shows the token; the engine that was here before goes."""
+        """Accept a connection as the engine if its line contains the token; drop the previous engine."""
         token = _decode_line(line).get("token")
         if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self._token):
             return False
@@ -197,7 +190,7 @@ class EngineSocket:
 
 
 def _decode_line(line: bytes) -> Record:
-    """Read one line; what is no object says so of itself."""
+    """Decode one line; a line that is not a JSON object becomes a message with a ``problem``."""
     try:
         message = _decode(line.decode())
     except ValueError as error:
@@ -206,23 +199,23 @@ def _decode_line(line: bytes) -> Record:
 
 
 _LEFT_BEHIND_S = 2.0
-"""Grace of members that outlive their leader."""
+"""Grace period of processes that outlive their group leader."""
 _STUCK_S = 30.0
-"""After so long a SIGKILL should have worked; if not, that is told."""
+"""Time after SIGKILL from which a remaining process is reported."""
 _SOONEST_S, _LATEST_S = 0.002, 0.1
-"""How soon, and at most how late, a group that was told to end is looked at again."""
+"""First and longest interval between checks of a group that is being terminated."""
 _SAMPLE_S = 0.1
 _SAMPLE_COST = 25.0
-"""Memory is looked at so rarely that looking costs at most one part in so many of a core."""
+"""Limits the cost of memory samples to this fraction of a core."""
 _AGED_S, _AGED_COST = 1.0, 100.0
-"""So old is a task whose memory is looked at though it has no limit, and so much more rarely."""
+"""Age from which a task without memory limit is sampled, and the fraction for such samples."""
 _LINES = 1000
-"""The ledgers are rewritten after so many lines, if most were forgotten."""
+"""Number of lines after which the logs are rewritten if most records were forgotten."""
 _WHOLE_GROUP = {"STOP", "CONT", "TERM", "INT", "QUIT", "KILL"}
 
 
 class RunnerTask:
-    """One attempt whose group is not over yet."""
+    """An attempt whose process group still exists."""
 
     __slots__ = (
         "attempt", "began", "began_s", "cause", "grace_s", "kill_at_s", "killed", "look_s", "memory_bytes",
@@ -238,30 +231,30 @@ class RunnerTask:
         self.memory_bytes = order.memory_bytes
         self.peak_bytes = 0
         self.cause: str | None = None
-        """Why it was told to end; None: it was not."""
+        """Why it was terminated; None: it was not."""
         self.text = ""
         self.kill_at_s: float | None = None
-        """When those who do not end by themselves are killed; None: nobody was told to end."""
+        """Time of SIGKILL on the monotonic clock; None: the task was not terminated."""
         self.killed = False
         self.look_s = _SOONEST_S
-        """After how long a group without its leader is looked at again: soon, then less and less often."""
+        """Interval until the next check of a group without leader; it doubles each time."""
         self.stopping = False
         self.status: int | None = None
-        """How its leader has ended; None: it has not."""
+        """Wait status of the leader; None: it is running."""
         self.usage: tuple[float, float, int] = (0.0, 0.0, 0)
 
 
 class RunnerTasks:
-    """All that a runner has started, and the ends that its engine has not written down yet."""
+    """The tasks of a runner, and the ends that the engine has not confirmed."""
 
     def __init__(
         self, records: SealedRecords, programs: ProgramLauncher, door: EngineSocket, strays: ProcessTracker
     ) -> None:
         self.running: dict[int, RunnerTask] = {}
         self.ended: dict[int, str] = {}
-        """Encoded, as they are told and written."""
+        """Encoded end records by attempt."""
         self.starts: dict[int, str] = {}
-        """Encoded, as they are written, of what runs and of the ends that are kept."""
+        """Encoded start records of running tasks and of unconfirmed ends."""
         self._start_ledger = RecordLog(records, "starts")
         self._end_ledger = RecordLog(records, "ends")
         self._programs = programs
@@ -277,7 +270,7 @@ class RunnerTasks:
         self._load(records)
 
     def _load(self, records: SealedRecords) -> None:
-        """Take up what an earlier runner of this directory has left: ends, and tasks that died with it."""
+        """Load the records of an earlier runner of this directory; its running tasks are reported as lost."""
         for attempt, end in RecordLog.read(records, "ends").items():
             self.ended[attempt] = encode_record(end)
         for attempt, start in RecordLog.read(records, "starts").items():
@@ -286,15 +279,15 @@ class RunnerTasks:
                 text = "its runner was killed, and it with it"
                 self._keep(_end_record(attempt, start.get("at"), cause="lost", text=text))
 
-    # What the engine asks for.
+    # Requests of the engine.
 
     def start(self, order: StartOrder) -> None:
-        """Start an attempt, once; an attempt that was started before is reported again."""
+        """Start an attempt; a repeated request reports the known state again."""
         attempt = order.attempt
         if self._repeated(attempt):
             return
         began, began_s, before_s = time.time(), time.monotonic(), _since_boot_s()
-        # Before: if this process dies in between, the program may have run, and must not run again.
+        # Recorded first: if the runner dies in between, the program may have run and must not run again.
         self._record_start(attempt, f'{{"attempt":{attempt},"pid":null,"at":{began!r}}}')
         try:
             pid = self._programs.start(order)
@@ -307,7 +300,7 @@ class RunnerTasks:
         if order.memory_bytes is not None:
             self._sample_at_s = began_s + _SAMPLE_S if not self._limited else self._sample_at_s
             self._limited[attempt] = task
-        # Between these two moments the leader has begun: its number with them names it for ever.
+        # The leader's start time lies in this interval, which with its number identifies it uniquely.
         within = f"[{before_s!r},{_since_boot_s()!r}]"
         told = f'"within":{within},"reminder":{encode_record(order.reminder)}'
         self._record_start(attempt, f'{{"attempt":{attempt},"pid":{pid},"at":{began!r},{told}}}')
@@ -315,7 +308,7 @@ class RunnerTasks:
             self._tell(_encode_started(task))
 
     def cancel(self, attempt: int, grace_s: float | None) -> None:
-        """End an attempt; one that was never started is so kept from ever starting."""
+        """Terminate an attempt; one that was not started yet will never be started."""
         task = self.running.get(attempt)
         if task is not None:
             self._end_group(
@@ -327,7 +320,7 @@ class RunnerTasks:
             )
 
     def send_signal(self, attempt: int, name: str) -> None:
-        """Send a signal to an attempt's group: one that a program must know, only to those that know it."""
+        """Send a signal to a task; one that programs must handle is sent only to processes with a handler."""
         number = getattr(signal, f"SIG{name}", None)
         if not isinstance(number, signal.Signals):
             raise ValueError(f"there is no signal {name!r}")
@@ -336,7 +329,8 @@ class RunnerTasks:
         told = len(members)
         if task is not None and name in _WHOLE_GROUP:
             task.stopping = number == signal.SIGSTOP and task.status is None
-            if task.stopping:  # a shell cannot be while its child, stopped too, has not begun: it goes first
+            if task.stopping:
+                # The leader first: a shell in vfork cannot be stopped while its child is.
                 os.kill(task.pid, number)
             else:
                 _signal_task(task, members, number)
@@ -345,7 +339,7 @@ class RunnerTasks:
         self._tell(encode_record({"is": "signalled", "attempt": attempt, "signal": name, "processes": told}))
 
     def forget(self, attempt: int) -> None:
-        """Drop an end that the engine has written down."""
+        """Drop an end that the engine has recorded."""
         if self.ended.pop(attempt, None) is not None:
             self._forgotten.add(attempt)
             self.starts.pop(attempt, None)
@@ -353,7 +347,7 @@ class RunnerTasks:
                 self._shorten()
 
     def _shorten(self) -> None:
-        """Leave what was forgotten out of the ledgers, so that they do not grow with the execution."""
+        """Rewrite the logs without forgotten records, so that they do not grow with the execution."""
         try:
             self._start_ledger.rewrite(list(self.starts.values()))
             self._end_ledger.rewrite(list(self.ended.values()))
@@ -363,12 +357,12 @@ class RunnerTasks:
         self._unwritten.clear()
 
     def end_all(self, cause: str, text: str) -> None:
-        """Tell all tasks to end."""
+        """Terminate all tasks."""
         for task in list(self.running.values()):
             self._end_group(task, cause, text, task.grace_s)
 
     def _repeated(self, attempt: int) -> bool:
-        """Report again what is known of an attempt; False if nothing is."""
+        """Report the known state of an attempt again; return False if it is unknown."""
         if attempt in self.running:
             self._tell(_encode_started(self.running[attempt]))
         elif attempt in self.ended:
@@ -379,10 +373,10 @@ class RunnerTasks:
             return False
         return True
 
-    # What happens.
+    # Events.
 
     def reap(self) -> None:
-        """Take note of the leaders that have ended, or were stopped or continued by others."""
+        """Process the leaders that have ended, stopped or continued."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
@@ -408,14 +402,14 @@ class RunnerTasks:
             self._tell(encode_record({"is": word, "attempt": task.attempt}))
 
     def _members(self, task: RunnerTask) -> list[Process]:
-        """Give all living processes of a task, also those that have left its group."""
+        """Return all running processes of a task, also those outside its group."""
         return self._strays.members(self._groups()).get(task.attempt, [])
 
     def _groups(self) -> dict[int, int]:
         return {task.pid: task.attempt for task in self.running.values()}
 
     def end_strays(self) -> None:
-        """Kill what belongs to no task: nobody will look after it any more."""
+        """Kill the processes that belong to no task."""
         self._strays.end_all()
 
     def _leader_ended(self, task: RunnerTask) -> None:
@@ -428,21 +422,21 @@ class RunnerTasks:
             self._terminate(task, min(task.grace_s, _LEFT_BEHIND_S))
 
     def next_s(self) -> float | None:
-        """Give the moment (of the monotonic clock) at which ``tick`` has something to do."""
+        """Return the time on the monotonic clock at which ``tick`` has work; None if there is none."""
         due_s = min(self._due_s.values(), default=None)
         if self._limited and (due_s is None or self._sample_at_s < due_s):
             return self._sample_at_s
         return due_s
 
     def tick(self, now_s: float) -> None:
-        """Do what is due."""
+        """Process the tasks and samples that are due."""
         for attempt in [attempt for attempt, due_s in self._due_s.items() if due_s <= now_s]:
             self._step(self.running[attempt], now_s)
         if self._limited and self._sample_at_s <= now_s:
             self._sample(now_s, _SAMPLE_COST)
 
     def beat(self) -> None:
-        """Do what is done once a second: write what could not be written, count the kernel's kills."""
+        """Do the work of each second: retry failed writes, count out-of-memory kills, sample old tasks."""
         self._memory.count_kills()
         self._strays.end_late(self._leaders, self.running)
         now_s = time.monotonic()
@@ -454,7 +448,7 @@ class RunnerTasks:
             try:
                 ledger.add(text)
             except OSError:
-                return  # the disk is still full
+                return  # The disk is still full.
             del self._unwritten[0]
 
     def _step(self, task: RunnerTask, now_s: float) -> None:
@@ -476,7 +470,7 @@ class RunnerTasks:
         self._look_again(task, now_s)
 
     def _look_again(self, task: RunnerTask, now_s: float) -> None:
-        """Set when a group that was told to end is looked at; of a leader's end the kernel tells."""
+        """Schedule the next check of a terminated group; SIGCHLD announces the end of its leader."""
         kill_at_s = now_s if task.kill_at_s is None else task.kill_at_s
         if task.status is None:
             self._due_s[task.attempt] = kill_at_s + _STUCK_S if task.killed else kill_at_s
@@ -486,7 +480,7 @@ class RunnerTasks:
         self._due_s[task.attempt] = look_at_s if task.killed else min(look_at_s, kill_at_s)
 
     def _end_group(self, task: RunnerTask, cause: str, text: str, grace_s: float) -> None:
-        """Tell a task to end, for the first reason that there is."""
+        """Terminate a task; the first cause is recorded."""
         if task.cause is None:
             task.cause, task.text = cause, text
         self._terminate(task, grace_s)
@@ -494,7 +488,7 @@ class RunnerTasks:
     def _terminate(self, task: RunnerTask, grace_s: float) -> None:
         now_s = time.monotonic()
         if grace_s > 0.0 and (task.kill_at_s is None or task.status is not None):
-            # Who is stopped cannot end.
+            # Send SIGCONT too, or SIGTERM stays pending in a stopped process.
             _signal_task(task, self._members(task), signal.SIGTERM, signal.SIGCONT)
         before_s = task.kill_at_s
         task.kill_at_s = now_s + grace_s if before_s is None else min(before_s, now_s + grace_s)
@@ -503,7 +497,7 @@ class RunnerTasks:
             self._step(task, now_s)
 
     def _sample(self, now_s: float, cost: float) -> None:
-        """Look at the memory of all members of all tasks."""
+        """Measure the memory of all tasks and terminate those above their limit."""
         members = self._strays.members(self._groups())
         for task in list(self.running.values()):
             limit_bytes = task.memory_bytes
@@ -531,7 +525,7 @@ class RunnerTasks:
         self._keep(end)
 
     def _keep(self, end: Record) -> None:
-        """Keep an end in memory and on disk, and tell it only then."""
+        """Record an end in memory and on disk, then report it."""
         text = encode_record(end)
         self.ended[int(str(end["attempt"]))] = text
         self._write(self._end_ledger, text)
@@ -551,7 +545,7 @@ class RunnerTasks:
 
 
 def _signal_task(task: RunnerTask, members: list[Process], *numbers: int) -> None:
-    """Send signals to the group of a task, and to the members that have left it."""
+    """Send signals to the group of a task and to its processes outside the group."""
     for number in numbers:
         signal_group(task.pid, number)
         for one in members:
@@ -586,7 +580,7 @@ _ENDING = {signal.SIGTERM, signal.SIGINT}
 
 
 class Runner:
-    """One runner: the parent of all tasks of an execution on a machine."""
+    """The parent of all tasks of an execution on a machine."""
 
     def __init__(self, records: SealedRecords, token: str, *, idle_s: float, grace_s: float) -> None:
         self._records = records
@@ -601,9 +595,9 @@ class Runner:
         waker.setblocking(False)
         self._waker = waker
         self._to_end = False
-        """End as soon as nothing runs."""
+        """Whether to exit as soon as no task runs."""
         self._told_to_end = False
-        """Somebody has sent SIGTERM: nothing more is started."""
+        """Whether SIGTERM was received: no further task is started."""
         self._idle_since_s = time.monotonic()
         self._beat_at_s = 0.0
         self._beat_file = records.opened("beat")
@@ -613,17 +607,17 @@ class Runner:
         }  # fmt: skip
 
     def serve(self) -> None:
-        """Work until there is nothing more to do."""
+        """Run until there is nothing left to do."""
         while not self._over():
             self._turn()
         self._tasks.end_strays()
-        # Only after a good end: whoever finds these of a dead runner looks for what it has left.
+        # Only after an orderly end: records of a dead runner lead to its orphaned processes.
         self._records.remove("pid")
         self._records.remove("beat")
         self._door.close()
 
     def begin(self) -> None:
-        """Hear signals, and say in the directory who is here; raises OSError."""
+        """Install signal handlers and write the ``pid`` record; raises OSError."""
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *_ENDING):
             signal.signal(number, lambda *_: None)
@@ -662,7 +656,7 @@ class Runner:
         return max(0, int((until_s - time.monotonic()) * 1000.0) + 1)
 
     def _wake(self) -> None:
-        """Read which signals have come; ends of tasks are looked for in every turn anyway."""
+        """Read the received signals; ended tasks are reaped in every turn anyway."""
         try:
             numbers = set(self._woken.recv(4096))
         except BlockingIOError:
@@ -683,14 +677,14 @@ class Runner:
     # Messages.
 
     def _obey(self, message: Record) -> None:
-        """Do what a message asks; one that cannot be understood is told and changes nothing."""
+        """Execute a message; an invalid one is reported and has no other effect."""
         what = message.get("do")
         act = self._do.get(what) if isinstance(what, str) else None
         try:
             if act is None:
                 raise ValueError(message.get("problem") or f"unknown message: {what!r}")
             act(message)
-        except Exception as error:  # whatever one message does, the other tasks go on
+        except Exception as error:  # A failing message must not affect the other tasks.
             text = f"{what or 'a message'}: {error}"
             write_log(f"{type(error).__name__}: {text}")
             self._door.tell(encode_record({"is": "problem", "attempt": message.get("attempt"), "text": text}))
@@ -744,7 +738,7 @@ def _attempt_number(message: Record) -> int:
 
 
 def _identity() -> Record:
-    """Say which process this is, so that no other is ever taken for it: not after a restart either."""
+    """Return the record that identifies this process across reboots and reused process numbers."""
     own = read_process(os.getpid())
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
