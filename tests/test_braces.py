@@ -28,7 +28,7 @@ from weft.errors import InvalidInput
         ("awk '{print $1}' {1..2}", ["awk '{print $1}' 1", "awk '{print $1}' 2"]),
     ],
 )
-def test_a_range_stands_for_its_numbers(text: str, names: list[str]) -> None:
+def test_a_range_expands_to_its_numbers(text: str, names: list[str]) -> None:
     assert expand_braces(text) == names
     assert has_range(text) == (names != [text])
 
@@ -45,7 +45,7 @@ def test_a_range_stands_for_its_numbers(text: str, names: list[str]) -> None:
         ("y" * 1000 + "{1..200000}", "at most 100,000,000 characters"),
     ],
 )
-def test_what_is_too_much_is_refused_with_the_rule(text: str, words: str) -> None:
+def test_expansions_that_are_too_large_are_rejected(text: str, words: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         expand_braces(text)
     assert words in str(caught.value)

@@ -1,4 +1,4 @@
-"""Shelves: our own entries come first, and entry points of others are looked for only when asked for more."""
+"""Registries: built-in entries come first; entry points are read only when needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft.registry import Registry
 OWN = {"late": "package:Late", "early": "package:Early"}
 
 
-def test_our_own_entries_are_named_without_looking_for_others(monkeypatch):
+def test_built_in_names_are_listed_without_reading_entry_points(monkeypatch):
     asked = []
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: asked.append(group) or [])
     names = Registry("weft.things", "thing", OWN).builtin_first()
@@ -22,7 +22,7 @@ def test_our_own_entries_are_named_without_looking_for_others(monkeypatch):
     assert asked == ["weft.things"]
 
 
-def test_others_come_after_our_own_and_each_name_once(monkeypatch):
+def test_entry_points_follow_built_in_names_without_duplicates(monkeypatch):
     points = [
         importlib.metadata.EntryPoint(name, f"other:{name}", "weft.things")
         for name in ("zoo", "early", "apple")
@@ -33,7 +33,7 @@ def test_others_come_after_our_own_and_each_name_once(monkeypatch):
     assert list(registry) == ["apple", "early", "late", "zoo"]
 
 
-def test_other_names_are_found_but_not_listed():
+def test_aliases_are_loaded_but_not_listed():
     registry = Registry(
         "weft.things", "thing", {"counter": "collections:Counter"}, aliases={"c-t": "counter"}
     )

@@ -1,4 +1,4 @@
-"""``weft.task``: what programs are told, what they say, and that all of it works outside of weft."""
+"""``weft.task``: what programs read and write, inside and outside weft."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ VARIABLES = [name for name in os.environ if name.startswith("WEFT_")]
 
 @pytest.fixture(autouse=True)
 def _outside(monkeypatch, tmp_path):
-    """Outside of weft, in an empty directory."""
+    """Run a test outside weft, in an empty directory."""
     for name in VARIABLES:
         monkeypatch.delenv(name)
     monkeypatch.setattr(task, "_last_step", None)
     monkeypatch.chdir(tmp_path)
 
 
-def test_it_needs_nothing_of_weft():
+def test_it_imports_no_other_module_of_weft():
     tree = ast.parse(Path(task.__file__).read_text())
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert {str(name).split(".")[0] for name in names} <= set(sys.stdlib_module_names) | {"__future__"}
 
 
-def test_outside_of_weft_everything_has_an_answer(tmp_path):
+def test_outside_weft_all_functions_return_defaults(tmp_path):
     assert (task.name(), task.nodes(), task.iteration(), task.attempt()) == ("", 1, 1, 1)
     assert task.cores() >= 1
     assert task.memory_mb() is None
@@ -54,7 +54,7 @@ def test_outside_of_weft_everything_has_an_answer(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["restart.json"]
 
 
-def test_what_was_allocated_is_read(monkeypatch):
+def test_the_allocation_is_read_from_the_environment(monkeypatch):
     told = {"WEFT_TASK": "t[1]", "WEFT_NODES": "4", "WEFT_CORES": "2", "WEFT_MEM_MB": "3500", "WEFT_ITERATION": "7",
             "WEFT_ATTEMPT": "2", "WEFT_RESTART": "1", "WEFT_TIME_LEFT_S": "1e9"}  # fmt: skip
     for name, value in told.items():
@@ -81,7 +81,7 @@ def test_time_left_counts_from_the_start_of_the_task():
     assert float(done.stdout) == 0.0
 
 
-def test_progress_is_what_weft_reads(monkeypatch, tmp_path):
+def test_progress_is_written_as_weft_reads_it(monkeypatch, tmp_path):
     file = tmp_path / "deep" / "progress"
     monkeypatch.setenv("WEFT_PROGRESS_FILE", str(file))
     task.progress(0.25)
@@ -97,7 +97,7 @@ def test_progress_is_what_weft_reads(monkeypatch, tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["progress"]
 
 
-def test_restart_files_of_all_kinds(monkeypatch, tmp_path):
+def test_restart_files_hold_json_or_bytes(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_CHECKPOINT_DIR", str(tmp_path / "work"))
     monkeypatch.setenv("WEFT_CHECKPOINT_FILES", "first.dat\nsecond.dat")
     task.checkpoint(b"\x00raw")
@@ -110,7 +110,7 @@ def test_restart_files_of_all_kinds(monkeypatch, tmp_path):
     assert task.restore(raw=True) == b"\x00raw"
 
 
-def test_results_are_gathered(monkeypatch, tmp_path):
+def test_results_of_several_calls_are_merged(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_RESULT_FILE", str(tmp_path / ".weft-result.json"))
     task.result(delta=0.5, ok=True)
     task.result(delta=0.25, text="a'b")
@@ -122,7 +122,7 @@ def test_results_are_gathered(monkeypatch, tmp_path):
     assert read_result(tmp_path)["delta"] == 0.25
 
 
-def test_demands_are_what_weft_reads(monkeypatch, tmp_path):
+def test_requirements_and_rank_are_written_as_weft_reads_them(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_TASK", "t")
     monkeypatch.setenv("WEFT_CHECKPOINT_DIR", str(tmp_path))
     news = TaskFiles(tmp_path, "progress")
@@ -137,7 +137,7 @@ def test_demands_are_what_weft_reads(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(("call", "code"), [("checkpointed_exit", 85), ("requeue", 99)])
-def test_exits(call, code):
+def test_exit_codes(call, code):
     with pytest.raises(SystemExit) as ended:
         getattr(task, call)()
     assert ended.value.code == code
@@ -157,7 +157,7 @@ while True:
 """
 
 
-def test_a_program_that_is_told_to_leave_goes_on_where_it_was(tmp_path):
+def test_a_stopped_program_continues_from_its_checkpoint(tmp_path):
     known = with_task(
         params={"python": sys.executable, "program": PROGRAM}, command=["{python}", "-c", "{program}"],
         checkpoint={"files": ["state.json"]},
@@ -195,7 +195,7 @@ def until(happened):
     raise AssertionError("it never happened")
 
 
-def test_a_shell_program_needs_no_helper(tmp_path):
+def test_a_shell_script_can_use_the_environment_variables(tmp_path):
     script = "echo 3/10 >$WEFT_PROGRESS_FILE; echo '{{\"delta\": 0.5}}' >$WEFT_RESULT_FILE; echo 'speed > 1' >gw_reqs"
     known = with_task(command=script)
     job = rendered(known, tmp_path)

@@ -1,4 +1,4 @@
-"""Many rows at once."""
+"""Evaluation over many rows."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_types_of_results(text: str, kind: str) -> None:
     assert result.shape == (4,)
 
 
-def test_unknown_is_nan_in_results() -> None:
+def test_unknown_values_are_nan_in_results() -> None:
     found = rows("memory * 2 + (0 if cores > 1 else null)")
     assert [kind_of(value) is ValueKind.UNKNOWN for value in found] == [True, False, True, False]
     assert [found[1], found[3]] == [8e9, 16e9]
@@ -130,7 +130,7 @@ def test_entries_of_a_column_of_mappings() -> None:
     assert evaluate_columns(parse("attributes.x + 1"), columns, 2).tolist() == [2, 3]
 
 
-def test_no_rows() -> None:
+def test_zero_rows_give_an_empty_array() -> None:
     assert evaluate_columns(parse("1 / 0"), {}, 0).tolist() == []
     assert evaluate_columns(parse("a < 1"), {}, 0).dtype == bool
 
@@ -149,12 +149,12 @@ def test_large_integers_stay_exact() -> None:
     assert evaluate_columns(parse("(n + 1) / n"), big, 2).tolist() == [(2**62 + 1) / 2**62, 4 / 3]
 
 
-def test_narrow_types_are_widened() -> None:
+def test_narrow_numpy_types_are_widened() -> None:
     narrow = {"i": np.array([100, 127], dtype=np.int8), "f": np.array([0.5, 1.5], dtype=np.float32)}
     assert evaluate_columns(parse("i * 100 + f"), narrow, 2).tolist() == [10000.5, 12701.5]
 
 
-def test_rows_by_the_hundred_thousand() -> None:
+def test_a_hundred_thousand_rows() -> None:
     count = 100_000
     cores = np.arange(count)
     result = evaluate_columns(

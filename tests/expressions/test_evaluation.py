@@ -1,4 +1,4 @@
-"""The value of an expression in one context."""
+"""Evaluation of an expression in one context."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_arithmetic_with_unknown_is_nan(text: str) -> None:
     assert math.isnan(result)
 
 
-def test_unknown_counts_as_false_and_passes_through_indexes() -> None:
+def test_unknown_is_false_as_a_condition_and_propagates_through_indexes() -> None:
     assert value("not nothing") is True
     assert value("1 if nan else 2") == 2
     assert value("nothing or flag") is True
@@ -118,13 +118,13 @@ def test_unknown_counts_as_false_and_passes_through_indexes() -> None:
     assert value("xs[nothing]") is None
 
 
-def test_short_circuits_leave_the_rest_alone() -> None:
+def test_short_circuits_do_not_evaluate_the_rest() -> None:
     assert value("a < 0 and 1 / 0 > 0") is False
     assert value("a > 0 or missing") is True
     assert value("2 < 1 < missing") is False
 
 
-def test_variables_win_over_units_and_constants() -> None:
+def test_variables_take_precedence_over_units_and_constants() -> None:
     assert evaluate(parse("s + 1"), {"s": 41}) == 42
     assert evaluate(parse("true"), {"true": "yes"}) == "yes"
 
@@ -188,25 +188,25 @@ def test_errors_name_the_column_and_the_rule(text: str, column: int, says: str) 
 @pytest.mark.parametrize(
     "text", ["9**9**9", "'a' * 10**9", "[0] * 10**9", "2**1024**1024", "((2**1000)**1000)**1000"]
 )
-def test_explosive_texts_are_refused_at_once(text: str) -> None:
+def test_expressions_with_huge_results_are_rejected_quickly(text: str) -> None:
     with pytest.raises(ExpressionError):
         value(text)
 
 
-def test_joined_strings_are_bounded() -> None:
+def test_concatenated_strings_are_bounded() -> None:
     half = {"x": "a" * 5000}
     assert len(str(evaluate(parse("x + x"), half))) == 10_000
     with pytest.raises(ExpressionError, match="too long"):
         evaluate(parse("x + x + 'a'"), half)
 
 
-def test_lists_made_are_bounded_together() -> None:
+def test_the_total_length_of_lists_is_bounded() -> None:
     assert value("len(range(1, 400000)) + len(range(1, 500000))") == 900_000
     with pytest.raises(ExpressionError, match="too many entries together"):
         value("len(range(1, 600000)) + len(range(1, 600000))")
 
 
-def test_lists_nested_beyond_reason_are_refused() -> None:
+def test_deeply_nested_lists_are_rejected() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -217,7 +217,7 @@ def test_lists_nested_beyond_reason_are_refused() -> None:
         evaluate(parse("x == y"), {"x": deep, "y": other})
 
 
-def test_values_of_numpy_and_tuples_are_welcome() -> None:
+def test_numpy_values_and_tuples_are_accepted() -> None:
     context = {
         "i": np.int64(3),
         "f": np.float64(0.5),
@@ -229,7 +229,7 @@ def test_values_of_numpy_and_tuples_are_welcome() -> None:
     assert evaluate(parse("b and t[1] == 2 and v[1] == 2"), context) is True
 
 
-def test_a_number_is_asked_for() -> None:
+def test_evaluate_number_requires_a_number() -> None:
     assert evaluate_number(parse("a + 1"), CONTEXT) == 8
     assert math.isnan(evaluate_number(parse("nothing"), CONTEXT))
     for text in ("flag", "name", "xs"):
@@ -237,7 +237,7 @@ def test_a_number_is_asked_for() -> None:
             evaluate_number(parse(text), CONTEXT)
 
 
-def test_a_condition_is_asked_for() -> None:
+def test_evaluate_boolean_requires_a_condition() -> None:
     assert evaluate_boolean(parse("a == 7"), CONTEXT) is True
     assert evaluate_boolean(parse("nothing"), CONTEXT) is False
     with pytest.raises(ExpressionError, match="true or false"):

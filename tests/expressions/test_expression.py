@@ -1,4 +1,4 @@
-"""Expressions as records: names, equality, renaming, unknown names."""
+"""Names, equality, renaming and unknown names of expressions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def test_names_are_listed_once_in_order_of_appearance() -> None:
     assert expression.names == ("y.b", "conv.exit_code", "x", "a", "GB")
 
 
-def test_equality_and_hash_go_by_canonical_text() -> None:
+def test_equality_and_hash_use_the_canonical_text() -> None:
     assert parse("a+b") == parse(" (a) + b ")
     assert hash(parse("a+b")) == hash(parse("a + b"))
     assert parse("a+b") != parse("b+a")
     assert len({parse("1+1"), parse("1 + 1"), parse("2")}) == 2
 
 
-def test_pickled_and_back() -> None:
+def test_pickling_preserves_an_expression() -> None:
     expression = parse("a.b[0] >= 2*GB and not c or max(1, 2) in [1]")
     again = pickle.loads(pickle.dumps(expression))
     assert again == expression
@@ -33,7 +33,7 @@ def test_pickled_and_back() -> None:
     assert again.names == expression.names
 
 
-def test_errors_survive_pickling() -> None:
+def test_pickling_preserves_errors() -> None:
     with pytest.raises(ExpressionError) as caught:
         evaluate(parse("1 / 0"), {})
     again = pickle.loads(pickle.dumps(caught.value))
@@ -41,7 +41,7 @@ def test_errors_survive_pickling() -> None:
     assert str(again) == str(caught.value)
 
 
-def test_short_texts_are_read_once() -> None:
+def test_short_texts_are_parsed_once() -> None:
     assert parse("a + 12345") is parse("a + 12345")
 
 
@@ -55,7 +55,7 @@ def test_unknown_names_come_with_column_and_suggestion() -> None:
     assert "did you mean 'memory'?" in str(errors[0])
 
 
-def test_unknown_names_of_a_container_that_cannot_be_listed() -> None:
+def test_unknown_names_with_a_container_that_is_not_iterable() -> None:
     class Anything:
         def __contains__(self, name: object) -> bool:
             return name == "a"
@@ -63,12 +63,12 @@ def test_unknown_names_of_a_container_that_cannot_be_listed() -> None:
     assert [error.message for error in find_unknown_names(parse("a + b"), Anything())] == ["unknown name 'b'"]
 
 
-def test_a_prefix_is_not_just_the_same_letters() -> None:
+def test_a_prefix_of_a_name_ends_at_a_dot() -> None:
     assert len(find_unknown_names(parse("conv.x"), ["con"])) == 1
     assert len(find_unknown_names(parse("conv"), ["conv.x"])) == 1
 
 
-def test_rename_everywhere() -> None:
+def test_rename_replaces_every_occurrence() -> None:
     text = "[T.A] + -T.A if T.A and not T.A else max(T.A, x)[T.A] < T.A <= 1"
     renamed = rename(parse(text), {"T.A": "b", "unused": "c"})
     assert renamed.text == text.replace("T.A", "b")
@@ -76,7 +76,7 @@ def test_rename_everywhere() -> None:
     assert renamed.source == renamed.text
 
 
-def test_rename_moves_the_columns_along() -> None:
+def test_rename_updates_the_columns() -> None:
     renamed = rename(parse("TARGET.Memory / x"), {"TARGET.Memory": "m"})
     with pytest.raises(ExpressionError) as caught:
         evaluate(renamed, {"m": 1, "x": 0})
@@ -84,12 +84,12 @@ def test_rename_moves_the_columns_along() -> None:
 
 
 @pytest.mark.parametrize("new", ["", "a b", "1a", "min(", "True", "a.", "a.if", "a\n"])
-def test_rename_to_something_that_is_no_name(new: str) -> None:
+def test_rename_rejects_an_invalid_name(new: str) -> None:
     with pytest.raises(InvalidInput, match="renamed to"):
         rename(parse("x + 1"), {"x": new})
 
 
-def test_a_long_text_is_shown_around_the_trouble() -> None:
+def test_errors_show_an_excerpt_of_a_long_text() -> None:
     text = "a + " * 40 + "$" + " + b" * 400
     with pytest.raises(ExpressionError) as caught:
         parse(text)
@@ -101,20 +101,20 @@ def test_a_long_text_is_shown_around_the_trouble() -> None:
     assert "column 161" in str(record["what"])
 
 
-def test_invisible_characters_are_shown() -> None:
+def test_invisible_characters_are_shown_as_escapes() -> None:
     with pytest.raises(ExpressionError) as caught:
         parse("a \x00 b")
     assert "\x00" not in str(caught.value)
     assert "\\x00" in str(caught.value)
 
 
-def test_public_names_are_there() -> None:
+def test_public_names_exist() -> None:
     assert all(hasattr(weft.expressions, name) for name in weft.expressions.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = weft.expressions.nonsense
 
 
-def test_numpy_stays_out_until_columns_are_evaluated() -> None:
+def test_numpy_is_imported_only_by_evaluate_columns() -> None:
     code = "import sys, weft.expressions as e; e.evaluate(e.parse('1+1'), {}); print('numpy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"

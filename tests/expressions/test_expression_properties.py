@@ -1,4 +1,4 @@
-"""Properties over random texts, trees and contexts."""
+"""Properties of random texts, trees and contexts."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ trees: st.SearchStrategy[ExpressionNode] = st.recursive(st.one_of(literals, name
 
 @settings(max_examples=100, deadline=None)
 @given(trees)
-def test_printing_and_reading_again_gives_the_same_tree(tree: ExpressionNode) -> None:
+def test_formatting_and_parsing_gives_the_same_tree(tree: ExpressionNode) -> None:
     text = format_tree(tree)
     expression = parse(text)
     assert expression.tree == tree
     assert expression.text == text
 
 
-# Texts that fit together more often than random trees do, so that most rows have a value.
+# These texts have matching types more often than random trees, so that most rows have a value.
 numbers = st.recursive(
     st.sampled_from(["i", "f", "2", "0.5", "3", "o", "xs[i % 2]", "len(t)", "null", "i + 9007199254740993"]),
     lambda part: st.one_of(
@@ -190,19 +190,19 @@ def check_rows(text: str, table: list[dict[str, object]]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(numbers, rows)
-def test_columns_agree_with_single_values_in_numbers(text: str, table: list[dict[str, object]]) -> None:
+def test_columns_equal_single_values_for_numbers(text: str, table: list[dict[str, object]]) -> None:
     check_rows(text, table)
 
 
 @settings(max_examples=100, deadline=None)
 @given(conditions, rows)
-def test_columns_agree_with_single_values_in_conditions(text: str, table: list[dict[str, object]]) -> None:
+def test_columns_equal_single_values_for_conditions(text: str, table: list[dict[str, object]]) -> None:
     check_rows(text, table)
 
 
 @settings(max_examples=100, deadline=None)
 @given(trees, rows)
-def test_columns_agree_with_single_values_in_anything(
+def test_columns_equal_single_values_for_any_expression(
     tree: ExpressionNode, table: list[dict[str, object]]
 ) -> None:
     check_rows(format_tree(tree), table)
@@ -224,7 +224,7 @@ texts = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(texts)
-def test_any_text_is_an_expression_or_a_clean_error(text: str) -> None:
+def test_any_text_parses_or_raises_expression_error(text: str) -> None:
     expression, error = outcome(lambda: parse(text))
     errors = [error]
     if isinstance(expression, Expression):

@@ -1,4 +1,4 @@
-"""The white list of functions."""
+"""Functions of expressions."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_errors(text: str, column: int, says: str) -> None:
     assert says in str(caught.value)
 
 
-def test_patterns_are_bounded_and_never_slow() -> None:
+def test_patterns_are_bounded_and_fast() -> None:
     assert evaluate(parse("matches(t, p)"), {"t": "a" * 10_000, "p": "*a" * 99 + "b"}) is False
     with pytest.raises(ExpressionError, match="at most 200 characters"):
         evaluate(parse("matches(t, p)"), {"t": "a", "p": "*" * 201})
@@ -140,20 +140,20 @@ def test_sums_add_from_left_to_right() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"lines"}))
-def test_every_function_takes_an_unknown(name: str) -> None:
+def test_every_function_accepts_unknown_arguments(name: str) -> None:
     function = FUNCTIONS[name]
     result = function(*[None] * function.needed)
     assert result is None or result is False or (isinstance(result, float) and math.isnan(result))
 
 
-def test_default_excuses_the_name_before_it_and_no_other() -> None:
+def test_default_allows_an_undefined_name_only_as_first_argument() -> None:
     asked = parse("default(mhz, base) > limit")
     assert [error.message for error in find_unknown_names(asked, {"base"})] == ["unknown name 'limit'"]
     renamed = rename(asked, {"mhz": "speed", "limit": "base"})
     assert find_unknown_names(renamed, {"base"}) == []
 
 
-def test_default_over_columns_fills_in_row_by_row() -> None:
+def test_default_over_columns_replaces_unknown_rows() -> None:
     columns = {
         "mhz": np.array([2400.0, np.nan, 500.0]),
         "arch": np.array(["a", None, "b"], dtype=object),

@@ -1,4 +1,4 @@
-"""What names mean without a context, and how they are found in one."""
+"""Built-in names and lookup of variables."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def test_units_are_bytes_and_seconds() -> None:
     assert (UNITS["us"], UNITS["minute"], UNITS["hour"], UNITS["day"]) == (1e-6, 60, 3600, 86400)
 
 
-def test_short_words_that_would_be_mistaken_are_no_units() -> None:
+def test_ambiguous_abbreviations_are_not_units() -> None:
     assert not {"m", "h", "d", "min"} & set(UNITS)
 
 
-def test_no_name_means_a_function_and_a_value() -> None:
+def test_functions_and_built_in_names_are_disjoint() -> None:
     assert not set(FUNCTIONS) & set(BUILT_IN)
 
 
@@ -36,11 +36,11 @@ def test_no_name_means_a_function_and_a_value() -> None:
         ("b", {"a": 1}, MISSING),
     ],
 )
-def test_find(name: str, context: Mapping[str, object], expected: object) -> None:
+def test_find_variable(name: str, context: Mapping[str, object], expected: object) -> None:
     assert find_variable(name, context) is expected
 
 
-def test_look_up_refuses_what_is_nowhere() -> None:
+def test_look_up_rejects_undefined_names() -> None:
     assert look_up("GB", {}) == 10**9
     assert look_up("GB", {"GB": 1}) == 1
     with pytest.raises(Refusal, match="unknown name 'gigabytes'"):

@@ -1,4 +1,4 @@
-"""Random platforms for the tests of this folder."""
+"""Random platforms for the tests of this package."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from weft.platform.local import local_machine, usable_cores, usable_memory
 
 
-def test_this_computer_is_described_sanely() -> None:
+def test_the_local_machine_has_plausible_values() -> None:
     machine = local_machine()
     assert list(machine.find_problems()) == []
     assert 1 <= machine.nodes == usable_cores() <= (os.cpu_count() or 1)
@@ -58,12 +58,12 @@ def _computer(root: Path, files: dict[str, str]) -> Path:
         ({"proc/self/cgroup": "nonsense\n0::/a\n"}, 1_024_000_000),
     ],
 )
-def test_the_lower_of_memory_and_limits_counts(
+def test_memory_is_the_minimum_of_installed_and_limit(
     tmp_path: Path, files: dict[str, str], expected: float
 ) -> None:
     assert usable_memory(_computer(tmp_path, files)) == expected
 
 
-def test_without_a_memory_file_the_system_is_asked(tmp_path: Path) -> None:
+def test_without_meminfo_sysconf_gives_the_memory(tmp_path: Path) -> None:
     found = usable_memory(tmp_path)
     assert found == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

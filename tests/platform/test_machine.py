@@ -8,14 +8,14 @@ import pytest
 from weft.platform.machine import MOST, Machine
 
 
-def test_the_defaults_are_a_machine_without_faults() -> None:
+def test_a_machine_with_defaults_has_no_problems() -> None:
     machine = Machine(name="m")
     assert list(machine.find_problems()) == []
     assert (machine.nodes, machine.cores, machine.speed, machine.memory) == (1, 1, 1.0, None)
     assert (machine.site_name, machine.host_name) == ("m", "m")
 
 
-def test_amounts_hold_memory_only_where_it_is_stated() -> None:
+def test_amounts_contain_memory_only_if_it_is_stated() -> None:
     assert Machine(name="m").amounts == {"gpus": 0.0}
     machine = Machine(name="m", memory=8e9, gpus=2, resources={"licence": 4})
     assert machine.amounts == {"memory": 8e9, "gpus": 2.0, "licence": 4}
@@ -42,14 +42,14 @@ def test_the_rate_is_the_speed_for_the_service_times_availability() -> None:
         (Machine(name="m/x", host="m", only_service="x", speeds={"dock": 2.0}), "dock", False),
     ],
 )
-def test_what_a_machine_offers(machine: Machine, service: str | None, offered: bool) -> None:
+def test_offers(machine: Machine, service: str | None, offered: bool) -> None:
     assert machine.offers(service) is offered
 
 
 @pytest.mark.parametrize(
     ("kind", "is_core"), [("local", True), ("dask", True), ("slurm", False), (None, False)]
 )
-def test_a_node_is_a_core_on_this_computer_and_on_dask(kind: str | None, is_core: bool) -> None:
+def test_a_node_is_a_core_on_local_and_dask_machines(kind: str | None, is_core: bool) -> None:
     backend = {} if kind is None else {"kind": kind}
     assert Machine(name="m", backend=backend).node_is_core is is_core
 
@@ -92,7 +92,7 @@ def test_a_node_is_a_core_on_this_computer_and_on_dask(kind: str | None, is_core
         ({"attributes": {"x": 1}, "resources": {"x": 1}}, ("attributes", "x"), "must be unique"),
     ],
 )
-def test_each_broken_rule_is_one_fault_at_its_place(
+def test_each_violated_rule_gives_one_problem_with_its_path(
     values: dict[str, Any], path: tuple[str, ...], words: str
 ) -> None:
     faults = list(Machine(**{"name": "m", **values}).find_problems())
@@ -100,7 +100,7 @@ def test_each_broken_rule_is_one_fault_at_its_place(
     assert words in str(faults[0])
 
 
-def test_all_faults_are_found_at_once() -> None:
+def test_all_problems_are_found_at_once() -> None:
     machine = Machine(name="m", nodes=0, speed=-1.0, availability=2.0, queue="lifo")
     assert [fault.path for fault in machine.find_problems()] == [
         ("nodes",),

@@ -43,7 +43,7 @@ def _platform(*links: tuple[str, str, Link]) -> Platform:
         ((("A", "alone", MIXED),), A, ALONE, MIXED),
     ],
 )
-def test_the_most_exact_link_counts(
+def test_the_most_specific_link_applies(
     links: tuple[tuple[str, str, Link], ...], a: Machine, b: Machine, expected: Link | None
 ) -> None:
     platform = _platform(*links)
@@ -52,22 +52,22 @@ def test_the_most_exact_link_counts(
     assert link_between(platform, b, a) == expected
 
 
-def test_where_nothing_is_said_a_gigabyte_takes_a_second() -> None:
+def test_the_default_link_moves_a_gigabyte_per_second() -> None:
     platform = Platform(machines=(A, B))
     link = link_between(platform, A, B)
     assert link == DEFAULT_LINK
     assert DEFAULT_LINK.seconds(1e9) == 1.0
 
 
-def test_a_link_of_infinite_bandwidth_takes_its_latency() -> None:
+def test_a_link_of_infinite_bandwidth_takes_only_its_latency() -> None:
     assert Link(latency_s=0.5, bandwidth_Bps=math.inf).seconds(1e12) == 0.5
 
 
-def test_without_shares_planners_see_the_machines_as_written() -> None:
+def test_without_shares_the_planned_machines_are_the_machines() -> None:
     assert planned_machines(_platform()) == (A, A2, B, ALONE)
 
 
-def test_shares_are_machines_of_their_own_beside_what_is_left() -> None:
+def test_shares_are_machines_beside_the_rest_of_their_host() -> None:
     host = Machine(
         name="m", nodes=4, memory=8e9, disk=4e9, gpus=3, resources={"licence": 2.0}, speeds={"x": 3.0}
     )
@@ -95,7 +95,7 @@ def test_shares_are_machines_of_their_own_beside_what_is_left() -> None:
     assert link_between(platform, x, B) == DEFAULT_LINK
 
 
-def test_a_machine_shared_out_whole_is_not_planned_itself() -> None:
+def test_a_machine_without_remaining_nodes_is_not_planned() -> None:
     platform = Platform(
         machines=(Machine(name="m", nodes=2),), virtual=(Share(machine="m", service="x", nodes=2),)
     )
@@ -104,7 +104,7 @@ def test_a_machine_shared_out_whole_is_not_planned_itself() -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_shares_never_make_more_than_the_machine_has(
+def test_shares_never_exceed_the_resources_of_the_machine(
     platforms: st.SearchStrategy[Platform], data: st.DataObject
 ) -> None:
     platform = data.draw(platforms)

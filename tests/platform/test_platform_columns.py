@@ -19,7 +19,7 @@ def test_every_name_has_one_entry_per_machine() -> None:
     assert {len(column) for column in found.values()} == {3}
 
 
-def test_what_is_not_stated_is_nan_or_none() -> None:
+def test_missing_values_are_nan_or_none() -> None:
     found = machine_columns(MACHINES)
     np.testing.assert_array_equal(found["memory"], [2e9, np.nan, np.nan])
     np.testing.assert_array_equal(found["rack"], [3.0, np.nan, np.nan])
@@ -29,18 +29,18 @@ def test_what_is_not_stated_is_nan_or_none() -> None:
     assert found["fast"].dtype == bool
 
 
-def test_site_and_host_are_always_known() -> None:
+def test_site_and_host_always_have_a_value() -> None:
     found = machine_columns(MACHINES)
     assert found["site"].tolist() == ["A", "b", "b"]
     assert found["host"].tolist() == ["a", "b", "b"]
 
 
-def test_truth_values_that_some_machines_lack_are_objects() -> None:
+def test_booleans_that_some_machines_lack_are_objects() -> None:
     found = machine_columns((Machine(name="a", attributes={"x": True}), Machine(name="b")))
     assert found["x"].tolist() == [True, None]
 
 
-def test_built_in_names_win() -> None:
+def test_built_in_names_take_precedence() -> None:
     found = machine_columns((Machine(name="a", speed=2.0, attributes={"speed": 9.0}),))
     assert found["speed"].tolist() == [2.0]
 
@@ -49,7 +49,7 @@ def test_no_machines_give_empty_columns() -> None:
     assert machine_columns(())["speed"].shape == (0,)
 
 
-def test_expressions_are_evaluated_over_them() -> None:
+def test_expressions_are_evaluated_over_columns() -> None:
     found = machine_columns(MACHINES)
     for text, expected in [
         ("memory >= 1*GB", [True, False, False]),

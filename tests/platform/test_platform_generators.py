@@ -20,7 +20,7 @@ def _speeds(machines: int, **options: Any) -> np.ndarray:
 
 @settings(max_examples=60)
 @given(st.integers(2, 40), st.floats(1, 1000), st.sampled_from(DISTRIBUTIONS), st.integers(0, 2**32))
-def test_the_fastest_is_exactly_so_many_times_the_slowest(
+def test_heterogeneity_is_the_ratio_of_fastest_to_slowest(
     machines: int, heterogeneity: float, distribution: str, seed: int
 ) -> None:
     platform = random_platform(
@@ -48,19 +48,19 @@ def test_a_single_machine_has_speed_1() -> None:
     assert _speeds(1, heterogeneity=5.0).tolist() == [1.0]
 
 
-def test_nodes_lie_between_their_bounds_and_reach_them() -> None:
+def test_node_counts_cover_their_bounds() -> None:
     platform = random_platform(200, rng=generator(1), nodes=(2, 5))
     assert {machine.nodes for machine in platform.machines} == {2, 3, 4, 5}
 
 
-def test_sites_are_equal_blocks_and_links_hold_inside_and_between() -> None:
+def test_sites_are_equal_blocks_with_links_within_and_between() -> None:
     platform = random_platform(6, rng=generator(1), sites=3, between_latency_s=0.5, between_bandwidth_Bps=2.0)
     assert [machine.site for machine in platform.machines] == ["s1", "s1", "s2", "s2", "s3", "s3"]
     assert platform.sites == dict.fromkeys(["s1", "s2", "s3"], DEFAULT_LINK)
     assert platform.default_link == Link(latency_s=0.5, bandwidth_Bps=2.0)
 
 
-def test_links_given_as_bounds_are_drawn_for_each_pair_of_sites() -> None:
+def test_bounds_of_links_are_drawn_for_each_pair_of_sites() -> None:
     platform = random_platform(
         4, rng=generator(1), sites=4, between_latency_s=(0.1, 0.2), bandwidth_Bps=(1e6, 2e6)
     )
@@ -70,7 +70,7 @@ def test_links_given_as_bounds_are_drawn_for_each_pair_of_sites() -> None:
     assert len({link.bandwidth_Bps for link in platform.sites.values()}) == 4
 
 
-def test_prices_follow_speeds() -> None:
+def test_prices_are_proportional_to_speeds() -> None:
     platform = random_platform(5, rng=generator(1), price_per_speed=0.5)
     assert all(machine.price_per_node_hour == 0.5 * machine.speed for machine in platform.machines)
 
@@ -101,7 +101,9 @@ def test_the_same_generator_state_gives_the_same_platform() -> None:
         (3, {"price_per_speed": -1.0}, "at least 0"),
     ],
 )
-def test_bad_options_are_refused_with_the_rule(machines: int, options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_rejected_with_their_rule(
+    machines: int, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         random_platform(machines, rng=generator(1), **options)
     assert words in str(caught.value)

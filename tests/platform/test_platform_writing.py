@@ -11,7 +11,7 @@ from weft.platform import Link, Machine, Platform, parse_short_form, platform_do
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_what_is_written_reads_back_equal(
+def test_writing_and_reading_gives_an_equal_platform(
     platforms: st.SearchStrategy[Platform], data: st.DataObject
 ) -> None:
     platform = data.draw(platforms)
@@ -19,7 +19,7 @@ def test_what_is_written_reads_back_equal(
     assert read_platform(from_python(json.loads(text)), None) == platform
 
 
-def test_defaults_are_left_out() -> None:
+def test_defaults_are_omitted() -> None:
     assert platform_document(Platform(name="p", machines=(Machine(name="m"),))) == {
         "weft": 1,
         "name": "p",

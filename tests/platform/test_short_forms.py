@@ -40,7 +40,7 @@ def test_a_cluster_is_one_machine() -> None:
     )
 
 
-def test_local_is_this_computer_and_its_number_a_limit() -> None:
+def test_local_is_the_local_machine_limited_by_its_number() -> None:
     whole, one, many = (parse_short_form(text) for text in ("local", "local:1", "local:1000000"))
     assert whole is not None
     assert one is not None
@@ -50,7 +50,7 @@ def test_local_is_this_computer_and_its_number_a_limit() -> None:
     assert whole.machines[0].node_is_core
 
 
-def test_random_is_the_same_for_the_same_seed() -> None:
+def test_random_is_reproducible_by_seed() -> None:
     text = "random:16,heterogeneity=8,sites=2,seed="
     first, again, other = (parse_short_form(text + seed) for seed in ("1", "1", "2"))
     assert first == again
@@ -61,7 +61,7 @@ def test_random_is_the_same_for_the_same_seed() -> None:
     assert {machine.site for machine in first.machines} == {"s1", "s2"}
 
 
-def test_random_takes_every_option() -> None:
+def test_random_accepts_every_option() -> None:
     platform = parse_short_form(
         "random:4,heterogeneity=2,distribution=classes,classes=2,nodes=3,sites=2,seed=5,bandwidth=1MB/s,"
         "latency=1ms,between_bandwidth=2MB/s,between_latency=2ms,price=0.5"
@@ -77,7 +77,7 @@ def test_random_takes_every_option() -> None:
 @pytest.mark.parametrize(
     "text", ["", "grid.yaml", "identical.yaml", "locale", "./local", "dir/cluster:4", "Identical:8"]
 )
-def test_anything_else_names_a_file(text: str) -> None:
+def test_other_texts_are_not_short_forms(text: str) -> None:
     assert parse_short_form(text) is None
 
 
@@ -121,14 +121,14 @@ def test_anything_else_names_a_file(text: str) -> None:
         ("random:4,seed=-1", "at least 0"),
     ],
 )
-def test_bad_values_are_refused_with_the_rule(text: str, words: str) -> None:
+def test_invalid_values_are_rejected_with_their_rule(text: str, words: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_short_form(text)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
-def test_every_bad_option_is_named_at_once() -> None:
+def test_all_invalid_options_are_reported_together() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_short_form("cluster:2,cores=0,speed=x,colour=red")
     assert len(caught.value.problems) == 3

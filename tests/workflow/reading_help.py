@@ -1,4 +1,4 @@
-"""Workflows from YAML text, as the tests of this folder write them."""
+"""Workflows from YAML text for the tests of this package."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from weft.workflow.reader import read_workflow
 
 
 def read(text):
-    """Read a workflow that has no reading problems; ``weft: 1`` is added."""
+    """Return the workflow of a valid text; ``weft: 1`` is added."""
     return WeftYaml().read(SourceFile(name="flow.yaml", data=("weft: 1\n" + textwrap.dedent(text)).encode()))
 
 
 def read_task(text):
-    """Read the only task of a workflow from the lines below its name."""
+    """Return the only task of a workflow, given the lines below its name."""
     (task,) = read("tasks:\n  t:\n" + textwrap.indent(textwrap.dedent(text), "    ")).tasks
     return task
 
 
 def graph_of(text):
-    """Read, check and unfold."""
+    """Return the task graph of a text."""
     return check_and_unfold(read(text))
 
 
 def problems_in(text):
-    """List all problems of a text; ``weft: 1`` is added, so lines count from 2."""
+    """Return all problems of a text; ``weft: 1`` is added, so lines count from 2."""
     document = parse_document("weft: 1\n" + textwrap.dedent(text), "flow.yaml")
     workflow, reader = read_workflow(document)
     return find_problems(workflow, reader.problems)
 
 
 def whats(text):
-    """List what the problems of a text are."""
+    """Return the messages of the problems of a text."""
     return [problem.what for problem in problems_in(text)]
 
 
 def edges(graph):
-    """Give the edges by name."""
+    """Return the edges by name."""
     return {
         (graph.names[source], graph.names[task])
         for task in range(len(graph))
@@ -50,7 +50,7 @@ def edges(graph):
 
 
 def sources(graph, name):
-    """Name the predecessors of a task, in order of their index."""
+    """Return the names of the predecessors of a task, in order of their index."""
     return [graph.names[source] for source in graph.predecessors(graph.index(name)).tolist()]
 
 

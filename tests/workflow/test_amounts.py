@@ -1,4 +1,4 @@
-"""Amounts that depend on the node count, and budgets: what they mean, and what is said of wrong ones."""
+"""Amounts that depend on the node count, and budgets: values and problems."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBERS = st.integers(0, 4)
 
 
 def demands(graph, name):
-    """Give what a task takes, by node count."""
+    """Return the demand of a task by node count."""
     task = graph.index(name)
     return {count: graph.demand_of(task, count).tolist() for count in graph.count_sets[graph.counts[task]]}
 
@@ -28,7 +28,7 @@ def test_a_table_gives_an_amount_per_count():
     assert graph.demand_by_count.pointer.tolist() == [0, 3, 3]
 
 
-def test_a_formula_may_speak_of_the_node_count():
+def test_a_formula_may_use_the_node_count():
     graph = graph_of("params: {n: 3}\ntasks: {a: {nodes: 1..3, memory: 4*GB*nodes + n, gpus: 2}}")
     assert graph.resource_names == ("gpus", "memory")
     assert demands(graph, "a") == {count: [2, 4e9 * count + 3] for count in (1, 2, 3)}
@@ -42,7 +42,7 @@ def test_a_formula_may_speak_of_the_node_count():
         "tasks: {a: {sweep: {nodes: [7]}, nodes: [1, 2], memory: 2*nodes}}",
     ],
 )
-def test_a_parameter_or_sweep_variable_called_nodes_wins(text):
+def test_a_parameter_or_sweep_variable_named_nodes_takes_precedence(text):
     graph = graph_of(text)
     assert graph.demand.tolist() == [[14]]
     assert len(graph.demand_by_count.rows) == 0
@@ -80,8 +80,8 @@ def test_only_allowed_counts_have_amounts():
 
 
 @st.composite
-def takers(draw):
-    """Draw tasks whose amounts of two resources are tables, formulas or plain; and what they must come to."""
+def random_amount_tasks(draw):
+    """Draw tasks whose amounts are tables, formulas or numbers, and the expected values."""
     tasks, expected = {}, {}
     for index in range(draw(st.integers(1, 5))):
         counts = draw(COUNTS)
@@ -108,8 +108,8 @@ def takers(draw):
 
 
 @settings(max_examples=60, deadline=None)
-@given(takers(), st.randoms(use_true_random=False))
-def test_every_task_takes_what_it_says_on_every_count(drawn, random):
+@given(random_amount_tasks(), st.randoms(use_true_random=False))
+def test_amounts_equal_their_definitions_on_every_count(drawn, random):
     tasks, expected = drawn
     names = list(tasks)
     random.shuffle(names)
@@ -137,13 +137,13 @@ def test_budgets_are_numbers_or_formulas():
     assert graph.consumption.tolist() == [[4, 0]]
 
 
-def test_without_budgets_there_is_nothing_to_consume():
+def test_without_budgets_nothing_can_be_consumed():
     graph = graph_of("tasks: {a: , b: }")
     assert (graph.budget_names, graph.consumption.shape, graph.budgets.shape) == ((), (2, 0), (0,))
     assert np.diff(graph.consumption_by_count.pointer).tolist() == [0, 0]
 
 
-def test_what_tasks_without_work_would_inherit_is_left_out():
+def test_tasks_without_work_do_not_inherit_amounts():
     graph = graph_of(
         """\
         budgets: {credits: 9}
@@ -172,7 +172,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("task", WRONG)
-def test_what_is_wrong_is_said_once(task):
+def test_each_error_is_reported_once(task):
     (what,) = whats(f"budgets: {{credits: 5}}\ntasks:\n  {task}\n")
     assert what.startswith(WRONG[task])
 
@@ -181,13 +181,13 @@ def test_what_is_wrong_is_said_once(task):
     ("budget", "what"),
     [("-1", "budget -1"), ("n - 5", "n - 5 gives -2"), ("m", "unknown name 'm'"), ("[1]", "this is a list")],
 )
-def test_a_wrong_budget_is_pointed_at(budget, what):
+def test_an_invalid_budget_is_reported_with_its_location(budget, what):
     (problem,) = problems_in(f"params: {{n: 3}}\nbudgets:\n  credits: {budget}\ntasks: {{a: }}")
     assert problem.what.startswith(what)
     assert (problem.path[:2], problem.place.line) == (("budgets", "credits"), 4)
 
 
-def test_a_wrong_count_is_pointed_at():
+def test_an_invalid_count_is_reported_with_its_location():
     (problem,) = problems_in("tasks:\n  a:\n    nodes: [1, 2]\n    resources:\n      x: {1: 5, 3: 1, 2: 2}")
     assert problem.path == ("tasks", "a", "resources", "x")
     assert problem.place.line == 6

@@ -1,4 +1,4 @@
-"""The Python builder takes the keys of the file format and points at the lines of the caller."""
+"""The Python builder: keys of the file format, and errors with the lines of the caller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def line_of_this():
     return inspect.currentframe().f_back.f_lineno
 
 
-def test_it_gives_what_the_file_gives():
+def test_the_builder_gives_the_workflow_of_the_equivalent_file():
     flow = Builder(
         "wien2k", params={"kpoints": 3, "w1": 10}, defaults={"retries": 1}, owner="ann", description="d"
     )
@@ -44,7 +44,7 @@ def test_it_gives_what_the_file_gives():
     )
 
 
-def test_python_values_of_every_sort():
+def test_python_values_of_every_type():
     flow = Builder("w")
     flow.task(
         "a", sweep={"k": range(1, 4)}, work=np.float64(2.5), nodes=(np.int64(1), 2), speedup={"amdahl": 0.1}
@@ -56,7 +56,7 @@ def test_python_values_of_every_sort():
     assert [point for point in graph.points if point] == [(1,), (2,), (3,)]
 
 
-def test_handles_pick_subtasks():
+def test_handles_select_subtasks():
     handle = TaskHandle("a")
     assert (handle["k"].name, handle["i", "*"].name, handle[3].name) == ("a[k]", "a[i, *]", "a[3]")
     assert repr(handle["k"]) == "TaskHandle('a[k]')"
@@ -69,7 +69,7 @@ def test_dependencies_between_handles():
     assert edges(unfold(flow.build())) == {("a[1]", "b[1]"), ("a[2]", "b[2]")}
 
 
-def test_problems_point_at_the_callers_lines():
+def test_problems_have_the_lines_of_the_caller():
     flow = Builder("w")
     line = line_of_this()
     flow.task("a", wrok=3)
@@ -86,7 +86,7 @@ def test_problems_point_at_the_callers_lines():
     assert files == {"test_builder.py"}
 
 
-def test_a_name_is_given_once():
+def test_duplicate_names_are_rejected():
     flow = Builder("w")
     flow.task("a")
     with pytest.raises(InvalidInput, match="two tasks are named 'a'"):
@@ -97,11 +97,11 @@ def test_a_name_is_given_once():
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"x", 10**400])
-def test_values_no_file_could_hold_are_refused(value):
+def test_values_without_a_file_representation_are_rejected(value):
     with pytest.raises(InvalidInput):
         Builder("w").task("a", work=value)
 
 
-def test_an_empty_workflow_is_refused():
+def test_an_empty_workflow_is_rejected():
     with pytest.raises(InvalidInput, match="no tasks"):
         Builder("w").build()

@@ -1,4 +1,4 @@
-"""Cycle elimination and topological order, on the graph of S1's Figure 5 and on random graphs."""
+"""Cycle elimination and topological order, on figure 5 of the dynamic-grid paper and on random graphs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_initial_graph_of_figure_5():
     assert named(removed) == {("N6", "N1"), ("JS5", "FT4")}
 
 
-def test_figure_5_is_typed_as_the_specification_has_it(spec_data):
+def test_figure_5_has_the_edges_of_the_paper(spec_data):
     told = json.loads((spec_data / "s1_fig5.json").read_text())
     assert told["nodes"] == list(NODES)
     assert [tuple(edge) for edge in told["edges"]] == list(EDGES)
@@ -54,7 +54,7 @@ def test_figure_5_is_typed_as_the_specification_has_it(spec_data):
     assert named(left) == {tuple(edge) for edge in initial["edges_0"]}
 
 
-def test_a_plain_loop_is_cut_where_the_frontier_says():
+def test_a_loop_is_cut_at_the_frontier():
     loop = [[1], [2], [0]]
     assert back_edges(loop, []) == [(2, 0)]
     assert back_edges(loop, [1]) == [(0, 1)]
@@ -63,23 +63,23 @@ def test_a_plain_loop_is_cut_where_the_frontier_says():
 
 @settings(max_examples=100)
 @given(digraphs(), st.data())
-def test_without_back_edges_a_graph_has_an_order_and_the_frontier_is_respected(graph, data):
+def test_removing_back_edges_gives_an_order_that_respects_the_frontier(graph, data):
     frontier = data.draw(st.lists(st.integers(0, len(graph) - 1), max_size=3, unique=True))
     removed = back_edges(graph, frontier)
     left = without(graph, removed)
     order = topological_order(left)
     assert order is not None
     assert all(target in graph[source] for source, target in removed)
-    # Nothing that reaches the first of the frontier only through a back edge stays before it.
+    # The first task of the frontier keeps no incoming edge from its descendants.
     for head in frontier[:1]:
         assert all(head not in left[node] for node in reachable(left, [head]))
-    # Every removed edge closed a cycle: its source can still be reached from its target.
+    # Every removed edge closed a cycle: its source is reachable from its target.
     assert all(source in reachable(left, [target]) for source, target in removed)
 
 
 @settings(max_examples=100)
 @given(digraphs())
-def test_the_order_is_valid_and_the_smallest_there_is(graph):
+def test_the_order_is_valid_and_lexicographically_smallest(graph):
     left = without(graph, back_edges(graph, ()))
     order = topological_order(left)
     place = {node: position for position, node in enumerate(order)}
@@ -95,7 +95,7 @@ def test_the_order_is_valid_and_the_smallest_there_is(graph):
 
 @settings(max_examples=100)
 @given(digraphs())
-def test_a_cycle_is_found_exactly_where_there_is_no_order(graph):
+def test_find_cycle_agrees_with_topological_order(graph):
     cycle = find_cycle(graph)
     assert (cycle is None) == (topological_order(graph) is not None)
     if cycle is not None:
@@ -103,7 +103,7 @@ def test_a_cycle_is_found_exactly_where_there_is_no_order(graph):
         assert all(after in graph[node] for node, after in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
 
 
-def test_depth_is_not_bounded_by_the_interpreters_stack():
+def test_depth_is_not_limited_by_the_recursion_limit():
     count = 50_000
     ring = [[(node + 1) % count] for node in range(count)]
     assert back_edges(ring, []) == [(count - 1, 0)]

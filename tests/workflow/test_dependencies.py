@@ -1,4 +1,4 @@
-"""Every way to say what a task waits for, and the edges it gives."""
+"""All forms of dependencies, and their edges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workflow.reading_help import edges, graph_of, sources, whats
 
 
 def pairs(after, a="k: 1..4", b="k: 1..4"):
-    """Give the index pairs of the edges from a to b."""
+    """Return the index pairs of the edges from a to b."""
     text = f"tasks: {{a: {{sweep: {{{a}}}}}, b: {{sweep: {{{b}}}, after: {after}}}}}"
     return sorted((one[2:-1], two[2:-1]) for one, two in edges(graph_of(text)))
 
@@ -44,7 +44,7 @@ def test_a_window_is_clipped():
     assert found == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2"), ("2", "3"), ("3", "2"), ("3", "3")]
 
 
-def test_a_window_that_holds_nothing_gives_no_edge():
+def test_an_empty_window_gives_no_edge():
     assert pairs('"a[k+10..k+11]"') == []
 
 
@@ -53,7 +53,7 @@ def test_several_variables():
     assert found == [("1,1", "1,1"), ("1,2", "1,2"), ("2,1", "2,1"), ("2,2", "2,2")]
 
 
-def test_a_star_means_all_values_of_a_variable():
+def test_a_star_selects_all_values_of_a_variable():
     found = pairs('"a[k, *]"', a="i: 1..2, j: 1..3", b="k: 1..2")
     assert found == [("1,1", "1"), ("1,2", "1"), ("1,3", "1"), ("2,1", "2"), ("2,2", "2"), ("2,3", "2")]
     assert len(pairs('"a[*, *]"', a="i: 1..2, j: 1..3", b="k: 1..2")) == 12
@@ -72,13 +72,13 @@ def test_text_values():
     assert pairs("\"a['y z']\"", a="k: [x, y z]", b="j: [1]") == [("y z", "1")]
 
 
-def test_broken_numbers_are_found_in_spite_of_rounding():
+def test_fractions_are_found_despite_rounding():
     found = pairs('"a[t + 0.1]"', a="t: 0.1..0.4 step 0.1", b="t: 0.1..0.3 step 0.1")
     assert found == [("0.2", "0.1"), ("0.3", "0.2"), ("0.4", "0.3")]
     assert len(pairs('"a[t..t + 0.1]"', a="t: 0.1..0.4 step 0.1", b="t: 0.1..0.3 step 0.1")) == 6
 
 
-def test_whole_and_broken_numbers_are_the_same_values():
+def test_integers_and_floats_are_equal_values():
     assert pairs('"a[k/2]"', a="k: [1, 2]", b="k: [2, 4]") == [("1", "2"), ("2", "4")]
 
 
@@ -96,7 +96,7 @@ def test_a_chain_within_one_sweep():
     assert edges(graph) == {("a[1]", "a[2]"), ("a[2]", "a[3]")}
 
 
-def test_a_window_over_the_own_sweep_leaves_out_the_task_itself():
+def test_a_window_over_the_same_sweep_excludes_the_task_itself():
     graph = graph_of("tasks: {a: {sweep: {k: 1..3}, after: 'a[k-1..k]'}}")
     assert edges(graph) == {("a[1]", "a[2]"), ("a[2]", "a[3]")}
 
@@ -106,7 +106,7 @@ def test_indices_may_use_parameters():
     assert edges(graph_of(text)) == {("a[3]", "b")}
 
 
-def test_conditions_stay_with_their_edges():
+def test_conditions_are_kept_with_their_edges():
     graph = graph_of(
         "tasks: {z: {after: [{task: a, if: exit_code == 0}, b]}, a: , b: , c: {after: {task: a, if: exit_code == 1}}}"
     )
@@ -134,14 +134,14 @@ def test_files_make_dependencies_in_any_order_of_tasks():
     assert graph.edge_bytes.tolist() == [2e6]
 
 
-def test_wildcards_and_folders_match_what_lies_in_them():
+def test_wildcards_and_directories_match_their_files():
     graph = graph_of(
         "tasks: {a: {outputs: [out/, '*.log']}, b: {inputs: [out/x/y]}, c: {inputs: [z.log]}, d: {inputs: [o]}}"
     )
     assert edges(graph) == {("a", "b"), ("a", "c")}
 
 
-def test_who_reads_with_wildcards_or_a_folder_waits_for_all_who_write_there():
+def test_readers_of_wildcards_and_directories_depend_on_all_writers():
     graph = graph_of(
         "tasks: {b: {inputs: ['x.*']}, c: {inputs: [out/], outputs: [x.c]}, a: {sweep: {k: 1..2}, outputs:"
         " {'x.{k}': k*MB}}, d: {outputs: [out/d, y.1]}, e: {inputs: [{file: 'y.*', from: 'mine/*'}]}}"
@@ -150,7 +150,7 @@ def test_who_reads_with_wildcards_or_a_folder_waits_for_all_who_write_there():
     assert sorted(graph.edge_bytes.tolist()) == [0, 0, 1e6, 2e6]
 
 
-def test_the_reader_may_say_the_size_the_writer_does_not():
+def test_a_reader_may_state_the_size_of_a_file():
     graph = graph_of("tasks: {a: {outputs: [x, y]}, b: {inputs: [{file: x, size: 5kB}, y]}}")
     assert graph.edge_bytes.tolist() == [5000.0]
     assert graph.unsized_files == 1
@@ -166,7 +166,7 @@ def test_fixed_seconds_replace_bytes():
     assert graph.unsized_files == 0
 
 
-def test_a_task_may_read_what_it_writes():
+def test_a_task_may_read_its_own_output():
     assert edges(graph_of("tasks: {a: {inputs: [x], outputs: [x]}}")) == set()
 
 
@@ -192,11 +192,11 @@ def test_a_task_may_read_what_it_writes():
         ("params: {l: [[1]]}\ntasks: {a: {sweep: {k: [1]}}, b: {after: 'a[l[0]]'}}", "a[[1]] does not exist"),
     ],
 )
-def test_what_does_not_fit_is_said(text, what):
+def test_invalid_dependencies_are_reported(text, what):
     assert any(found.startswith(what) for found in whats(text)), whats(text)
 
 
-def test_too_many_edges_are_refused_before_they_fill_the_memory(monkeypatch):
+def test_too_many_edges_are_rejected_early(monkeypatch):
     monkeypatch.setattr(edges_module, "MAX_EDGES", 50)
     for after in ("a", "'a[1..10]'"):
         (found,) = whats(f"tasks: {{a: {{sweep: {{k: 1..10}}}}, b: {{sweep: {{k: 1..10}}, after: {after}}}}}")

@@ -35,7 +35,7 @@ def predecessors(graph):
 
 
 def seconds_of(workflow):
-    """Give the table of each task of a workflow of moldable stages, in the order of the tasks."""
+    """Return the seconds by node count of each task of a moldable workflow, in the order of the tasks."""
     graph = check_and_unfold(workflow)
     return [
         (law := graph.description(task).speedup) and {
@@ -46,7 +46,7 @@ def seconds_of(workflow):
 
 
 class TestMoldable:
-    """S2 sections 6 and 7."""
+    """docs/papers/moldable.md, sections 6 and 7."""
 
     def test_times_are_those_of_the_reference_database(self, spec_data):
         known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())
@@ -54,7 +54,7 @@ class TestMoldable:
         assert [simulation[nodes] for nodes in range(1, 37)] == pytest.approx(known["ST"], rel=1e-12)
         assert list(simulation) == list(range(1, 37))
 
-    def test_the_law_has_the_optima_the_paper_tells(self):
+    def test_the_law_has_the_optima_of_the_paper(self):
         times = simulation_seconds()
         assert min(times, key=times.get) == 35
         assert times[35] == pytest.approx(105.3, abs=0.05)
@@ -72,7 +72,7 @@ class TestMoldable:
             ("barrier16", "barrier", 16),
         ],
     )
-    def test_unperturbed_they_are_the_workflows_of_the_reference(self, spec_data, name, kind, tasks):
+    def test_unperturbed_workflows_equal_the_reference(self, spec_data, name, kind, tasks):
         known = json.loads((spec_data / "s2_perfdb_and_expected.json").read_text())
         expected = known["workflows"][name]
         made = weft.generate(kind, tasks=tasks, perturbed=False)
@@ -109,7 +109,7 @@ class TestMoldable:
             most = 1.25 * 1.05 if len(before) == 36 else 1.05
             assert 0.95 - 1e-5 <= min(factors) <= max(factors) <= most + 1e-5
 
-    def test_perturbation_is_drawn_evenly(self):
+    def test_perturbation_is_uniform(self):
         tables = seconds_of(weft.generate("independent", tasks=5_000, seed=2).workflow)
         factors = np.array([table[1] for table in tables]) / 2100.0
         longer, fluctuation = 0.25**2 / 12, 0.1**2 / 12
@@ -147,7 +147,7 @@ class TestLayered:
         assert sorted(sizes) == list(range(layers))
         assert max(sizes.values()) - min(sizes.values()) <= 1
 
-    def test_density_is_the_chance_of_an_edge(self):
+    def test_density_is_the_probability_of_an_edge(self):
         for density, expected in ((0.0, 1.0), (0.25, 1 + 0.25 * 39), (1.0, 40.0)):
             graph = graph_of("layered", 3, tasks=1600, layers=40, density=density)
             assert graph.edge_count / 1560 == pytest.approx(expected, rel=0.02)
@@ -173,7 +173,7 @@ class TestLayered:
     def test_the_default_number_of_layers_is_the_square_root(self):
         assert measure_shape(graph_of("layered", tasks=400)).depth == 20
 
-    def test_machines_are_as_unlike_as_asked_for(self):
+    def test_machines_have_the_given_heterogeneity(self):
         speeds = [machine.speed for machine in weft.generate("layered", machines=5).platform.machines]
         assert (len(speeds), min(speeds), max(speeds)) == (5, 1.0, 4.0)
         assert weft.generate("layered", machines=0).platform is None
@@ -188,7 +188,7 @@ class TestLayered:
 class TestForkJoin:
     @given(st.integers(1, 12), st.integers(1, 6))
     @settings(max_examples=20, deadline=None)
-    def test_its_structure(self, width, stages):
+    def test_fork_join_structure(self, width, stages):
         graph = graph_of("fork-join", width=width, stages=stages)
         expected = [[]]
         for stage in range(stages):
@@ -197,7 +197,7 @@ class TestForkJoin:
             expected.append(list(range(split + 1, split + width + 1)))
         assert predecessors(graph) == expected
 
-    def test_its_parts_read_and_write_what_was_asked_for(self):
+    def test_parts_have_the_given_work_and_sizes(self):
         made = weft.generate(
             "fork-join", width=500, stages=2, part_bytes="2MB", bytes_spread=0.5, work_s="1m"
         )
@@ -214,7 +214,7 @@ class TestForkJoin:
         assert len(set(written)) == len(written) == 2 * 3 * 4
         assert sorted(read) == sorted(written)
 
-    def test_too_many_tasks_are_refused(self):
+    def test_too_many_tasks_are_rejected(self):
         with pytest.raises(
             weft.InvalidInput, match=r"stages of fork-join is 1000000; must be at least 1, with"
         ):
@@ -247,11 +247,11 @@ class TestMontage:
         total = {name: sum(sum(of) for of in found.values()) for name, found in seconds.items()}
         assert total["made"] == pytest.approx(total["known"], rel=0.05)
 
-    def test_1000_tasks_are_as_many_images_as_in_the_published_one(self):
+    def test_1000_tasks_have_the_published_number_of_images(self):
         assert count_images_and_overlaps(1000) == (166, 662)
 
     @pytest.mark.parametrize("tasks", [*range(17, 120), 500, 9999])
-    def test_any_number_of_tasks_gives_a_connected_sky(self, tasks):
+    def test_any_number_of_tasks_gives_connected_images(self, tasks):
         images, overlaps = count_images_and_overlaps(tasks)
         pairs = find_overlaps(images, overlaps)
         assert 6 + 2 * images + len(pairs) == tasks
@@ -282,7 +282,7 @@ class TestMontage:
         assert pairs <= every
         assert max(map(distance, pairs)) <= min(map(distance, every - pairs))
 
-    def test_its_levels_and_edges(self):
+    def test_levels_and_edges(self):
         graph = graph_of("montage", tasks=60)
         images, overlaps = count_images_and_overlaps(60)
         assert {graph.description(task).program for task in range(len(graph))} == PROGRAMS
@@ -298,12 +298,12 @@ class TestMontage:
         assert large.work_s == pytest.approx(10 * plain.work_s, rel=1e-4)
         assert large.data_bytes == pytest.approx(10 * plain.data_bytes, rel=1e-2)
 
-    def test_too_few_tasks_are_refused(self):
+    def test_too_few_tasks_are_rejected(self):
         with pytest.raises(weft.InvalidInput, match="tasks of montage is 16; must be from 17"):
             Montage(tasks=16)
 
 
-class TestSettings:
+class TestParameters:
     def test_texts_have_units(self):
         given = {"work_s": "1h30m", "bandwidth_Bps": "12.5MB/s", "tasks": "1e3", "density": "0.25"}
         expected = LayeredGraph(work_s=5400.0, bandwidth_Bps=12.5e6, tasks=1000, density=0.25)
@@ -339,12 +339,12 @@ class TestSettings:
             ("sample-sweeps", {"graph": "ogt"}, "graph=ogt; must be one of ptg, otg-a"),
         ],
     )
-    def test_wrong_values_are_told(self, kind, given, message):
+    def test_invalid_values_are_reported(self, kind, given, message):
         with pytest.raises(weft.InvalidInput) as refused:
             weft.generate(kind, **given)
         assert message in str(refused.value)
 
-    def test_settings_are_plain_data(self):
+    def test_parameters_are_json_objects(self):
         (first, *_) = list_parameters(Barrier)
         assert first.as_record() == {
             "name": "tasks",
@@ -354,7 +354,7 @@ class TestSettings:
 
 
 @pytest.mark.parametrize("kind", ["fork-join", "layered", "montage"])
-def test_large_numbers_are_refused_before_they_overflow(kind):
+def test_numbers_that_would_overflow_are_rejected(kind):
     numbers = [setting.name for setting in list_parameters(GENERATORS.load(kind)) if setting.type is float]
     shares = {name for name in numbers if name.endswith("spread") or name == "density"}
     for name in numbers:
@@ -367,7 +367,7 @@ def test_large_numbers_are_refused_before_they_overflow(kind):
 
 
 class TestGenerate:
-    def test_an_unknown_kind_is_named_with_the_nearest(self):
+    def test_an_unknown_kind_suggests_the_nearest(self):
         with pytest.raises(
             weft.InvalidInput, match="unknown kind of workflow 'montag'; did you mean 'montage'"
         ):

@@ -1,4 +1,4 @@
-"""Loops: one iteration is unfolded, files may come from the iteration before."""
+"""Loops: one iteration is unfolded; files may come from the previous iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def bodies(graph):
     return {body.loop.name: [graph.names[task] for task in body.tasks] for body in graph.loops}
 
 
-def test_the_declared_back_edge_is_no_edge():
+def test_the_declared_back_edge_is_not_an_edge():
     graph = graph_of(
         "tasks: {a: , b: {after: a}, z: {after: b}}\nloops: {l: {from: b, to: a, max_iterations: 3}}"
     )
@@ -19,7 +19,7 @@ def test_the_declared_back_edge_is_no_edge():
     assert bodies(graph) == {"l": ["a", "b"]}
 
 
-def test_tasks_before_and_after_and_beside_are_not_in_the_body():
+def test_tasks_outside_the_paths_are_not_in_the_body():
     graph = graph_of(
         """\
         tasks:
@@ -35,7 +35,7 @@ def test_tasks_before_and_after_and_beside_are_not_in_the_body():
     assert bodies(graph) == {"l": ["a", "b", "c"]}
 
 
-def test_after_the_loops_name_means_after_its_last_task():
+def test_a_dependency_on_a_loop_is_one_on_its_last_task():
     text = "tasks: {a: , b: {after: a}, z: {after: l}}\nloops: {l: {from: b, to: a, max_iterations: 3}}"
     graph = graph_of(text)
     assert sources(graph, "z") == ["b"]
@@ -57,7 +57,7 @@ def test_a_file_written_later_in_the_body_comes_from_the_previous_iteration():
     assert bodies(graph) == {"l": ["scf", "mix"]}
 
 
-def test_a_body_held_together_by_wildcards_is_a_body():
+def test_wildcards_connect_the_tasks_of_a_body():
     text = (
         "tasks: {a: {outputs: [out/]}, b: {inputs: [out/x]}}\nloops: {l: {from: b, to: a, max_iterations: 2}}"
     )
@@ -116,12 +116,12 @@ def test_without_expect_the_iterations_are_unknown():
     assert graph.loops[0].expect is None
 
 
-def test_a_cycle_of_after_is_not_cut_even_inside_a_loop():
+def test_a_cycle_of_after_in_a_loop_is_an_error():
     text = "tasks: {a: {after: b}, b: {after: a}}\nloops: {l: {from: b, to: a, max_iterations: 2}}"
     assert whats(text) == ["a cycle: a → b → a"]
 
 
-def test_a_cycle_of_files_without_a_loop_is_an_error_that_names_loops():
+def test_a_cycle_of_files_without_a_loop_advises_a_loop():
     (found,) = problems_in("tasks: {a: {inputs: [y], outputs: [x]}, b: {inputs: [x], outputs: [y]}}")
     assert found.what == "a cycle: a → b → a"
     assert "loops" in found.advice
@@ -140,12 +140,12 @@ def test_a_cycle_of_files_without_a_loop_is_an_error_that_names_loops():
         ("{from: b, to: a, until: c.exit_code == 0}", "unknown name 'c.exit_code'"),
     ],
 )
-def test_loops_that_cannot_be(loop, what):
+def test_invalid_loops_are_reported(loop, what):
     (found,) = whats(f"params: {{n: 3}}\ntasks: {{a: , b: {{after: a}}}}\nloops: {{l: {loop}}}")
     assert found.startswith(what)
 
 
-def test_loops_that_overlap_are_refused():
+def test_overlapping_loops_are_rejected():
     text = """\
         tasks: {a: , b: {after: a}, c: {after: b}}
         loops: {one: {from: b, to: a, max_iterations: 2}, two: {from: c, to: b, max_iterations: 2}}
@@ -153,6 +153,6 @@ def test_loops_that_overlap_are_refused():
     assert whats(text) == ["loops one and two overlap"]
 
 
-def test_a_loop_and_a_task_of_one_name_are_refused():
+def test_a_loop_with_the_name_of_a_task_is_rejected():
     found = whats("tasks: {a: }\nloops: {a: {from: a, to: a, max_iterations: 2}}")
     assert found == ["'a' is both a task and a loop"]

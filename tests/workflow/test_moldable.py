@@ -1,4 +1,4 @@
-"""Speed-up laws: their values, their limits, and what breaks their rules."""
+"""Speed-up laws: values, limits and problems."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_values(law, nodes, speedup):
 
 
 @pytest.mark.parametrize("law", [Amdahl(serial=0.3), Roofline(limit=5), CommunicationOverhead(overhead=0.2)])
-def test_one_node_is_the_measure(law):
+def test_the_speedup_of_one_node_is_1(law):
     assert law.speedup(1) == pytest.approx(1.0)
 
 
-def test_between_measured_counts_the_logarithms_are_interpolated_and_outside_nothing_is_known():
+def test_measured_seconds_are_interpolated_log_log_and_nan_outside():
     law = MeasuredSeconds(seconds={8: 25.0, 2: 100.0})
     assert law.speedup(4) == pytest.approx(2.0)
     assert math.isnan(law.speedup(1))
@@ -71,11 +71,11 @@ def test_interpolated_values_lie_between_their_neighbours(table, x):
         MeasuredSeconds(seconds={1: 0.0}),
     ],
 )
-def test_laws_that_cannot_be(law):
+def test_invalid_laws_are_reported(law):
     assert len(list(law.find_problems())) == 1
 
 
-def test_counts_are_listed_once_ascending_whatever_way_they_are_written():
+def test_node_counts_are_unique_and_ascending():
     graph = graph_of(
         "params: {n: 3}\ntasks: {t: {nodes: [8, 1..n, 2, 2*n, 4..8 step 4]}, u: , v: {nodes: 4}}"
     )
@@ -92,5 +92,5 @@ def test_counts_are_listed_once_ascending_whatever_way_they_are_written():
         ("0..2", "node count 0"),
     ],
 )
-def test_counts_that_cannot_be(nodes, what):
+def test_invalid_node_counts_are_reported(nodes, what):
     assert whats(f"params: {{n: 3}}\ntasks: {{t: {{nodes: {nodes}}}}}") == [what]

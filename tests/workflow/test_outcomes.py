@@ -1,4 +1,4 @@
-"""Which exit codes are outcomes and not failures."""
+"""Exit codes that are outcomes and not failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def codes(text, name="a"):
     return outcome_codes(read(text), name)
 
 
-def test_nothing_is_said():
+def test_a_task_without_conditions_has_no_outcomes():
     assert codes("tasks: {a: , b: {after: a}}") == ()
 
 
@@ -39,7 +39,7 @@ def test_listed_codes():
         ("exit_code > 1.5", ()),
     ],
 )
-def test_codes_a_branch_mentions(condition, found):
+def test_codes_compared_by_a_branch_are_outcomes(condition, found):
     text = f"params: {{bad: '=40 + 2', many: [5, 6]}}\ntasks: {{a: , b: {{after: {{task: a, if: '{condition}'}}}}}}"
     assert codes(text) == found
     assert codes(text, "b") == ()
@@ -53,7 +53,7 @@ def test_codes_of_a_loop():
     assert codes(text, "b") == (4,)
 
 
-def test_a_branch_after_a_loop_speaks_of_its_last_task():
+def test_a_branch_after_a_loop_refers_to_its_last_task():
     text = (
         "tasks: {a: , b: {after: a}, z: {after: {task: l, if: exit_code == 9}}}\n"
         "loops: {l: {from: b, to: a, max_iterations: 2}}"
@@ -70,5 +70,5 @@ def test_all_sources_together_and_an_unknown_task():
     assert codes(text, "nobody") == ()
 
 
-def test_reserved_codes_are_left_out_even_if_listed():
+def test_reserved_codes_are_omitted_even_if_listed():
     assert outcome_codes(Workflow(name="w", tasks=(Task(name="a", outcomes=(85, 99, 1)),)), "a") == (1,)

@@ -1,4 +1,4 @@
-"""Parts of task graphs: the rows, edges and variables that were asked for, in topological order."""
+"""Subgraphs of task graphs: rows, edges and variables in topological order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def graph():
 
 
 def edges(graph):
-    """Every edge by names with its data, read through the predecessors."""
+    """Return every edge by names with its data, from the predecessor arrays."""
     return {
         (graph.names[before], graph.names[task]): tuple(
             float(column[edge]) for column in (graph.edge_bytes, graph.edge_files, graph.edge_seconds)
@@ -33,7 +33,7 @@ def edges(graph):
     }
 
 
-def test_a_part_keeps_the_columns_of_its_tasks(graph):
+def test_a_subgraph_keeps_the_columns_of_its_tasks(graph):
     rows = [
         SubgraphTask(task=graph.index("c"), name="c#2", variable=1),
         SubgraphTask(task=graph.index("b"), name="b", variable=0),
@@ -51,13 +51,13 @@ def test_a_part_keeps_the_columns_of_its_tasks(graph):
     assert part.loops == ()
 
 
-def test_seconds_given_by_machine_go_along(graph):
+def test_a_subgraph_keeps_explicit_seconds(graph):
     part, _ = build_subgraph(graph, [SubgraphTask(task=graph.index("a"), name="a", variable=0)], [], ["left"])
     assert part.explicit_seconds.tolist() == [3.0, 4.0]
     assert part.explicit_pointer.tolist() == [0, 2]
 
 
-def test_a_row_that_stands_for_data_takes_nothing(graph):
+def test_a_finished_task_takes_no_time_and_no_resources(graph):
     rows = [SubgraphTask(task=graph.index("b"), name="data of b", variable=0, finished=True)]
     part, _ = build_subgraph(graph, rows, [], ["where"])
     assert part.kind.tolist() == [VIRTUAL]
@@ -65,20 +65,20 @@ def test_a_row_that_stands_for_data_takes_nothing(graph):
     assert part.demand.tolist() == [[0.0]]
 
 
-def test_a_cycle_is_refused(graph):
+def test_a_cycle_is_rejected(graph):
     rows = [SubgraphTask(task=task, name=str(task), variable=0) for task in (0, 1)]
     with pytest.raises(ValueError, match="cycle"):
         build_subgraph(graph, rows, [SubgraphEdge(tail=0, head=1), SubgraphEdge(tail=1, head=0)], ["v"])
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_parts_have_their_edges_both_ways(seed):
+def test_random_subgraphs_have_consistent_predecessors_and_successors(seed):
     rng = generator(seed, "parts")
     count = int(rng.integers(1, 12))
     whole = unfold(workflow({f"t{number}": {"work": number + 1} for number in range(count)}))
     names = [f"r{number}" for number in range(count)]
     rows = [SubgraphTask(task=int(rng.integers(count)), name=name, variable=0) for name in names]
-    # Edges lead along a random order of the rows, so there is no cycle.
+    # Edges follow a random order of the rows, so there is no cycle.
     place = rng.permutation(count).tolist()
     wanted = {
         (a, b): float(rng.integers(1, 9))

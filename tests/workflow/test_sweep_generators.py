@@ -1,4 +1,4 @@
-"""The graphs of parameter sweeps: S4 sections 6 and 7."""
+"""Graphs of parameter sweeps: docs/papers/parameter-sweeps.md, sections 6 and 7."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LAYERS = SweepLayers(
 )
 
 
-def test_layers_become_sweeps_and_machines_that_serve_them():
+def test_layers_become_sweeps_with_their_machines():
     made = build_layered_sweeps(LAYERS, "small")
     check(made.workflow)
     graph = unfold(made.workflow)
@@ -54,7 +54,7 @@ def test_layers_become_sweeps_and_machines_that_serve_them():
 
 
 @pytest.mark.parametrize("kind", [RandomSweeps(subtasks=40), SampleGraph(graph="ctg")], ids=["random", "ctg"])
-def test_what_is_written_reads_back_the_same(kind):
+def test_writing_and_reading_gives_the_same_workflow(kind):
     made = kind.generate(generator(1, "test"))
     text = WeftYaml().write(made.workflow)
     assert WeftYaml().read(SourceFile(name="x.yaml", data=text.encode())) == made.workflow
@@ -72,7 +72,7 @@ def test_what_is_written_reads_back_the_same(kind):
         ({"parents": (((), (0,), ()), ((), ()))}, "layer 1 has a parent 0"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(change, problem):
+def test_inconsistent_layers_are_rejected(change, problem):
     fields = {"lengths": LAYERS.lengths, "throughputs": LAYERS.throughputs, "parents": LAYERS.parents}
     with pytest.raises(InvalidInput, match=problem):
         SweepLayers(**fields | change)
@@ -93,7 +93,7 @@ def sizes(workflow):
     per_machine=st.floats(1, 10),
     parents=st.floats(1, 6),
 )
-def test_factors_are_kept(seed, subtasks, layers, per_machine, parents):
+def test_random_graphs_have_the_given_factors(seed, subtasks, layers, per_machine, parents):
     layers = min(layers, subtasks)
     kind = RandomSweeps(
         subtasks=subtasks, layers=layers, subtasks_per_machine=per_machine, parents=parents, length_ratio=3.0
@@ -124,13 +124,13 @@ def test_defaults_are_those_of_the_paper():
     assert (speeds.min(), speeds.max()) == (pytest.approx(10, rel=0.1), pytest.approx(50, rel=0.1))
 
 
-def test_a_ratio_of_one_makes_everything_alike():
+def test_a_ratio_of_1_gives_equal_lengths_and_throughputs():
     made = RandomSweeps(length_ratio=1.0, throughput_ratio=1.0).generate(generator(1, "test"))
     assert {length for of in made.workflow.params.values() for length in of} == {20.0}
     assert {machine.speed for machine in made.platform.machines} == {10.0}
 
 
-def test_parents_are_drawn_evenly():
+def test_parents_are_uniform():
     made = RandomSweeps(subtasks=4000, layers=2, parents=4.0).generate(generator(1, "test"))
     before, size = sizes(made.workflow)
     children = Counter(parent for parent, _ in made.workflow.tasks[1].after[0].pairs)
@@ -140,7 +140,7 @@ def test_parents_are_drawn_evenly():
 
 
 @pytest.mark.parametrize("kind", [RandomSweeps, SampleGraph])
-def test_the_same_seed_gives_the_same_graph_and_another_another(kind):
+def test_graphs_are_reproducible_by_seed(kind):
     first, again, other = (kind().generate(generator(seed, "test")) for seed in (1, 1, 2))
     assert first == again
     assert first.workflow != other.workflow
@@ -165,7 +165,7 @@ def test_the_same_seed_gives_the_same_graph_and_another_another(kind):
         (SampleGraph, {"length_ratio": 0.0}, "length_ratio of sample-sweeps is 0.0"),
     ],
 )
-def test_impossible_factors_are_refused(kind, given, problem):
+def test_invalid_factors_are_rejected(kind, given, problem):
     with pytest.raises(InvalidInput, match=problem):
         kind(**given)
 
@@ -215,14 +215,14 @@ def test_samples_have_the_parents_of_the_formulas(found, widths, parents_of):
     assert found == by_formula(widths, parents_of)
 
 
-def test_a_dense_in_tree_that_leaves_a_rest_is_refused():
+def test_a_dense_in_tree_with_a_remainder_is_rejected():
     with pytest.raises(
         InvalidInput, match="a layer of 7; groups of 4 with a shift of 2 must cover it exactly"
     ):
         dense_in_tree(2, 7, 4, 2)
 
 
-def test_the_combination_opens_and_closes_and_its_copies_do_not_touch():
+def test_combined_trees_fan_out_and_in_in_separate_copies():
     one, two = combined_trees(1, 1), combined_trees(1, 2)
     assert one == (
         ((),),
@@ -253,7 +253,7 @@ def test_samples_have_the_sizes_of_the_table(name):
     assert list(machines.values()) == [max(1, round(size / per_machine)) for size in found]
 
 
-def test_a_structure_gets_lengths_and_machines():
+def test_draw_layers_adds_lengths_and_machines():
     layers = draw_layers(
         generator(1, "test"), out_tree(3, 2), length_ratio=2.0, throughput_ratio=3.0, subtasks_per_machine=2.0
     )

@@ -1,4 +1,4 @@
-"""Sweeps: which points they have, in which order, and what grows during the run."""
+"""Sweeps: points, their order, and growing sweeps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_ranges_may_use_parameters_and_negative_numbers():
     assert points("k: -n..n-1", "n: 2")[0] == [(-2,), (-1,), (0,), (1,)]
 
 
-def test_steps_that_are_no_binary_fractions_neither_lose_the_end_nor_show_noise():
+def test_decimal_steps_include_the_end_without_rounding_noise():
     found, names = points("t: 0.4..1.0 step 0.2")
     assert found == [(0.4,), (0.6,), (0.8,), (1.0,)]
     assert names == ["t[0.4]", "t[0.6]", "t[0.8]", "t[1]"]
@@ -35,14 +35,14 @@ def test_steps_that_are_no_binary_fractions_neither_lose_the_end_nor_show_noise(
 
 @settings(max_examples=100)
 @given(st.integers(-50, 50), st.integers(0, 60), st.sampled_from(["0.1", "0.2", "0.25", "0.3", "1", "3"]))
-def test_ranges_have_the_values_a_reader_expects(low, count, step):
+def test_ranges_equal_decimal_arithmetic(low, count, step):
     high = low + count * float(step)
     found = Range(low=parse(str(low)), high=parse(f"{high:.12g}"), step=parse(step)).values({})
     assert len(found) == count + 1
     assert found == pytest.approx([low + index * float(step) for index in range(count + 1)])
 
 
-def test_the_cross_product_runs_fastest_in_its_last_variable():
+def test_the_last_variable_of_a_cross_product_varies_fastest():
     assert points("i: 1..2, s: [x, y]")[1] == ["t[1,x]", "t[1,y]", "t[2,x]", "t[2,y]"]
 
 
@@ -59,7 +59,7 @@ def test_true_and_false_are_values():
     assert points("b: [true, false]")[1] == ["t[true]", "t[false]"]
 
 
-def test_work_is_evaluated_at_every_point_whether_there_are_few_or_many():
+def test_work_is_evaluated_at_every_point():
     few = graph_of("params: {l: [3, 1, 2]}\ntasks: {t: {sweep: {j: 1..3}, work: 'l[j-1]'}}")
     assert few.work.tolist() == [3, 1, 2]
     many = graph_of("tasks: {t: {sweep: {j: 1..100}, work: 2*j + 1, memory: j*kB}}")
@@ -67,7 +67,7 @@ def test_work_is_evaluated_at_every_point_whether_there_are_few_or_many():
     assert many.demand[:, 0].tolist() == [1000 * j for j in range(1, 101)]
 
 
-def test_many_points_of_mixed_kinds_are_not_confused():
+def test_many_points_of_mixed_types():
     values = ", ".join([*map(str, range(40)), "x"])
     graph = graph_of(f"tasks: {{t: {{sweep: {{k: [{values}]}}, work: '5 if k == 1 else 7'}}}}")
     assert graph.work.tolist() == [7, 5] + [7] * 39
@@ -100,7 +100,7 @@ class TestGrowth:
         ("output", "lines"),
         [("split.parts", "lines(split.parts)"), ("parts", "lines(split.parts)"), ("a b", "lines('a b')")],
     )
-    def test_it_waits_for_the_writer_of_the_file(self, output, lines):
+    def test_a_growing_sweep_depends_on_the_writer_of_the_file(self, output, lines):
         graph = graph_of(self.TEXT.format(output=output, lines=lines))
         assert graph.names == ("split", "each[*]", "tidy[*]", "merge")
         assert edges(graph) == {
@@ -110,7 +110,7 @@ class TestGrowth:
             ("each[*]", "merge"),
         }
 
-    def test_only_lines_of_a_file_grow(self):
+    def test_only_sweeps_over_lines_are_growing(self):
         assert is_growing(parse("lines(split.parts)"))
         assert growth_file(parse("lines('x')")) == "x"
         assert not is_growing(parse("len(lines(x))"))
@@ -136,19 +136,19 @@ class TestGrowth:
         ("n: [1]", "sweep variable 'n' has the name of a parameter"),
     ],
 )
-def test_sweeps_that_cannot_be(sweep, what):
+def test_invalid_sweeps_are_reported(sweep, what):
     found = whats(f"params: {{n: 3}}\ntasks: {{t: {{sweep: {{{sweep}}}}}}}")
     assert found == ([] if what is None else [what])
 
 
-def test_a_failed_sweep_gives_one_problem_and_no_others():
+def test_an_invalid_sweep_gives_one_problem():
     found = whats(
         "tasks: {a: {sweep: {k: 3..1}, work: 2*k, nodes: 1..k}, b: {sweep: {k: 1..2}, after: 'a[k]'}, c: {after: 'a[1..2]'}}"
     )
     assert found == ["sweep variable k has no values"]
 
 
-def test_row_major_order_equals_numpys():
+def test_the_order_of_points_equals_row_major_order():
     sweep = Sweep(variables=(("i", (1, 2)), ("j", (3, 4, 5)), ("k", (6, 7))))
     grid = np.stack(np.meshgrid([1, 2], [3, 4, 5], [6, 7], indexing="ij"), axis=-1).reshape(-1, 3)
     assert [list(point) for point in list_points(sweep, {})] == grid.tolist()

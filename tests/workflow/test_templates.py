@@ -1,4 +1,4 @@
-"""Names in braces: what is replaced, what stays, what is quoted."""
+"""Templates: replaced and kept fields, quoting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VALUES = {"k": 3, "t": 0.4, "name": "a b", "flag": True, "inputs": ["x y", "z"]}
         ("{inputs}", "x y z"),
     ],
 )
-def test_what_is_replaced_and_what_stays(text, filled):
+def test_known_names_are_replaced_and_others_kept(text, filled):
     assert fill_template(text, VALUES) == filled
 
 
@@ -44,7 +44,7 @@ def test_replacements_are_quoted_for_the_shell_unless_raw():
     )
 
 
-def test_an_earlier_turn_leaves_what_the_last_one_needs():
+def test_an_earlier_call_keeps_doubled_braces():
     text = "{{k}} {k} {machine.arch} ${x} {{machine.arch}}"
     first = fill_template(text, {"k": 1}, last=False)
     assert first == "{{k}} 1 {machine.arch} ${x} {{machine.arch}}"
@@ -56,14 +56,14 @@ def test_an_earlier_turn_leaves_what_the_last_one_needs():
     st.text(alphabet="ab{}$: .", max_size=20),
     st.dictionaries(st.sampled_from("ab"), st.text(alphabet="xy z'\"\n", max_size=3)),
 )
-def test_two_turns_give_what_one_gives(text, values):
+def test_two_calls_give_the_result_of_one(text, values):
     first = {key: value for key, value in values.items() if key == "a" and "{" not in value}
     assert fill_template(fill_template(text, first, last=False), values) == fill_template(text, values)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=20))
-def test_the_shell_sees_exactly_the_value(value):
+def test_quoted_values_are_unchanged_by_the_shell(value):
     line = fill_template("printf %s {v}", {"v": value}, quote=True)
     assert (
         subprocess.run(["/bin/sh", "-eu", "-c", line], capture_output=True, check=True).stdout.decode()
@@ -80,7 +80,7 @@ def test_fields_are_listed():
     assert list_fields("nothing") == []
 
 
-def test_late_names():
+def test_is_late():
     late = (
         "inputs",
         "outputs",
@@ -99,7 +99,7 @@ def test_late_names():
 @pytest.mark.parametrize(
     ("value", "text"), [(3, "3"), (0.1 + 0.2, "0.3"), (2.0, "2"), (False, "false"), ("x", "x")]
 )
-def test_values_in_names(value, text):
+def test_format_value(value, text):
     assert format_value(value) == text
 
 
@@ -108,10 +108,10 @@ def test_commands_may_use_every_late_name_and_results_of_tasks():
     assert whats(f"params: {{p: 1}}\ntasks: {{a: , b: {{after: a, command: '{command}'}}}}") == []
 
 
-def test_shell_and_awk_braces_are_no_names():
+def test_shell_and_awk_braces_are_not_fields():
     assert whats("tasks: {a: {command: \"awk '{print $1}' ${FILE} {{literal}}\"}}") == []
 
 
-def test_late_names_in_file_names_stay_and_match():
+def test_late_names_in_file_names_are_kept_and_match():
     graph = graph_of("tasks: {a: {outputs: ['x.{iteration}']}, b: {inputs: ['x.{iteration}']}}")
     assert graph.edge_count == 1

@@ -1,4 +1,4 @@
-"""Explicit transfers stand between writers and readers, and nothing is counted twice (unified section 7, C4)."""
+"""Explicit transfers between writers and readers: nothing is counted twice (docs/papers/unified.md, section 7)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ CHAIN = """\
     """
 
 
-def test_the_transfer_takes_the_bytes_and_the_edges_carry_none():
+def test_a_transfer_carries_the_bytes_instead_of_the_edges():
     graph = graph_of(CHAIN.format(size="", after=""))
     assert edges(graph) == {("one", "move"), ("move", "two")}
     assert graph.transfer_bytes.tolist() == [0, 5e6, 0]
     assert graph.edge_bytes.sum() == graph.edge_files.sum() == 0
 
 
-def test_also_when_the_reader_names_the_writer():
+def test_a_reader_that_depends_on_the_writer_pays_no_bytes():
     graph = graph_of(CHAIN.format(size="", after=", after: one"))
     assert ("one", "two") in edges(graph)
     assert graph.edge_bytes.sum() == graph.edge_files.sum() == 0
 
 
-def test_its_own_size_counts_first():
+def test_the_size_of_the_transfer_takes_precedence():
     assert graph_of(CHAIN.format(size=", size: 2*MB", after="")).transfer_bytes.tolist() == [0, 2e6, 0]
 
 
@@ -39,7 +39,7 @@ def test_variables_of_source_and_destination():
     assert graph.source_variable[graph.index("one")] == len(graph.variables)
 
 
-def test_readers_on_other_machines_still_pay_by_themselves():
+def test_readers_on_other_machines_have_data_edges():
     graph = graph_of(
         """\
         tasks:
@@ -54,7 +54,7 @@ def test_readers_on_other_machines_still_pay_by_themselves():
     assert graph.edge_bytes.tolist().count(5e6) == 2
 
 
-def test_a_file_may_travel_on():
+def test_transfers_may_be_chained():
     graph = graph_of(
         """\
         tasks:
@@ -69,7 +69,7 @@ def test_a_file_may_travel_on():
     assert graph.edge_bytes.sum() == 0
 
 
-def test_a_file_written_elsewhere_comes_to_the_source_first():
+def test_a_file_written_elsewhere_is_copied_to_the_source():
     graph = graph_of(
         """\
         tasks:
@@ -83,7 +83,7 @@ def test_a_file_written_elsewhere_comes_to_the_source_first():
     assert graph.edge_bytes[edge] == 5e6
 
 
-def test_transfers_of_a_sweep_match_by_the_names_they_give():
+def test_transfers_of_a_sweep_match_by_file_name():
     graph = graph_of(
         """\
         tasks:
@@ -96,12 +96,12 @@ def test_transfers_of_a_sweep_match_by_the_names_they_give():
     assert graph.transfer_bytes.tolist() == [0, 0, 1e6, 2e6, 0]
 
 
-def test_a_file_that_nobody_writes_may_be_moved_from_a_machine_in_use():
+def test_a_file_without_writer_may_be_transferred():
     graph = graph_of("tasks: {a: {machine: A}, m: {kind: transfer, from: A, to: B, file: f}}")
     assert (edges(graph), graph.unsized_files, graph.transfer_bytes.tolist()) == (set(), 1, [0, 0])
 
 
-def test_a_source_where_nothing_is_known_to_run_is_a_problem():
+def test_an_unknown_source_of_a_transfer_is_a_problem():
     (found,) = problems_in("tasks: {a: {outputs: [x]}, m: {kind: transfer, from: A, to: B, file: x}}")
     assert found.what == "m moves 'x' from 'A', the machine of no task"
     assert found.path == ("tasks", "m", "from")
@@ -109,20 +109,20 @@ def test_a_source_where_nothing_is_known_to_run_is_a_problem():
 
 
 @pytest.mark.parametrize("size", ["-1", "0 - 1"])
-def test_sizes_are_not_negative(size):
+def test_negative_sizes_are_rejected(size):
     (found,) = whats(
         f"tasks: {{a: {{machine: A}}, m: {{kind: transfer, from: A, to: B, file: f, size: {size}}}}}"
     )
     assert found == "size -1"
 
 
-def test_tasks_that_name_an_abstract_machine_share_one_variable_and_others_have_their_own():
+def test_tasks_of_an_abstract_machine_share_a_binding_variable():
     graph = graph_of(
         "tasks: {a: {machine: M}, b: {machine: M}, c: , d: {sweep: {k: 1..2}, machine: 'n{k}'}, v: {kind: virtual}}"
     )
     assert [graph.variables[index] for index in graph.variable] == ["M", "M", "c", "n1", "n2", "v"]
 
 
-def test_a_task_called_like_an_abstract_machine_is_not_on_it():
+def test_a_task_with_the_name_of_an_abstract_machine_is_not_bound_to_it():
     graph = graph_of("tasks: {M: , a: {machine: M}}")
     assert graph.variable[0] != graph.variable[1]

@@ -1,4 +1,4 @@
-"""Parameters: formulas in any order, cycles, other values for a run."""
+"""Parameters: formulas in any order, cycles, replaced values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft.workflow.workflow import evaluate_params, set_params
 from workflow.reading_help import problems_in, read, whats
 
 
-def test_formulas_may_come_before_what_they_need():
+def test_formulas_may_precede_their_operands():
     params = {"c": parse("a + b"), "b": parse("2*a"), "a": 3}
     assert evaluate_params(params) == ({"c": 9, "b": 6, "a": 3}, [])
 
@@ -25,7 +25,7 @@ def test_a_formula_may_give_a_list():
     assert evaluate_params({"l": parse("range(1, n)"), "n": 3})[0]["l"] == [1, 2, 3]
 
 
-def test_parameters_that_need_each_other_are_named_and_only_they():
+def test_cyclic_parameters_are_named():
     _, (problem,) = evaluate_params(
         {"a": parse("b"), "b": parse("c + 1"), "c": parse("a"), "d": parse("a"), "e": 1}
     )
@@ -33,12 +33,12 @@ def test_parameters_that_need_each_other_are_named_and_only_they():
     assert problem.path == ("params", "a")
 
 
-def test_a_formula_that_needs_itself():
+def test_a_formula_that_uses_itself_is_cyclic():
     _, (problem,) = evaluate_params({"a": parse("a + 1")})
     assert problem.what == "cyclic parameters: a"
 
 
-def test_what_needs_a_failed_formula_is_not_reported_again():
+def test_formulas_that_use_an_invalid_formula_are_not_reported():
     values, (problem,) = evaluate_params(
         {"a": parse("1/z"), "b": parse("a"), "c": parse("b"), "z": 0, "d": 1}
     )
@@ -46,20 +46,20 @@ def test_what_needs_a_failed_formula_is_not_reported_again():
     assert values == {"z": 0, "d": 1}
 
 
-def test_a_failed_formula_is_the_only_problem_of_its_workflow():
+def test_an_invalid_formula_is_the_only_problem():
     (found,) = problems_in("params: {z: 0, a: '=1/z'}\ntasks: {t: {work: a, sweep: {k: 1..a}}}")
     assert (found.path, found.place.line) == (("params", "a"), 2)
 
 
-def test_a_long_chain_of_formulas_is_quick_and_does_not_recurse():
+def test_a_long_chain_of_formulas_does_not_recurse():
     params = {f"p{number}": parse(f"p{number + 1} + 1") for number in range(5000)} | {"p5000": 0}
     assert evaluate_params(params)[0]["p0"] == 5000
 
 
-class TestOtherValues:
-    """Parameters given for a run replace those of the file."""
+class TestSetParams:
+    """Parameters of a run replace those of the file."""
 
-    def test_formulas_follow(self):
+    def test_formulas_use_the_new_values(self):
         workflow = read("params: {n: 2, w: '=10*n'}\ntasks: {t: {sweep: {k: 1..n}, work: w}}")
         changed = set_params(workflow, {"n": 3})
         assert unfold(changed).work.tolist() == [30, 30, 30]
@@ -69,11 +69,11 @@ class TestOtherValues:
         workflow = read("params: {n: 2, m: 5}\ntasks: {t: {work: n}}")
         assert unfold(set_params(workflow, {"n": parse("m + 1")})).work.tolist() == [6]
 
-    def test_a_checked_workflow_does_not_pass_on_its_graph(self):
+    def test_a_changed_workflow_has_its_own_graph(self):
         workflow = read("params: {n: 2}\ntasks: {t: {sweep: {k: 1..n}}}")
         assert (len(unfold(workflow)), len(unfold(set_params(workflow, {"n": 5})))) == (2, 5)
 
-    def test_unknown_names_are_refused_with_the_nearest(self):
+    def test_unknown_names_suggest_the_nearest(self):
         workflow = read("params: {atoms: 2}\ntasks: {t: }")
         with pytest.raises(InvalidInput, match="has no parameter 'atom'; did you mean 'atoms'") as raised:
             set_params(workflow, {"atom": 3, "zzz": 1})

@@ -1,4 +1,4 @@
-"""All mistakes of a file are reported at once, each at its line and column."""
+"""All errors of a file are reported at once, with line and column."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EXPECTED = [
 ]
 
 
-def test_a_file_with_many_mistakes_reports_them_all_in_reading_order():
+def test_all_errors_of_a_file_are_reported_in_order():
     with pytest.raises(InvalidInput) as raised:
         WeftYaml().read(SourceFile(name="flow.yaml", data=MISTAKES.encode()))
     found = [(problem.place.line, problem.place.column, problem.what) for problem in raised.value.problems]
@@ -70,7 +70,7 @@ def test_a_file_with_many_mistakes_reports_them_all_in_reading_order():
     assert {problem.place.file for problem in raised.value.problems} == {"flow.yaml"}
 
 
-def test_problems_that_only_unfolding_shows_are_reported_together_with_their_places():
+def test_problems_of_unfolding_have_locations():
     found = problems_in(
         """\
         tasks:
@@ -97,7 +97,7 @@ def test_problems_that_only_unfolding_shows_are_reported_together_with_their_pla
     assert all(problem.rule or problem.advice for problem in found)
 
 
-def test_an_entry_of_after_that_cannot_be_read_does_not_shift_the_others():
+def test_an_invalid_entry_of_after_does_not_shift_the_others():
     found = problems_in("tasks:\n  t:\n    after:\n      - 'a['\n      - b\n      - {if: 1}\n      - c\n")
     assert [(problem.place.line, problem.place.column) for problem in found] == [
         (5, 9),
@@ -111,12 +111,12 @@ def test_an_entry_of_after_that_cannot_be_read_does_not_shift_the_others():
     ]
 
 
-def test_an_entry_of_inputs_that_stands_for_many_files_does_not_shift_the_others():
+def test_an_expanded_entry_of_inputs_does_not_shift_the_others():
     (found,) = problems_in("tasks:\n  t:\n    inputs:\n      - 'a.{1..9}'\n      - 'b.{k}'\n")
     assert (found.place.line, found.path) == (6, ("tasks", "t", "inputs", 1))
 
 
-def test_names_are_suggested():
+def test_similar_names_are_suggested():
     (found,) = problems_in("params: {atoms: 3}\ntasks: {t: {work: 2*atom}}")
     assert "atoms" in found.advice
     (found,) = problems_in("tasks: {lapw1: , b: {after: lapw2}}")
@@ -141,7 +141,7 @@ def test_names_are_suggested():
         "tasks: {t: {machine: A}, m: {kind: transfer, from: A, to: B, file: 'f{h}'}}",
     ],
 )
-def test_unknown_names_in_braces_are_found_wherever_they_are_replaced(text):
+def test_unknown_names_in_templates_are_reported_for_every_key(text):
     (found,) = whats(text)
     assert found.startswith("{h")
 
@@ -165,12 +165,12 @@ def test_unknown_names_in_braces_are_found_wherever_they_are_replaced(text):
         "tasks: {t: }\nloops: {l: {from: t, to: t, until: hh > 1}}",
     ],
 )
-def test_unknown_names_in_formulas_are_found_wherever_formulas_may_stand(text):
+def test_unknown_names_in_formulas_are_reported_for_every_key(text):
     (found,) = whats(text)
     assert "unknown name 'hh'" in found
 
 
-def test_formulas_that_fail_only_with_values_are_reported_and_nothing_is_raised():
+def test_formulas_that_fail_during_unfolding_are_reported():
     found = whats(
         """\
         params: {z: 0, big: "=2**1000 * 2**1000"}
@@ -194,33 +194,33 @@ def test_duplicate_and_missing_tasks_of_records():
 
 
 class TestWriters:
-    """A file has one writer, unless only one of them runs at a time."""
+    """A file has one writer, unless only one of its writers runs at a time."""
 
     def test_two_tasks(self):
         text = "tasks: {a: {outputs: [x]}, b: {outputs: [x]}}"
         assert whats(text) == ["'x' is written by a and by b"]
 
-    def test_two_tasks_whose_names_in_braces_give_the_same(self):
+    def test_two_tasks_with_templates_of_the_same_name(self):
         text = "params: {p: 1}\ntasks: {a: {outputs: ['x.{p}']}, b: {outputs: [x.1]}}"
         assert whats(text) == ["'x.1' is written by a and by b"]
 
-    def test_a_sweep_whose_second_variable_is_not_in_the_name(self):
+    def test_a_sweep_with_a_variable_missing_in_the_name(self):
         text = "tasks: {a: {sweep: {i: 1..2, j: 1..2}, outputs: ['x.{i}']}}"
         assert whats(text) == ["several subtasks of a write 'x.1'"]
 
     def test_a_sweep_variable_with_one_value_need_not_be_in_the_name(self):
         assert whats("tasks: {a: {sweep: {i: 1..2, j: [7]}, outputs: ['x.{i}']}}") == []
 
-    def test_folders_and_wildcards_may_be_shared(self):
+    def test_directories_and_wildcards_may_have_several_writers(self):
         assert whats("tasks: {a: {sweep: {i: 1..2}, outputs: [out/, '*.log']}}") == []
 
-    def test_branches_and_loops_may_share(self):
+    def test_branches_and_loops_may_have_several_writers(self):
         branches = "tasks: {a: , b: {after: {task: a, if: exit_code == 0}, outputs: [x]}, c: {after: a, outputs: [x]}}"
         assert whats(branches) == []
         loop = "tasks: {i: {outputs: [x]}, a: {inputs: [x], outputs: [x]}}\nloops: {l: {from: a, to: a, max_iterations: 2}}"
         assert whats(loop) == []
 
-    def test_a_task_that_names_it_twice(self):
+    def test_a_task_that_lists_a_file_twice(self):
         assert whats("tasks: {a: {outputs: [x, x]}}") == ["a writes 'x' twice"]
 
 
@@ -235,7 +235,7 @@ def test_checking_twice_and_unfolding_first_give_the_same_problems():
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(workflows())
-def test_any_workflow_gives_problems_or_a_graph_never_another_error(workflow):
+def test_any_workflow_gives_problems_or_a_graph(workflow):
     from weft.workflow.unfold import unfold
 
     found = find_problems(workflow)
@@ -263,7 +263,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_any_tree_of_values_under_any_key_is_read_or_refused(data):
+def test_any_value_under_any_key_is_read_or_reported(data):
     from weft.documents import Document, from_python
     from weft.workflow import keys
     from weft.workflow.reader import read_workflow

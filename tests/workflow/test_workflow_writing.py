@@ -1,4 +1,4 @@
-"""What is written reads back as the same workflow."""
+"""Writing and reading a workflow gives an equal workflow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workflow.test_workflow_reading import KEYS
 
 
 def again(workflow):
-    """Write a workflow as YAML and read it, without judging it."""
+    """Return a workflow written as YAML and read again, without validation."""
     found, reader = read_workflow(parse_document(WeftYaml().write(workflow), "again.yaml"))
     assert [problem.what for problem in reader.problems] == []
     return found

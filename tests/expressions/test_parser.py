@@ -1,4 +1,4 @@
-"""From text to tree: what is let through, what is refused, and where."""
+"""Parsing: accepted and rejected texts, with columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_a_dotted_name_is_one_name() -> None:
     assert parse("conv.result.delta").tree == Name(name="conv.result.delta")
 
 
-def test_precedence_is_pythons() -> None:
+def test_precedence_equals_that_of_python() -> None:
     assert parse("1 + 2 * 3").tree == Binary(
         operator="+",
         left=Literal(value=1),
@@ -34,7 +34,7 @@ def test_chained_comparison_is_one_node() -> None:
     assert len(tree.operands) == 3
 
 
-def test_nested_equal_logical_operators_become_one() -> None:
+def test_nested_equal_logical_operators_are_one_node() -> None:
     tree = parse("a and (b and c)").tree
     assert isinstance(tree, Logical)
     assert [node.name for node in tree.operands if isinstance(node, Name)] == ["a", "b", "c"]
@@ -57,13 +57,13 @@ def test_index_and_call() -> None:
         ("größe > 3", 7),
     ],
 )
-def test_the_column_of_an_operation_is_its_operator_in_characters(text: str, column: int) -> None:
+def test_the_column_of_an_operation_is_that_of_its_operator(text: str, column: int) -> None:
     columns = [node.column for node in walk(parse(text).tree) if isinstance(node, Binary | Compare)]
     assert column in columns
 
 
 @pytest.mark.parametrize("text", [" 1 + x", "\t1 + x", "\n1 + x\n", "1 + x  \r\n"])
-def test_surrounding_blanks_do_not_matter(text: str) -> None:
+def test_surrounding_blanks_are_ignored(text: str) -> None:
     assert parse(text) == parse("1 + x")
     name = next(node for node in walk(parse(text).tree) if isinstance(node, Name))
     assert text[name.column - 1] == "x"
@@ -100,7 +100,7 @@ def test_surrounding_blanks_do_not_matter(text: str) -> None:
         ("007", 1, "leading zeros"),
     ],
 )
-def test_refused_with_column_and_reason(text: str, column: int, says: str) -> None:
+def test_errors_have_a_column_and_a_reason(text: str, column: int, says: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text)
     assert caught.value.column == column
@@ -184,7 +184,7 @@ def test_refused_with_column_and_reason(text: str, column: int, says: str) -> No
         "٣",
     ],
 )
-def test_hostile_and_foreign_texts_are_clean_errors(text: str) -> None:
+def test_malicious_and_foreign_texts_raise_expression_error(text: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text)
     assert caught.value.text == text
@@ -224,14 +224,14 @@ def test_bounds(text: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_what_lies_just_within_the_bounds_is_read() -> None:
+def test_texts_at_the_bounds_are_parsed() -> None:
     assert parse("(" * 100 + "1" + ")" * 100).text == "1"
     assert parse("-" * 99 + "1").text == "-" * 99 + "1"
     assert parse("+".join("1" * 100)).text == " + ".join("1" * 100)
     assert len(parse("[" + "1," * (MAX_NODES - 1) + "]").text) > MAX_NODES
 
 
-def test_advice_for_habits_of_other_languages() -> None:
+def test_advice_for_syntax_of_other_languages() -> None:
     for text, advice in [
         ("a = 1", "=="),
         ("a && b", "`and`"),

@@ -1,4 +1,4 @@
-"""Whole columns at once: exact, or not at all."""
+"""Operators over columns: exact results or None."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ FLOATS = np.array([0.5, np.nan])
         ("+", np.array([1, None]), 1),
     ],
 )
-def test_arithmetic_that_is_left_to_single_values(operator: str, left: Column, right: Column) -> None:
+def test_arithmetic_that_is_not_vectorised(operator: str, left: Column, right: Column) -> None:
     assert fast_arithmetic(operator, left, right) is None
 
 
-def test_arithmetic_that_is_exact() -> None:
+def test_arithmetic_that_is_vectorised_is_exact() -> None:
     for operator, right, expected in [
         ("+", 1, [2, 3]),
         ("//", 2, [0, 1]),
@@ -64,7 +64,7 @@ def test_arithmetic_that_is_exact() -> None:
         (np.array([True]), True),
     ],
 )
-def test_comparisons_that_are_left_to_single_values(left: Column, right: Column) -> None:
+def test_comparisons_that_are_not_vectorised(left: Column, right: Column) -> None:
     assert fast_compare("==", left, right) is None
 
 
@@ -75,21 +75,21 @@ def test_comparisons_with_nan_are_false() -> None:
         assert not result[1]
 
 
-def test_the_lowest_integer_has_no_negative() -> None:
+def test_the_lowest_integer_is_not_negated() -> None:
     lowest = np.array([-(2**63)])
     assert fast_sign("-", lowest) is None
     assert FAST_FUNCTIONS["abs"](lowest) is None
     assert fast_sign("+", np.array(["a"])) is None
 
 
-def test_extremes_take_columns_of_one_type_and_keep_the_unknown() -> None:
+def test_min_and_max_take_columns_of_one_type_and_keep_nan() -> None:
     assert FAST_FUNCTIONS["min"](INTEGERS, 0.5) is None
     result = FAST_FUNCTIONS["max"](FLOATS, 0.75)
     assert result is not None
     np.testing.assert_array_equal(result, [0.75, np.nan])
 
 
-def test_pack_keeps_types_apart() -> None:
+def test_pack_preserves_types() -> None:
     assert pack([1, 2]).dtype == np.int64
     assert pack([1.0, 2.0]).dtype == np.float64
     assert pack([True]).dtype == bool

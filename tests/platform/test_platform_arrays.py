@@ -14,9 +14,7 @@ from weft.platform.arrays import MOST_LOCATIONS, compile_network
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_the_arrays_say_what_link_between_says(
-    platforms: st.SearchStrategy[Platform], data: st.DataObject
-) -> None:
+def test_the_arrays_equal_link_between(platforms: st.SearchStrategy[Platform], data: st.DataObject) -> None:
     platform = data.draw(platforms)
     machines = planned_machines(platform)
     net = compile_network(platform, machines)
@@ -53,7 +51,7 @@ def test_infinite_bandwidth_costs_nothing_per_byte() -> None:
     assert compile_network(platform, platform.machines).inverse_bandwidth.tolist() == [[0.0]]
 
 
-def test_places_that_are_linked_alike_are_one_location() -> None:
+def test_sites_with_equal_links_are_one_location() -> None:
     platform = parse_short_form("identical:20000,latency=1ms")
     assert platform is not None
     net = compile_network(platform, platform.machines)
@@ -62,7 +60,7 @@ def test_places_that_are_linked_alike_are_one_location() -> None:
     assert net.host.tolist() == list(range(20000))
 
 
-def test_sites_and_named_machines_have_locations_of_their_own() -> None:
+def test_sites_and_machines_with_links_are_separate_locations() -> None:
     machines = tuple(
         Machine(name=name, site=site) for name, site in [("a", "A"), ("b", "A"), ("c", "B"), ("d", "C")]
     )
@@ -78,7 +76,7 @@ def test_sites_and_named_machines_have_locations_of_their_own() -> None:
     assert net.inverse_bandwidth[0, 2] == 1e-9
 
 
-def test_too_many_locations_are_refused_before_memory_is_taken() -> None:
+def test_too_many_locations_are_rejected_before_allocation() -> None:
     names = [f"m{index}" for index in range(MOST_LOCATIONS + 2)]
     platform = Platform(
         machines=tuple(Machine(name=name) for name in names),

@@ -64,7 +64,7 @@ MACHINES = (Machine(name="a", site="A", nodes=4), Machine(name="b", site="B"), M
         ),
     ],
 )
-def test_each_broken_rule_is_one_fault_at_its_place(
+def test_each_violated_rule_gives_one_problem_with_its_path(
     values: dict[str, Any], path: tuple[str | int, ...], words: str
 ) -> None:
     faults = list(Platform(**{"machines": MACHINES, **values}).find_problems())
@@ -72,17 +72,17 @@ def test_each_broken_rule_is_one_fault_at_its_place(
     assert words in str(faults[0])
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     platform = Platform(machines=(Machine(name="altix1"),), links=(("altix1", "altixx", LINK),))
     assert "did you mean 'altix1'?" in str(next(platform.find_problems()))
 
 
-def test_a_machine_alone_at_a_site_of_its_name_may_be_named_in_a_pair() -> None:
+def test_a_pair_may_name_the_only_machine_of_a_site_of_the_same_name() -> None:
     machines = (Machine(name="a", site="a"), Machine(name="b"))
     assert list(Platform(machines=machines, links=(("a", "b", LINK),)).find_problems()) == []
 
 
-def test_machines_of_unlike_values_are_all_checked() -> None:
+def test_machines_with_different_values_are_all_checked() -> None:
     machines = (Machine(name="a"), Machine(name="b", nodes=0), Machine(name="c"), Machine(name="d", cores=0))
     paths = [fault.path for fault in Platform(machines=machines).find_problems()]
     assert paths == [("machines", "b", "nodes"), ("machines", "d", "cores")]
@@ -90,9 +90,7 @@ def test_machines_of_unlike_values_are_all_checked() -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_the_random_platforms_of_these_tests_are_valid(
-    platforms: st.SearchStrategy[Platform], data: st.DataObject
-) -> None:
+def test_random_platforms_are_valid(platforms: st.SearchStrategy[Platform], data: st.DataObject) -> None:
     platform = data.draw(platforms)
-    # A drawn site may bear no second meaning, so nothing at all may be wrong.
+    # Random sites have unambiguous names, so there must be no problem.
     assert list(platform.find_problems()) == []

@@ -1,4 +1,4 @@
-"""The task graph of a workflow: its columns, its order, and that it is made once."""
+"""The task graph of a workflow: columns and order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EXAMPLE = """\
     """
 
 
-def test_the_example_of_the_format():
+def test_the_example_of_the_file_format():
     graph = graph_of(EXAMPLE)
     assert (len(graph), graph.edge_count) == (103, 250)
     w1 = (7 * 64 * 6000**2 + 6000**3) / 1e9
@@ -87,7 +87,7 @@ def test_columns_of_kinds_cores_and_resources():
     assert graph.explicit_pointer.tolist() == [0, 0, 1, 1, 1]
 
 
-def test_predecessors_and_successors_tell_the_same_story():
+def test_predecessors_and_successors_are_consistent():
     graph = graph_of(EXAMPLE)
     forward = {(task, int(child)) for task in range(len(graph)) for child in graph.successors(task)}
     backward = {(int(parent), task) for task in range(len(graph)) for parent in graph.predecessors(task)}
@@ -122,20 +122,20 @@ def test_every_graph_is_in_topological_order_with_columns_of_one_length(workflow
     assert graph.variable.max() < len(graph.variables)
 
 
-def test_program_order_is_kept_where_it_can_be():
+def test_program_order_is_kept_if_it_is_topological():
     text = "tasks: {c: {after: a}, a: , b: , d: {after: [b, c]}}"
     assert graph_of(text).names == ("a", "c", "b", "d")
     assert graph_of("tasks: {x: , w: , v: {after: x}}").names == ("x", "w", "v")
 
 
-def test_checking_and_unfolding_alone_give_the_same_graph():
+def test_unfold_and_check_and_unfold_give_the_same_graph():
     workflow = read(EXAMPLE)
     one, two = check_and_unfold(workflow), unfold(workflow)
     assert (one.names, edges(one)) == (two.names, edges(two))
     assert one.work.tolist() == two.work.tolist()
 
 
-def test_graphs_cross_process_borders():
+def test_graphs_can_be_pickled():
     workflow = dataclasses.replace(read(EXAMPLE), document=None)
     again = pickle.loads(pickle.dumps(unfold(workflow)))
     assert again.workflow == workflow
@@ -155,7 +155,7 @@ print(g.names, g.predecessor.tolist(), g.resource_names, g.demand.tolist(), g.va
 """
 
 
-def test_the_graph_is_the_same_under_every_hash_seed():
+def test_the_graph_does_not_depend_on_the_hash_seed():
     found = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],
@@ -170,7 +170,7 @@ def test_the_graph_is_the_same_under_every_hash_seed():
     assert "'z[1]'" in found.pop()
 
 
-def test_ten_thousand_tasks_of_another_system():
+def test_ten_thousand_imported_tasks():
     tasks = tuple(
         Task(
             name=f"t{number}",
@@ -188,7 +188,7 @@ def test_ten_thousand_tasks_of_another_system():
     assert graph.edge_bytes.sum() == 8 * 9_997
 
 
-def test_a_measured_law_gives_the_work_of_a_record_that_states_none():
+def test_the_default_work_is_that_of_the_measured_law():
     law = MeasuredSeconds(seconds={1: 10.0, 2: 6.0})
     flow = Workflow(
         name="w",
@@ -202,7 +202,7 @@ def test_a_measured_law_gives_the_work_of_a_record_that_states_none():
     assert math.isnan(unfold(flow).work[2])
 
 
-def test_a_workflow_read_from_a_file_crosses_process_borders():
+def test_a_workflow_read_from_a_file_can_be_pickled():
     text = "weft: 1\ntasks: {a: {work: 3, sweep: {k: 1..2}}}\n"
     flow = WeftYaml().read(SourceFile(name="f.yaml", data=text.encode()))
     copy = pickle.loads(pickle.dumps(flow))

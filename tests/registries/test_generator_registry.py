@@ -1,4 +1,4 @@
-"""Every generator on the registry keeps the contract; new ones are picked up by themselves."""
+"""Every generator of the registry implements the interface; new entries are tested automatically."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def made(kind):
     return weft.generate(kind.name, seed=1)
 
 
-def test_it_says_who_it_is(kind):
+def test_it_has_a_name_and_a_title(kind):
     assert GENERATORS.load(kind.name) is kind
     assert len(kind.title) > 10
 
 
-def test_its_parameters_are_explained_and_cannot_be_changed(kind):
+def test_its_parameters_are_described_and_frozen(kind):
     for setting in list_parameters(kind):
         assert len(setting.meaning) > 5, setting.name
         assert "\n" not in setting.meaning
@@ -47,14 +47,14 @@ def test_the_defaults_as_texts_are_the_defaults(kind):
     assert configure_generator(kind, texts) == kind()
 
 
-def test_a_number_below_every_bound_is_refused(kind):
+def test_numbers_below_the_bounds_are_rejected(kind):
     numbers = [setting for setting in list_parameters(kind) if setting.type in (int, float)]
     for setting in numbers:
         with pytest.raises(weft.InvalidInput, match=rf"{setting.name} of {kind.name} is -1.*must be "):
             configure_generator(kind, {setting.name: -1})
 
 
-def test_every_wrong_parameter_is_told_at_once(kind):
+def test_all_invalid_parameters_are_reported_together(kind):
     numbers = [setting.name for setting in list_parameters(kind) if setting.type in (int, float)]
     with pytest.raises(weft.InvalidInput) as refused:
         configure_generator(kind, dict.fromkeys(numbers, -1))
@@ -62,16 +62,16 @@ def test_every_wrong_parameter_is_told_at_once(kind):
     assert sorted(told) == sorted(numbers)
 
 
-def test_the_same_seed_gives_the_same(kind, made):
+def test_equal_seeds_give_equal_workflows(kind, made):
     assert weft.generate(kind.name, seed=1) == made
     assert kind().generate(generator(1, "generate", kind.name)) == made
 
 
-def test_another_seed_gives_another(kind, made):
+def test_different_seeds_give_different_workflows(kind, made):
     assert weft.generate(kind.name, seed=2).workflow != made.workflow
 
 
-def test_what_is_written_reads_back_as_the_same(made):
+def test_writing_and_reading_gives_an_equal_workflow(made):
     text = WeftYaml().write(made.workflow)
     assert WeftYaml().read(SourceFile(name="flow.yaml", data=text.encode())) == made.workflow
     if made.platform is not None:
@@ -85,13 +85,13 @@ def test_it_is_planned_on_its_platform(made):
     assert 0 < planned.lower_bound_s <= planned.makespan_s
 
 
-def test_every_task_says_how_long_it_takes_and_every_file_its_size(made):
+def test_every_task_has_work_and_every_file_a_size(made):
     planned = weft.plan(made.workflow, on=made.platform or "identical:4", planner="heft")
     assert "assumed" not in planned.estimate_sources
     assert check_and_unfold(made.workflow).unsized_files == 0
 
 
-ALL_OF_THEM = """
+GENERATE_ALL = """
 import weft
 from weft.formats.native import WeftYaml
 from weft.workflow.generators import GENERATORS
@@ -101,11 +101,11 @@ for kind in GENERATORS:
 """
 
 
-def test_hash_seeds_change_nothing():
+def test_workflows_do_not_depend_on_the_hash_seed():
     found = set()
     for seed in ("0", "77"):
         done = subprocess.run(
-            [sys.executable, "-c", ALL_OF_THEM], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
+            [sys.executable, "-c", GENERATE_ALL], env={**os.environ, "PYTHONHASHSEED": seed}, check=True,
             capture_output=True, timeout=60,
         )  # fmt: skip
         assert done.stdout

@@ -1,4 +1,4 @@
-"""Canonical text: few parentheses, and the same tree when read again."""
+"""Canonical text: few parentheses; parsing it gives the same tree."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_canonical_text(text: str, canonical: str) -> None:
     assert parse(canonical).tree == expression.tree
 
 
-def test_a_canonical_text_that_would_be_too_long_to_read_again_is_refused() -> None:
+def test_a_canonical_text_that_is_too_long_is_rejected() -> None:
     text = "[" + "1e15," * 1900 + "]"
     assert len(text) < 10_000
     with pytest.raises(ExpressionError, match="characters in canonical form"):
