@@ -9,10 +9,10 @@ from weft.engine.replan.window import (
     TaskStanding,
     build_graph,
     build_window,
-    find_components,
     initial_dag,
 )
 from weft.randomness import generator
+from weft.workflow.cycles import strong_components
 from window_twin import acyclic, initial_back_edges, window_sets
 
 WORDS = ("queued", "running", "completed", "failed")
@@ -107,7 +107,9 @@ def test_what_is_on_a_cycle_shares_a_number():
         case = drawn(rng, 9)
         edges = set(case["edges"])
         ways = {(a, b) for a in range(case["count"]) for b in range(case["count"]) if leads(edges, a, b)}
-        number = find_components([sorted(b for a, b in edges if a == task) for task in range(case["count"])])
+        number = strong_components(
+            [sorted(b for a, b in edges if a == task) for task in range(case["count"])]
+        )
         for a in range(case["count"]):
             for b in range(case["count"]):
                 assert (number[a] == number[b]) == (a == b or {(a, b), (b, a)} <= ways)

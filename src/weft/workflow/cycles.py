@@ -1,4 +1,4 @@
-"""Cycle elimination, topological order and reachability.
+"""Cycle elimination, topological order, reachability and strongly connected components.
 
 Cycle elimination follows Prodan and Fahringer 2005 (docs/papers/dynamic-grid.md, section 10): a depth-first
 search that starts at the frontier removes every edge to a task on the search stack. For the initial graph the
@@ -11,8 +11,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
 
-__all__ = ["back_edges", "find_cycle", "reachable", "reversed_edges", "topological_order"]
+__all__ = [
+    "back_edges",
+    "find_cycle",
+    "reachable",
+    "reversed_edges",
+    "strong_components",
+    "topological_order",
+]
 
 
 _Adjacency = Sequence[Sequence[int]]
@@ -99,3 +107,16 @@ def reversed_edges(successors: _Adjacency) -> list[list[int]]:
         for child in children:
             predecessors[child].append(node)
     return predecessors
+
+
+def strong_components(successors: _Adjacency) -> list[int]:
+    """Return per node the number of its strongly connected component."""
+    # Imported here because SciPy takes longer to import than most commands take to run.
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    heads = list(chain.from_iterable(successors))
+    pointer = [0, *accumulate(map(len, successors))]
+    graph = csr_array(([True] * len(heads), heads, pointer), shape=(len(successors), len(successors)))
+    found: list[int] = connected_components(graph, connection="strong")[1].tolist()
+    return found

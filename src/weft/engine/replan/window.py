@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from weft.workflow.cycles import back_edges, reachable, topological_order
+from weft.workflow.cycles import back_edges, reachable, strong_components, topological_order
 
 __all__ = [
     "Edge",
@@ -40,7 +40,6 @@ __all__ = [
     "bind_variables",
     "build_graph",
     "build_window",
-    "find_components",
     "find_members",
     "find_tied_ancestors",
     "initial_dag",
@@ -341,49 +340,6 @@ def _find_completed_variables(
     return (written & used) - {WindowVariable(*rebound_variable(situation, task)) for task in members.moved}
 
 
-def find_components(successors: Sequence[Sequence[int]]) -> list[int]:
-    """Return per node the number of its strongly connected component."""
-    unseen = len(successors)
-    rank = [unseen] * len(successors)
-    component = [unseen] * len(successors)
-    visited = found = 0
-    for root in range(len(successors)):
-        if rank[root] != unseen:
-            continue
-        open_nodes: list[int] = []
-        low: dict[int, int] = {}
-        stack = [(root, iter(successors[root]))]
-        while stack:
-            node, rest = stack[-1]
-            if rank[node] == unseen:
-                rank[node] = low[node] = visited
-                visited += 1
-                open_nodes.append(node)
-            for child in rest:
-                if rank[child] == unseen:
-                    stack.append((child, iter(successors[child])))
-                    break
-                if component[child] == unseen:
-                    low[node] = min(low[node], rank[child])
-            else:
-                stack.pop()
-                if stack:
-                    parent = stack[-1][0]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == rank[node]:
-                    _close(open_nodes, node, component, found)
-                    found += 1
-    return component
-
-
-def _close(open_nodes: list[int], root: int, component: list[int], number: int) -> None:
-    """Number the nodes visited since a component's first one."""
-    node = None
-    while node != root:
-        node = open_nodes.pop()
-        component[node] = number
-
-
 _Adjacency = list[list[int]]
 
 
@@ -475,7 +431,7 @@ def _find_frontier(situation: RunSituation, members: WindowMembers) -> list[int]
 
 def _list_cycle_edges(successors: _Adjacency) -> Iterator[Edge]:
     """Yield the edges that lie on a cycle."""
-    component = find_components(successors)
+    component = strong_components(successors)
     for tail, heads in enumerate(successors):
         for head in heads:
             if component[tail] == component[head]:
