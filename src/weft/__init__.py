@@ -13,8 +13,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.version import VERSION
-
 if TYPE_CHECKING:
     from weft.api.compare import compare
     from weft.api.generate import generate
@@ -53,7 +51,7 @@ __all__ = [
     "unfold",
 ]
 
-__version__ = VERSION
+__version__ = "0.1.0"
 
 _MODULES = {
     "Builder": "weft.workflow.builder",

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
+import weft
 from architecture.documents import Block, anchors, blocks, examples, links, matches, pages
 from architecture.package import ROOT, environment
 from cli.warm import program
@@ -150,7 +151,7 @@ def test_outputs_are_compared_with_cuts(expected: str, actual: str, same: bool) 
 
 def test_a_wrong_example_is_caught(tmp_path: Path) -> None:
     here = playground(tmp_path)
-    assert run("weft --version", here) == (0, "weft 0.1.0\n")
+    assert run("weft --version", here) == (0, f"weft {weft.__version__}\n")
     code, output = run("weft check nothing.yaml", here)
     assert code == 2
     assert matches("error: no file 'nothing.yaml'...", output)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft import __version__
 from weft.backends.backend import Product
 from weft.engine.history import AttemptRecord, RunSummary
 from weft.engine.state.run import RunState
@@ -31,7 +32,6 @@ from weft.formats.wfformat import (
 )
 from weft.platform.machine import Machine
 from weft.reports.execution import ExecutedRun, is_reused
-from weft.version import VERSION
 
 __all__ = ["write_wfformat"]
 
@@ -230,7 +230,7 @@ def _document(executed: ExecutedRun, story: RunSummary, graph: _Executed) -> str
         head["description"] = workflow.description
     head["createdAt"] = LONG_AGO if ended is None else ended.isoformat()
     head["schemaVersion"] = "1.5"
-    head["runtimeSystem"] = {"name": WRITTEN_BY_US, "version": VERSION}
+    head["runtimeSystem"] = {"name": WRITTEN_BY_US, "version": __version__}
     end_s = executed.end_s if story.ended_s is None else story.ended_s
     execution = {
         "makespanInSeconds": end_s - story.arrival_s,

@@ -21,6 +21,7 @@ from json.encoder import encode_basestring_ascii
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from weft import __version__
 from weft.documents import Document, from_python
 from weft.engine.engine import Engine
 from weft.engine.journal import SCHEMA, JournalEntry, encode_message
@@ -35,7 +36,6 @@ from weft.instance.compilation import compile_instance
 from weft.platform.file_format import platform_document, read_platform
 from weft.platform.platform import Platform
 from weft.policies.policy import Policy, make_policy
-from weft.version import VERSION
 from weft.workflow.checks import check_and_unfold
 from weft.workflow.reader import read_workflow
 from weft.workflow.workflow import Workflow
@@ -164,7 +164,7 @@ class JournalHeader:
     """Command line."""
     started_at_s: float = 0.0
     """Wall-clock time."""
-    version: str = VERSION
+    version: str = __version__
 
     @property
     def fingerprint(self) -> str:
