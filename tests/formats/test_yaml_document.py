@@ -215,7 +215,7 @@ class TestMistakes:
         assert len(plain("a: " + "x" * 10_000_000)["a"]) == 10_000_000
 
     def test_too_many_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(yaml_document, "MOST_NODES", 50)
+        monkeypatch.setattr(yaml_document, "MAX_NODES", 50)
         assert plain("- 1\n" * 49) == [1] * 49
         assert "at most 50" in problem("- 1\n" * 50).rule
 

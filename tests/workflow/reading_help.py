@@ -9,7 +9,7 @@ from weft.formats.format import SourceFile
 from weft.formats.native import WeftYaml
 from weft.formats.yaml_document import parse_document
 from weft.workflow.checks import check_and_unfold, find_problems
-from weft.workflow.reader import read_workflow
+from weft.workflow.file_format import read_workflow
 
 
 def read(text):

@@ -265,10 +265,9 @@ VALUES = st.recursive(
 @given(st.data())
 def test_any_value_under_any_key_is_read_or_reported(data):
     from weft.documents import Document, from_python
-    from weft.workflow import keys
-    from weft.workflow.reader import read_workflow
+    from weft.workflow.file_format import TASK, read_workflow
 
-    chosen = data.draw(st.lists(st.sampled_from(sorted(keys.TASK_KEYS)), max_size=4, unique=True))
+    chosen = data.draw(st.lists(st.sampled_from(sorted(TASK.help)), max_size=4, unique=True))
     task = {key: data.draw(VALUES) for key in chosen}
     root = {"weft": 1, "tasks": {"a": task, "b": data.draw(VALUES)}, "loops": data.draw(VALUES)}
     workflow, reader = read_workflow(Document(root=from_python(root)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.expressions import parse
-from weft.workflow import keys
+from weft.workflow.file_format import TASK
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import (
     ALL,
@@ -192,7 +192,7 @@ def test_keys_of_a_task(text):
 
 def test_every_key_of_a_task_is_tried_above():
     words = " ".join(KEYS)
-    assert [key for key in keys.TASK_KEYS if f"{key}:" not in words] == []
+    assert [key for key in TASK.help if f"{key}:" not in words] == []
 
 
 def test_a_loop():
@@ -263,11 +263,11 @@ WRONG = {
     "tasks: {t: {after: 'a['}}": "'a[' has no closing bracket",
     "tasks: {t: {after: 'a[]'}}": "'a[]' has an empty index",
     "tasks: {t: {after: ''}}": "'' names no task",
-    "tasks: {t: {after: {if: exit_code == 0}}}": "a dependency without task",
+    "tasks: {t: {after: {if: exit_code == 0}}}": "a dependency without the key 'task'",
     "tasks: {t: {sweep: {k: [1]}, after: {task: t, pairs: [[1]]}}}": "a list is no pair",
     "tasks: {t: {sweep: {k: [1]}, after: {task: t, pairs: [[{a: 1}, 2]]}}}": "a list is no pair",
     "tasks: {t: {inputs: ['']}}": "an empty file name",
-    "tasks: {t: {inputs: [{from: x}]}}": "an input without file",
+    "tasks: {t: {inputs: [{from: x}]}}": "an input without the key 'file'",
     "tasks: {t: {inputs: ['x{3..1}']}}": "range {3..1} is descending",
     "tasks: {t: {outputs: {x: -5}}}": "size -5",
     "tasks: {t: {sweep: {}}}": "a sweep over nothing",
@@ -277,7 +277,7 @@ WRONG = {
     "tasks: {t: {contract: [1]}}": "this is a list",
     "tasks: {t: {contract: {factor: n}}}": "'n' is an expression",
     "tasks: {t: {contract: -1}}": "contract factor -1.0",
-    "tasks: {t: {checkpoint: {every: 5}}}": "a checkpoint without files",
+    "tasks: {t: {checkpoint: {every: 5}}}": "a checkpoint without the key 'files'",
     "tasks: {t: {checkpoint: {files: r, every: 0}}}": "a checkpoint every 0 s",
     "tasks: {t: {retries: {ooom: 3}}}": "unknown cause of failure 'ooom'",
     "tasks: {t: {time_limit: 0}}": "time limit of 0 s",
@@ -286,9 +286,9 @@ WRONG = {
     "tasks: {'a[1]': }": "task name 'a[1]'",
     "tasks: {}": "no tasks",
     "tasks: [a]": "this is a list",
-    "{}": "no tasks",
+    "{}": "a workflow without the key 'tasks'",
     "params: {1a: 2}\ntasks: {t: }": "parameter '1a'",
-    "tasks: {t: }\nloops: {l: {from: t}}": "loop 'l' without to",
+    "tasks: {t: }\nloops: {l: {from: t}}": "a loop without the key 'to'",
 }
 
 
@@ -303,7 +303,7 @@ def test_only_version_1_is_read(version):
     from weft.formats.format import SourceFile
     from weft.formats.native import WeftYaml
 
-    with pytest.raises(InvalidInput, match="of the format"):
+    with pytest.raises(InvalidInput, match="of the file format"):
         WeftYaml().read(SourceFile(name="x", data=f"weft: {version}\ntasks: {{t: }}".encode()))
 
 

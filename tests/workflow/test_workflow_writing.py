@@ -11,10 +11,9 @@ from weft.expressions import parse
 from weft.formats.format import SourceFile
 from weft.formats.native import WeftYaml, read_platform_file, write_platform
 from weft.formats.yaml_document import parse_document
-from weft.workflow.reader import read_workflow
+from weft.workflow.file_format import read_workflow, workflow_document
 from weft.workflow.task import MeasuredSeconds, Task
 from weft.workflow.workflow import Workflow
-from weft.workflow.writer import workflow_document
 from workflow.reading_help import read
 from workflow.test_workflow_reading import KEYS
 

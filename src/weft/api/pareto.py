@@ -66,9 +66,9 @@ from weft.schedule.verification import verify
 from weft.search.pool import Pool
 from weft.units import format_count
 from weft.workflow.checks import check_and_unfold
+from weft.workflow.file_format import workflow_document
 from weft.workflow.task_graph import COMPUTE
 from weft.workflow.workflow import Workflow, set_params
-from weft.workflow.writer import workflow_document
 
 __all__ = [
     "DEFAULT_FRONT_TIME_S",

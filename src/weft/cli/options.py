@@ -134,7 +134,7 @@ def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, 
     from weft.documents import Reader
     from weft.formats.files import open_source
     from weft.formats.yaml_document import parse_document
-    from weft.workflow.reader import read_parameter
+    from weft.workflow.file_format import read_parameter
 
     reader = Reader()
     found: dict[str, Any] = {}

@@ -19,7 +19,7 @@ def command(kind: str) -> None:
         # Made anew each time: formats, where the others are published, must not know of simulations.
         import json
 
-        from weft.backends.simulation.scenario_schema import scenario_schema
+        from weft.backends.simulation.scenario_reader import scenario_schema
 
         click.echo(json.dumps(scenario_schema(), indent=2, ensure_ascii=False))
         return

@@ -82,7 +82,7 @@ class WeftYaml:
         """Read a workflow; every problem of the file and of what it says is reported at once."""
         from weft.formats.yaml_document import parse_document
         from weft.workflow.checks import find_problems
-        from weft.workflow.reader import read_workflow
+        from weft.workflow.file_format import read_workflow
 
         document = parse_document(source.text(), source.name)
         if _is_platform(document):
@@ -97,7 +97,7 @@ class WeftYaml:
     def write(self, workflow: Workflow) -> str:
         """Write a workflow; task names that a key cannot hold are replaced."""
         from weft.formats.yaml_document import write_document
-        from weft.workflow.writer import workflow_document
+        from weft.workflow.file_format import workflow_document
 
         return write_document(workflow_document(replace_unwritable_names(workflow)))
 

@@ -1,13 +1,7 @@
-"""The keys of a machine in a platform file, and how each is read.
-
-Platform files: what their keys mean. Every problem is found before any is reported.
-
-Platforms as plain mappings in the file format; what has its default value is left out.
-"""
+"""Platform files: the fields of every record, reading, and writing."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -15,234 +9,257 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from weft.documents import MOST_NAMES, Document, DocumentNode, Reader, expand_braces
+from weft.fields import (
+    ANY_SHAPE,
+    NULL_SHAPE,
+    QUANTITY_SHAPE,
+    TEXT,
+    TEXT_SHAPE,
+    Field,
+    Record,
+    Shape,
+    ValueType,
+    any_of,
+    choice,
+    integer,
+    list_shape,
+    mapping_shape,
+    version_field,
+)
 from weft.platform.machine import OCCUPANCIES, QUEUES, Attribute, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform, Share
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
-__all__ = [
-    "LINKS_KEYS",
-    "LINK_KEYS",
-    "MACHINE_KEYS",
-    "PAIR_KEYS",
-    "PLATFORM_KEYS",
-    "SHARE_KEYS",
-    "VERSION",
-    "Item",
-    "platform_document",
-    "read_machine",
-    "read_platform",
-    "read_unit",
-]
+__all__ = ["MACHINE", "PLATFORM_RECORDS", "platform_document", "platform_schema", "read_platform"]
+
+_Item = TypeVar("_Item")
+
+_AT_LEAST_0: Shape = {"type": "number", "minimum": 0}
+_ABOVE_0: Shape = {"type": "number", "exclusiveMinimum": 0}
 
 
-MACHINE_KEYS: dict[str, str] = {
-    "nodes": "how many identical nodes it has (1)",
-    "cores": "cores per node (1)",
-    "memory": "memory in total: bytes, or with a unit (192GB)",
-    "disk": "disk in total: bytes, or with a unit",
-    "gpus": "GPUs in total (0)",
-    "speed": "work one node does per second (1), or a speed per service: {default: 1, dock: 2.5}",
-    "price_per_node_hour": "what one node costs per hour (0)",
-    "services": "the services it offers: a name or a list of names",
-    "arch": "architecture of its processors (x86_64)",
-    "os": "operating system (linux)",
-    "site": "the site it stands at; a site of its own by default",
-    "availability": "the share of its speed that is ours, above 0 and at most 1 (1)",
-    "queue": f"how its queue lets tasks start: {', '.join(QUEUES)}",
-    "occupancy": f"whether tasks have nodes for themselves: {', '.join(OCCUPANCIES)}",
-    "attributes": "free names with text, numbers or true/false, for requirements and ranks",
-    "backend": "how to reach it: {kind: local, ...}",
-    "resources": "countable things in total: {licence: 4}",
-}
-"""What may be written of a machine, with a line about each."""
-
-
-def read_machine(reader: Reader, node: DocumentNode, name: str) -> Machine:
-    """Read one machine; what cannot be read becomes a problem and keeps its default."""
-    if node.value is None:
-        return Machine(name=name)
-    values: dict[str, Any] = {}
-    for key, entry in reader.mapping(node, MACHINE_KEYS, "key of a machine").items():
-        if entry.value is None:
-            continue
-        if key == "speed":
-            values |= _speeds(reader, entry)
-        elif (found := _FIELDS[key](reader, entry)) is not None:
-            values[key] = found
-    return Machine(name=name, **values)
-
-
-def read_unit(
-    reader: Reader, node: DocumentNode, parse: Callable[[str], float | None], wanted: str
-) -> float | None:
-    """Read a number, or text with a unit."""
-    value = node.value
-    if isinstance(value, str):
-        found = parse(value)
-        if found is None:
-            reader.add_problem(node, f"{node.display()} is not allowed", rule=f"must be {wanted}")
-        return found
-    return _number(reader, node, wanted)
-
-
-def _number(reader: Reader, node: DocumentNode, wanted: str = "a number") -> float | None:
+def _read_number(reader: Reader, node: DocumentNode, wanted: str = "a number") -> float | None:
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
         reader.add_type_problem(node, wanted)
         return None
     return float(node.value)
 
 
-def _size(reader: Reader, node: DocumentNode) -> float | None:
-    return read_unit(reader, node, parse_bytes, "a size such as 4GB or 4GiB, at least 0")
+def _read_unit(
+    reader: Reader, node: DocumentNode, parse: Callable[[str], float | None], wanted: str
+) -> float | None:
+    """Return a number, or a text with a unit converted by ``parse``."""
+    if not isinstance(node.value, str):
+        return _read_number(reader, node, wanted)
+    found = parse(node.value)
+    if found is None:
+        reader.add_problem(node, f"{node.display()} is not allowed", rule=f"must be {wanted}")
+    return found
 
 
-def _speeds(reader: Reader, node: DocumentNode) -> dict[str, Any]:
-    """Read a speed, or a default speed and those of services."""
+def _read_size(reader: Reader, node: DocumentNode) -> float | None:
+    return _read_unit(reader, node, parse_bytes, "a size such as 4GB or 4GiB, at least 0")
+
+
+def _read_latency(reader: Reader, node: DocumentNode) -> float | None:
+    return _read_unit(reader, node, parse_seconds, "a time such as 0.1ms, at least 0")
+
+
+def _read_bandwidth(reader: Reader, node: DocumentNode) -> float | None:
+    return _read_unit(reader, node, _parse_bandwidth, "a rate such as 160MB/s, above 0, or inf")
+
+
+def _write_bandwidth(rate: float) -> object:
+    return "inf" if rate == math.inf else rate  # JSON has no number for infinity
+
+
+def _parse_bandwidth(text: str) -> float | None:
+    return math.inf if text.strip() == "inf" else parse_rate(text)
+
+
+def _read_speed(reader: Reader, node: DocumentNode) -> dict[str, Any]:
+    """Return the attributes ``speed`` and, where services have speeds of their own, ``speeds``."""
     if not isinstance(node.value, dict):
-        speed = _number(reader, node, "a number, or a mapping from services to numbers")
+        speed = _read_number(reader, node, "a number, or a mapping from services to numbers")
         return {} if speed is None else {"speed": speed}
-    speeds = _numbers(reader, node)
-    default = speeds.pop("default", 1.0)
-    return {"speed": default, "speeds": speeds}
+    speeds = _read_numbers(reader, node)
+    return {"speed": speeds.pop("default", 1.0), "speeds": speeds}
 
 
-def _numbers(reader: Reader, node: DocumentNode) -> dict[str, float]:
-    found = {name: _number(reader, entry) for name, entry in reader.mapping(node).items()}
+def _write_speed(machine: Machine) -> object:
+    if machine.speeds:
+        return {"default": machine.speed, **machine.speeds}
+    return None if machine.speed == 1.0 else machine.speed
+
+
+def _read_numbers(reader: Reader, node: DocumentNode) -> dict[str, float]:
+    found = {name: _read_number(reader, entry) for name, entry in reader.mapping(node).items()}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _names(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
+def _read_names(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
     found = (reader.text(entry) for entry in reader.listing(node))
     return tuple(name for name in found if name is not None)
 
 
-def _attributes(reader: Reader, node: DocumentNode) -> dict[str, Attribute]:
+def _read_attributes(reader: Reader, node: DocumentNode) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for name, entry in reader.mapping(node).items():
         if isinstance(entry.value, str | bool):
             found[name] = entry.value
         elif entry.value is not None:
-            number = _number(reader, entry, "text, a number or true/false")
+            number = _read_number(reader, entry, "text, a number or true/false")
             if number is not None:
                 found[name] = entry.value if isinstance(entry.value, int) else number
     return found
 
 
-def _backend(reader: Reader, node: DocumentNode) -> dict[str, object]:
+def _read_backend(reader: Reader, node: DocumentNode) -> dict[str, object]:
     reader.mapping(node)
     return node.to_plain() if isinstance(node.value, dict) else {}
 
 
-def _count(least: int) -> Callable[[Reader, DocumentNode], object]:
-    return lambda reader, node: reader.integer(node, least=least)
+_NUMBER_AT_LEAST_0 = ValueType("number", _AT_LEAST_0, _read_number)
+_SIZE = ValueType("size", QUANTITY_SHAPE, _read_size, unit="bytes")
+
+_SPEED = ValueType(
+    "number or mapping", any_of(_ABOVE_0, mapping_shape(_ABOVE_0)), _read_speed, unit="work per second"
+)
+_SERVICES = ValueType("list of names", list_shape(TEXT_SHAPE), _read_names, list)
+_AVAILABILITY = ValueType("number", {**_ABOVE_0, "maximum": 1}, _read_number)
+_ATTRIBUTES = ValueType(
+    "mapping", mapping_shape({"type": ["string", "number", "boolean", "null"]}), _read_attributes, dict
+)
+_BACKEND = ValueType("mapping", mapping_shape(ANY_SHAPE), _read_backend, dict)
+_RESOURCES = ValueType("mapping", mapping_shape(_AT_LEAST_0), _read_numbers, dict)
+
+# fmt: off
+MACHINE = Record("a machine", (
+    Field("nodes", integer(1), "identical nodes behind one queue", default=1),
+    Field("cores", integer(1), "cores of a node", default=1),
+    Field("memory", _SIZE, "memory of the whole machine, such as `192GB`", default_text="not stated"),
+    Field("disk", _SIZE, "disk space of the whole machine", default_text="not stated"),
+    Field("gpus", integer(0), "GPUs of the whole machine", default=0),
+    Field("speed", _SPEED, "work that a node does per second; by service: `{default: 1, dock: 2.5}`",
+          attribute="*", default=1.0, write_record=_write_speed),
+    Field("price_per_node_hour", _NUMBER_AT_LEAST_0, "price of one node for one hour", default=0.0),
+    Field("services", _SERVICES, "services that the machine offers: a name or a list of names", default=()),
+    Field("arch", TEXT, "architecture of the processors, such as `x86_64`", default_text="not stated"),
+    Field("os", TEXT, "operating system, such as `linux`", default_text="not stated"),
+    Field("site", TEXT, "site of the machine", default_text="a site of its own"),
+    Field("availability", _AVAILABILITY, "share of the speed that is available, above 0 and at most 1",
+          default=1.0),
+    Field("queue", choice(QUEUES),
+          "order in which the queue starts tasks; `easy` and `conservative` backfill", default="fifo"),
+    Field("occupancy", choice(OCCUPANCIES),
+          "`exclusive`: a node runs one task at a time; `unlimited`: tasks do not disturb each other",
+          default="exclusive"),
+    Field("attributes", _ATTRIBUTES,
+          "free names with texts, numbers or true/false, for `requirements` and `rank`", default={}),
+    Field("backend", _BACKEND, "how weft reaches the machine: `{kind: local, ...}`", default={}),
+    Field("resources", _RESOURCES, "other countable totals of the machine: `{licence: 4}`", default={}),
+), null_is_absent=True)
+# fmt: on
+
+_BANDWIDTH = ValueType(
+    "rate",
+    {"type": ["number", "string"], "exclusiveMinimum": 0},
+    _read_bandwidth,
+    _write_bandwidth,
+    unit="bytes per second",
+)
+_LATENCY = ValueType("time", QUANTITY_SHAPE, _read_latency, unit="s")
+
+# fmt: off
+_LINK_FIELDS = (
+    Field("bandwidth", _BANDWIDTH, "bytes per second, such as `160MB/s`; `inf` where data take no time",
+          attribute="bandwidth_Bps", default_text="1GB/s"),
+    Field("latency", _LATENCY, "seconds before the first byte of a file, such as `0.1ms`",
+          attribute="latency_s", default_text="0"),
+)
+# fmt: on
+LINK = Record("a link", _LINK_FIELDS)
 
 
-def _choice(allowed: tuple[str, ...]) -> Callable[[Reader, DocumentNode], object]:
-    return lambda reader, node: reader.choice(node, allowed)
+def _read_link(reader: Reader, node: DocumentNode) -> Link:
+    return Link(**LINK.read(reader, node))
 
 
-_FIELDS: dict[str, Callable[[Reader, DocumentNode], object]] = {
-    "nodes": _count(1),
-    "cores": _count(1),
-    "memory": _size,
-    "disk": _size,
-    "gpus": _count(0),
-    "price_per_node_hour": _number,
-    "services": _names,
-    "arch": Reader.text,
-    "os": Reader.text,
-    "site": Reader.text,
-    "availability": _number,
-    "queue": _choice(QUEUES),
-    "occupancy": _choice(OCCUPANCIES),
-    "attributes": _attributes,
-    "backend": _backend,
-    "resources": _numbers,
-}
+def _read_pair_names(reader: Reader, node: DocumentNode) -> tuple[str, ...] | None:
+    names = [reader.text(entry) for entry in reader.listing(node)]
+    if len(names) != 2:
+        reader.add_problem(node, f"{len(names)} names", rule="a pair names two machines or sites")
+        return None
+    return tuple(name for name in names if name is not None)
 
 
-Item = TypeVar("Item")
+_PAIR = ValueType(
+    "two names", {"type": "array", "items": TEXT_SHAPE, "minItems": 2, "maxItems": 2}, _read_pair_names, list
+)
 
-VERSION = 1
-"""The version of the language: ``weft: 1``."""
-
-PLATFORM_KEYS: dict[str, str] = {
-    "weft": "version of the language: 1",
-    "name": "name of the platform; the file's name by default",
-    "machines": "the machines by name; altix{1..16} means sixteen of them",
-    "sites": "the link inside each site",
-    "links": "the links between sites and machines",
-    "virtual": "nodes of machines set aside for one service, machines of their own to planners",
-}
-"""What may be written in a platform file, with a line about each."""
-
-LINK_KEYS: dict[str, str] = {
-    "bandwidth": "bytes per second, or with a unit: 160MB/s; inf where data move at once (1GB/s)",
-    "latency": "seconds, or with a unit: 0.1ms (0)",
-}
-"""What may be written of a link."""
-
-LINKS_KEYS: dict[str, str] = {
-    "default": "the link wherever no other is described",
-    "between": "a list of links between two machines or sites",
-}
-"""What may be written under ``links``."""
-
-PAIR_KEYS: dict[str, str] = {"pair": "the names of two machines or sites", **LINK_KEYS}
-"""What may be written of a link between two places."""
-
-SHARE_KEYS: dict[str, str] = {
-    "machine": "the machine whose nodes are set aside",
-    "service": "the only service they serve",
-    "nodes": "how many of its nodes (1)",
-    "name": "what planners call it; machine/service by default",
-}
-"""What may be written of a virtual machine."""
+# fmt: off
+PAIR = Record("a link between two places", (
+    Field("pair", _PAIR, "names of two machines or sites", required=True, advice="add `pair: [A, B]`"),
+    *_LINK_FIELDS,
+))
+# fmt: on
 
 
-def read_platform(node: DocumentNode, document: Document | None = None) -> Platform:
-    """Read a platform from a document's tree, or raise every problem found in it."""
-    reader = Reader()
-    keys = reader.mapping(node, PLATFORM_KEYS)
-    if not isinstance(node.value, dict):
-        reader.finish(document)
-    absent = DocumentNode(value=None, place=node.place, path=node.path)
-    _check_version(reader, keys.get("weft", absent))
-    machines = _machines(reader, keys.get("machines", absent))
-    default_link, links = _links(reader, keys.get("links", absent))
-    platform = Platform(
-        name=_name(reader, keys.get("name", absent), document),
-        machines=machines,
-        sites=_sites(reader, keys.get("sites", absent)),
-        default_link=default_link,
-        links=links,
-        virtual=_shares(reader, keys.get("virtual", absent)),
-        document=document,
-    )
-    if machines or not reader.problems:
-        reader.problems += platform.find_problems()
-    reader.finish(document)
-    return platform
+def _read_pairs(reader: Reader, node: DocumentNode) -> tuple[NamedPair, ...]:
+    return _all_or_none([_read_pair(reader, entry) for entry in reader.listing(node)])
 
 
-def _check_version(reader: Reader, node: DocumentNode) -> None:
-    if node.value is None:
-        return
-    if isinstance(node.value, bool) or node.value != VERSION:
-        what = f"version {node.display()} of the language"
-        reader.add_problem(node, what, rule=f"this weft reads version {VERSION}", advice="write 'weft: 1'")
+def _read_pair(reader: Reader, node: DocumentNode) -> NamedPair | None:
+    values = PAIR.read(reader, node)
+    names = values.pop("pair", ())
+    return (names[0], names[1], Link(**values)) if len(names) == 2 else None
 
 
-def _name(reader: Reader, node: DocumentNode, document: Document | None) -> str:
-    if node.value is not None:
-        return reader.text(node) or "platform"
-    return PurePath(document.file).stem if document and document.file else "platform"
+def _write_pair(pair: NamedPair) -> dict[str, object]:
+    return {"pair": [pair[0], pair[1]], **LINK.write(pair[2])}
 
 
-def _machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
-    """Read all machines; none at all if a key cannot be expanded, lest their names be missed elsewhere."""
-    entries = _entries(reader, node)
-    templates = [read_machine(reader, entry, key) for key, entry in entries.items()]
+_DEFAULT = ValueType("link", LINK.shape(), _read_link, LINK.write)
+_BETWEEN = ValueType(
+    "list of links",
+    list_shape(PAIR.shape()),
+    _read_pairs,
+    lambda pairs: [_write_pair(pair) for pair in pairs],
+)
+
+# fmt: off
+LINKS = Record("the links", (
+    Field("default", _DEFAULT, "link between machines for which no other link is described",
+          attribute="default_link", default=DEFAULT_LINK, default_text="1GB/s, no latency"),
+    Field("between", _BETWEEN, "links between two machines or sites", attribute="links", default=()),
+))
+# fmt: on
+
+# fmt: off
+SHARE = Record("a share", (
+    Field("machine", TEXT, "machine whose nodes are set aside", required=True, advice="add `machine: NAME`"),
+    Field("service", TEXT, "the only service that the nodes serve", required=True,
+          advice="add `service: NAME`"),
+    Field("nodes", integer(1), "number of nodes of the share", default_text="1"),
+    Field("name", TEXT, "name of the share in plans and reports", default_text="`machine/service`"),
+))
+# fmt: on
+
+
+def _read_shares(reader: Reader, node: DocumentNode) -> tuple[Share, ...]:
+    return _all_or_none([_read_share(reader, entry) for entry in reader.listing(node)])
+
+
+def _read_share(reader: Reader, node: DocumentNode) -> Share | None:
+    before = len(reader.problems)
+    values = SHARE.read(reader, node)
+    return Share(**{"nodes": 1, **values}) if len(reader.problems) == before else None
+
+
+def _read_machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
+    """Return all machines; none where a key cannot be expanded, since later checks would miss its names."""
+    entries = reader.mapping(node)
+    templates = [_read_machine(reader, entry, key) for key, entry in entries.items()]
     names = [
         reader.collect_problems(entry, functools.partial(expand_braces, key))
         for key, entry in entries.items()
@@ -257,131 +274,86 @@ def _machines(reader: Reader, node: DocumentNode) -> tuple[Machine, ...]:
     return tuple(machine for template, group in groups for machine in template.under_names(group))
 
 
-def _sites(reader: Reader, node: DocumentNode) -> dict[str, Link]:
-    return {
-        site: _link(reader, reader.mapping(entry, LINK_KEYS))
-        for site, entry in _entries(reader, node).items()
-    }
+def _read_machine(reader: Reader, node: DocumentNode, name: str) -> Machine:
+    return Machine(name=name, **({} if node.value is None else MACHINE.read(reader, node)))
 
 
-def _links(reader: Reader, node: DocumentNode) -> tuple[Link, tuple[NamedPair, ...]]:
-    if node.value is None:
-        return DEFAULT_LINK, ()
-    keys = reader.mapping(node, LINKS_KEYS)
-    default = _link(reader, reader.mapping(keys["default"], LINK_KEYS)) if "default" in keys else DEFAULT_LINK
-    between = reader.listing(keys["between"]) if "between" in keys else []
-    return default, _all_or_none([_pair(reader, entry) for entry in between])
+def _read_sites(reader: Reader, node: DocumentNode) -> dict[str, Link]:
+    return {site: _read_link(reader, entry) for site, entry in reader.mapping(node).items()}
 
 
-def _link(reader: Reader, keys: dict[str, DocumentNode]) -> Link:
-    """Read a link; what is not stated of it is that of ``DEFAULT_LINK``."""
-    latency_s = bandwidth = None
-    if "latency" in keys:
-        latency_s = read_unit(reader, keys["latency"], parse_seconds, "a time such as 0.1ms, at least 0")
-    if "bandwidth" in keys:
-        wanted = "a rate such as 160MB/s, above 0, or inf"
-        bandwidth = read_unit(reader, keys["bandwidth"], _rate, wanted)
-    return Link(
-        latency_s=DEFAULT_LINK.latency_s if latency_s is None else latency_s,
-        bandwidth_Bps=DEFAULT_LINK.bandwidth_Bps if bandwidth is None else bandwidth,
-    )
-
-
-def _rate(text: str) -> float | None:
-    return math.inf if text.strip() == "inf" else parse_rate(text)
-
-
-def _pair(reader: Reader, node: DocumentNode) -> NamedPair | None:
-    keys = reader.mapping(node, PAIR_KEYS)
-    link = _link(reader, keys)
-    names = [reader.text(entry) for entry in reader.listing(keys["pair"])] if "pair" in keys else []
-    if len(names) != 2:
-        if isinstance(node.value, dict):
-            at = keys.get("pair", node)
-            reader.add_problem(at, f"{len(names)} names", rule="a pair names two machines or sites")
-        return None
-    first, second = names
-    return None if first is None or second is None else (first, second, link)
-
-
-def _shares(reader: Reader, node: DocumentNode) -> tuple[Share, ...]:
-    return _all_or_none([_share(reader, entry) for entry in reader.listing(node)])
-
-
-def _share(reader: Reader, node: DocumentNode) -> Share | None:
-    keys = reader.mapping(node, SHARE_KEYS)
-    if not isinstance(node.value, dict):
-        return None
-    texts = {key: reader.text(keys[key]) for key in ("machine", "service", "name") if key in keys}
-    nodes = reader.integer(keys["nodes"], least=1) if "nodes" in keys else 1
-    for key in ("machine", "service"):
-        if key not in keys:
-            reader.add_problem(
-                node, f"a share without the key {key!r}", rule="it names a machine and a service"
-            )
-    machine, service = texts.get("machine"), texts.get("service")
-    if machine is None or service is None or nodes is None:
-        return None
-    return Share(machine=machine, service=service, nodes=nodes, name=texts.get("name"))
-
-
-def _all_or_none(items: list[Item | None]) -> tuple[Item, ...]:
-    """Keep a list only if every entry was read: later checks name entries by their position in it."""
+def _all_or_none(items: list[_Item | None]) -> tuple[_Item, ...]:
+    """Return the items if every entry was read: later checks name entries by their position in the list."""
     found = tuple(item for item in items if item is not None)
     return found if len(found) == len(items) else ()
 
 
-def _entries(reader: Reader, node: DocumentNode) -> dict[str, DocumentNode]:
-    return {} if node.value is None else reader.mapping(node)
+_MACHINES = ValueType(
+    "mapping of machines",
+    mapping_shape(any_of({"$ref": "#/$defs/machine"}, NULL_SHAPE), least=1),
+    _read_machines,
+    lambda machines: {machine.name: MACHINE.write(machine) for machine in machines},
+)
+_SITES = ValueType(
+    "mapping of links",
+    mapping_shape(LINK.shape()),
+    _read_sites,
+    lambda sites: {site: LINK.write(link) for site, link in sites.items()},
+)
+_LINKS = ValueType("mapping", LINKS.shape(), LINKS.read)
+_VIRTUAL = ValueType(
+    "list of shares",
+    list_shape(SHARE.shape()),
+    _read_shares,
+    lambda shares: [SHARE.write(share) for share in shares],
+)
+
+# fmt: off
+PLATFORM = Record("a platform", (
+    version_field(required=False),
+    Field("name", TEXT, "name of the platform", default_text="the file's name"),
+    Field("machines", _MACHINES, "the machines by name; `altix{1..16}` stands for sixteen machines",
+          required=True, advice="add `machines:` with at least one machine"),
+    Field("sites", _SITES, "the link inside each site", default={}),
+    Field("links", _LINKS, "the links between sites and machines", attribute="*",
+          write_record=lambda platform: LINKS.write(platform) or None),
+    Field("virtual", _VIRTUAL,
+          "nodes of machines set aside for one service; each share is a machine of its own in plans",
+          default=()),
+), null_is_absent=True)
+# fmt: on
+
+
+PLATFORM_RECORDS = {
+    "platform": PLATFORM,
+    "machine": MACHINE,
+    "links": LINKS,
+    "link": LINK,
+    "pair": PAIR,
+    "share": SHARE,
+}
+"""The records of a platform file by the names of their tables on the reference page."""
+
+
+def platform_schema() -> Shape:
+    """Return the JSON Schema of a platform file."""
+    return {**PLATFORM.shape(), "$defs": {"machine": MACHINE.shape()}}
+
+
+def read_platform(node: DocumentNode, document: Document | None = None) -> Platform:
+    """Return the platform that a document describes, or raise every problem found in it."""
+    reader = Reader()
+    values = PLATFORM.read(reader, node)
+    if not isinstance(node.value, dict):
+        reader.finish(document)
+    name = PurePath(document.file).stem if document and document.file else "platform"
+    platform = Platform(**{"name": name, "machines": (), **values}, document=document)
+    if platform.machines or not reader.problems:
+        reader.problems += platform.find_problems()
+    reader.finish(document)
+    return platform
 
 
 def platform_document(platform: Platform) -> dict[str, object]:
-    """Give the mapping that ``read_platform`` reads back as an equal platform."""
-    links: dict[str, object] = {}
-    if platform.default_link != DEFAULT_LINK:
-        links["default"] = _link_document(platform.default_link)
-    if platform.links:
-        links["between"] = [
-            {"pair": [first, second], **_link_document(link)} for first, second, link in platform.links
-        ]
-    optional = {
-        "sites": {site: _link_document(link) for site, link in platform.sites.items()},
-        "links": links,
-        "virtual": [_share_document(share) for share in platform.virtual],
-    }
-    return {
-        "weft": VERSION,
-        "name": platform.name,
-        "machines": {machine.name: _machine_document(machine) for machine in platform.machines},
-        **{key: value for key, value in optional.items() if value},
-    }
-
-
-def _machine_document(machine: Machine) -> dict[str, object]:
-    defaults = Machine(name=machine.name)
-    found: dict[str, object] = {}
-    for key in MACHINE_KEYS:
-        value = getattr(machine, key)
-        if key == "speed" and machine.speeds:
-            found[key] = {"default": value, **machine.speeds}
-        elif value != getattr(defaults, key):
-            found[key] = _plain_value(value)
-    return found
-
-
-def _plain_value(value: object) -> object:
-    """Give tuples as lists and mappings as dictionaries, as files have them."""
-    if isinstance(value, tuple):
-        return list(value)
-    return dict(value) if hasattr(value, "keys") else value  # type: ignore[call-overload]
-
-
-def _link_document(link: Link) -> dict[str, object]:
-    # JSON has no number for infinity, so it is written as the word.
-    bandwidth = "inf" if link.bandwidth_Bps == math.inf else link.bandwidth_Bps
-    return {"bandwidth": bandwidth, "latency": link.latency_s}
-
-
-def _share_document(share: Share) -> dict[str, object]:
-    stated = dataclasses.asdict(share)
-    return {key: value for key, value in stated.items() if value is not None}
+    """Return the mapping that ``read_platform`` reads back as an equal platform."""
+    return PLATFORM.write(platform)

@@ -37,9 +37,8 @@ from weft.platform.file_format import platform_document, read_platform
 from weft.platform.platform import Platform
 from weft.policies.policy import Policy, make_policy
 from weft.workflow.checks import check_and_unfold
-from weft.workflow.reader import read_workflow
+from weft.workflow.file_format import read_workflow, workflow_document
 from weft.workflow.workflow import Workflow
-from weft.workflow.writer import workflow_document
 
 __all__ = ["Journal", "JournalHeader", "encode_entry", "encode_json", "read_header"]
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from weft.documents import Document, DocumentNode, caller_location, from_python
 from weft.errors import InvalidInput, SourceLocation
+from weft.fields import VERSION
 from weft.workflow.checks import find_problems
-from weft.workflow.keys import VERSION
-from weft.workflow.reader import read_workflow
+from weft.workflow.file_format import read_workflow
 from weft.workflow.workflow import Workflow
 
 __all__ = ["Builder", "TaskHandle"]

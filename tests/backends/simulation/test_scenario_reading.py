@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from dataclasses import replace
 
 import jsonschema
 import pytest
 
-from weft.backends.simulation import scenario_schema as keys
 from weft.backends.simulation.scenario import (
     UNDISTURBED,
     Arrival,
@@ -29,8 +29,16 @@ from weft.backends.simulation.scenario import (
     match_positions,
     matches_task,
 )
-from weft.backends.simulation.scenario_reader import MAX_ARRIVALS, is_scenario, load_scenario, read_scenario
-from weft.backends.simulation.scenario_schema import scenario_schema
+from weft.backends.simulation.scenario_reader import (
+    MAX_ARRIVALS,
+    SCENARIO_RECORDS,
+    is_scenario,
+    load_scenario,
+    read_scenario,
+    scenario_document,
+    scenario_schema,
+)
+from weft.documents import Document, from_python
 from weft.errors import InvalidInput
 from weft.expressions import parse
 from weft.formats.yaml_document import parse_document
@@ -259,7 +267,8 @@ def test_a_wrong_entry_is_refused_with_place_and_reason(text, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), {"loads: []": "no version", "weft: 2": "version 2", "[5]": "mapping"}.items()
+    ("text", "said"),
+    {"loads: []": "a scenario without the key 'weft'", "weft: 2": "version 2", "[5]": "mapping"}.items(),
 )
 def test_a_file_says_its_version(text, said):
     assert said in str(problems(text)[0])
@@ -292,8 +301,26 @@ def test_the_schema_has_every_table_of_keys():
     found = [
         {key: value.get("description") for key, value in each.items()} for each in objects(scenario_schema())
     ]
-    tables = {name: getattr(keys, name) for name in keys.__all__ if name.endswith("_KEYS")}
-    assert [name for name, table in tables.items() if table not in found] == []
+    assert [name for name, record in SCENARIO_RECORDS.items() if record.help not in found] == []
+
+
+def test_what_is_written_reads_back_as_the_same_scenario():
+    for scenario in (ALL, Scenario(name="nothing"), replace(ALL, durations=Durations(bias=2.0))):
+        document = Document(file="folder/some.yaml", root=from_python(scenario_document(scenario)))
+        assert read_scenario(document) == scenario
+        SCHEMA.validate(json.loads(json.dumps(scenario_document(scenario))))
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("scenario", Scenario()), ("durations", Durations()), ("failure", Failure(machines=())),
+     ("load", CompetingLoad(machines=(), processes=1)), ("silence", Silence(machines=())),
+     ("suspension", Suspension(task="", at_s=0.0))],
+)  # fmt: skip
+def test_the_defaults_of_the_fields_are_those_of_the_records(name, stored):
+    for field in SCENARIO_RECORDS[name].fields:
+        if field.default is not None:
+            assert getattr(stored, field.target[1]) == field.default
 
 
 def test_a_trace_is_read_from_its_own_file(tmp_path):

@@ -1,16 +1,6 @@
-"""Values of a scenario: times, shares, ranges to draw from, names of machines, entries with required keys.
+"""Scenario files: the fields of every record, reading, and writing.
 
-Arrivals from a trace: a CSV file with the columns ``workflow``, ``at`` and ``owner``.
-
-Entries under ``arrivals``: one workflow, a series, a mix whose order is drawn, a stated order, a trace.
-
-What tasks and loops really do: durations, ends, results, iterations, lines, changes of mind.
-
-Entries about machines: perturbations, failures, loads and silences.
-
-Scenario files: what their keys mean. Every problem is found before any is reported.
-
-Scenario files and the workflows they name.
+Every problem of a file is found before any is reported.
 """
 
 from __future__ import annotations
@@ -22,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from weft.backends.simulation.scenario import (
     FAILURE_WORDS,
@@ -45,115 +35,52 @@ from weft.backends.simulation.scenario import (
     Suspension,
 )
 from weft.backends.simulation.scenario_checks import workflow_keys
-from weft.backends.simulation.scenario_schema import (
-    ARRIVAL_KEYS,
-    CANCELLATION_KEYS,
-    DURATION_KEYS,
-    FAILURE_KEYS,
-    LOAD_KEYS,
-    PERTURBATION_KEYS,
-    REPLANNING_KEYS,
-    REQUIREMENT_KEYS,
-    SCENARIO_KEYS,
-    SILENCE_KEYS,
-    SUSPENSION_KEYS,
-    TASK_DURATION_KEYS,
-    VERSION,
-)
 from weft.documents import Document, DocumentNode, Reader, expand_braces, locate_problems
 from weft.errors import InvalidInput, Problem, SourceLocation, nearest, shorten
+from weft.fields import (
+    QUANTITY_SHAPE,
+    TEXT,
+    TEXT_SHAPE,
+    Field,
+    Record,
+    Shape,
+    ValueType,
+    any_of,
+    choice,
+    integer,
+    keep_node,
+    list_shape,
+    mapping_shape,
+    never_written,
+    version_field,
+)
 from weft.units import parse_seconds
-from weft.workflow.reader import read_expression, split_range
+from weft.workflow.file_format import EXPRESSION, split_range
 from weft.workflow.workflow import Workflow
 
 __all__ = [
     "MAX_ARRIVALS",
-    "TRACE_COLUMNS",
+    "SCENARIO_RECORDS",
     "is_scenario",
     "load_arrival_workflows",
     "load_scenario",
-    "read_arrival",
-    "read_cancellation",
-    "read_counts",
-    "read_durations",
-    "read_ends",
-    "read_entry",
-    "read_failure",
-    "read_load",
-    "read_machines",
-    "read_number",
-    "read_patterns",
-    "read_perturbation",
-    "read_replanning",
-    "read_requirement",
-    "read_results",
     "read_scenario",
-    "read_seconds",
-    "read_seconds_span",
-    "read_silence",
-    "read_span",
-    "read_suspension",
-    "read_trace",
-    "refuse_combination",
+    "scenario_document",
+    "scenario_schema",
 ]
 
+MAX_ARRIVALS = 1_000_000
+"""Arrivals that one entry may stand for."""
+
+_LARGEST_NUMBER = 1e300
+"""Larger numbers are taken for mistakes."""
+_MAX_EXIT_CODE = 255
 
 _Parse = Callable[[str], float | None]
+_Listed = TypeVar("_Listed")
 
 
-def read_entry(
-    reader: Reader, node: DocumentNode, keys: Mapping[str, str], needed: Sequence[str] = ()
-) -> dict[str, DocumentNode]:
-    """Read the keys of an entry; one without a value counts as not written, a needed one is missed."""
-    written = reader.mapping(node, keys)
-    entries = {key: value for key, value in written.items() if value.value is not None}
-    for key in needed:
-        if key not in entries and isinstance(node.value, dict):
-            reader.add_problem(node, f"an entry without the key {key!r}", rule=f"it needs {keys[key]!r}")
-    return entries
-
-
-def refuse_combination(
-    reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], keys: Sequence[str], rule: str
-) -> None:
-    """Complain if more than one of some keys is written."""
-    found = [key for key in keys if key in entries]
-    if len(found) > 1:
-        reader.add_problem(
-            node, f"{' and '.join(map(repr, found))} in one entry", rule=rule, advice="keep one"
-        )
-
-
-def read_seconds(
-    reader: Reader, node: DocumentNode | None, default_s: float, *, above_0: bool = False
-) -> float:
-    """Read a time: ``90``, ``1h30m``."""
-    if node is None:
-        return default_s
-    wanted = f"a time such as 90, 90s or 1h30m, {'above 0' if above_0 else 'at least 0'}"
-    found = _read_quantity(reader, node, parse_seconds, wanted, 0.0, above_0)
-    return default_s if found is None else found
-
-
-def read_number(
-    reader: Reader,
-    node: DocumentNode | None,
-    default: float,
-    *,
-    least: float,
-    most: float = math.inf,
-    above: bool = False,
-) -> float:
-    """Read a plain number within bounds."""
-    if node is None:
-        return default
-    wanted = f"a number {'above' if above else 'at least'} {least:g}"
-    wanted += f" and at most {most:g}" if math.isfinite(most) else ""
-    found = _read_quantity(reader, node, None, wanted, least, above)
-    if found is not None and found > most:
-        reader.add_problem(node, f"{node.display()} is not allowed", rule=f"must be {wanted}")
-        return default
-    return default if found is None else found
+# Numbers, times and ranges
 
 
 def _read_quantity(
@@ -173,20 +100,55 @@ def _read_quantity(
     return found
 
 
-_LARGEST_NUMBER = 1e300
-"""Numbers beyond are slips."""
+def _time_type(*, above_0: bool = False) -> ValueType:
+    """Return the type of a time: ``90``, ``1h30m``."""
+    wanted = f"a time such as 90, 90s or 1h30m, {'above 0' if above_0 else 'at least 0'}"
+
+    def read(reader: Reader, node: DocumentNode) -> float | None:
+        return _read_quantity(reader, node, parse_seconds, wanted, 0.0, above_0)
+
+    shape = {"type": ["number", "string"], "exclusiveMinimum": 0} if above_0 else QUANTITY_SHAPE
+    return ValueType("time", shape, read, unit="s")
 
 
-def read_seconds_span(reader: Reader, node: DocumentNode | None, default_s: float) -> Span:
-    """Read a time or a range of times: ``100s..600s``."""
-    wanted = "a time, or a range such as 100s..600s, at least 0"
-    return _read_range(reader, node, parse_seconds, wanted, 0.0, default_s)
+def _number_type(*, most: float = math.inf, above_0: bool = False) -> ValueType:
+    """Return the type of a plain number between 0 and a largest value."""
+    wanted = f"a number {'above' if above_0 else 'at least'} 0"
+    wanted += f" and at most {most:g}" if math.isfinite(most) else ""
+
+    def read(reader: Reader, node: DocumentNode) -> float | None:
+        found = _read_quantity(reader, node, None, wanted, 0.0, above_0)
+        if found is not None and found > most:
+            reader.add_problem(node, f"{node.display()} is not allowed", rule=f"must be {wanted}")
+            return None
+        return found
+
+    shape: Shape = {"type": "number", "exclusiveMinimum" if above_0 else "minimum": 0}
+    return ValueType("number", {**shape, "maximum": most} if math.isfinite(most) else shape, read)
 
 
-def read_span(reader: Reader, node: DocumentNode | None, *, least: float, default: float) -> Span:
-    """Read a number or a range of numbers: ``3..10``."""
-    wanted = f"a number, or a range such as 3..10, at least {least:g}"
-    return _read_range(reader, node, _parse_number, wanted, least, default)
+def _span_type(label: str, parse: _Parse, wanted: str, least: float, unit: str) -> ValueType:
+    """Return the type of a value or a range to draw from: ``3..10``."""
+
+    def read(reader: Reader, node: DocumentNode) -> Span | None:
+        halves = split_range(node.value) if isinstance(node.value, str) else None
+        if halves is None:
+            single = _read_quantity(reader, node, parse, wanted, least, above=False)
+            return None if single is None else Span(low=single, high=single)
+        low, high = (parse(half.strip()) for half in halves)
+        if low is None or high is None or not least <= low <= high:
+            swapped = low is not None and high is not None and low > high
+            advice = "the smaller bound comes first" if swapped else ""
+            what = f"range {node.display()} is not allowed"
+            reader.add_problem(node, what, rule=f"must be {wanted}", advice=advice)
+            return None
+        return Span(low=low, high=high)
+
+    def write(span: Span) -> object:
+        return span.low if span.low == span.high else f"{span.low!r}..{span.high!r}"
+
+    shape = {"type": ["number", "string"], "minimum": least}
+    return ValueType(label, shape, read, write, unit=unit)
 
 
 def _parse_number(text: str) -> float | None:
@@ -197,158 +159,343 @@ def _parse_number(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _read_range(
-    reader: Reader, node: DocumentNode | None, parse: _Parse, wanted: str, least: float, default: float
-) -> Span:
-    if node is None:
-        return Span(low=default, high=default)
-    halves = split_range(node.value) if isinstance(node.value, str) else None
-    if halves is None:
-        single = _read_quantity(reader, node, parse, wanted, least, above=False)
-        return Span(low=single, high=single) if single is not None else Span(low=default, high=default)
-    low, high = (parse(half.strip()) for half in halves)
-    if low is None or high is None or not least <= low <= high:
-        advice = (
-            "the smaller bound comes first" if low is not None and high is not None and low > high else ""
-        )
-        reader.add_problem(
-            node, f"range {node.display()} is not allowed", rule=f"must be {wanted}", advice=advice
-        )
-        return Span(low=default, high=default)
-    return Span(low=low, high=high)
+_TIME = _time_type()
+_TIME_ABOVE_0 = _time_type(above_0=True)
+_SLOWDOWN = _span_type(
+    "number or range", _parse_number, "a number, or a range such as 3..10, at least 1", 1.0, ""
+)
+_TIME_SPAN = _span_type(
+    "time or range", parse_seconds, "a time, or a range such as 100s..600s, at least 0", 0.0, "s"
+)
 
 
-def read_machines(
-    reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], default: str | None = None
-) -> tuple[str, ...]:
-    """Read which machines an entry is about: ``machine``, or ``machines`` with ranges written out."""
-    refuse_combination(reader, node, entries, ("machine", "machines"), "an entry names its machines once")
-    at = entries.get("machines", entries.get("machine"))
-    if at is None:
-        if default is not None:
-            return (default,)
-        if isinstance(node.value, dict):
-            advice = "add `machine: NAME`, or `machines:` with names or wildcards"
-            reader.add_problem(node, "an entry without machines", advice=advice)
-        return ()
-    if isinstance(at.value, list) and not at.value:
-        reader.add_problem(at, "no machine is named", advice='name one, or write "*" for all')
-    return read_patterns(reader, at)
+def _refuse_combination(
+    reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], keys: Sequence[str], rule: str
+) -> None:
+    """Add a problem if more than one of some keys is written."""
+    found = [key for key in keys if key in entries]
+    if len(found) > 1:
+        what = f"{' and '.join(map(repr, found))} in one entry"
+        reader.add_problem(node, what, rule=rule, advice="keep one")
 
 
-def read_patterns(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
-    """Read names and wildcards of machines, ranges written out."""
+# Machines
+
+
+def _read_patterns(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
+    """Return names and wildcards of machines, with ranges expanded."""
     names: list[str] = []
     for item in reader.listing(node):
         text = reader.text(item)
-        expanded = (
-            None if text is None else reader.collect_problems(item, functools.partial(expand_braces, text))
-        )
-        names += expanded or []
+        if text is not None:
+            names += reader.collect_problems(item, functools.partial(expand_braces, text)) or []
     return tuple(names)
 
 
-TRACE_COLUMNS = ("workflow", "at", "owner")
-"""The columns of a trace; the owner may be left out."""
+def _read_machines(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
+    if isinstance(node.value, list) and not node.value:
+        reader.add_problem(node, "no machine is named", advice='name one, or write "*" for all')
+    return _read_patterns(reader, node)
 
 
-def read_trace(
-    reader: Reader, node: DocumentNode, folder: PurePath, owner: str | None
-) -> ArrivalTrace | None:
-    """Read the file that an entry names; ``owner`` is that of rows without one."""
-    from weft.formats.files import open_source
+_PATTERNS = ValueType("names of machines", list_shape(TEXT_SHAPE), _read_patterns, list)
+_MACHINES = ValueType("names of machines", list_shape(TEXT_SHAPE), _read_machines, list)
+_ONE_KEY_OF_MACHINES: Shape = {"oneOf": [{"required": ["machine"]}, {"required": ["machines"]}]}
 
-    name = reader.text(node)
-    if name is None:
+# fmt: off
+_MACHINE_FIELDS = (
+    Field("machine", _MACHINES, "name of a machine", attribute="machines", write_record=never_written),
+    Field("machines", _MACHINES, 'name, wildcard (`"altix*"`), range (`"altix{1..4}"`), or a list of them'),
+)
+
+PERTURBATION = Record("a perturbation", (
+    *_MACHINE_FIELDS,
+    Field("slowdown", _SLOWDOWN, "factor by which the machines become slower; a range to draw from: `3..10`",
+          required=True),
+    Field("lasting", _TIME_SPAN, "duration; a range to draw from: `100s..600s`", attribute="lasting_s",
+          default=Span(low=math.inf, high=math.inf), default_text="for good"),
+    Field("at", _TIME, "time at which all these machines become slower, once", attribute="at_s",
+          default_text="0", write_record=lambda entry: entry.at_s if entry.every_s is None else None),
+    Field("every", _TIME_ABOVE_0,
+          "mean interval after which one machine, drawn at random, becomes slower; needs `lasting`",
+          attribute="every_s"),
+    Field("from", _TIME, "start of the series, with `every`", attribute="at_s", default_text="0",
+          write_record=lambda entry: None if entry.every_s is None else entry.at_s),
+    Field("until", _TIME, "end of the series, with `every`", attribute="until_s", default=math.inf,
+          default_text="never"),
+), null_is_absent=True)
+
+FAILURE = Record("a failure", (
+    *_MACHINE_FIELDS,
+    Field("at", _TIME, "time at which the machines fail, once", attribute="at_s", default=0.0),
+    Field("mtbf", _TIME_ABOVE_0, "mean time from the start or a repair to the next failure of each machine",
+          attribute="mtbf_s"),
+    Field("repair", _TIME, "duration of the repair; its mean with `mtbf`", attribute="repair_s",
+          default=math.inf, default_text="for good"),
+), null_is_absent=True, constraints=_ONE_KEY_OF_MACHINES)
+
+LOAD = Record("a load", (
+    *_MACHINE_FIELDS,
+    Field("processes", integer(1), "competing processes n; they leave 1/(n + 1) of the speed",
+          default_text="1"),
+    Field("at", _TIME, "start of the load", attribute="at_s", default=0.0),
+    Field("until", _TIME, "end of the load", attribute="until_s", default=math.inf, default_text="never"),
+), null_is_absent=True, constraints=_ONE_KEY_OF_MACHINES)
+
+SILENCE = Record("a silence", (
+    *_MACHINE_FIELDS,
+    Field("at", _TIME, "start of the silence", attribute="at_s", default=0.0),
+    Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="for good"),
+    Field("what", choice(SILENT_PARTS), "part of the machine that does not answer", default="both"),
+), null_is_absent=True, constraints=_ONE_KEY_OF_MACHINES)
+# fmt: on
+
+
+def _read_machine_entry(
+    reader: Reader, node: DocumentNode, record: Record, entries: Mapping[str, DocumentNode], default: str = ""
+) -> dict[str, Any]:
+    """Return the values of an entry about machines; ``default`` holds where no machine is named."""
+    rule = "an entry names its machines once"
+    _refuse_combination(reader, node, entries, ("machine", "machines"), rule)
+    values = record.read_values(reader, entries)
+    if "machines" not in values:
+        values["machines"] = (default,) if default else ()
+        if not default and isinstance(node.value, dict):
+            advice = "add `machine: NAME`, or `machines:` with names or wildcards"
+            reader.add_problem(node, "an entry without machines", advice=advice)
+    return values
+
+
+def _read_perturbation(reader: Reader, node: DocumentNode) -> Perturbation:
+    entries = PERTURBATION.read_entries(reader, node)
+    _refuse_combination(reader, node, entries, ("at", "every"), "it happens once or repeatedly")
+    repeated = "every" in entries
+    if repeated and "lasting" not in entries:
+        rule = "with `every` the machines would become slower for ever"
+        reader.add_problem(
+            node, "an entry without the key 'lasting'", rule=rule, advice="add `lasting: TIME`"
+        )
+    for key in ("from", "until"):
+        if key in entries and not repeated:
+            advice = "add `every: TIME`, or write `at` and `lasting`"
+            reader.add_problem(entries[key], f"{key!r} without 'every'", advice=advice)
+    # A repeated perturbation concerns the whole grid by default: docs/papers/dynamic-grid.md, section 13.
+    values = _read_machine_entry(reader, node, PERTURBATION, entries, "*" if repeated else "")
+    unknown = {"slowdown": Span(low=1.0, high=1.0), "lasting_s": Span(low=math.inf, high=math.inf)}
+    return Perturbation(**{**unknown, **values})
+
+
+def _read_failure(reader: Reader, node: DocumentNode) -> Failure:
+    entries = FAILURE.read_entries(reader, node)
+    _refuse_combination(reader, node, entries, ("at", "mtbf"), "machines fail once or repeatedly")
+    return Failure(**_read_machine_entry(reader, node, FAILURE, entries))
+
+
+def _read_load(reader: Reader, node: DocumentNode) -> CompetingLoad:
+    entries = LOAD.read_entries(reader, node)
+    load = CompetingLoad(**{"processes": 1, **_read_machine_entry(reader, node, LOAD, entries)})
+    if load.until_s < load.at_s:
+        what = f"until {entries['until'].display()} ends before it begins"
+        rule = f"must be at least {load.at_s:g} s, the time `at`"
+        reader.add_problem(entries["until"], what, rule=rule)
+    return load
+
+
+def _read_silence(reader: Reader, node: DocumentNode) -> Silence:
+    return Silence(**_read_machine_entry(reader, node, SILENCE, SILENCE.read_entries(reader, node)))
+
+
+# Tasks and loops
+
+
+def _read_lists(
+    reader: Reader,
+    node: DocumentNode,
+    read: Callable[[Reader, DocumentNode], _Listed | None],
+    wanted: str,
+) -> dict[str, tuple[_Listed, ...]]:
+    found: dict[str, tuple[_Listed, ...]] = {}
+    for name, entry in reader.mapping(node).items():
+        items = reader.listing(entry)
+        if not items:
+            reader.add_problem(entry, f"nothing for {name!r}", rule=f"must be {wanted}")
+        each = [read(reader, item) for item in items]
+        found[name] = tuple(item for item in each if item is not None)
+    return found
+
+
+def _read_ends(reader: Reader, node: DocumentNode) -> dict[str, tuple[End, ...]]:
+    return _read_lists(reader, node, _read_end, "a list of exit codes")
+
+
+def _read_end(reader: Reader, node: DocumentNode) -> End | None:
+    if isinstance(node.value, str):
+        if node.value in FAILURE_WORDS:
+            return node.value
+        close = nearest(node.value, FAILURE_WORDS)
+        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(FAILURE_WORDS)}"
+        what = f"{node.display()} is no exit code and no kind of failure"
+        reader.add_problem(node, what, rule="must be a code or a word", advice=advice)
         return None
-    source = reader.collect_problems(node, lambda: open_source(str(folder / name)))
-    text = None if source is None else reader.collect_problems(node, source.text)
-    if text is None:
+    code = reader.integer(node, least=0)
+    if code is not None and code > _MAX_EXIT_CODE:
+        reader.add_problem(node, f"exit code {code}", rule=f"must be at most {_MAX_EXIT_CODE}")
+    return code
+
+
+def _read_results(reader: Reader, node: DocumentNode) -> dict[str, tuple[Result, ...]]:
+    return _read_lists(reader, node, _read_result, "a list of results, each {name: value}")
+
+
+def _read_result(reader: Reader, node: DocumentNode) -> Result | None:
+    found: dict[str, str | float | bool | None] = {}
+    if not isinstance(node.value, dict):
+        reader.add_type_problem(node, "a mapping")
         return None
-    lines = csv.DictReader(io.StringIO(text), skipinitialspace=True, restkey="")
-    found = _TraceRows(reader, source.name, owner)
-    try:
-        if found.knows(lines.fieldnames or ()):
-            arrivals = [found.arrival(row, lines.line_num) for row in lines]
-            return ArrivalTrace(file=name, arrivals=tuple(each for each in arrivals if each is not None))
-    except csv.Error as error:
-        found.add_problem(lines.line_num, f"no CSV: {error}")
-    return None
+    for name, entry in node.value.items():
+        if isinstance(entry.value, list | dict):
+            reader.add_type_problem(entry, "a plain value, since results are flat")
+        else:
+            found[name] = entry.value
+    return found
 
 
-class _TraceRows:
-    """Reads the rows of one file; what is wrong with them is noted with their line."""
-
-    def __init__(self, reader: Reader, file: str, owner: str | None) -> None:
-        self._reader, self._file, self._owner = reader, file, owner
-
-    def add_problem(self, line: int, what: str, rule: str = "", advice: str = "") -> None:
-        """Note a problem of a line."""
-        place = SourceLocation(file=self._file, line=max(line, 1))
-        self._reader.problems.append(Problem(what=what, rule=rule, advice=advice, place=place))
-
-    def knows(self, names: object) -> bool:
-        """Say whether the header names the columns that are needed, and no others."""
-        header = [str(name).strip() for name in names] if isinstance(names, list) else []
-        for name in header:
-            if name not in TRACE_COLUMNS:
-                close = nearest(name, TRACE_COLUMNS)
-                advice = f"did you mean {close!r}?" if close else f"known: {', '.join(TRACE_COLUMNS)}"
-                self.add_problem(1, f"unknown column {shorten(repr(name))}", advice=advice)
-        missing = [name for name in TRACE_COLUMNS[:2] if name not in header]
-        if missing:
-            advice = "begin the file with the line workflow,at,owner"
-            self.add_problem(1, f"no column {' and no column '.join(map(repr, missing))}", advice=advice)
-        return not missing
-
-    def arrival(self, row: Mapping[str, str | None], line: int) -> Arrival | None:
-        """Read one row."""
-        values = {key.strip(): (value or "").strip() for key, value in row.items() if key}
-        if "" in row:
-            self.add_problem(line, "more values than columns")
-            return None
-        at_s = parse_seconds(values["at"])
-        if at_s is None or not math.isfinite(at_s):
-            what = f"{shorten(repr(values['at']))} is not allowed"
-            self.add_problem(line, what, rule="`at` must be a time such as 90 or 1h30m, at least 0")
-        if not values["workflow"]:
-            self.add_problem(line, "a row without a workflow", rule="`workflow` names its file")
-        if at_s is None or not values["workflow"]:
-            return None
-        return Arrival(workflow=values["workflow"], at_s=at_s, owner=values.get("owner") or self._owner)
+def _write_lists(lists: Mapping[str, Sequence[object]]) -> dict[str, list[object]]:
+    return {name: list(items) for name, items in lists.items()}
 
 
-MAX_ARRIVALS = 1_000_000
-"""One entry stands for at most so many."""
+def _counts_type(least: int) -> ValueType:
+    """Return the type of a mapping from names to whole numbers."""
+
+    def read(reader: Reader, node: DocumentNode) -> dict[str, int]:
+        found = {name: reader.integer(entry, least=least) for name, entry in reader.mapping(node).items()}
+        return {name: count for name, count in found.items() if count is not None}
+
+    return ValueType("mapping of counts", mapping_shape({"type": "integer", "minimum": least}), read, dict)
+
+
+def _read_durations(reader: Reader, node: DocumentNode) -> Durations:
+    """Return noise and bias; a task inherits what it does not state."""
+    values = DURATIONS.read(reader, node)
+    tasks = values.pop("tasks", None)
+    entries = reader.mapping(tasks) if tasks is not None else {}
+    own = {
+        name: Durations(**{**values, **TASK_DURATIONS.read(reader, entry)}) for name, entry in entries.items()
+    }
+    return Durations(**values, tasks=own)
+
+
+def _write_task_durations(durations: Durations) -> object:
+    return {n: {"noise": own.noise, "bias": own.bias} for n, own in durations.tasks.items()} or None
+
+
+_NOISE = _number_type()
+_BIAS = _number_type(above_0=True)
+
+# fmt: off
+TASK_DURATIONS = Record("the durations of a task", (
+    Field("noise", _NOISE, "standard deviation of the true time as a share of its mean", default=0.0),
+    Field("bias", _BIAS, "mean of the true time relative to the estimate", default=1.0),
+), null_is_absent=True)
+
+DURATIONS = Record("the durations", (
+    *TASK_DURATIONS.fields,
+    Field("tasks", ValueType("mapping by task", mapping_shape(TASK_DURATIONS.shape()), keep_node),
+          "noise and bias of single tasks: `{lapw1: {bias: 2}}`", write_record=_write_task_durations),
+), null_is_absent=True)
+
+SUSPENSION = Record("a suspension", (
+    Field("task", TEXT, "task whose running attempts the remote side suspends", required=True),
+    Field("at", _TIME, "time of the suspension", attribute="at_s", required=True),
+    Field("lasting", _TIME, "duration", attribute="lasting_s", default=math.inf, default_text="for good"),
+), null_is_absent=True)
+
+CANCELLATION = Record("a cancellation", (
+    Field("task", TEXT, "task whose running attempts the remote side cancels", required=True),
+    Field("at", _TIME, "time of the cancellation", attribute="at_s", required=True),
+), null_is_absent=True)
+
+REQUIREMENT = Record("a change of requirements", (
+    Field("task", TEXT, "task that requests other machines", required=True),
+    Field("after", _number_type(most=1.0), "share of the work after which it does, 0 to 1", required=True),
+    Field("expression", EXPRESSION, "requirements from then on", attribute="requirements"),
+    Field("rank", EXPRESSION, "rank from then on"),
+), null_is_absent=True, constraints={"anyOf": [{"required": ["expression"]}, {"required": ["rank"]}]})
+
+REPLANNING = Record("the cost of re-planning", (
+    Field("seconds_per_point", _TIME, "time per schedule that the planner evaluates",
+          attribute="replanning_s_per_point", default=0.0),
+), null_is_absent=True)
+# fmt: on
+
+
+def _read_suspension(reader: Reader, node: DocumentNode) -> Suspension:
+    return Suspension(**{"task": "", "at_s": 0.0, **SUSPENSION.read(reader, node)})
+
+
+def _read_cancellation(reader: Reader, node: DocumentNode) -> Cancellation:
+    return Cancellation(**{"task": "", "at_s": 0.0, **CANCELLATION.read(reader, node)})
+
+
+def _read_requirement(reader: Reader, node: DocumentNode) -> RequirementChange:
+    entries = REQUIREMENT.read_entries(reader, node)
+    if isinstance(node.value, dict) and not {"expression", "rank"} & entries.keys():
+        advice = "add `expression:` (requirements) or `rank:`"
+        reader.add_problem(node, "a change of nothing", advice=advice)
+    return RequirementChange(**{"task": "", "after": 0.0, **REQUIREMENT.read_values(reader, entries)})
+
+
+# Arrivals
 
 _SOURCE_KEYS = ("workflow", "mix", "order", "trace")
 _TIME_KEYS = ("at", "every", "poisson")
+_MIX = ValueType("mapping of counts", mapping_shape({"type": "integer", "minimum": 1}, least=1), keep_node)
+_ORDER = ValueType(
+    "list of files", any_of(TEXT_SHAPE, {"type": "array", "items": TEXT_SHAPE, "minItems": 1}), keep_node
+)
+
+# fmt: off
+ARRIVAL = Record("an arrival", (
+    Field("workflow", TEXT, "file of a workflow"),
+    Field("mix", _MIX, "files and how many of each, in an order drawn without replacement: `{gee.yaml: 10}`"),
+    Field("order", _ORDER, "files in the order of their arrival"),
+    Field("trace", ValueType("file", TEXT_SHAPE, keep_node),
+          "CSV file with a header and the columns `workflow`, `at` and, optionally, `owner`"),
+    Field("count", integer(1), "arrivals of `workflow`", default_text="1"),
+    Field("at", _TIME, "time of submission; several workflows are submitted together", default_text="0"),
+    Field("every", _TIME, "interval of a series"),
+    Field("poisson", _TIME, "mean interval of a series with exponentially distributed intervals"),
+    Field("from", _TIME, "start of a series", default_text="0"),
+    Field("owner", TEXT, "owner of the workflows; in a trace: of rows without an owner"),
+), null_is_absent=True, constraints={"oneOf": [{"required": [key]} for key in _SOURCE_KEYS]})
+# fmt: on
 
 
-def read_arrival(
+def _read_arrival(
     reader: Reader, node: DocumentNode, folder: PurePath
 ) -> Arrival | Series | ArrivalTrace | None:
-    """Read one entry; None if it says nothing that could arrive."""
-    entries = read_entry(reader, node, ARRIVAL_KEYS)
+    """Return one entry; None if it names nothing that could arrive."""
+    entries = ARRIVAL.read_entries(reader, node)
     if not isinstance(node.value, dict):
         return None
-    refuse_combination(reader, node, entries, _SOURCE_KEYS, "an entry says once what arrives")
-    refuse_combination(reader, node, entries, _TIME_KEYS, "an entry says once when workflows arrive")
-    refuse_combination(reader, node, entries, ("at", "from"), "`from` begins a series, `at` is one time")
-    owner = reader.text(entries["owner"]) if "owner" in entries else None
+    _refuse_combination(reader, node, entries, _SOURCE_KEYS, "an entry states once what arrives")
+    _refuse_combination(reader, node, entries, _TIME_KEYS, "an entry states once when workflows arrive")
+    _refuse_combination(reader, node, entries, ("at", "from"), "`from` begins a series, `at` is one time")
+    values = ARRIVAL.read_values(reader, entries)
+    owner = values.get("owner")
     if "trace" in entries:
         _refuse_beside(reader, entries, "trace", ("count", *_TIME_KEYS, "from"))
-        return read_trace(reader, entries["trace"], folder, owner)
-    workflows = _read_workflows(reader, node, entries)
+        return _read_trace(reader, entries["trace"], folder, owner)
+    workflows = _read_workflows(reader, node, entries, values)
     if not workflows:
         return None
     if len(workflows) == 1 and not {"every", "poisson", "from"} & entries.keys():
-        return Arrival(workflow=workflows[0], at_s=read_seconds(reader, entries.get("at"), 0.0), owner=owner)
+        return Arrival(workflow=workflows[0], at_s=values.get("at", 0.0), owner=owner)
     return Series(
         workflows=workflows,
         shuffled="mix" in entries,
-        from_s=read_seconds(reader, entries.get("from", entries.get("at")), 0.0),
-        every_s=read_seconds(reader, entries.get("every", entries.get("poisson")), 0.0),
+        from_s=values.get("from", values.get("at", 0.0)),
+        every_s=values.get("every", values.get("poisson", 0.0)),
         poisson="poisson" in entries,
         owner=owner,
     )
@@ -363,13 +510,13 @@ def _refuse_beside(
 
 
 def _read_workflows(
-    reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode]
+    reader: Reader, node: DocumentNode, entries: Mapping[str, DocumentNode], values: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """List what arrives, each as often as it does."""
+    """Return the files of the workflows that arrive, each as often as it does."""
+    parts: list[tuple[str | None, int | None, DocumentNode]]
     if "workflow" in entries:
-        name = reader.text(entries["workflow"])
-        count = reader.integer(entries["count"], least=1) if "count" in entries else 1
-        parts = [(name, count, entries.get("count", node))]
+        count = values.get("count") if "count" in entries else 1
+        parts = [(values.get("workflow"), count, entries.get("count", node))]
     elif "mix" in entries or "order" in entries:
         _refuse_beside(reader, entries, "mix" if "mix" in entries else "order", ("count",))
         parts = (
@@ -380,13 +527,12 @@ def _read_workflows(
         reader.add_problem(node, "an entry that names no workflow", advice=advice)
         return ()
     names: list[str] = []
-    for name, count, at in parts:
+    for name, count, place in parts:
         if name is None or count is None:
             return ()
         if len(names) + count > MAX_ARRIVALS:
-            reader.add_problem(
-                at, f"more than {MAX_ARRIVALS:,} arrivals", rule="so many at most in one entry"
-            )
+            rule = f"an entry has at most {MAX_ARRIVALS:,}"
+            reader.add_problem(place, f"more than {MAX_ARRIVALS:,} arrivals", rule=rule)
             return ()
         names += [name] * count
     return tuple(names)
@@ -406,273 +552,218 @@ def _read_order(reader: Reader, node: DocumentNode) -> list[tuple[str | None, in
     return [(reader.text(item), 1, item) for item in items]
 
 
-_Listed = TypeVar("_Listed")
-
-_MAX_EXIT_CODE = 255
-
-
-def read_durations(reader: Reader, node: DocumentNode) -> Durations:
-    """Read noise and bias, and those of single tasks; what a task does not say is that of all."""
-    entries = read_entry(reader, node, DURATION_KEYS)
-    noise = read_number(reader, entries.get("noise"), 0.0, least=0.0)
-    bias = read_number(reader, entries.get("bias"), 1.0, least=0.0, above=True)
-    tasks: dict[str, Durations] = {}
-    for name, own in (reader.mapping(entries["tasks"]) if "tasks" in entries else {}).items():
-        written = read_entry(reader, own, TASK_DURATION_KEYS)
-        tasks[name] = Durations(
-            noise=read_number(reader, written.get("noise"), noise, least=0.0),
-            bias=read_number(reader, written.get("bias"), bias, least=0.0, above=True),
-        )
-    return Durations(noise=noise, bias=bias, tasks=tasks)
-
-
-def read_suspension(reader: Reader, node: DocumentNode) -> Suspension:
-    """Read one suspension."""
-    entries = read_entry(reader, node, SUSPENSION_KEYS, ("task", "at"))
-    return Suspension(
-        task=_read_task_name(reader, entries.get("task")),
-        at_s=read_seconds(reader, entries.get("at"), 0.0),
-        lasting_s=read_seconds(reader, entries.get("lasting"), math.inf),
-    )
-
-
-def read_cancellation(reader: Reader, node: DocumentNode) -> Cancellation:
-    """Read one cancellation."""
-    entries = read_entry(reader, node, CANCELLATION_KEYS, ("task", "at"))
-    return Cancellation(
-        task=_read_task_name(reader, entries.get("task")), at_s=read_seconds(reader, entries.get("at"), 0.0)
-    )
-
-
-def read_requirement(reader: Reader, node: DocumentNode) -> RequirementChange:
-    """Read one change of requirements or rank."""
-    entries = read_entry(reader, node, REQUIREMENT_KEYS, ("task", "after"))
-    if isinstance(node.value, dict) and not {"expression", "rank"} & entries.keys():
-        reader.add_problem(node, "a change of nothing", advice="add `expression:` (requirements) or `rank:`")
-    return RequirementChange(
-        task=_read_task_name(reader, entries.get("task")),
-        after=read_number(reader, entries.get("after"), 0.0, least=0.0, most=1.0),
-        requirements=read_expression(reader, entries["expression"]) if "expression" in entries else None,
-        rank=read_expression(reader, entries["rank"]) if "rank" in entries else None,
-    )
-
-
-def _read_task_name(reader: Reader, node: DocumentNode | None) -> str:
-    return (reader.text(node) if node is not None else None) or ""
-
-
-def read_ends(reader: Reader, node: DocumentNode) -> dict[str, tuple[End, ...]]:
-    """Read by task how its attempts end."""
-    return _read_lists(reader, node, _read_end, "a list of exit codes")
-
-
-def _read_end(reader: Reader, node: DocumentNode) -> End | None:
-    if isinstance(node.value, str):
-        if node.value in FAILURE_WORDS:
-            return node.value
-        close = nearest(node.value, FAILURE_WORDS)
-        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(FAILURE_WORDS)}"
-        reader.add_problem(node, f"{node.display()} is no way to end", rule="a code or a word", advice=advice)
-        return None
-    code = reader.integer(node, least=0)
-    if code is not None and code > _MAX_EXIT_CODE:
-        reader.add_problem(node, f"exit code {code}", rule=f"must be at most {_MAX_EXIT_CODE}")
-    return code
-
-
-def read_results(reader: Reader, node: DocumentNode) -> dict[str, tuple[Result, ...]]:
-    """Read by task what its attempts write."""
-    return _read_lists(reader, node, _read_result, "a list of results, each {name: value}")
-
-
-def _read_result(reader: Reader, node: DocumentNode) -> Result | None:
-    found: dict[str, str | float | bool | None] = {}
-    if not isinstance(node.value, dict):
-        reader.add_type_problem(node, "a mapping")
-        return None
-    for name, entry in node.value.items():
-        if isinstance(entry.value, list | dict):
-            reader.add_type_problem(entry, "a plain value, since results are flat")
+def _write_arrivals(arrivals: Sequence[Arrival | Series | ArrivalTrace]) -> list[dict[str, object]]:
+    """Return plain entries; a trace is written as its single arrivals."""
+    found: list[dict[str, object]] = []
+    for entry in arrivals:
+        if isinstance(entry, ArrivalTrace):
+            found += _write_arrivals(entry.arrivals)
+        elif isinstance(entry, Arrival):
+            found.append({"workflow": entry.workflow, "at": entry.at_s, "owner": entry.owner})
         else:
-            found[name] = entry.value
-    return found
+            counts = {name: entry.workflows.count(name) for name in dict.fromkeys(entry.workflows)}
+            what = {"mix": counts} if entry.shuffled else {"order": list(entry.workflows)}
+            interval = {"poisson" if entry.poisson else "every": entry.every_s}
+            found.append({**what, "from": entry.from_s, **interval, "owner": entry.owner})
+    return [{key: value for key, value in entry.items() if value is not None} for entry in found]
 
 
-def _read_lists(
-    reader: Reader, node: DocumentNode, read: Callable[[Reader, DocumentNode], _Listed | None], wanted: str
-) -> dict[str, tuple[_Listed, ...]]:
-    found: dict[str, tuple[_Listed, ...]] = {}
-    for name, entry in reader.mapping(node).items():
-        items = reader.listing(entry)
-        if not items:
-            reader.add_problem(entry, f"nothing for {name!r}", rule=f"must be {wanted}")
-        each = [read(reader, item) for item in items]
-        found[name] = tuple(item for item in each if item is not None)
-    return found
+_TRACE_COLUMNS = ("workflow", "at", "owner")
 
 
-def read_counts(reader: Reader, node: DocumentNode, *, least: int) -> dict[str, int]:
-    """Read whole numbers by name."""
-    found = {name: reader.integer(entry, least=least) for name, entry in reader.mapping(node).items()}
-    return {name: count for name, count in found.items() if count is not None}
+def _read_trace(
+    reader: Reader, node: DocumentNode, folder: PurePath, owner: str | None
+) -> ArrivalTrace | None:
+    """Return the arrivals of a CSV file; ``owner`` is that of rows without one."""
+    from weft.formats.files import open_source
+
+    name = reader.text(node)
+    if name is None:
+        return None
+    source = reader.collect_problems(node, lambda: open_source(str(folder / name)))
+    text = None if source is None else reader.collect_problems(node, source.text)
+    if text is None:
+        return None
+    lines = csv.DictReader(io.StringIO(text), skipinitialspace=True, restkey="")
+    rows = _TraceRows(reader, source.name, owner)
+    try:
+        if rows.check_header(lines.fieldnames or ()):
+            arrivals = [rows.arrival(row, lines.line_num) for row in lines]
+            return ArrivalTrace(file=name, arrivals=tuple(each for each in arrivals if each is not None))
+    except csv.Error as error:
+        rows.add_problem(lines.line_num, f"not CSV: {error}")
+    return None
 
 
-def read_replanning(reader: Reader, node: DocumentNode) -> float:
-    """Read the seconds that a re-plan costs per point."""
-    entries = read_entry(reader, node, REPLANNING_KEYS)
-    return read_seconds(reader, entries.get("seconds_per_point"), 0.0)
+class _TraceRows:
+    """Reads the rows of one trace; problems carry the line of the row."""
+
+    def __init__(self, reader: Reader, file: str, owner: str | None) -> None:
+        self._reader, self._file, self._owner = reader, file, owner
+
+    def add_problem(self, line: int, what: str, rule: str = "", advice: str = "") -> None:
+        """Add a problem of one line."""
+        place = SourceLocation(file=self._file, line=max(line, 1))
+        self._reader.problems.append(Problem(what=what, rule=rule, advice=advice, place=place))
+
+    def check_header(self, names: object) -> bool:
+        """Return whether the header has the required columns; add problems for unknown and missing ones."""
+        header = [str(name).strip() for name in names] if isinstance(names, list) else []
+        for name in header:
+            if name not in _TRACE_COLUMNS:
+                close = nearest(name, _TRACE_COLUMNS)
+                advice = f"did you mean {close!r}?" if close else f"known: {', '.join(_TRACE_COLUMNS)}"
+                self.add_problem(1, f"unknown column {shorten(repr(name))}", advice=advice)
+        missing = [name for name in _TRACE_COLUMNS[:2] if name not in header]
+        if missing:
+            advice = "begin the file with the line workflow,at,owner"
+            self.add_problem(1, f"no column {' and no column '.join(map(repr, missing))}", advice=advice)
+        return not missing
+
+    def arrival(self, row: Mapping[str, str | None], line: int) -> Arrival | None:
+        """Return the arrival of one row; None after a problem."""
+        values = {key.strip(): (value or "").strip() for key, value in row.items() if key}
+        if "" in row:
+            self.add_problem(line, "more values than columns")
+            return None
+        at_s = parse_seconds(values["at"])
+        if at_s is None or not math.isfinite(at_s):
+            what = f"{shorten(repr(values['at']))} is not allowed"
+            self.add_problem(line, what, rule="`at` must be a time such as 90 or 1h30m, at least 0")
+        if not values["workflow"]:
+            self.add_problem(line, "a row without a workflow", rule="`workflow` names its file")
+        if at_s is None or not values["workflow"]:
+            return None
+        return Arrival(workflow=values["workflow"], at_s=at_s, owner=values.get("owner") or self._owner)
 
 
-def read_perturbation(reader: Reader, node: DocumentNode) -> Perturbation:
-    """Read machines that become slower, once or again and again."""
-    entries = read_entry(reader, node, PERTURBATION_KEYS, ("slowdown",))
-    refuse_combination(reader, node, entries, ("at", "every"), "it happens once, or again and again")
-    again = "every" in entries
-    if again and "lasting" not in entries:
-        rule = "with `every` the machines would become slower for ever"
-        reader.add_problem(
-            node, "an entry without the key 'lasting'", rule=rule, advice="add `lasting: TIME`"
-        )
-    for key in ("from", "until"):
-        if key in entries and not again:
-            advice = "add `every: TIME`, or write `at` and `lasting`"
-            reader.add_problem(entries[key], f"{key!r} without 'every'", advice=advice)
-    return Perturbation(
-        # Over the whole Grid unless said otherwise (S1 section 13).
-        machines=read_machines(reader, node, entries, default="*" if again else None),
-        slowdown=read_span(reader, entries.get("slowdown"), least=1.0, default=1.0),
-        lasting_s=read_seconds_span(reader, entries.get("lasting"), math.inf),
-        at_s=read_seconds(reader, entries.get("from" if again else "at"), 0.0),
-        every_s=read_seconds(reader, entries["every"], 1.0, above_0=True) if again else None,
-        until_s=read_seconds(reader, entries.get("until"), math.inf),
+# The scenario
+
+
+def _entries_type(record: Record, read: Callable[[Reader, DocumentNode], object]) -> ValueType:
+    """Return the type of a list of entries."""
+    return ValueType(
+        "list",
+        list_shape(record.shape()),
+        lambda reader, node: tuple(read(reader, item) for item in reader.listing(node)),
+        lambda items: [record.write(item) for item in items],
     )
 
 
-def read_failure(reader: Reader, node: DocumentNode) -> Failure:
-    """Read machines that fail, once or again and again."""
-    entries = read_entry(reader, node, FAILURE_KEYS)
-    refuse_combination(reader, node, entries, ("at", "mtbf"), "machines fail once, or again and again")
-    again = "mtbf" in entries
-    return Failure(
-        machines=read_machines(reader, node, entries),
-        repair_s=read_seconds(reader, entries.get("repair"), math.inf),
-        at_s=read_seconds(reader, entries.get("at"), 0.0),
-        mtbf_s=read_seconds(reader, entries["mtbf"], 1.0, above_0=True) if again else None,
-    )
+def _at_least_one(item: Shape) -> Shape:
+    return any_of(item, {"type": "array", "items": item, "minItems": 1})
 
 
-def read_load(reader: Reader, node: DocumentNode) -> CompetingLoad:
-    """Read competing processes."""
-    entries = read_entry(reader, node, LOAD_KEYS)
-    processes = reader.integer(entries["processes"], least=1) if "processes" in entries else 1
-    at_s = read_seconds(reader, entries.get("at"), 0.0)
-    until_s = read_seconds(reader, entries.get("until"), math.inf)
-    if until_s < at_s:
-        _refuse_backwards(reader, entries, at_s)
-    machines = read_machines(reader, node, entries)
-    return CompetingLoad(machines=machines, processes=processes or 1, at_s=at_s, until_s=until_s)
+_END_SHAPE = any_of(
+    {"type": "integer", "minimum": 0, "maximum": _MAX_EXIT_CODE}, {"enum": list(FAILURE_WORDS)}
+)
+_RESULT_SHAPE = mapping_shape({"type": ["string", "number", "boolean", "null"]})
+_ARRIVALS = ValueType("list", list_shape(ARRIVAL.shape()), keep_node, _write_arrivals)
+_DURATIONS = ValueType("mapping", DURATIONS.shape(), _read_durations, DURATIONS.write)
+_EXIT_CODES = ValueType(
+    "mapping of lists", mapping_shape(_at_least_one(_END_SHAPE)), _read_ends, _write_lists
+)
+_RESULTS = ValueType(
+    "mapping of lists", mapping_shape(_at_least_one(_RESULT_SHAPE)), _read_results, _write_lists
+)
 
+# fmt: off
+SCENARIO = Record("a scenario", (
+    version_field(required=True),
+    Field("name", TEXT, "name of the scenario", default_text="the file's name"),
+    Field("description", TEXT, "free text", write_record=never_written),
+    Field("arrivals", _ARRIVALS, "workflows that are submitted, with times and owners", default=(),
+          default_text="those of the command, at 0"),
+    Field("durations", _DURATIONS, "true times of tasks relative to their estimates", default=Durations(),
+          default_text="as estimated"),
+    Field("perturbations", _entries_type(PERTURBATION, _read_perturbation),
+          "machines that become slower for a time", default=()),
+    Field("failures", _entries_type(FAILURE, _read_failure), "machines that fail, and their repair",
+          default=()),
+    Field("loads", _entries_type(LOAD, _read_load), "competing processes on machines", default=()),
+    Field("silences", _entries_type(SILENCE, _read_silence), "machines that compute but do not answer",
+          default=()),
+    Field("suspensions", _entries_type(SUSPENSION, _read_suspension),
+          "tasks that the remote side suspends", default=()),
+    Field("cancellations", _entries_type(CANCELLATION, _read_cancellation),
+          "tasks that the remote side cancels", default=()),
+    Field("requirements", _entries_type(REQUIREMENT, _read_requirement),
+          "tasks that request other machines after a part of their work", default=()),
+    Field("exit_codes", _EXIT_CODES,
+          f"by task: exit codes of its attempts in turn, or {', '.join(f'`{w}`' for w in FAILURE_WORDS)}; "
+          "the last one is kept", default={}, default_text="0"),
+    Field("results", _RESULTS, "by task: results of its attempts in turn; the last one is kept", default={}),
+    Field("iterations", _counts_type(1), "by loop: number of iterations", default={},
+          default_text="by the exit codes"),
+    Field("lines", _counts_type(0), "by file: number of lines that a growing sweep reads", default={},
+          default_text="1"),
+    Field("network", choice(NETWORKS), "whether transfers share the bandwidth of links", default=NETWORKS[0]),
+    Field("overhead_per_task", _TIME, "time that every attempt takes besides its work",
+          attribute="overhead_per_task_s", default=0.0),
+    Field("stage_latency", _TIME,
+          "time of every stage besides moving data; cancelling and cleaning up take half of it",
+          attribute="stage_latency_s", default=0.0),
+    Field("profiles", _counts_type(1), "by task: iterations that its application reports", default={}),
+    Field("denied", _PATTERNS, "machines to which access is denied: names, wildcards, ranges", default=()),
+    Field("replanning", ValueType("mapping", REPLANNING.shape(), REPLANNING.read), "cost of a re-plan",
+          attribute="*", default_text="0", write_record=lambda scenario: REPLANNING.write(scenario) or None),
+), null_is_absent=True)
+# fmt: on
 
-def _refuse_backwards(reader: Reader, entries: Mapping[str, DocumentNode], at_s: float) -> None:
-    what = f"until {entries['until'].display()} ends before it begins"
-    reader.add_problem(entries["until"], what, rule=f"must be at least {at_s:g} s, the time `at`")
-
-
-def read_silence(reader: Reader, node: DocumentNode) -> Silence:
-    """Read machines that do not answer."""
-    entries = read_entry(reader, node, SILENCE_KEYS)
-    what = reader.choice(entries["what"], SILENT_PARTS) if "what" in entries else None
-    return Silence(
-        machines=read_machines(reader, node, entries),
-        at_s=read_seconds(reader, entries.get("at"), 0.0),
-        lasting_s=read_seconds(reader, entries.get("lasting"), math.inf),
-        what=what or SILENT_PARTS[0],
-    )
-
-
-_Item = TypeVar("_Item")
+SCENARIO_RECORDS = {
+    "scenario": SCENARIO,
+    "arrival": ARRIVAL,
+    "durations": DURATIONS,
+    "perturbation": PERTURBATION,
+    "failure": FAILURE,
+    "load": LOAD,
+    "silence": SILENCE,
+    "suspension": SUSPENSION,
+    "cancellation": CANCELLATION,
+    "requirement": REQUIREMENT,
+    "replanning": REPLANNING,
+}
+"""The records of a scenario file by the names of their tables on the reference page."""
 
 
 def is_scenario(document: Document) -> bool:
-    """Say whether a document is a scenario: it has a key of one, and neither tasks nor machines."""
+    """Return whether a document has a key of scenarios, and neither tasks nor machines."""
     root = document.root.value if document.root is not None else None
     if not isinstance(root, dict) or "tasks" in root or "machines" in root:
         return False
-    return bool(root.keys() & (SCENARIO_KEYS.keys() - {"weft", "name", "description"}))
+    return bool(root.keys() & (SCENARIO.help.keys() - {"weft", "name", "description"}))
 
 
 def read_scenario(document: Document) -> Scenario:
-    """Read a scenario, with the traces it names, or raise every problem found."""
+    """Return the scenario of a document, with the traces it names, or raise every problem found."""
     root = document.root
     assert root is not None, "a document that is read as a scenario has a root"
     reader = Reader()
-    entries = read_entry(reader, root, SCENARIO_KEYS)
-    _read_version(reader, root, entries.get("weft"))
-    absent = DocumentNode(value=None, place=root.place, path=root.path)
-
-    def at(key: str) -> DocumentNode:
-        return entries.get(key, absent)
-
-    def each(key: str, read: Callable[[Reader, DocumentNode], _Item]) -> tuple[_Item, ...]:
-        return tuple(read(reader, item) for item in reader.listing(at(key)))
-
-    def given(key: str, read: Callable[[Reader, DocumentNode], _Item], default: _Item) -> _Item:
-        return read(reader, entries[key]) if key in entries else default
-
-    if "description" in entries:
-        reader.text(entries["description"])
+    values = SCENARIO.read(reader, root)
+    values.pop("description", None)
     file = PurePath(document.file) if document.file else PurePath("scenario")
-    scenario = Scenario(
-        name=given("name", Reader.text, None) or file.stem,
-        arrivals=_read_arrivals(reader, at("arrivals"), file.parent),
-        durations=given("durations", read_durations, Durations()),
-        perturbations=each("perturbations", read_perturbation),
-        failures=each("failures", read_failure),
-        loads=each("loads", read_load),
-        silences=each("silences", read_silence),
-        suspensions=each("suspensions", read_suspension),
-        cancellations=each("cancellations", read_cancellation),
-        requirements=each("requirements", read_requirement),
-        exit_codes=given("exit_codes", read_ends, {}),
-        results=given("results", read_results, {}),
-        iterations=read_counts(reader, entries["iterations"], least=1) if "iterations" in entries else {},
-        lines=read_counts(reader, entries["lines"], least=0) if "lines" in entries else {},
-        network=given("network", _read_network, NETWORKS[0]),
-        overhead_per_task_s=read_seconds(reader, entries.get("overhead_per_task"), 0.0),
-        stage_latency_s=read_seconds(reader, entries.get("stage_latency"), 0.0),
-        profiles=read_counts(reader, entries["profiles"], least=1) if "profiles" in entries else {},
-        denied=given("denied", read_patterns, ()),
-        replanning_s_per_point=given("replanning", read_replanning, 0.0),
-        document=document,
-    )
+    values["name"] = values.get("name") or file.stem
+    if "arrivals" in values:
+        found = [_read_arrival(reader, item, file.parent) for item in reader.listing(values["arrivals"])]
+        values["arrivals"] = tuple(each for each in found if each is not None)
     reader.finish(document)
-    return scenario
+    return Scenario(**values, document=document)
 
 
-def _read_version(reader: Reader, root: DocumentNode, node: DocumentNode | None) -> None:
-    if not isinstance(root.value, dict):
-        return
-    if node is None:
-        rule = "the file says which format it follows"
-        reader.add_problem(root, "no version", rule=rule, advice="add `weft: 1`")
-    elif isinstance(node.value, bool) or node.value != VERSION:
-        advice = f"this weft reads version {VERSION}"
-        reader.add_problem(node, f"version {node.display()} of the format", advice=advice)
+def scenario_document(scenario: Scenario) -> dict[str, Any]:
+    """Return the mapping that ``read_scenario`` reads back as an equal scenario; traces are written out."""
+    return SCENARIO.write(scenario)
 
 
-def _read_network(reader: Reader, node: DocumentNode) -> str:
-    return reader.choice(node, NETWORKS) or NETWORKS[0]
+def scenario_schema() -> Shape:
+    """Return the JSON Schema of a scenario file."""
+    from weft.formats.schema import add_schema_header
 
-
-def _read_arrivals(
-    reader: Reader, node: DocumentNode, folder: PurePath
-) -> tuple[Arrival | Series | ArrivalTrace, ...]:
-    found = [read_arrival(reader, item, folder) for item in reader.listing(node)]
-    return tuple(each for each in found if each is not None)
+    return add_schema_header("scenario", SCENARIO.shape())
 
 
 def load_scenario(name: str | Path) -> Scenario:
-    """Read a scenario file. The workflows it names are not opened yet."""
+    """Return the scenario of a file; the workflows that it names are not opened yet."""
     from weft.formats.files import open_source
     from weft.formats.yaml_document import parse_document
 
@@ -684,7 +775,7 @@ def load_scenario(name: str | Path) -> Scenario:
 
 
 def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
-    """Read and check the workflows that arrive, each file once, under the names the scenario has for them."""
+    """Return the checked workflows that arrive, each file read once, by the names that the scenario uses."""
     from weft.formats.files import load_workflow
 
     found: dict[str, Workflow] = {}
@@ -698,7 +789,7 @@ def load_arrival_workflows(scenario: Scenario) -> dict[str, Workflow]:
             try:
                 found[key] = load_workflow(Path(scenario.folder, key))
             except InvalidInput as error:
-                # A problem inside the file knows its place there; that there is none is one of the scenario.
+                # A problem inside the file has its place there; a missing file is a problem of the scenario.
                 here = [replace(each, path=each.path or ("arrivals", index)) for each in error.problems]
                 problems += locate_problems(here, scenario.document)
     if problems:

@@ -1,0 +1,296 @@
+"""Fields of the records in weft's files, declared once.
+
+A ``Record`` lists the fields of one kind of mapping: key, type of the value, default and one line of help.
+Its reader, its writer, its JSON Schema and its table on the reference page follow from the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from weft.documents import DocumentNode, Reader
+
+__all__ = [
+    "ANY_SHAPE",
+    "FLAG",
+    "NULL_SHAPE",
+    "QUANTITY_SHAPE",
+    "TEXT",
+    "TEXTS",
+    "TEXT_SHAPE",
+    "VERSION",
+    "Field",
+    "Record",
+    "Shape",
+    "ValueType",
+    "any_of",
+    "choice",
+    "integer",
+    "keep_node",
+    "list_shape",
+    "mapping_shape",
+    "never_written",
+    "replace_tables",
+    "version_field",
+]
+
+Shape = dict[str, Any]
+"""A piece of JSON Schema, draft 2020-12."""
+
+ANY_SHAPE: Shape = {}
+NULL_SHAPE: Shape = {"type": "null"}
+TEXT_SHAPE: Shape = {"type": ["string", "number"]}
+"""Names, commands, paths; a number is taken as it is written."""
+QUANTITY_SHAPE: Shape = {"type": ["number", "string"], "minimum": 0}
+"""A number, a quantity with a unit, or an expression."""
+
+
+def any_of(*shapes: Shape) -> Shape:
+    """Return the schema of a value that fits one of several schemas."""
+    return {"anyOf": list(shapes)}
+
+
+def list_shape(item: Shape) -> Shape:
+    """Return the schema of a list, of its only entry alone, or of null for an empty list."""
+    return any_of(item, {"type": "array", "items": item}, NULL_SHAPE)
+
+
+def mapping_shape(values: Shape, *, least: int = 0) -> Shape:
+    """Return the schema of a mapping from any name to values of one schema."""
+    return {"type": "object", "additionalProperties": values, **({"minProperties": least} if least else {})}
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def keep_node(_reader: Reader, node: DocumentNode) -> DocumentNode:
+    """Return the node itself: the record's own reader reads it later."""
+    return node
+
+
+def never_written(_record: Any) -> None:
+    """Leave a key out of every file that is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """A type of value in a file: how it is named, validated by editors, read and written."""
+
+    label: str
+    """Its name on the reference page."""
+    shape: Shape
+    read: Callable[[Reader, DocumentNode], Any]
+    """Return the value to store; None where a problem was added."""
+    write: Callable[[Any], Any] = _unchanged
+    """Return the plain value for a file; None leaves the key out."""
+    unit: str = ""
+    """Unit of the stored number."""
+
+
+def _read_texts(reader: Reader, node: DocumentNode) -> tuple[str, ...]:
+    return tuple(reader.text(item) or "" for item in reader.listing(node))
+
+
+TEXT = ValueType("text", TEXT_SHAPE, Reader.text)
+TEXTS = ValueType("list of texts", list_shape(TEXT_SHAPE), _read_texts, list)
+FLAG = ValueType("true or false", {"type": "boolean"}, Reader.flag)
+
+
+def choice(words: Sequence[str]) -> ValueType:
+    """Return the type of a value that is one of a few words."""
+    label = ", ".join(f"`{word}`" for word in words)
+    return ValueType(label, {"enum": list(words)}, lambda reader, node: reader.choice(node, words))
+
+
+def integer(least: int, *, label: str = "whole number") -> ValueType:
+    """Return the type of a whole number with a lower bound."""
+    shape = {"type": "integer", "minimum": least}
+    return ValueType(label, shape, lambda reader, node: reader.integer(node, least=least))
+
+
+VERSION = 1
+"""The version of the file format: ``weft: 1``."""
+
+
+def _read_version(reader: Reader, node: DocumentNode) -> None:
+    if isinstance(node.value, bool) or node.value != VERSION:
+        what = f"version {node.display()} of the file format"
+        reader.add_problem(node, what, rule=f"this weft reads version {VERSION}", advice="write `weft: 1`")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One key of a record."""
+
+    key: str
+    type: ValueType
+    help: str
+    """One line for editors and the reference page, in Markdown."""
+    _: KW_ONLY
+    default: Any = None
+    """The stored value when the key is absent; it is not written."""
+    default_text: str = ""
+    """The default on the reference page, where the stored value does not show it."""
+    attribute: str = ""
+    """Where the value is stored: ``name``, ``group.name``, or ``group.*`` for a mapping that is merged into
+    the group; by default the key."""
+    required: bool = False
+    advice: str = ""
+    """What to do where a required key is missing."""
+    write_record: Callable[[Any], Any] | None = None
+    """Return the plain value from the whole record, where it depends on several attributes."""
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """Return the group (empty for the record itself) and the attribute in it."""
+        group, _, name = self.attribute.rpartition(".")
+        return group, name or self.key
+
+    def plain_value(self, record: Any) -> Any:
+        """Return what a file says about this field; None leaves the key out."""
+        if self.write_record is not None:
+            return self.write_record(record)
+        group, name = self.target
+        holder = getattr(record, group) if group else record
+        if holder is None:
+            return None
+        value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name)
+        return None if value is None or value == self.default else self.type.write(value)
+
+    def row(self) -> str:
+        """Return the row of the reference table."""
+        label = f"{self.type.label} ({self.type.unit})" if self.type.unit else self.type.label
+        default = "required" if self.required else self.default_text or _format_default(self.default)
+        cells = (f"`{self.key}`", label, default, self.help)
+        return f"| {' | '.join(cells)} |"
+
+
+def version_field(*, required: bool) -> Field:
+    """Return the field ``weft``, which states the version of the format."""
+    kind = ValueType(str(VERSION), {"const": VERSION}, _read_version)
+    return Field(
+        "weft",
+        kind,
+        "version of the file format",
+        required=required,
+        advice=f"add `weft: {VERSION}`",
+        write_record=lambda _: VERSION,
+    )
+
+
+def _format_default(value: Any) -> str:
+    if value is None or value in ((), {}):
+        return ""
+    return f"`{str(value).lower()}`" if isinstance(value, str | bool) else f"{value:g}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """The fields of one kind of mapping in a file."""
+
+    title: str
+    """What it is, with its article, for messages: ``a loop``."""
+    fields: tuple[Field, ...]
+    _: KW_ONLY
+    null_is_absent: bool = False
+    """A key without a value counts as not written."""
+    constraints: Shape = field(default_factory=dict)
+    """Rules over several keys, as JSON Schema."""
+
+    @cached_property
+    def help(self) -> dict[str, str]:
+        """Return the line of help of every key."""
+        return {each.key: each.help for each in self.fields}
+
+    @cached_property
+    def _targets(self) -> dict[str, tuple[Callable[[Reader, DocumentNode], Any], str, str]]:
+        return {each.key: (each.type.read, *each.target) for each in self.fields}
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {each.key: position for position, each in enumerate(self.fields)}
+
+    def read_entries(self, reader: Reader, node: DocumentNode) -> dict[str, DocumentNode]:
+        """Return the nodes of the known keys; add problems for unknown and for missing keys."""
+        entries = reader.mapping(node, self._targets)
+        if self.null_is_absent:
+            entries = {key: value for key, value in entries.items() if value.value is not None}
+        if isinstance(node.value, dict):
+            for each in self.fields:
+                if each.required and each.key not in entries:
+                    required = " and ".join(each.key for each in self.fields if each.required)
+                    what, rule = (
+                        f"{self.title} without the key {each.key!r}",
+                        f"{self.title} must have {required}",
+                    )
+                    reader.add_problem(node, what, rule=rule, advice=each.advice)
+        return entries
+
+    def read_values(self, reader: Reader, entries: Mapping[str, DocumentNode]) -> dict[str, Any]:
+        """Return the values to store by attribute, groups as nested dictionaries; absent ones are left out.
+
+        Keys are read in the order of the fields, so that a later field may override an earlier one.
+        """
+        found: dict[str, Any] = {}
+        for key in sorted(entries, key=self._order.__getitem__):
+            read, group, name = self._targets[key]
+            value = read(reader, entries[key])
+            if value is None:
+                continue
+            holder = found.setdefault(group, {}) if group else found
+            if name == "*":
+                holder.update(value)
+            else:
+                holder[name] = value
+        return found
+
+    def read(self, reader: Reader, node: DocumentNode) -> dict[str, Any]:
+        """Return the values to store by attribute; add a problem for everything that is wrong."""
+        return self.read_values(reader, self.read_entries(reader, node))
+
+    def write(self, record: Any) -> dict[str, Any]:
+        """Return the plain mapping of a record, without the fields that have their default."""
+        found = {each.key: each.plain_value(record) for each in self.fields}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def shape(self) -> Shape:
+        """Return the JSON Schema of the mapping."""
+        required = [each.key for each in self.fields if each.required]
+        return {
+            "type": "object",
+            "properties": {
+                each.key: {"description": each.help, **self._value_shape(each)} for each in self.fields
+            },
+            "additionalProperties": False,
+            **({"required": required} if required else {}),
+            **self.constraints,
+        }
+
+    def _value_shape(self, each: Field) -> Shape:
+        optional = self.null_is_absent and not each.required
+        return any_of(each.type.shape, NULL_SHAPE) if optional else each.type.shape
+
+    def table(self, keys: Iterable[str] = ()) -> str:
+        """Return the Markdown table of these keys, by default of all."""
+        by_key = {each.key: each for each in self.fields}
+        rows = [by_key[key].row() for key in list(keys) or by_key]
+        return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def replace_tables(page: str, records: Mapping[str, Record]) -> str:
+    """Return a Markdown page with its tables of fields written anew.
+
+    A table stands between the lines ``<!-- fields: RECORD KEY ... -->`` and ``<!-- end -->``; without keys it
+    has all fields of the record.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name, *keys = match[2].split()
+        return f"{match[1]}\n\n{records[name].table(keys)}\n\n{match[3]}"
+
+    return re.sub(r"(<!-- fields: ([^>]*) -->)\n.*?(<!-- end -->)", replace, page, flags=re.DOTALL)
