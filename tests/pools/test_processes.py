@@ -108,9 +108,9 @@ def test_with_other_threads_about_workers_are_made_from_scratch(pool):
 ORPHANS = """
 import os, signal, sys
 import pool_pieces as pieces
-from weft.pools.processes import Processes
+from weft.pools.processes import ProcessPool
 
-pool = Processes(2)
+pool = ProcessPool(2)
 print(*pool.map(pieces.worker, range(2)), flush=True)
 if sys.argv[1] == "busy":
     results = pool.map(pieces.sleeping, [0.1, 60.0])

@@ -1,4 +1,4 @@
-"""The compiled inner loops: plain functions over arrays and numbers, and nothing else.
+"""Inner loops over flat arrays that run as plain Python or compiled by numba.
 
-``forms.py`` says how one source runs both as plain Python and compiled; read it first.
+Read ``compilation.py`` first: it defines what a kernel is and how it is called.
 """

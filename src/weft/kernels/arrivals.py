@@ -1,9 +1,9 @@
-"""Arrivals: when everything a task needs would be on each machine.
+"""Arrival times of the input data of one task on every machine.
 
-Machines of one location are reached alike, so data are followed to locations, not to machines. Only
-machines on a host where some of the data already lie differ from their location; for them the latest
-arrival from *another* host counts, which is why every location remembers its latest two, of different
-hosts. O(d l) for a task with d predecessors on a platform of l locations.
+All machines of a location receive data at the same time, so arrivals are computed per location. The exception
+are machines on a host that already has some of the data: for them the latest arrival from *another* host
+counts. Every location therefore stores its two latest arrivals, from different hosts. O(d l) for a task with
+d predecessors on a platform of l locations.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ class Arrivals(NamedTuple):
     """The arrivals of one task."""
 
     latest: Doubles
-    """Per location: when the last data are there, for machines on hosts without data."""
+    """Per location: the last arrival, for machines on hosts without data."""
     second: Doubles
-    """The same without the data of the host that sends the latest."""
+    """Per location: the last arrival without the data from ``sender``."""
     sender: Indices
-    """Per location: the host that sends the latest; the number of hosts: none."""
+    """Per location: the host that sends the last arrival; the number of hosts if there is none."""
     home: Indices
-    """Hosts where some of the data lie."""
+    """Hosts that have some of the data."""
     is_home: Indices
-    """Per host: the last turn in which data lay there."""
+    """Per host: the last ``turn`` in which it had data."""
     at_home: Doubles
-    """Per host: when the data that lie there are there."""
+    """Per host: when its own data are complete."""
     turn: Indices
-    """One number: how often arrivals were gathered, so that nothing needs to be wiped in between."""
+    """One element: number of calls of ``gather_data``. It marks current entries, so that nothing has to be
+    cleared.
+    """
 
 
 @kernel
 def reset_arrivals(machines: MachineArrays, arrivals: Arrivals) -> None:
-    """Forget all data."""
+    """Invalidate all entries."""
     arrivals.turn[0] = 0
     for host in range(machines.hosts):
         arrivals.is_home[host] = 0
@@ -52,7 +54,7 @@ def gather_data(
     machine: Indices,
     finish: Doubles,
 ) -> int:
-    """Follow the data of all predecessors that have a finish; give the number of hosts where data lie."""
+    """Compute the arrivals from all placed predecessors; return the number of hosts that have data."""
     arrivals.turn[0] += 1
     base = tasks.earliest[task]
     first = tasks.pointer[task]
@@ -76,7 +78,7 @@ def gather_data(
             if size != 0.0 or files != 0.0 or fixed != 0.0:
                 before = tasks.before[edge]
                 done = finish[before]
-                if done == done:  # it is nan as long as nobody has placed it
+                if done == done:  # nan: not placed yet
                     homes = send_data(machines, arrivals, homes, machine[before], done, size, files, fixed)
     return homes
 
@@ -92,7 +94,7 @@ def send_data(
     files: float,
     fixed: float,
 ) -> int:
-    """Send data that are ready on a machine to every location; give the number of hosts where data lie."""
+    """Add data that are complete on a machine at ``done``; return the number of hosts that have data."""
     host = machines.host[source]
     if arrivals.is_home[host] != arrivals.turn[0]:
         arrivals.is_home[host] = arrivals.turn[0]
@@ -118,7 +120,7 @@ def send_data(
 
 @kernel
 def data_ready_s(machines: MachineArrays, arrivals: Arrivals, machine: int) -> float:
-    """Give when all data are on a machine."""
+    """Return when all data are on a machine."""
     place = machines.location[machine]
     host = machines.host[machine]
     ready = arrivals.latest[place]

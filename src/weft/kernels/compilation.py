@@ -1,20 +1,18 @@
-"""Two forms of one kernel: plain Python for small work, machine code for the rest.
+"""Run kernels as plain Python for small work, as machine code otherwise, and cache the machine code.
 
-A kernel is a function marked ``@kernel`` that reads and writes flat arrays by index and calls nothing but
-other kernels and the built-in arithmetic. ``run_kernel`` takes numpy arrays and decides on the form:
-importing numba
-and compiling cost more than a small job takes, so little work runs uncompiled, on lists (which plain Python
-reads three times faster than arrays). Both forms give the same bits: no ``exp``, ``log`` or ``pow`` inside,
-no array methods, no slices, no negative indices, and no division by something that may be 0.
+A kernel is a function marked ``@kernel``. It reads and writes flat arrays by index and calls nothing but
+other kernels and built-in arithmetic. ``run_kernel`` chooses the form: importing numba and compiling take
+longer than a small job, so small work runs uncompiled on lists (plain Python reads lists three times faster
+than arrays). Both forms must return the same bits, so a kernel uses no ``exp``, ``log`` or ``pow``, no array
+methods, no slices, no negative indices and no division by a number that may be 0.
 
-``WEFT_KERNELS`` overrides the choice: ``plain`` never compiles, ``compile_kernel`` always does.
+``WEFT_KERNELS`` overrides the choice: ``plain`` never compiles, ``compiled`` always does, ``auto`` is the
+default.
 
-Where machine code is kept, so that a kernel is compiled once per processor type and version of weft.
-
-Numba notices a change only in the file of the function it compiles, not in the kernels that it calls; so the
-folder is named after the content of *all* kernel files. It lies in the user's cache; where that cannot be
-written (a service without a home, a read-only container) in a private temporary folder; where nothing can be
-written, machine code is made anew in every process.
+Numba's own cache notices a change only in the file of the compiled function, not in the kernels it calls. The
+cache folder is therefore named by a digest of *all* kernel files, the version of numba and the processor
+type. It is in the user's cache directory; if that is not writable, in a private temporary directory; if
+neither is, every process compiles anew.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ __all__ = [
 
 
 _COMPILING_PAYS_S = 0.4
-"""Seconds of plain-Python work from which loading numba and the machine code pays."""
+"""Seconds of plain-Python work above which loading numba and the machine code takes less time."""
 _CHOICE = "WEFT_KERNELS"
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -56,14 +54,16 @@ _marked: set[FunctionType] = set()
 _compiled: dict[FunctionType, Any] = {}
 _callees: dict[FunctionType, Any] = {}
 _plain_s: dict[FunctionType, float] = {}
-"""Per kernel: what was spent on it uncompiled; many small jobs are a large one."""
+"""Per kernel: seconds spent on it uncompiled so far. Many small jobs count as one large job."""
 CompilationListener = Callable[[str], Callable[[], None] | None]
-"""Hears the name of a kernel before it is compiled; what it gives back is called when that is over."""
+"""Callback with the name of a kernel before it is compiled; the callable it returns is called after
+compilation.
+"""
 _listeners: list[CompilationListener] = []
 
 
 def kernel(function: _Function) -> _Function:
-    """Mark a function as a kernel. It stays what it is; ``run_kernel`` may compile a copy."""
+    """Mark a function as a kernel and return it unchanged; ``run_kernel`` may compile a copy."""
     assert isinstance(function, FunctionType)
     _marked.add(function)
     return function
@@ -72,10 +72,10 @@ def kernel(function: _Function) -> _Function:
 def run_kernel(
     function: Callable[..., Any], inputs: tuple[Any, ...], outputs: tuple[Any, ...], *, work_s: float
 ) -> Any:
-    """Call ``function(*inputs, *outputs)`` in the form that is faster; ``outputs`` are what it fills.
+    """Return ``function(*inputs, *outputs)``, called in the faster form; the function fills ``outputs``.
 
-    Both are numbers, arrays or named tuples of them; scratch space may stand among the inputs. ``work_s`` is
-    what the call would take in plain Python.
+    Inputs and outputs are numbers, arrays or named tuples of them; scratch arrays are inputs. ``work_s`` is
+    the estimated time of the call in plain Python.
     """
     assert isinstance(function, FunctionType)
     if _pays_to_compile(function, work_s):
@@ -114,7 +114,7 @@ def _pays_to_compile(function: FunctionType, work_s: float) -> bool:
 
 
 def _to_lists(value: Any) -> Any:
-    """Give arrays as lists, which plain Python reads faster; named tuples field by field."""
+    """Convert arrays to lists, named tuples field by field; plain Python reads lists faster."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, tuple):
@@ -123,7 +123,7 @@ def _to_lists(value: Any) -> Any:
 
 
 def compile_kernel(function: Callable[..., Any]) -> Any:
-    """Give the compiled form of a kernel. The kernels it calls are compiled with it."""
+    """Return the compiled form of a kernel; the kernels it calls are compiled with it."""
     assert isinstance(function, FunctionType)
     if function not in _compiled:
         _compiled[function] = _compile(function, called_from_python=True)
@@ -139,7 +139,7 @@ def _callee(function: FunctionType) -> Any:
 def _compile(function: FunctionType, *, called_from_python: bool) -> Any:
     import numba
 
-    # The copy differs from the original only in what the names of other kernels mean.
+    # In the copy, the names of other kernels refer to their compiled forms.
     others = {name: _callee(other) for name, other in _called_kernels(function)}
     copy = FunctionType(
         function.__code__, {**function.__globals__, **others}, function.__name__, function.__defaults__
@@ -147,15 +147,15 @@ def _compile(function: FunctionType, *, called_from_python: bool) -> Any:
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
     with use_cache() as possible:
         return numba.njit(
-            # Only what Python calls is kept: the code of others is part of it.
+            # Cache entry points only: their machine code includes the kernels they call.
             cache=possible and called_from_python,
-            # Taking dozens of arrays out of Python tuples is more code than most kernels are.
+            # The wrapper that unpacks dozens of arrays from Python tuples is larger than most kernels.
             no_cpython_wrapper=not called_from_python,
             no_cfunc_wrapper=True,
             nogil=True,
-            # Without it every division checks for 0. fastmath stays off, it changes bits.
+            # Do not check every division for 0. fastmath stays off because it changes bits.
             error_model="numpy",
-            # Kernels make no arrays, so nobody needs to count references.
+            # Kernels allocate no arrays, so reference counts are not needed.
             _nrt=False,
         )(copy)
 
@@ -168,13 +168,13 @@ def _called_kernels(function: FunctionType) -> Iterator[tuple[str, FunctionType]
 
 
 def needs_compilation(function: Callable[..., Any]) -> bool:
-    """Say whether the machine code of a kernel must first be made, which takes seconds."""
+    """Tell whether a kernel has no cached machine code, so that its first call takes seconds."""
     return not is_cached(function.__name__)
 
 
 @contextmanager
 def report_compilation(listener: CompilationListener) -> Iterator[None]:
-    """Tell somebody of every kernel that is compiled from scratch."""
+    """Call a listener for every kernel that is compiled without a cache entry inside the ``with`` block."""
     _listeners.append(listener)
     try:
         yield
@@ -184,7 +184,7 @@ def report_compilation(listener: CompilationListener) -> Iterator[None]:
 
 @cache
 def cache_folder() -> Path | None:
-    """Give the folder for machine code of this version on this processor; None: none can be written."""
+    """Return the folder for machine code of this version on this processor; None if none is writable."""
     for base in (_user_cache(), _temporary_cache()):
         if base is not None:
             found = base / "kernels" / _kernel_digest()
@@ -197,12 +197,12 @@ def _user_cache() -> Path | None:
     named = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(named) if named else Path.home() / ".cache") / "weft"
-    except RuntimeError:  # no home
+    except RuntimeError:  # no home directory
         return None
 
 
 def _temporary_cache() -> Path | None:
-    """Give a folder that belongs to us alone: machine code that others could write must not be run."""
+    """Return a temporary folder that only this user can write; other code must not be loaded."""
     base = Path(tempfile.gettempdir()) / f"weft-{os.getuid()}"
     try:
         base.mkdir(mode=0o700, exist_ok=True)
@@ -233,14 +233,14 @@ def _kernel_digest() -> str:
 
 
 def is_cached(name: str) -> bool:
-    """Say whether machine code of a kernel lies in the folder."""
+    """Tell whether the cache folder contains machine code of a kernel."""
     found = cache_folder()
     return found is not None and any(found.rglob(f"*.{name}-*.nbi"))
 
 
 @contextmanager
 def use_cache() -> Iterator[bool]:
-    """Make numba use the folder for what is declared meanwhile; gives whether there is one."""
+    """Let numba use the cache folder inside the ``with`` block; yield whether there is one."""
     import numba
 
     found = cache_folder()

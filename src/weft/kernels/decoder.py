@@ -1,20 +1,17 @@
-"""Decoding: tasks in a given order, each in a given mode on a given machine, become start and finish times.
+"""Decode genomes (order, machine and mode of every task) to start and finish times.
 
-A task starts when its data are there and its machine lets it. ``APPEND``: a machine serves its tasks in order
-and puts none before or between others; on several nodes a task starts as soon as enough of them are free for
-good, so that the number of free nodes only grows. ``INSERTION``: the first gap that is wide and long enough.
-``EXCLUSIVE``: one task at a time, however many nodes it takes (R. Prodan, T. Fahringer, SAC 2005; S1 section
-6). ``UNLIMITED``: tasks do not disturb each other (occupancy none of the same section).
+A task starts when its data have arrived and its machine is available under a rule. ``APPEND``: a machine
+serves tasks in order, none before or between others; on several nodes a task starts when enough of them stay
+free. ``INSERTION``: the first gap that is wide and long enough. ``EXCLUSIVE``: one task at a time, whatever
+its nodes (R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, section 6). ``UNLIMITED``: tasks do
+not delay each other (occupancy none of the same section).
 
-What is busy beforehand stands in the way under every rule but the last; it does not count as served, so that
-a task may run before it. A task of no seconds occupies nothing. Transfers occupy nothing and end on the
-machine of their destination.
+Busy intervals block machines under every rule except ``UNLIMITED``; a task may run before them. A task of 0
+seconds occupies nothing. Transfers occupy nothing and end on the machine of their destination.
 
-A population is decoded in one call, O(v + e + p) per individual for v tasks, e edges and p machines; where
-nodes and amounts are counted or gaps are filled, a task also pays for the steps it looks at or moves.
-``decode_bindings`` does the same for the case of S1: only bindings are searched, only makespans are
-wanted. It
-reads few arrays, and that alone makes it twice as fast.
+A population is decoded in one call, O(v + e + p) per individual for v tasks, e edges and p machines, plus the
+steps that are visited or moved where nodes and amounts are counted or gaps are filled. ``decode_bindings`` is
+twice as fast for one case: only bindings vary and only makespans are needed. It reads fewer arrays.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from weft.kernels.compilation import kernel
 from weft.kernels.problem import (
     CLASSES,
     COMPUTE,
+    INFINITY,
     OPEN,
     RELATED,
     TRANSFER,
@@ -50,55 +48,54 @@ __all__ = [
 
 
 APPEND, INSERTION, EXCLUSIVE, UNLIMITED = 0, 1, 2, 3
-"""Rules: when a machine lets a task start."""
-_INFINITE = float("inf")
+"""Rules: when a machine is available to a task."""
 
 
 class Genomes(NamedTuple):
-    """What is decoded. A step is the distance between the rows of two individuals; 0: they share one row."""
+    """Individuals to decode. A step is the distance between two rows; 0 if all individuals share a row."""
 
     number: int
     order: Indices
     order_step: int
-    """Rows of tasks; predecessors come first."""
+    """Rows of tasks in topological order."""
     bound: Indices
     bound_step: int
     """Rows of machines, one per binding variable."""
     chosen: int
-    """Whether ``mode`` is read; else every task takes the mode that ``usual`` names for its machine."""
+    """Whether ``mode`` is read; otherwise a task takes the mode in ``usual`` for its machine."""
     mode: Indices
     mode_step: int
     """Rows over tasks: positions among the modes of the task's group."""
     usual: Indices
-    """Groups x machines: a mode; the number of modes: none."""
+    """Groups x machines: a mode; the number of modes if there is none."""
     timed: int
-    """Whether ``seconds`` is read; else seconds follow from the modes."""
+    """Whether ``seconds`` is read; otherwise seconds follow from the modes."""
     seconds: Doubles
     seconds_step: int
     """Rows over tasks; read for compute tasks."""
     priced: int
-    """Whether node-seconds and prices are added up."""
+    """Whether node-seconds and prices are summed."""
     kept: int
-    """Whether start and finish of every individual are kept; else those of the last one."""
+    """Whether start and finish of every individual are stored; otherwise only those of the last one."""
 
 
 class DecoderScratch(NamedTuple):
-    """What is known of the tasks and machines of one individual."""
+    """Scratch arrays for the tasks and machines of one individual."""
 
     seen: Flags
     host: Indices
-    """Per task: the host on which its results are."""
+    """Per task: the host that has its results."""
     links: Indices
-    """Per task: the row of the network's matrices that begins where its results are."""
+    """Per task: the row of the network matrices for the location of its results."""
     mode: Indices
     """Per compute task."""
     free: Doubles
     """Per machine: the end of its last task."""
-    room: Integers
-    """Per machine: the steps a line of it may have."""
+    steps: Integers
+    """Per machine: the maximal number of steps of one of its skylines."""
     taken: Doubles
     least: Doubles
-    """Per resource: what a task takes, and what must be free at least."""
+    """Per resource: the amount a task takes, and the least amount that must be free."""
 
 
 @kernel
@@ -107,7 +104,7 @@ def decode(
     rule: int,
     drawn: int,
     genomes: Genomes,
-    lines: Skylines,
+    skylines: Skylines,
     scratch: DecoderScratch,
     makespan: Doubles,
     node_seconds: Doubles,
@@ -115,15 +112,15 @@ def decode(
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Decode all individuals; give the first that is wrong, or their number.
+    """Decode all individuals; return the first invalid one, or their number.
 
-    ``drawn`` lines per machine are kept: 0 where machines serve one task at a time or any number; 1 for what
-    they hold; 2 under APPEND where something is busy, the first for the tasks alone. A task that never fits
-    starts at infinity.
+    ``drawn`` is the number of skylines per machine: 0 if machines are single or unlimited; 1 for their free
+    capacity; 2 under APPEND with busy intervals, the first of them for the tasks alone. A task that never
+    fits starts at infinity.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     number, layout = machines.number, modes.layout
-    # Written out in one loop: a call that hands over all these arrays costs more than what it would do.
+    # One flat loop: a call that passes all these arrays takes longer than its body.
     for individual in range(genomes.number):
         order_row = individual * genomes.order_step
         bound_row = individual * genomes.bound_step
@@ -142,7 +139,7 @@ def decode(
         for machine in range(number):
             scratch.free[machine] = 0.0
         if drawn != 0:
-            _reset_skylines(problem, drawn, genomes.bound, bound_row, lines, scratch)
+            _reset_skylines(problem, drawn, genomes.bound, bound_row, skylines, scratch)
         used = 0.0
         paid = 0.0
         last = 0.0
@@ -183,7 +180,7 @@ def decode(
                 if machines.host[source] != host:
                     link = machines.location[source] * machines.locations + location
                     spent = machines.latency[link] + tasks.moved[task] * machines.inverse[link]
-                # It needs its data where it starts from.
+                # A transfer needs its data at its source.
                 host = machines.host[source]
                 location = machines.location[source]
             begin = tasks.earliest[task]
@@ -211,7 +208,7 @@ def decode(
                     line = 0 + machine
                     whole = line + (drawn - 1) * number
                     nodes = modes.nodes[mode]
-                    begin = _put(lines, rule, line, whole, begin, spent, nodes, taken, least)
+                    begin = _put(skylines, rule, line, whole, begin, spent, nodes, taken, least)
                 scratch.free[machine] = begin + spent
             end = begin + spent
             start[row + task] = begin
@@ -225,7 +222,7 @@ def decode(
 
 
 class BindingProblem(NamedTuple):
-    """What ``decode_bindings`` reads of a problem: compute tasks, numbered in the order of their turns."""
+    """The input of ``decode_bindings``: compute tasks, numbered in the order in which they are served."""
 
     tasks: int
     machines: int
@@ -239,19 +236,19 @@ class BindingProblem(NamedTuple):
     location: Indices
     inverse: Doubles
     alone: Flags
-    """Per machine: whether it serves one task at a time; else any number."""
+    """Per machine: whether it serves one task at a time; otherwise it is unlimited."""
     release: Doubles
-    """Per machine: until when it is busy beforehand, from the begin on."""
+    """Per machine: end of the interval that is busy from time 0."""
     work: Doubles
     row: Indices
-    """Per task: where its group begins in ``rate``."""
+    """Per task: first position of its group in ``rate``."""
     rate: Doubles
-    """Groups x machines; below 0: the group cannot run there."""
+    """Groups x machines; negative if the group cannot run there."""
 
 
 @kernel
 def decode_bindings(
-    course: BindingProblem,
+    problem: BindingProblem,
     fixed: Doubles,
     files: Doubles,
     latency: Doubles,
@@ -264,48 +261,48 @@ def decode_bindings(
     finish: Doubles,
     makespan: Doubles,
 ) -> int:
-    """Decode bindings where machines serve tasks in turn; give the first that is wrong, or their number.
+    """Decode bindings on machines that serve tasks in order; return the first invalid one, or the number.
 
-    ``fixed``, ``files`` and ``latency`` are None where data pay for their size alone: another form of the
-    kernel. ``bound`` as in ``Genomes``, ``host`` and ``links`` as in ``DecoderScratch``.
+    ``fixed``, ``files`` and ``latency`` are None if transfer times depend on sizes alone; numba compiles
+    another variant then. ``bound`` is as in ``Genomes``, ``host`` and ``links`` as in ``DecoderScratch``.
     """
-    machines = course.machines
+    machines = problem.machines
     for individual in range(number):
         row = individual * bound_step
         for machine in range(machines):
-            free[machine] = course.release[machine]
+            free[machine] = problem.release[machine]
         last = 0.0
-        for task in range(course.tasks):
-            machine = bound[row + course.variable[task]]
+        for task in range(problem.tasks):
+            machine = bound[row + problem.variable[task]]
             if machine >= machines:
                 return individual
-            spent = course.work[task] / course.rate[course.row[task] + machine]
-            here = course.host[machine]
-            location = course.location[machine]
+            spent = problem.work[task] / problem.rate[problem.row[task] + machine]
+            here = problem.host[machine]
+            location = problem.location[machine]
             host[task] = here
-            links[task] = location * course.locations
-            begin = course.earliest[task]
-            for edge in range(course.pointer[task], course.pointer[task + 1]):
-                before = course.before[edge]
+            links[task] = location * problem.locations
+            begin = problem.earliest[task]
+            for edge in range(problem.pointer[task], problem.pointer[task + 1]):
+                before = problem.before[edge]
                 arrival = finish[before]
                 if host[before] != here:
                     link = links[before] + location
                     if fixed is None:
-                        arrival += course.size[edge] * course.inverse[link]
+                        arrival += problem.size[edge] * problem.inverse[link]
                     else:
                         arrival += (
                             fixed[edge]
                             + files[edge] * latency[link]
-                            + course.size[edge] * course.inverse[link]
+                            + problem.size[edge] * problem.inverse[link]
                         )
                 if arrival > begin:
                     begin = arrival
             if spent > 0.0:
-                if course.alone[machine] != 0:
+                if problem.alone[machine] != 0:
                     if free[machine] > begin:
                         begin = free[machine]
                     free[machine] = begin + spent
-            elif course.rate[course.row[task] + machine] < 0.0:
+            elif problem.rate[problem.row[task] + machine] < 0.0:
                 return individual
             end = begin + spent
             finish[task] = end
@@ -319,7 +316,7 @@ def decode_bindings(
 def _is_topological(
     tasks: int, pointer: Indices, before: Indices, order: Indices, first: int, seen: Flags
 ) -> bool:
-    """Say whether an order holds every task once, after its predecessors."""
+    """Tell whether an order contains every task once, after its predecessors."""
     for task in range(tasks):
         seen[task] = 0
     for position in range(tasks):
@@ -335,29 +332,29 @@ def _is_topological(
 
 @kernel
 def _reset_skylines(
-    problem: ProblemArrays, drawn: int, bound: Indices, row: int, lines: Skylines, scratch: DecoderScratch
+    problem: ProblemArrays, drawn: int, bound: Indices, row: int, skylines: Skylines, scratch: DecoderScratch
 ) -> None:
-    """Begin with machines on which nothing is placed but what is busy; the last of their lines shows that."""
+    """Reset all skylines; the last one of each machine contains its busy intervals."""
     tasks, machines = problem.tasks, problem.machines
     number, resources = machines.number, machines.resources
     for machine in range(number):
-        scratch.room[machine] = 1
-    # A stretch begins one step and ends one.
+        scratch.steps[machine] = 1
+    # A task adds a step at its start and one at its finish.
     for task in range(tasks.number):
-        scratch.room[bound[row + tasks.variable[task]]] += 2
+        scratch.steps[bound[row + tasks.variable[task]]] += 2
     for stretch in range(len(problem.busy_machine)):
-        scratch.room[problem.busy_machine[stretch]] += 2
+        scratch.steps[problem.busy_machine[stretch]] += 2
     step = 0
     for copy in range(drawn):
         for machine in range(number):
             line = copy * number + machine
-            lines.first[line] = step
-            lines.last[line] = step
-            lines.time[step] = 0.0
-            lines.nodes[step] = machines.capacity[machine]
+            skylines.first[line] = step
+            skylines.last[line] = step
+            skylines.time[step] = 0.0
+            skylines.nodes[step] = machines.capacity[machine]
             for resource in range(resources):
-                lines.left[step * resources + resource] = machines.amount[machine * resources + resource]
-            step += scratch.room[machine]
+                skylines.left[step * resources + resource] = machines.amount[machine * resources + resource]
+            step += scratch.steps[machine]
     for stretch in range(len(problem.busy_machine)):
         line = (drawn - 1) * number + problem.busy_machine[stretch]
         for resource in range(resources):
@@ -365,12 +362,12 @@ def _reset_skylines(
         if problem.busy_seconds[stretch] > 0.0:
             begin = problem.busy_start[stretch]
             end = begin + problem.busy_seconds[stretch]
-            occupy_skyline(lines, line, begin, end, problem.busy_nodes[stretch], scratch.taken)
+            occupy_skyline(skylines, line, begin, end, problem.busy_nodes[stretch], scratch.taken)
 
 
 @kernel
 def _put(
-    lines: Skylines,
+    skylines: Skylines,
     rule: int,
     line: int,
     whole: int,
@@ -380,14 +377,14 @@ def _put(
     taken: Doubles,
     least: Doubles,
 ) -> float:
-    """Put a task on the line of its machine, and on the whole line if that is another; give its start."""
+    """Place a task on the skyline ``line``, and on ``whole`` if that is another one; return its start."""
     start = ready
     if rule == APPEND:
-        start = permanent_fit(lines, line, start, nodes, least)
+        start = permanent_fit(skylines, line, start, nodes, least)
     if rule != APPEND or whole != line:
-        start = first_fit(lines, whole, start, spent, nodes, least)
-    if start < _INFINITE:
-        occupy_skyline(lines, line, start, start + spent, nodes, taken)
+        start = first_fit(skylines, whole, start, spent, nodes, least)
+    if start < INFINITY:
+        occupy_skyline(skylines, line, start, start + spent, nodes, taken)
         if whole != line:
-            occupy_skyline(lines, whole, start, start + spent, nodes, taken)
+            occupy_skyline(skylines, whole, start, start + spent, nodes, taken)
     return start

@@ -1,11 +1,10 @@
-"""Earliest finish with insertion on machines that serve one task at a time: the inner loop of HEFT, flat.
+"""The inner loop of HEFT: earliest finish with insertion on SINGLE machines, as one flat function.
 
-It does what ``placement.place_in_order`` does for the commonest case (one count per task, no transfers, no
-countable amounts, the earliest finish) ten times faster: every array is read into a local once and nothing
-is called but to change gaps, because passing a board of arrays to a function costs more than placing a task.
-Machines that cannot win are skipped: modes stand by ascending seconds, so the first that would end too late
-even on an idle machine ends the search; gaps are looked at only from where the task is ready to where it
-would lose.
+It returns the same schedule as ``placement.place_in_order`` for the most common case (one count per task, no
+transfers, no countable amounts, earliest finish) and is ten times faster: every array is read into a local
+once and nothing is called except to change gaps, because a call that passes named tuples of arrays takes
+longer than placing a task. Modes are tried by ascending seconds; the first one that would finish too late on
+an idle machine ends the search. Gaps are searched from the time the task is ready to the time it would lose.
 """
 
 from __future__ import annotations
@@ -13,21 +12,24 @@ from __future__ import annotations
 from weft.kernels.arrivals import Arrivals
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import PartialSchedule
-from weft.kernels.problem import CLASSES, COMPUTE, OPEN, RELATED, Indices, ProblemArrays
+from weft.kernels.problem import CLASSES, COMPUTE, INFINITY, OPEN, RELATED, Indices, ProblemArrays
 from weft.kernels.timelines import Timelines, append_gap, cut_gap, find_gap, reset_gaps
 
 __all__ = ["place_earliest_finish"]
 
-_INFINITE = float("inf")
 _NEARLY_ONE = 1.0 - 1e-15
 """Modes are sorted by 1 / rate / gain, which may differ in the last bits from work / rate / gain."""
 
 
 @kernel
 def place_earliest_finish(
-    problem: ProblemArrays, order: Indices, lines: Timelines, arrivals: Arrivals, board: PartialSchedule
+    problem: ProblemArrays,
+    order: Indices,
+    timelines: Timelines,
+    arrivals: Arrivals,
+    schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks where they finish first; give the task that fits nowhere, or the number of tasks."""
+    """Place all tasks where they finish first; return the task that fits nowhere, or the number of tasks."""
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     number, m, hosts, places = tasks.number, machines.number, machines.hosts, machines.locations
     apart = machines.apart
@@ -44,17 +46,17 @@ def place_earliest_finish(
     form, location, host_of = machines.form, machines.location, machines.host
     on_host_pointer, on_host = machines.on_host_pointer, machines.on_host
     latency, inverse = machines.latency, machines.inverse
-    free_from, gap_base, gap_count = lines.free_from, lines.gaps.base, lines.gaps.count
-    gap_start, gap_end = lines.gaps.start, lines.gaps.end
-    widest, hint, reach = lines.gaps.widest, lines.gaps.hint, lines.gaps.reach
+    free_from, gap_base, gap_count = timelines.free_from, timelines.gaps.base, timelines.gaps.count
+    gap_start, gap_end = timelines.gaps.start, timelines.gaps.end
+    widest, hint, reach = timelines.gaps.widest, timelines.gaps.hint, timelines.gaps.reach
     latest, second, sender, home = arrivals.latest, arrivals.second, arrivals.sender, arrivals.home
     is_home, at_home = arrivals.is_home, arrivals.at_home
-    machine_of, start_of, finish_of, bound = board.machine, board.start, board.finish, board.bound
-    nodes_of, mode_of = board.nodes, board.mode
+    machine_of, start_of, finish_of, bound = schedule.machine, schedule.start, schedule.finish, schedule.bound
+    nodes_of, mode_of = schedule.nodes, schedule.mode
     modes_scaled = modes.scaled
     made_gaps = False
-    # Nothing is busy beforehand: that would make the machine one that counts nodes.
-    reset_gaps(m, lines.gaps)
+    # There are no busy intervals: a machine with a busy interval is SHARED.
+    reset_gaps(m, timelines.gaps)
     for machine in range(m):
         free_from[machine] = 0.0
     for host in range(hosts):
@@ -63,7 +65,7 @@ def place_earliest_finish(
         task = order[turn]
         mark = turn + 1
 
-        # When are the data where? As ``arrivals.gather``.
+        # Compute the arrivals as ``arrivals.gather_data`` does.
         base = earliest[task]
         first_edge = pointer[task]
         end_edge = pointer[task + 1]
@@ -120,11 +122,11 @@ def place_earliest_finish(
                         second[place] = there
 
         chosen = m
-        chosen_start = _INFINITE
-        best = _INFINITE
+        chosen_start = INFINITY
+        best = INFINITY
         taken = bound[variable[task]]
         if kind[task] != COMPUTE:
-            # A task of no work goes where its data are first.
+            # A virtual task goes where its data arrive first.
             found = candidate_set[variable[task]]
             for position in range(candidate_pointer[found], candidate_pointer[found + 1]):
                 machine = candidate[position]
@@ -155,7 +157,7 @@ def place_earliest_finish(
         spent_best = 0.0
         chosen_mode = end
 
-        # Machines next to data, and a machine that is already decided, are looked at exactly.
+        # Machines that have data, and a bound machine, are evaluated one by one.
         looks = homes
         if taken != m:
             looks = 1
@@ -209,7 +211,7 @@ def place_earliest_finish(
                             best,
                         )
                 finish = start + spent
-                if finish < best or (finish == best < _INFINITE and machine < chosen):
+                if finish < best or (finish == best < INFINITY and machine < chosen):
                     best = finish
                     chosen = machine
                     chosen_start = start
@@ -220,7 +222,7 @@ def place_earliest_finish(
             for place in range(1, places):
                 if latest[place] < soonest:
                     soonest = latest[place]
-            # Behind all tasks of a machine first: the finish found there ends many searches for a gap early.
+            # First try to append: the finish found this way ends many searches for a gap early.
             scaled = modes_scaled[group]
             passes = 2 if layout <= CLASSES and made_gaps else 1
             for turn_left in range(passes):
@@ -260,13 +262,13 @@ def place_earliest_finish(
                                 best,
                             )
                     finish = start + spent
-                    if finish < best or (finish == best < _INFINITE and machine < chosen):
+                    if finish < best or (finish == best < INFINITY and machine < chosen):
                         best = finish
                         chosen = machine
                         chosen_start = start
                         chosen_mode = mode
                         spent_best = spent
-        if chosen_start == _INFINITE:
+        if chosen_start == INFINITY:
             return task
         machine_of[task] = chosen
         nodes_of[task] = count[chosen_mode]
@@ -279,10 +281,10 @@ def place_earliest_finish(
 
         free = free_from[chosen]
         if chosen_start < free:
-            cut_gap(lines.gaps, chosen, chosen_start, best)
+            cut_gap(timelines.gaps, chosen, chosen_start, best)
         else:
             if chosen_start > free:
-                append_gap(lines.gaps, chosen, free, chosen_start)
+                append_gap(timelines.gaps, chosen, free, chosen_start)
                 made_gaps = True
             free_from[chosen] = best
     return number

@@ -1,12 +1,12 @@
-"""Placement as a run unfolds: a task is bound when its predecessors have ended, and queues up there.
+"""Just-in-time placement: bind a task when its predecessors have finished and append it to the queue there.
 
 R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the
-lazy baseline (S1 section 13). Two readings of *the machine that gives this task the lowest time*. By
-transfer: a transfer goes where it takes least, and the tasks there follow it; a task that nobody bound goes
-where its data are first, then where it takes least. By finish: a task goes where it ends first, behind what
-is queued there.
+lazy baseline (docs/papers/dynamic-grid.md, section 13). *The machine that gives the task the lowest time* can
+be read in two ways. By transfer: a transfer goes where it takes the least time, and the tasks there follow
+it; an unbound task goes where its data arrive first, then where it takes the least time. By finish: a task
+goes where it finishes first, after the tasks queued there.
 
-Tasks that become ready at one moment are bound by index. O(v log v + e l + v k) for k modes per task.
+Tasks that become ready at the same time are bound by index. O(v log v + e l + v k) for k modes per task.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from weft.kernels.placement import (
 from weft.kernels.priorities import pop_task, push_task
 from weft.kernels.problem import (
     COMPUTE,
+    INFINITY,
     TRANSFER,
     Doubles,
     Indices,
@@ -45,16 +46,13 @@ from weft.kernels.timelines import Timelines
 __all__ = ["PendingTasks", "place_when_ready"]
 
 
-_INFINITE = float("inf")
-
-
 class PendingTasks(NamedTuple):
-    """What is to come."""
+    """Tasks that are not placed yet."""
 
     left: Integers
-    """Per task: predecessors that have not ended."""
+    """Per task: number of unfinished predecessors."""
     ready: Doubles
-    """Per task: when the last of them ends."""
+    """Per task: the finish of its last predecessor."""
     heap: Indices
 
 
@@ -65,63 +63,63 @@ def place_when_ready(
     by_transfer: int,
     draw: Doubles,
     rank: Indices,
-    agenda: PendingTasks,
-    lines: Timelines,
+    pending: PendingTasks,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks; give the task that fits nowhere, or the number of tasks.
+    """Place all tasks; return the task that fits nowhere, or the number of tasks.
 
-    ``draw`` (per task, from 0 to 1) chooses among machines that are equally good by transfer; 0: the first.
-    ``rank`` is the order of tasks that become ready at one moment.
+    ``draw`` (per task, from 0 to 1) chooses among machines that are equally good by transfer; 0 takes the
+    first. ``rank`` orders tasks that become ready at the same time.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, lines, arrivals, board)
+    reset_schedule(problem, timelines, arrivals, schedule)
     size = 0
     for task in range(tasks.number):
-        agenda.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
-        agenda.ready[task] = tasks.earliest[task]
-        if agenda.left[task] == 0:
-            push_task(agenda.heap, size, task, agenda.ready, rank)
+        pending.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
+        pending.ready[task] = tasks.earliest[task]
+        if pending.left[task] == 0:
+            push_task(pending.heap, size, task, pending.ready, rank)
             size += 1
     while size > 0:
-        task = pop_task(agenda.heap, size, agenda.ready, rank)
+        task = pop_task(pending.heap, size, pending.ready, rank)
         size -= 1
-        settle_transfers(tasks, machines, arrivals, board, task)
+        settle_transfers(tasks, machines, arrivals, schedule, task)
         variable = tasks.variable[task]
-        binds = by_transfer != 0 and board.bound[variable] == machines.number
+        binds = by_transfer != 0 and schedule.bound[variable] == machines.number
         if tasks.kind[task] == COMPUTE:
             if binds:
-                gather_all_data(tasks, machines, arrivals, board, task)
-                board.bound[variable] = _first_data(tasks, modes, machines, arrivals, task, draw[task])
-            mode, start = evaluate_task(tasks, modes, machines, lines, arrivals, board, rule, task)
-            if start == _INFINITE:
+                gather_all_data(tasks, machines, arrivals, schedule, task)
+                schedule.bound[variable] = _first_data(tasks, modes, machines, arrivals, task, draw[task])
+            mode, start = evaluate_task(tasks, modes, machines, timelines, arrivals, schedule, rule, task)
+            if start == INFINITY:
                 return task
-            commit_task(tasks, modes, machines, lines, arrivals, board, task, mode, start)
+            commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
         else:
             source = tasks.source[task]
-            if binds and tasks.kind[task] == TRANSFER and board.bound[source] < machines.number:
-                board.bound[variable] = _least_moving(tasks, machines, board, task, draw[task])
-            place_without_nodes(tasks, machines, arrivals, board, task)
-        size = _release(tasks, board, agenda, size, task, rank)
+            if binds and tasks.kind[task] == TRANSFER and schedule.bound[source] < machines.number:
+                schedule.bound[variable] = _least_moving(tasks, machines, schedule, task, draw[task])
+            place_without_nodes(tasks, machines, arrivals, schedule, task)
+        size = _release(tasks, schedule, pending, size, task, rank)
     return tasks.number
 
 
 @kernel
 def _release(
-    tasks: TaskArrays, board: PartialSchedule, agenda: PendingTasks, size: int, task: int, rank: Indices
+    tasks: TaskArrays, schedule: PartialSchedule, pending: PendingTasks, size: int, task: int, rank: Indices
 ) -> int:
-    """Tell the successors of a task that it has ended; give how many tasks are ready now."""
-    done = board.finish[task]
-    if done != done:  # a transfer that waits for its destination: it can leave now
-        done = agenda.ready[task]
+    """Update the successors of a finished task; return the number of ready tasks."""
+    done = schedule.finish[task]
+    if done != done:  # a transfer that waits for its destination can depart now
+        done = pending.ready[task]
     for position in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
         other = tasks.after[position]
-        if done > agenda.ready[other]:
-            agenda.ready[other] = done
-        agenda.left[other] -= 1
-        if agenda.left[other] == 0:
-            push_task(agenda.heap, size, other, agenda.ready, rank)
+        if done > pending.ready[other]:
+            pending.ready[other] = done
+        pending.left[other] -= 1
+        if pending.left[other] == 0:
+            push_task(pending.heap, size, other, pending.ready, rank)
             size += 1
     return size
 
@@ -130,11 +128,11 @@ def _release(
 def _first_data(
     tasks: TaskArrays, modes: ModeArrays, machines: MachineArrays, arrivals: Arrivals, task: int, draw: float
 ) -> int:
-    """Give the candidate on which all data are first, then the task is shortest, then the one drawn."""
+    """Return the candidate on which all data arrive first. Ties: fewest seconds, then ``draw``."""
     found = tasks.candidate_set[tasks.variable[task]]
     first, end = tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]
-    best = _INFINITE
-    least = _INFINITE
+    best = INFINITY
+    least = INFINITY
     ties = 0
     for position in range(first, end):
         machine = tasks.candidate[position]
@@ -159,9 +157,9 @@ def _first_data(
 
 @kernel
 def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
-    """Give the least seconds of a task on a machine."""
+    """Return the least seconds of a task on a machine."""
     low, high = find_modes(modes, task, machine)
-    least = _INFINITE
+    least = INFINITY
     for mode in range(low, high):
         spent = mode_seconds(modes, task, mode)
         if spent < least:
@@ -171,13 +169,13 @@ def _shortest(modes: ModeArrays, task: int, machine: int) -> float:
 
 @kernel
 def _least_moving(
-    tasks: TaskArrays, machines: MachineArrays, board: PartialSchedule, transfer: int, draw: float
+    tasks: TaskArrays, machines: MachineArrays, schedule: PartialSchedule, transfer: int, draw: float
 ) -> int:
-    """Give the candidate to which a transfer takes least, then the one drawn."""
+    """Return the candidate with the shortest transfer; ties by ``draw``."""
     found = tasks.candidate_set[tasks.variable[transfer]]
     first, end = tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]
-    source = board.bound[tasks.source[transfer]]
-    best = _INFINITE
+    source = schedule.bound[tasks.source[transfer]]
+    best = INFINITY
     ties = 0
     for position in range(first, end):
         spent = transfer_seconds(machines, source, tasks.candidate[position], tasks.moved[transfer])

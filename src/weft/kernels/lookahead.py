@@ -1,9 +1,9 @@
-"""Looking ahead: place each task on the machine that lets its successors end first.
+"""List scheduling with lookahead: place each task on the machine that lets its successors finish first.
 
-For every machine a task could take, each successor is tried wherever it could go; the latest of their
-earliest finishes decides. A successor starts after the task, so that the task is not in its way and nothing
-has to be placed on trial. Successors are tried one by one, as if alone; data of predecessors that have no
-place yet count for nothing, nor do successors that occupy nothing.
+For every machine of a task, the earliest finish of each successor on any machine is computed; the latest of
+them is the score of the machine. A successor starts after the task, so the task cannot be in its way and
+needs no trial placement. Successors are evaluated one by one, each as if it were the only one. Data of
+predecessors that are not placed yet and successors without nodes are ignored.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from weft.kernels.placement import (
 )
 from weft.kernels.problem import (
     COMPUTE,
+    INFINITY,
     Doubles,
     Indices,
     Integers,
@@ -38,21 +39,18 @@ from weft.kernels.timelines import Timelines, earliest_start
 __all__ = ["LookaheadScratch", "place_with_lookahead"]
 
 
-_INFINITE = float("inf")
-
-
 class LookaheadScratch(NamedTuple):
-    """Scratch: the machines one task could take, and the modes of one of its successors."""
+    """Scratch: the feasible machines of a task, and the modes of one of its successors."""
 
     mode: Integers
     start: Doubles
     finish: Doubles
-    """Per machine the task could take: what it would get there."""
+    """Per feasible machine: mode, start and finish there."""
     score: Doubles
-    """Per machine the task could take: the latest of its own and its successors' earliest finishes."""
+    """Per feasible machine: the latest of the earliest finishes of the task and its successors."""
     ready: Doubles
     spent: Doubles
-    """Per mode of the successor: when all other data are there; its seconds."""
+    """Per mode of the successor: when all other data have arrived; seconds."""
 
 
 @kernel
@@ -60,24 +58,24 @@ def place_with_lookahead(
     problem: ProblemArrays,
     rule: PlacementRule,
     order: Indices,
-    look: LookaheadScratch,
-    lines: Timelines,
+    scratch: LookaheadScratch,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks in an order in which predecessors come first; give the task that fits nowhere.
+    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
 
-    The number of tasks: all are placed. Of ``rule`` only the factor counts.
+    Only ``rule.factor`` is used.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, lines, arrivals, board)
+    reset_schedule(problem, timelines, arrivals, schedule)
     for position in range(tasks.number):
         task = order[position]
-        settle_transfers(tasks, machines, arrivals, board, task)
+        settle_transfers(tasks, machines, arrivals, schedule, task)
         if tasks.kind[task] != COMPUTE:
-            place_without_nodes(tasks, machines, arrivals, board, task)
+            place_without_nodes(tasks, machines, arrivals, schedule, task)
             continue
-        choices = _choices(tasks, modes, machines, lines, arrivals, board, look, rule.factor, task)
+        choices = _choices(tasks, modes, machines, timelines, arrivals, schedule, scratch, rule.factor, task)
         if choices == 0:
             return task
         if choices > 1:
@@ -88,17 +86,27 @@ def place_with_lookahead(
                         tasks,
                         modes,
                         machines,
-                        lines,
+                        timelines,
                         arrivals,
-                        board,
-                        look,
+                        schedule,
+                        scratch,
                         choices,
                         task,
                         following,
                         tasks.after_edge[edge],
                     )
-        best = _best(modes, look, choices)
-        commit_task(tasks, modes, machines, lines, arrivals, board, task, look.mode[best], look.start[best])
+        best = _best(modes, scratch, choices)
+        commit_task(
+            tasks,
+            modes,
+            machines,
+            timelines,
+            arrivals,
+            schedule,
+            task,
+            scratch.mode[best],
+            scratch.start[best],
+        )
     return tasks.number
 
 
@@ -107,51 +115,51 @@ def _choices(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
-    look: LookaheadScratch,
+    schedule: PartialSchedule,
+    scratch: LookaheadScratch,
     factor: float,
     task: int,
 ) -> int:
-    """List the machines a task could take, each with its best mode there; give their number.
+    """List the feasible machines of a task, each with its best mode there; return their number.
 
-    That is the smallest count that ends within a factor of the earliest finish on the machine.
+    The best mode has the smallest count that finishes within a factor of the earliest finish on the machine.
     """
-    gather_all_data(tasks, machines, arrivals, board, task)
+    gather_all_data(tasks, machines, arrivals, schedule, task)
     group = modes.group[task]
     low = 0 + modes.first[group]
     high = 0 + modes.first[group + 1]
-    bound = board.bound[tasks.variable[task]]
+    bound = schedule.bound[tasks.variable[task]]
     if bound < machines.number:
         low, high = find_modes(modes, task, bound)
-    starts, finishes = board.mode_start, board.mode_finish
+    starts, finishes = schedule.mode_start, schedule.mode_finish
     choices = 0
     while low < high:
         machine = modes.machine[low]
         ready = data_ready_s(machines, arrivals, machine)
         end = low
-        soonest = _INFINITE
+        soonest = INFINITY
         while end < high and modes.machine[end] == machine:
             spent = mode_seconds(modes, task, end)
             need = 0 + tasks.need[task] + modes.shift[end]
             start = earliest_start(
-                machines, lines, machine, ready, spent, modes.nodes[end], need, tasks.amount
+                machines, timelines, machine, ready, spent, modes.nodes[end], need, tasks.amount
             )
             starts[end - low] = start
             finishes[end - low] = start + spent
             if start + spent < soonest:
                 soonest = start + spent
             end += 1
-        if soonest < _INFINITE:
-            # Counts ascend: the first that is early enough is the smallest.
+        if soonest < INFINITY:
+            # Counts ascend: the first one that is early enough is the smallest.
             mode = low
             while finishes[mode - low] > soonest * factor:
                 mode += 1
-            look.mode[choices] = mode
-            look.start[choices] = starts[mode - low]
-            look.finish[choices] = finishes[mode - low]
-            look.score[choices] = finishes[mode - low]
+            scratch.mode[choices] = mode
+            scratch.start[choices] = starts[mode - low]
+            scratch.finish[choices] = finishes[mode - low]
+            scratch.score[choices] = finishes[mode - low]
             choices += 1
         low = end
     return choices
@@ -162,71 +170,71 @@ def _follow(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
-    look: LookaheadScratch,
+    schedule: PartialSchedule,
+    scratch: LookaheadScratch,
     choices: int,
     task: int,
     following: int,
     edge: int,
 ) -> None:
     """Raise the score of every choice to the earliest finish of one successor."""
-    gather_data(tasks, machines, arrivals, following, board.machine, board.finish)
+    gather_data(tasks, machines, arrivals, following, schedule.machine, schedule.finish)
     group = modes.group[following]
     first = 0 + modes.first[group]
     last = 0 + modes.first[group + 1]
     for mode in range(first, last):
-        look.ready[mode - first] = data_ready_s(machines, arrivals, modes.machine[mode])
-        look.spent[mode - first] = mode_seconds(modes, following, mode)
+        scratch.ready[mode - first] = data_ready_s(machines, arrivals, modes.machine[mode])
+        scratch.spent[mode - first] = mode_seconds(modes, following, mode)
     together = tasks.variable[following] == tasks.variable[task]
-    bound = board.bound[tasks.variable[following]]
+    bound = schedule.bound[tasks.variable[following]]
     size, files, fixed = tasks.size[edge], tasks.files[edge], tasks.fixed[edge]
     on, location, host_of, places = modes.machine, machines.location, machines.host, machines.locations
     for choice in range(choices):
-        source = on[look.mode[choice]]
-        done = look.finish[choice]
+        source = on[scratch.mode[choice]]
+        done = scratch.finish[choice]
         links = location[source] * places
         low, high = first, last
         if together:
             low, high = find_modes(modes, following, source)
         elif bound < machines.number:
             low, high = find_modes(modes, following, bound)
-        soonest = _INFINITE
+        soonest = INFINITY
         for mode in range(low, high):
-            # What ends no later than something known already changes nothing.
-            if soonest <= look.score[choice]:
+            # A finish below the score does not change it.
+            if soonest <= scratch.score[choice]:
                 break
             machine = on[mode]
             there = done
             if host_of[machine] != host_of[source]:
                 link = links + location[machine]
                 there = done + (fixed + files * machines.latency[link] + size * machines.inverse[link])
-            if look.ready[mode - first] > there:
-                there = look.ready[mode - first]
-            spent = look.spent[mode - first]
+            if scratch.ready[mode - first] > there:
+                there = scratch.ready[mode - first]
+            spent = scratch.spent[mode - first]
             if there + spent < soonest:
                 need = 0 + tasks.need[following] + modes.shift[mode]
                 start = earliest_start(
-                    machines, lines, machine, there, spent, modes.nodes[mode], need, tasks.amount
+                    machines, timelines, machine, there, spent, modes.nodes[mode], need, tasks.amount
                 )
                 if start + spent < soonest:
                     soonest = start + spent
-        if soonest > look.score[choice]:
-            look.score[choice] = soonest
+        if soonest > scratch.score[choice]:
+            scratch.score[choice] = soonest
 
 
 @kernel
-def _best(modes: ModeArrays, look: LookaheadScratch, choices: int) -> int:
-    """Give the choice of the least score; ties go to the earlier finish, smaller count, lower machine."""
+def _best(modes: ModeArrays, scratch: LookaheadScratch, choices: int) -> int:
+    """Return the choice with the least score. Ties: earlier finish, smaller count, lower machine index."""
     best = 0
     for choice in range(1, choices):
-        score, other = look.score[choice], look.score[best]
+        score, other = scratch.score[choice], scratch.score[best]
         if score < other:
             best = choice
         elif score == other:
-            finish, soonest = look.finish[choice], look.finish[best]
-            count, least = modes.count[look.mode[choice]], modes.count[look.mode[best]]
+            finish, soonest = scratch.finish[choice], scratch.finish[best]
+            count, least = modes.count[scratch.mode[choice]], modes.count[scratch.mode[best]]
             if finish < soonest or (finish == soonest and count < least):
                 best = choice
     return best

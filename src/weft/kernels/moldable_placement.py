@@ -1,19 +1,17 @@
-"""Allotment: give nodes to the tasks of the critical path until it is no longer than the average area.
+"""Placement of moldable tasks: allotment of nodes on the critical path, and placement by due dates.
 
-The first phase of CPA: A. Radulescu, A. J. C. van Gemund, A Low-Cost Approach towards Mixed Task and Data
-Parallel Scheduling, ICPP 2001, section 3. A task has ways to run, each faster than the one before it; it
-begins with the first. While the critical path is longer than what the platform needs for all node-seconds,
-the task on the path that gains most takes its next way.
+Allotment is the first phase of CPA: A. Radulescu, A. J. C. van Gemund, A Low-Cost Approach towards Mixed Task
+and Data Parallel Scheduling, ICPP 2001, section 3. The modes of a task are sorted by descending seconds; a
+task starts with the first. While the critical path is longer than the average area (all node-seconds over the
+nodes of the platform), the task on the path with the largest gain takes its next mode.
 
-Deviation: paths are measured again when the critical one has become 1 % shorter, not after every step. Up to
-some 50 tasks on it every step does that. O(m (v + e) + s log d) for m measurements, s steps and d tasks on a
-path; m is at most s.
+Deviation: paths are recomputed when the critical path has become 1 % shorter, not after every step. With up
+to about 50 tasks on it, every step is that large. O(m (v + e) + s log d) for m recomputations, s steps and d
+tasks on a path; m <= s.
 
-Placement by due dates: every task takes the cheapest mode that ends in time, else the one that ends first.
-
-What a mode is charged is its node-seconds times the price of the machine. The cheaper modes of a moldable
-task are those with few nodes, which leaves room for others; a due date keeps it from taking too long. Ties go
-to the earlier finish, then the smaller count, then the machine of lower index.
+Placement by due dates: a task takes the cheapest mode that finishes by its due date, otherwise the one that
+finishes first. A mode is charged its node-seconds times the price of the machine, so modes with few nodes are
+cheap and leave nodes for other tasks. Ties: earlier finish, smaller count, lower machine index.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from weft.kernels.placement import (
 from weft.kernels.priorities import pop_task, push_task
 from weft.kernels.problem import (
     COMPUTE,
+    INFINITY,
     Doubles,
     Indices,
     MachineArrays,
@@ -48,31 +47,31 @@ __all__ = ["AllotmentModes", "CriticalPaths", "allot_nodes", "place_tasks_by_due
 
 
 _SHORTER = 0.99
-"""Share of its length down to which a path counts as critical without measuring again."""
+"""Share of its length down to which a path counts as critical without recomputation."""
 
 
 class AllotmentModes(NamedTuple):
-    """How tasks can run, each way faster than the one before it (CSR over tasks)."""
+    """The modes of tasks by descending seconds (CSR over tasks)."""
 
     first: Indices
-    """Per task and one more."""
+    """Per task: its first mode; one more entry holds the total."""
     seconds: Doubles
     share: Doubles
-    """How long the whole platform is taken by one task."""
+    """Area of a mode: seconds for which it would occupy the whole platform."""
     gain: Doubles
-    """How much the next way is worth; of a last way: not read."""
+    """Gain of the next mode; undefined for the last mode."""
 
 
 class CriticalPaths(NamedTuple):
-    """The longest paths under the ways taken, and a heap of the tasks on the critical one."""
+    """The longest paths with the current modes, and a heap of the tasks on the critical path."""
 
     bottom: Doubles
-    """Per task: seconds from its start to the end of the workflow, if nothing waits."""
+    """Per task: seconds from its start to the end of the workflow with unlimited machines."""
     follower: Indices
-    """Per task: the successor on its longest path; the number of tasks: none."""
+    """Per task: the successor on its longest path; the number of tasks if there is none."""
     heap: Indices
     loss: Doubles
-    """Per task: the gain of its next way, negative so that the largest comes first."""
+    """Per task: the negative gain of its next mode, so that the heap returns the largest gain."""
     rank: Indices
     """Per task: its index."""
 
@@ -81,7 +80,7 @@ class CriticalPaths(NamedTuple):
 def allot_nodes(
     tasks: TaskArrays, ways: AllotmentModes, communication: Doubles, way: Indices, paths: CriticalPaths
 ) -> int:
-    """Fill ``way`` with the way of every task; give the number of steps. ``communication`` is per edge."""
+    """Fill ``way`` with the mode of every task; return the number of steps. ``communication`` is per edge."""
     area = 0.0
     for task in range(tasks.number):
         way[task] = ways.first[task]
@@ -121,7 +120,7 @@ def _measure(
     bottom: Doubles,
     follower: Indices,
 ) -> int:
-    """Measure all bottom levels; give the task of the longest path, of lower index if several."""
+    """Compute all bottom levels; return the first task of the longest path. Ties: lower index."""
     number = tasks.number
     pointer, after, edge = tasks.after_pointer, tasks.after, tasks.after_edge
     first = 0
@@ -146,7 +145,7 @@ def _measure(
 
 @kernel
 def _gather(ways: AllotmentModes, way: Indices, paths: CriticalPaths, first: int, number: int) -> int:
-    """Put the tasks of a path that have another way into the heap; give their number."""
+    """Push the tasks of a path that have a next mode on the heap; return their number."""
     size = 0
     task = 0 + first
     while task != number:
@@ -159,43 +158,39 @@ def _gather(ways: AllotmentModes, way: Indices, paths: CriticalPaths, first: int
     return size
 
 
-_INFINITE = float("inf")
-
-
 @kernel
 def place_tasks_by_due_date(
     problem: ProblemArrays,
     due: Doubles,
     order: Indices,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks in an order in which predecessors come first; give the task that fits nowhere.
-
-    The number of tasks: all are placed.
-    """
+    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks."""
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, lines, arrivals, board)
+    reset_schedule(problem, timelines, arrivals, schedule)
     for position in range(tasks.number):
         task = order[position]
-        settle_transfers(tasks, machines, arrivals, board, task)
+        settle_transfers(tasks, machines, arrivals, schedule, task)
         if tasks.kind[task] != COMPUTE:
-            place_without_nodes(tasks, machines, arrivals, board, task)
+            place_without_nodes(tasks, machines, arrivals, schedule, task)
             continue
-        gather_all_data(tasks, machines, arrivals, board, task)
+        gather_all_data(tasks, machines, arrivals, schedule, task)
         group = modes.group[task]
         low = 0 + modes.first[group]
         high = 0 + modes.first[group + 1]
-        bound = board.bound[tasks.variable[task]]
+        bound = schedule.bound[tasks.variable[task]]
         if bound < machines.number:
             low, high = find_modes(modes, task, bound)
-        mode, start = _cheapest_in_time(tasks, modes, machines, lines, arrivals, task, low, high, due[task])
-        if start == _INFINITE:
-            mode, start = _first_to_end(tasks, modes, machines, lines, arrivals, task, low, high)
-        if start == _INFINITE:
+        mode, start = _cheapest_in_time(
+            tasks, modes, machines, timelines, arrivals, task, low, high, due[task]
+        )
+        if start == INFINITY:
+            mode, start = _first_to_end(tasks, modes, machines, timelines, arrivals, task, low, high)
+        if start == INFINITY:
             return task
-        commit_task(tasks, modes, machines, lines, arrivals, board, task, mode, start)
+        commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
     return tasks.number
 
 
@@ -204,18 +199,18 @@ def _cheapest_in_time(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     task: int,
     low: int,
     high: int,
     due: float,
 ) -> tuple[int, float]:
-    """Give mode and start; the start is infinite where no mode ends in time."""
-    best = _INFINITE
-    best_finish = _INFINITE
+    """Return the cheapest mode that finishes by the due date and its start; infinity if there is none."""
+    best = INFINITY
+    best_finish = INFINITY
     chosen = high
-    chosen_start = _INFINITE
+    chosen_start = INFINITY
     for mode in range(low, high):
         spent = mode_seconds(modes, task, mode)
         machine = modes.machine[mode]
@@ -225,9 +220,9 @@ def _cheapest_in_time(
             continue
         need = 0 + tasks.need[task] + modes.shift[mode]
         nodes = modes.nodes[mode]
-        start = earliest_start_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, due)
+        start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, tasks.amount, due)
         finish = start + spent
-        if finish > due or finish == _INFINITE:
+        if finish > due or finish == INFINITY:
             continue
         better = charge < best or finish < best_finish
         if better or (finish == best_finish and modes.count[mode] < modes.count[chosen]):
@@ -243,18 +238,18 @@ def _first_to_end(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     task: int,
     low: int,
     high: int,
 ) -> tuple[int, float]:
-    """Give mode and start; the start is infinite where no mode ever fits."""
-    best = _INFINITE
+    """Return the mode that finishes first and its start; infinity if no mode fits."""
+    best = INFINITY
     chosen = high
-    chosen_start = _INFINITE
+    chosen_start = INFINITY
     for position in range(low, high):
-        # From the last mode on: many nodes end soon, and rule out the modes that take longer.
+        # Start with the last mode: modes with many nodes finish early and rule out longer ones.
         mode = low + (high - 1 - position)
         spent = mode_seconds(modes, task, mode)
         machine = modes.machine[mode]
@@ -263,9 +258,9 @@ def _first_to_end(
             continue
         need = 0 + tasks.need[task] + modes.shift[mode]
         nodes = modes.nodes[mode]
-        start = earliest_start_by(machines, lines, machine, ready, spent, nodes, need, tasks.amount, best)
+        start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, tasks.amount, best)
         finish = start + spent
-        if finish == _INFINITE:
+        if finish == INFINITY:
             continue
         if finish < best or (finish == best and modes.count[mode] <= modes.count[chosen]):
             best = finish

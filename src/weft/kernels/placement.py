@@ -1,17 +1,13 @@
-"""Choices: in which mode a task ends first, or scores best, on machines that are partly taken.
+"""List scheduling: place one task after another, each in the mode that a rule prefers.
 
-Three searches. ``_choose_earliest_finish`` skips modes that cannot win: modes stand by ascending
-seconds, so the
-first that could not even win on an idle machine ends the search. ``_choose_frugal`` takes the smallest
-count that
-ends within a factor of the earliest finish. ``choose_best_score`` looks at every mode, for planners
-that weigh more
-than the finish. Ties go to the smaller count, then to the machine of lower index.
+Tasks that share a binding variable follow the first of them that is placed. A transfer whose destination is
+not bound yet waits and is placed with the first task there; its arrival is considered when that task chooses
+its mode.
 
-Placement: put one task after another, each in the mode a rule prefers. List planners differ in the order.
-
-Tasks of one abstract machine follow the first of them that is placed. A transfer whose destination nobody has
-chosen yet waits, and is placed with the first task there; its arrival counts in that task's choice.
+There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds and
+stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes the
+smallest count that finishes within a factor of the earliest finish. ``choose_best_score`` evaluates every
+mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine index.
 """
 
 from __future__ import annotations
@@ -23,6 +19,7 @@ from weft.kernels.compilation import kernel
 from weft.kernels.problem import (
     CLASSES,
     COMPUTE,
+    INFINITY,
     RELATED,
     SINGLE,
     TRANSFER,
@@ -66,10 +63,9 @@ __all__ = [
 
 
 FINISH, START = 0, 1
-"""What a score starts from."""
+"""Criteria: the base of a score."""
 APPENDED = 1
-"""``Rule.place``: behind everything on a machine, instead of into gaps."""
-_NEVER = float("inf")
+"""``PlacementRule.place``: after all tasks of a machine, not in gaps."""
 _NEARLY_ONE = 1.0 - 1e-15
 """Modes are sorted by 1 / rate / gain, which may differ in the last bits from work / rate / gain."""
 
@@ -78,11 +74,11 @@ class PlacementRule(NamedTuple):
     """How a planner chooses among the modes of a task."""
 
     criterion: int
-    """FINISH or START: what is to be small."""
+    """FINISH or START: the time to minimise."""
     place: int
-    """0: into gaps; APPENDED: behind everything."""
+    """0: use gaps; APPENDED: after all tasks of the machine."""
     factor: float
-    """A moldable task takes fewer nodes as long as it ends within this factor of its earliest finish."""
+    """A moldable task takes fewer nodes if it still finishes within this factor of its earliest finish."""
     price_weight: float
     """Added to the score per unit of price."""
     weighs: int
@@ -90,14 +86,14 @@ class PlacementRule(NamedTuple):
     extra: Doubles
     """Tasks x machines."""
     counts: int
-    """Whether ``only_count`` is heeded."""
+    """Whether ``only_count`` is applied."""
     only_count: Indices
-    """Per task: the only count allowed; 0: any."""
+    """Per task: the only allowed count; 0 for any."""
 
 
 @kernel
 def mode_seconds(modes: ModeArrays, task: int, mode: int) -> float:
-    """Give the seconds of a mode of a task."""
+    """Return the seconds of a mode of a task."""
     if modes.layout == RELATED:
         return modes.work[task] / modes.rate[mode] / modes.gain[mode]
     if modes.layout == CLASSES:
@@ -107,7 +103,7 @@ def mode_seconds(modes: ModeArrays, task: int, mode: int) -> float:
 
 @kernel
 def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
-    """Give the first mode of a task on a machine and the one after its last: modes stand by machine."""
+    """Return the range of the modes of a task on a machine, by bisection; modes are sorted by machine."""
     group = modes.group[task]
     low = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
@@ -130,7 +126,7 @@ def choose_mode(
     amount: Doubles,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     rule: PlacementRule,
     task: int,
@@ -139,20 +135,21 @@ def choose_mode(
     mode_start: Doubles,
     mode_finish: Doubles,
 ) -> tuple[int, float]:
-    """Give mode and start of a task; ``bound`` is the machine it must take, or the number of machines.
+    """Return mode and start of a task; the start is infinity if no mode fits.
 
-    ``needs`` is the task's first row of ``amount``. The start is infinite where no mode ever fits.
+    ``bound`` is the machine the task is bound to, or the number of machines. ``needs`` is its first row of
+    ``amount``.
     """
     group = modes.group[task]
     if rule.criterion != FINISH or rule.weighs != 0 or rule.price_weight != 0.0 or rule.counts != 0:
-        return choose_best_score(needs, amount, modes, machines, lines, arrivals, rule, task, bound)
+        return choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
     if rule.factor > 1.0 and modes.moldable[group] != 0:
         return _choose_frugal(
-            needs, amount, modes, machines, lines, arrivals, rule, task, bound, mode_start, mode_finish
+            needs, amount, modes, machines, timelines, arrivals, rule, task, bound, mode_start, mode_finish
         )
     if bound < machines.number or rule.place == APPENDED:
-        return choose_best_score(needs, amount, modes, machines, lines, arrivals, rule, task, bound)
-    return _choose_earliest_finish(needs, amount, modes, machines, lines, arrivals, task, homes)
+        return choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
+    return _choose_earliest_finish(needs, amount, modes, machines, timelines, arrivals, task, homes)
 
 
 @kernel
@@ -161,7 +158,7 @@ def _choose_earliest_finish(
     amount: Doubles,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     task: int,
     homes: int,
@@ -169,10 +166,10 @@ def _choose_earliest_finish(
     group = modes.group[task]
     first = 0 + modes.first[group]
     end = 0 + modes.first[group + 1]
-    best = _NEVER
+    best = INFINITY
     chosen = end
-    chosen_start = _NEVER
-    # Machines next to data can start before all others at their location: they are looked at exactly.
+    chosen_start = INFINITY
+    # Machines that have data can start before the others of their location: evaluate them one by one.
     for index in range(homes):
         host = arrivals.home[index]
         for position in range(machines.on_host_pointer[host], machines.on_host_pointer[host + 1]):
@@ -183,10 +180,10 @@ def _choose_earliest_finish(
                 spent = mode_seconds(modes, task, mode)
                 need = 0 + needs + modes.shift[mode]
                 start = earliest_start(
-                    machines, lines, machine, ready, spent, modes.nodes[mode], need, amount
+                    machines, timelines, machine, ready, spent, modes.nodes[mode], need, amount
                 )
                 finish = start + spent
-                if finish < best or (finish == best < _NEVER and _precedes(modes, mode, chosen)):
+                if finish < best or (finish == best < INFINITY and _precedes(modes, mode, chosen)):
                     best = finish
                     chosen = mode
                     chosen_start = start
@@ -197,7 +194,7 @@ def _choose_earliest_finish(
             soonest = latest[place]
     layout, by_seconds, on = modes.layout, modes.sorted, modes.machine
     rate, gain, cell = modes.rate, modes.gain, modes.cell
-    free_from, count = lines.free_from, lines.gaps.count
+    free_from, count = timelines.free_from, timelines.gaps.count
     work = modes.work[task]
     cells = modes.row[task] - first
     for position in range(first, end):
@@ -213,12 +210,12 @@ def _choose_earliest_finish(
         possible = ready + spent
         if possible > best:
             if layout <= CLASSES and soonest + spent * _NEARLY_ONE > best:
-                break  # too late even on idle machines, and so are all that follow
+                break  # too late even on an idle machine; so are all following modes
             continue
         if form[machine] != SINGLE:
             need = 0 + needs + modes.shift[mode]
             nodes = modes.nodes[mode]
-            start = earliest_start_by(machines, lines, machine, ready, spent, nodes, need, amount, best)
+            start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, amount, best)
         elif spent == 0.0:
             start = ready
         else:
@@ -226,9 +223,9 @@ def _choose_earliest_finish(
             if ready > start:
                 start = ready
             elif count[machine] > 0:
-                start = earliest_start_single(lines, machine, ready, spent)
+                start = earliest_start_single(timelines, machine, ready, spent)
         finish = start + spent
-        if finish < best or (finish == best < _NEVER and _precedes(modes, mode, chosen)):
+        if finish < best or (finish == best < INFINITY and _precedes(modes, mode, chosen)):
             best = finish
             chosen = mode
             chosen_start = start
@@ -237,7 +234,7 @@ def _choose_earliest_finish(
 
 @kernel
 def _precedes(modes: ModeArrays, mode: int, other: int) -> bool:
-    """Break a tie: the smaller count, then the lower machine (by which modes stand)."""
+    """Break a tie: smaller count, then lower machine index (the order of modes)."""
     if modes.count[mode] != modes.count[other]:
         return bool(modes.count[mode] < modes.count[other])
     return mode < other
@@ -249,7 +246,7 @@ def _choose_frugal(
     amount: Doubles,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     rule: PlacementRule,
     task: int,
@@ -263,10 +260,10 @@ def _choose_frugal(
     low, high = first, end
     if bound < machines.number:
         low, high = find_modes(modes, task, bound)
-    limit = _NEVER
+    limit = INFINITY
     for position in range(first, end):
         mode = modes.sorted[position]
-        mode_finish[mode - first] = _NEVER
+        mode_finish[mode - first] = INFINITY
         if mode < low or mode >= high:
             continue
         spent = mode_seconds(modes, task, mode)
@@ -276,10 +273,12 @@ def _choose_frugal(
             continue
         need = 0 + needs + modes.shift[mode]
         if rule.place == APPENDED:
-            start = earliest_append(machines, lines, machine, ready, spent, modes.nodes[mode], need, amount)
+            start = earliest_append(
+                machines, timelines, machine, ready, spent, modes.nodes[mode], need, amount
+            )
         else:
             nodes = modes.nodes[mode]
-            start = earliest_start_by(machines, lines, machine, ready, spent, nodes, need, amount, limit)
+            start = earliest_start_by(machines, timelines, machine, ready, spent, nodes, need, amount, limit)
         finish = start + spent
         mode_start[mode - first] = start
         mode_finish[mode - first] = finish
@@ -288,7 +287,7 @@ def _choose_frugal(
     chosen = end
     for mode in range(low, high):
         finish = mode_finish[mode - first]
-        within = finish <= limit and finish < _NEVER
+        within = finish <= limit and finish < INFINITY
         if within and (
             chosen == end
             or modes.count[mode] < modes.count[chosen]
@@ -296,7 +295,7 @@ def _choose_frugal(
         ):
             chosen = mode
     if chosen == end:
-        return end, _NEVER
+        return end, INFINITY
     return chosen, mode_start[chosen - first]
 
 
@@ -306,22 +305,22 @@ def choose_best_score(
     amount: Doubles,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     rule: PlacementRule,
     task: int,
     bound: int,
 ) -> tuple[int, float]:
-    """Look at every mode and take the one of the least score."""
+    """Evaluate every mode and return the one with the least score, and its start."""
     group = modes.group[task]
     low = 0 + modes.first[group]
     high = 0 + modes.first[group + 1]
     chosen = high
     if bound < machines.number:
         low, high = find_modes(modes, task, bound)
-    best = _NEVER
-    best_finish = _NEVER
-    chosen_start = _NEVER
+    best = INFINITY
+    best_finish = INFINITY
+    chosen_start = INFINITY
     for mode in range(low, high):
         if rule.counts != 0 and rule.only_count[task] != 0 and modes.count[mode] != rule.only_count[task]:
             continue
@@ -331,9 +330,9 @@ def choose_best_score(
         nodes = modes.nodes[mode]
         need = 0 + needs + modes.shift[mode]
         if rule.place == APPENDED:
-            start = earliest_append(machines, lines, machine, ready, spent, nodes, need, amount)
+            start = earliest_append(machines, timelines, machine, ready, spent, nodes, need, amount)
         else:
-            start = earliest_start(machines, lines, machine, ready, spent, nodes, need, amount)
+            start = earliest_start(machines, timelines, machine, ready, spent, nodes, need, amount)
         finish = start + spent
         score = finish
         if rule.criterion == START:
@@ -342,7 +341,7 @@ def choose_best_score(
             score += rule.extra[task * machines.number + machine]
         if rule.price_weight != 0.0:
             score += rule.price_weight * (nodes * spent * machines.price[machine])
-        if finish == _NEVER:
+        if finish == INFINITY:
             continue
         better = score < best or (score == best and finish < best_finish)
         if better or (score == best and finish == best_finish and _precedes(modes, mode, chosen)):
@@ -353,7 +352,6 @@ def choose_best_score(
     return chosen, chosen_start
 
 
-_INFINITE = float("inf")
 _NOT_YET = float("nan")
 
 
@@ -364,15 +362,17 @@ class PartialSchedule(NamedTuple):
     nodes: Integers
     start: Doubles
     finish: Doubles
-    """Per task; finish is nan as long as it is not placed."""
+    """Per task; ``finish`` is nan until the task is placed."""
     mode: Indices
     """Per compute task: its mode."""
     bound: Indices
-    """Per variable: its machine; the number of machines: none yet."""
+    """Per variable: its machine; the number of machines if not bound yet."""
     waiting: Indices
-    """Per variable: the transfer that began to wait for it last; the number of tasks: none."""
+    """Per variable: head of the list of transfers that wait for it to be bound; the number of tasks ends the
+    list.
+    """
     next_waiting: Indices
-    """Per transfer: the one that began to wait before it."""
+    """Per transfer: the next one in that list."""
     departure: Doubles
     """Per waiting transfer: when it can start."""
     mode_start: Doubles
@@ -382,16 +382,16 @@ class PartialSchedule(NamedTuple):
 
 @kernel
 def reset_schedule(
-    problem: ProblemArrays, lines: Timelines, arrivals: Arrivals, board: PartialSchedule
+    problem: ProblemArrays, timelines: Timelines, arrivals: Arrivals, schedule: PartialSchedule
 ) -> None:
-    """Begin with nothing placed but what is busy. ``board.bound`` is filled by the caller."""
+    """Start with busy intervals only. The caller fills ``schedule.bound``."""
     tasks, machines = problem.tasks, problem.machines
-    reset_timelines(machines, lines)
+    reset_timelines(machines, timelines)
     reset_arrivals(machines, arrivals)
     for stretch in range(len(problem.busy_machine)):
         occupy(
             machines,
-            lines,
+            timelines,
             problem.busy_machine[stretch],
             problem.busy_start[stretch],
             problem.busy_seconds[stretch],
@@ -400,9 +400,9 @@ def reset_schedule(
             problem.busy_amount,
         )
     for task in range(tasks.number):
-        board.finish[task] = _NOT_YET
+        schedule.finish[task] = _NOT_YET
     for variable in range(tasks.variables):
-        board.waiting[variable] = tasks.number
+        schedule.waiting[variable] = tasks.number
 
 
 @kernel
@@ -410,26 +410,23 @@ def place_in_order(
     problem: ProblemArrays,
     rule: PlacementRule,
     order: Indices,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks in an order in which predecessors come first; give the task that fits nowhere.
-
-    The number of tasks: all are placed.
-    """
+    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks."""
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, lines, arrivals, board)
+    reset_schedule(problem, timelines, arrivals, schedule)
     for position in range(tasks.number):
         task = order[position]
-        settle_transfers(tasks, machines, arrivals, board, task)
+        settle_transfers(tasks, machines, arrivals, schedule, task)
         if tasks.kind[task] != COMPUTE:
-            place_without_nodes(tasks, machines, arrivals, board, task)
+            place_without_nodes(tasks, machines, arrivals, schedule, task)
             continue
-        mode, start = evaluate_task(tasks, modes, machines, lines, arrivals, board, rule, task)
-        if start == _INFINITE:
+        mode, start = evaluate_task(tasks, modes, machines, timelines, arrivals, schedule, rule, task)
+        if start == INFINITY:
             return task
-        commit_task(tasks, modes, machines, lines, arrivals, board, task, mode, start)
+        commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
     return tasks.number
 
 
@@ -438,50 +435,50 @@ def evaluate_task(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
     rule: PlacementRule,
     task: int,
 ) -> tuple[int, float]:
-    """Give the mode a rule prefers for a compute task, and its start."""
-    homes = gather_all_data(tasks, machines, arrivals, board, task)
-    bound = board.bound[tasks.variable[task]]
+    """Return the mode that a rule prefers for a compute task, and its start."""
+    homes = gather_all_data(tasks, machines, arrivals, schedule, task)
+    bound = schedule.bound[tasks.variable[task]]
     return choose_mode(
         tasks.need[task],
         tasks.amount,
         modes,
         machines,
-        lines,
+        timelines,
         arrivals,
         rule,
         task,
         bound,
         homes,
-        board.mode_start,
-        board.mode_finish,
+        schedule.mode_start,
+        schedule.mode_finish,
     )
 
 
 @kernel
 def gather_all_data(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, board: PartialSchedule, task: int
+    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, task: int
 ) -> int:
-    """Follow the data of predecessors, and of transfers that will arrive wherever the task is."""
-    homes = gather_data(tasks, machines, arrivals, task, board.machine, board.finish)
-    if board.waiting[tasks.variable[task]] == tasks.number:
+    """Compute the arrivals from predecessors, including transfers that wait for the machine of this task."""
+    homes = gather_data(tasks, machines, arrivals, task, schedule.machine, schedule.finish)
+    if schedule.waiting[tasks.variable[task]] == tasks.number:
         return homes
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
         transfer = tasks.before[edge]
-        done = board.finish[transfer]
+        done = schedule.finish[transfer]
         if done != done:
-            source = board.bound[tasks.source[transfer]]
+            source = schedule.bound[tasks.source[transfer]]
             homes = send_data(
                 machines,
                 arrivals,
                 homes,
                 source,
-                board.departure[transfer],
+                schedule.departure[transfer],
                 tasks.moved[transfer],
                 1.0,
                 0.0,
@@ -494,9 +491,9 @@ def commit_task(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
     task: int,
     mode: int,
     start: float,
@@ -505,93 +502,93 @@ def commit_task(
     machine = modes.machine[mode]
     spent = mode_seconds(modes, task, mode)
     need = 0 + tasks.need[task] + modes.shift[mode]
-    occupy(machines, lines, machine, start, spent, modes.nodes[mode], need, tasks.amount)
-    board.machine[task] = machine
-    board.nodes[task] = modes.nodes[mode]
-    board.mode[task] = mode
-    board.start[task] = start
-    board.finish[task] = start + spent
+    occupy(machines, timelines, machine, start, spent, modes.nodes[mode], need, tasks.amount)
+    schedule.machine[task] = machine
+    schedule.nodes[task] = modes.nodes[mode]
+    schedule.mode[task] = mode
+    schedule.start[task] = start
+    schedule.finish[task] = start + spent
     variable = tasks.variable[task]
-    board.bound[variable] = machine
-    if board.waiting[variable] != tasks.number:
-        _place_waiting(tasks, machines, arrivals, board, variable)
+    schedule.bound[variable] = machine
+    if schedule.waiting[variable] != tasks.number:
+        _place_waiting(tasks, machines, arrivals, schedule, variable)
 
 
 @kernel
 def settle_transfers(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, board: PartialSchedule, task: int
+    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, task: int
 ) -> None:
-    """Decide where transfers go that this task needs elsewhere, and when those leave that wait for it."""
+    """Place waiting transfers to other machines; compute the departure of those that wait for this task."""
     if tasks.transfers == 0:
         return
     own = tasks.variables if tasks.kind[task] == TRANSFER else tasks.variable[task]
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
         transfer = tasks.before[edge]
-        done = board.finish[transfer]
+        done = schedule.finish[transfer]
         if done != done and tasks.variable[transfer] != own:
             variable = tasks.variable[transfer]
-            _find_departure(tasks, machines, arrivals, board, transfer)
-            board.bound[variable] = _first_destination(tasks, machines, board, transfer)
-            _place_waiting(tasks, machines, arrivals, board, variable)
+            _find_departure(tasks, machines, arrivals, schedule, transfer)
+            schedule.bound[variable] = _first_destination(tasks, machines, schedule, transfer)
+            _place_waiting(tasks, machines, arrivals, schedule, variable)
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
         transfer = tasks.before[edge]
-        done = board.finish[transfer]
+        done = schedule.finish[transfer]
         if done != done:
-            _find_departure(tasks, machines, arrivals, board, transfer)
+            _find_departure(tasks, machines, arrivals, schedule, transfer)
 
 
 @kernel
 def place_without_nodes(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, board: PartialSchedule, task: int
+    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, task: int
 ) -> None:
-    """Place a transfer or a virtual task: neither occupies anything."""
+    """Place a transfer or a virtual task; neither occupies a machine."""
     variable = tasks.variable[task]
     if tasks.kind[task] == TRANSFER:
-        if board.bound[variable] == machines.number and tasks.anchors[variable] != 0:
-            board.next_waiting[task] = board.waiting[variable]
-            board.waiting[variable] = task
+        if schedule.bound[variable] == machines.number and tasks.anchors[variable] != 0:
+            schedule.next_waiting[task] = schedule.waiting[variable]
+            schedule.waiting[variable] = task
             return
-        _find_departure(tasks, machines, arrivals, board, task)
-        if board.bound[variable] == machines.number:
-            board.bound[variable] = _first_destination(tasks, machines, board, task)
-        _place_transfer(tasks, machines, board, task)
+        _find_departure(tasks, machines, arrivals, schedule, task)
+        if schedule.bound[variable] == machines.number:
+            schedule.bound[variable] = _first_destination(tasks, machines, schedule, task)
+        _place_transfer(tasks, machines, schedule, task)
         return
-    gather_all_data(tasks, machines, arrivals, board, task)
-    machine = board.bound[variable]
+    gather_all_data(tasks, machines, arrivals, schedule, task)
+    machine = schedule.bound[variable]
     if machine == machines.number:
         machine = _first_candidate(tasks, machines, arrivals, variable)
     ready = data_ready_s(machines, arrivals, machine)
-    _record(tasks, board, task, machine, ready, ready)
-    if board.waiting[variable] != tasks.number:
-        _place_waiting(tasks, machines, arrivals, board, variable)
+    _record(tasks, schedule, task, machine, ready, ready)
+    if schedule.waiting[variable] != tasks.number:
+        _place_waiting(tasks, machines, arrivals, schedule, variable)
 
 
 @kernel
 def _record(
-    tasks: TaskArrays, board: PartialSchedule, task: int, machine: int, start: float, finish: float
+    tasks: TaskArrays, schedule: PartialSchedule, task: int, machine: int, start: float, finish: float
 ) -> None:
-    board.machine[task] = machine
-    board.nodes[task] = 0
-    board.start[task] = start
-    board.finish[task] = finish
-    board.bound[tasks.variable[task]] = machine
+    schedule.machine[task] = machine
+    schedule.nodes[task] = 0
+    schedule.start[task] = start
+    schedule.finish[task] = finish
+    schedule.bound[tasks.variable[task]] = machine
 
 
 @kernel
 def _find_departure(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, board: PartialSchedule, transfer: int
+    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, transfer: int
 ) -> None:
-    """Find out when a transfer can start; the machine it starts from is decided here if it was not."""
+    """Compute when a transfer can start; bind its source to the first candidate if it is not bound yet."""
     source = tasks.source[transfer]
-    if board.bound[source] == machines.number:
-        board.bound[source] = tasks.candidate[tasks.candidate_pointer[tasks.candidate_set[source]]]
-    gather_data(tasks, machines, arrivals, transfer, board.machine, board.finish)
-    board.departure[transfer] = data_ready_s(machines, arrivals, board.bound[source])
+    if schedule.bound[source] == machines.number:
+        schedule.bound[source] = tasks.candidate[tasks.candidate_pointer[tasks.candidate_set[source]]]
+    gather_data(tasks, machines, arrivals, transfer, schedule.machine, schedule.finish)
+    schedule.departure[transfer] = data_ready_s(machines, arrivals, schedule.bound[source])
 
 
 @kernel
 def transfer_seconds(machines: MachineArrays, source: int, target: int, size: float) -> float:
-    """Give the seconds of one file between two machines; nothing on one host."""
+    """Return the seconds of one file between two machines; 0 within a host."""
     if machines.host[source] == machines.host[target]:
         return 0.0
     link = machines.location[source] * machines.locations + machines.location[target]
@@ -600,15 +597,15 @@ def transfer_seconds(machines: MachineArrays, source: int, target: int, size: fl
 
 @kernel
 def _place_transfer(
-    tasks: TaskArrays, machines: MachineArrays, board: PartialSchedule, transfer: int
+    tasks: TaskArrays, machines: MachineArrays, schedule: PartialSchedule, transfer: int
 ) -> None:
-    """Record a transfer whose destination is bound."""
-    source = board.bound[tasks.source[transfer]]
-    target = board.bound[tasks.variable[transfer]]
-    start = board.departure[transfer]
+    """Place a transfer whose destination is bound."""
+    source = schedule.bound[tasks.source[transfer]]
+    target = schedule.bound[tasks.variable[transfer]]
+    start = schedule.departure[transfer]
     _record(
         tasks,
-        board,
+        schedule,
         transfer,
         target,
         start,
@@ -618,22 +615,22 @@ def _place_transfer(
 
 @kernel
 def _place_waiting(
-    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, board: PartialSchedule, variable: int
+    tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, schedule: PartialSchedule, variable: int
 ) -> None:
-    """Record the transfers that waited for a variable."""
-    transfer = board.waiting[variable]
-    board.waiting[variable] = tasks.number
+    """Place the transfers that waited for a variable."""
+    transfer = schedule.waiting[variable]
+    schedule.waiting[variable] = tasks.number
     while transfer != tasks.number:
-        _find_departure(tasks, machines, arrivals, board, transfer)
-        _place_transfer(tasks, machines, board, transfer)
-        transfer = board.next_waiting[transfer]
+        _find_departure(tasks, machines, arrivals, schedule, transfer)
+        _place_transfer(tasks, machines, schedule, transfer)
+        transfer = schedule.next_waiting[transfer]
 
 
 @kernel
 def _first_candidate(tasks: TaskArrays, machines: MachineArrays, arrivals: Arrivals, variable: int) -> int:
-    """Give the candidate of a variable on which all data are first."""
+    """Return the candidate of a variable on which all data arrive first."""
     chosen = machines.number
-    best = _INFINITE
+    best = INFINITY
     found = tasks.candidate_set[variable]
     for position in range(tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]):
         machine = tasks.candidate[position]
@@ -646,19 +643,19 @@ def _first_candidate(tasks: TaskArrays, machines: MachineArrays, arrivals: Arriv
 
 @kernel
 def _first_destination(
-    tasks: TaskArrays, machines: MachineArrays, board: PartialSchedule, transfer: int
+    tasks: TaskArrays, machines: MachineArrays, schedule: PartialSchedule, transfer: int
 ) -> int:
-    """Give the candidate of a transfer's destination at which it arrives first."""
+    """Return the candidate of a transfer's destination at which it arrives first."""
     variable = tasks.variable[transfer]
-    if board.bound[variable] != machines.number:
-        return board.bound[variable]
-    source = board.bound[tasks.source[transfer]]
+    if schedule.bound[variable] != machines.number:
+        return schedule.bound[variable]
+    source = schedule.bound[tasks.source[transfer]]
     chosen = machines.number
-    best = _INFINITE
+    best = INFINITY
     found = tasks.candidate_set[variable]
     for position in range(tasks.candidate_pointer[found], tasks.candidate_pointer[found + 1]):
         machine = tasks.candidate[position]
-        arrival = board.departure[transfer] + transfer_seconds(
+        arrival = schedule.departure[transfer] + transfer_seconds(
             machines, source, machine, tasks.moved[transfer]
         )
         if arrival < best or chosen == machines.number:

@@ -1,29 +1,19 @@
-"""Priorities of tasks: upward and downward ranks over mean seconds and mean communication.
+"""Priorities of tasks, a heap of tasks, and the order of a ready queue. Tasks are in topological order.
 
-H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, equations 8 and 9. Tasks stand in topological order.
+Upward and downward ranks over mean seconds and mean communication: H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE
+TPDS 13(3), 2002, equations 8 and 9.
 
-Optimistic costs: what follows a task at best if it runs on a machine, and machines are always free.
-
-H. Arabnejad, J. G. Barbosa, IEEE TPDS 25(3), 2014, equation 4:
-``OCT(i, k) = max over successors j of min over machines w of (OCT(j, w) + seconds(j, w) + c_ij if w != k)``.
-The minimum over w is either that of k itself or the least of all with communication, so that an edge costs
-O(p) and not O(p^2). Tasks stand in topological order and are gone through backwards, each telling its
-predecessors what it needs.
-
-A heap of tasks: the task of least value is found at once, a new one finds its place in O(log n) steps.
-
-Ties go to the lower rank, so that the order of tasks never depends on when they were put in.
-
-Order of a ready queue: of the tasks whose predecessors all came before, the one of highest priority.
-
-For planners whose priorities do not fall along every path, and do not change while tasks are placed.
+Optimistic costs: H. Arabnejad, J. G. Barbosa, IEEE TPDS 25(3), 2014, equation 4: ``OCT(i, k) = max over
+successors j of min over machines w of (OCT(j, w) + seconds(j, w) + c_ij if w != k)``. The minimum over w is
+either the term of k itself or the least of all terms plus communication, so an edge costs O(p) instead of
+O(p^2).
 """
 
 from __future__ import annotations
 
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import mode_seconds
-from weft.kernels.problem import COMPUTE, Doubles, Indices, Integers, ModeArrays, TaskArrays
+from weft.kernels.problem import COMPUTE, INFINITY, Doubles, Indices, Integers, ModeArrays, TaskArrays
 
 __all__ = [
     "fill_downward_ranks",
@@ -71,9 +61,6 @@ def fill_downward_ranks(
         ranks[task] = longest
 
 
-_INFINITE = float("inf")
-
-
 @kernel
 def fill_optimistic_costs(
     tasks: TaskArrays,
@@ -85,9 +72,9 @@ def fill_optimistic_costs(
     costs: Doubles,
     ranks: Doubles,
 ) -> None:
-    """Fill ``costs`` (tasks x machines) and ``ranks``, the mean costs of a task over its machines.
+    """Fill ``costs`` (tasks x machines) and ``ranks``, the mean cost of a task over its machines.
 
-    ``mean_seconds`` of transfers stand for those of all machines; ``communication`` is the mean per edge;
+    ``mean_seconds`` is read for transfers and virtual tasks; ``communication`` is the mean per edge;
     ``total`` is scratch, per machine.
     """
     for index in range(tasks.number * machines):
@@ -95,16 +82,16 @@ def fill_optimistic_costs(
     for back in range(tasks.number):
         task = tasks.number - 1 - back
         for machine in range(machines):
-            total[machine] = _INFINITE
+            total[machine] = INFINITY
         if tasks.kind[task] == COMPUTE:
             _add_modes(tasks, modes, machines, task, costs, total)
         else:
             _add_candidates(tasks, machines, task, mean_seconds[task], costs, total)
-        least = _INFINITE
+        least = INFINITY
         used = 0
         weight = 0.0
         for machine in range(machines):
-            if total[machine] < _INFINITE:
+            if total[machine] < INFINITY:
                 used += 1
                 weight += costs[task * machines + machine]
                 if total[machine] < least:
@@ -116,7 +103,7 @@ def fill_optimistic_costs(
             row = tasks.before[edge] * machines
             elsewhere = least + communication[edge]
             if tasks.variable[tasks.before[edge]] == tasks.variable[task]:
-                elsewhere = _INFINITE  # both are on one machine
+                elsewhere = INFINITY  # both tasks share a machine
             for machine in range(machines):
                 cost = total[machine]
                 if elsewhere < cost:
@@ -129,7 +116,7 @@ def fill_optimistic_costs(
 def _add_modes(
     tasks: TaskArrays, modes: ModeArrays, machines: int, task: int, costs: Doubles, total: Doubles
 ) -> None:
-    """Fill the total of every machine that can run a compute task: with its least seconds there."""
+    """Fill the total of every machine that can run a compute task, with its least seconds there."""
     pinned = tasks.pinned[tasks.variable[task]]
     group = modes.group[task]
     for mode in range(0 + modes.first[group], 0 + modes.first[group + 1]):
@@ -145,7 +132,7 @@ def _add_modes(
 def _add_candidates(
     tasks: TaskArrays, machines: int, task: int, seconds: float, costs: Doubles, total: Doubles
 ) -> None:
-    """Fill the total of every machine that a transfer may lead to, or a virtual task be on."""
+    """Fill the total of every candidate machine of a transfer's destination or a virtual task."""
     variable = tasks.variable[task]
     pinned = tasks.pinned[variable]
     found = tasks.candidate_set[variable]
@@ -157,7 +144,7 @@ def _add_candidates(
 
 @kernel
 def push_task(heap: Indices, size: int, task: int, value: Doubles, rank: Indices) -> None:
-    """Put a task into a heap that holds ``size`` tasks."""
+    """Push a task on a heap of ``size`` tasks, ordered by value, then rank; O(log n)."""
     own, own_rank = value[task], rank[task]
     place = size
     while place > 0:
@@ -172,7 +159,7 @@ def push_task(heap: Indices, size: int, task: int, value: Doubles, rank: Indices
 
 @kernel
 def pop_task(heap: Indices, size: int, value: Doubles, rank: Indices) -> int:
-    """Take the first task out of a heap that holds ``size`` tasks, at least one."""
+    """Pop the task with the least value from a heap of ``size`` tasks; O(log n)."""
     first = heap[0]
     last = size - 1
     task = heap[last]
@@ -208,9 +195,10 @@ def order_ready(
     heap: Indices,
     order: Indices,
 ) -> None:
-    """Fill ``order`` with the tasks, always the ready one of least value, then of lowest rank.
+    """Fill ``order``: repeatedly the ready task of least value, then lowest rank.
 
-    ``left`` (per task: predecessors to come) and ``heap`` are scratch.
+    For priorities that do not decrease along every path and do not change while tasks are placed. ``left``
+    (predecessors not ordered yet, per task) and ``heap`` are scratch.
     """
     size = 0
     for task in range(tasks):

@@ -1,10 +1,8 @@
-"""What kernels read and write: flat arrays in the compiled form, lists in the plain one.
+"""The planning problem as flat arrays in named tuples, and the types of array elements.
 
-Both are indexed and nothing else, so a kernel's signature says only what the elements are.
-
-The planning problem as kernels read it: flat arrays in a few named tuples.
-
-Planners fill them from the instance (``weft.planners.problem``). Tasks stand in topological order.
+Kernels read arrays in the compiled form and lists in the plain form. Both are only indexed, so signatures
+state the type of the elements. ``weft.planners.problem`` fills the arrays from the instance. Tasks are in
+topological order.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "CLASSES",
     "COMPUTE",
+    "INFINITY",
     "OPEN",
     "RELATED",
     "SHARED",
@@ -35,70 +34,73 @@ __all__ = [
 Doubles = Any
 """float64 elements."""
 Indices = Any
-"""uint32 elements: positions in other arrays; a sentinel (the length) instead of -1.
+"""uint32 elements: positions in other arrays. The sentinel for "none" is the length of the other array.
 
-Numba makes the sum of two of them unsigned, and a float of an unsigned and a signed number: a sum of indices
-starts with ``0 +``, which makes it signed.
+In numba the sum of two uint32 is unsigned, and an unsigned with a signed integer gives a float. A sum of
+indices therefore starts with ``0 +``, which makes it signed.
 """
 Integers = Any
-"""int64 elements: amounts that are added and subtracted."""
+"""int64 elements: quantities that are added and subtracted."""
 Flags = Any
 """uint8 elements."""
 
 
+INFINITY = float("inf")
 COMPUTE, TRANSFER, VIRTUAL = 0, 1, 2
-"""Kinds of tasks."""
+"""Task kinds."""
 RELATED, CLASSES, TABLE = 0, 1, 2
-"""Layouts of seconds."""
+"""Layouts of seconds; see ``ModeArrays``."""
 OPEN, SINGLE, SHARED = 0, 1, 2
-"""Forms of machines: tasks do not disturb each other; one task at a time; nodes and amounts are counted."""
+"""Occupancy of a machine: unlimited; one task at a time; nodes and amounts are counted."""
 
 
 class TaskArrays(NamedTuple):
-    """The graph."""
+    """The task graph."""
 
     number: int
     variables: int
     transfers: int
-    """How many of the tasks are transfers."""
+    """Number of transfer tasks."""
     kind: Flags
     variable: Indices
-    """Per task: its binding variable; of a transfer: that of the destination."""
+    """Per task: its binding variable; for a transfer, the variable of the destination."""
     source: Indices
-    """Per task: of a transfer, the binding variable it starts from; else ``variables``."""
+    """Per task: for a transfer, the binding variable of the source; otherwise ``variables``."""
     pinned: Indices
-    """Per variable: the machine it is bound to beforehand; else the number of machines."""
+    """Per variable: the machine it is pinned to; otherwise the number of machines."""
     anchors: Indices
-    """Per variable: how many of its tasks are no transfers, and so will choose its machine."""
+    """Per variable: number of its tasks that are not transfers; one of them chooses the machine."""
     candidate_pointer: Indices
     candidate: Indices
-    """Per variable: the machines it may be bound to, ascending (CSR over ``candidate_set``)."""
+    """Candidate machines of each candidate set, ascending (CSR)."""
     candidate_set: Indices
     earliest: Doubles
     moved: Doubles
-    """Per task: bytes a transfer moves."""
+    """Per task: bytes that a transfer moves."""
     pointer: Indices
     before: Indices
-    """Predecessors (CSR); edges are positions in it."""
+    """Predecessors (CSR); an edge is a position in ``before``."""
     size: Doubles
     files: Doubles
     fixed: Doubles
-    """Per edge: bytes, files that each pay the latency, fixed seconds between different hosts."""
+    """Per edge: bytes; number of files, each of which adds the latency; fixed seconds. They apply between
+    hosts only.
+    """
     after_pointer: Indices
     after: Indices
     after_edge: Indices
-    """Successors (CSR) and the edges that lead to them."""
+    """Successors (CSR) and the edges to them."""
     need: Indices
     """Per task: its first row of ``amount``."""
     amount: Doubles
-    """Rows x resources: what a task takes while it runs."""
+    """Rows x resources: amounts that a task occupies while it runs."""
 
 
 class ModeArrays(NamedTuple):
-    """The ways to run compute tasks, once per group of tasks that have the same ones.
+    """The modes of compute tasks, stored once per group of tasks with equal modes.
 
-    Modes stand by machine, then count. The seconds of a mode j of task t are ``work[t] / rate[j] / gain[j]``
-    (RELATED), ``rate[j]`` (CLASSES) or ``cell[row[t] + j - first[group[t]]]`` (TABLE).
+    Modes are sorted by machine, then count. The seconds of mode j of task t are ``work[t] / rate[j] /
+    gain[j]`` (RELATED), ``rate[j]`` (CLASSES) or ``cell[row[t] + j - first[group[t]]]`` (TABLE).
     """
 
     layout: int
@@ -106,20 +108,20 @@ class ModeArrays(NamedTuple):
     group: Indices
     """Per task; ``groups`` for transfers and virtual tasks."""
     first: Indices
-    """Per group and one more: its first mode."""
+    """Per group: its first mode; one more entry holds the total."""
     machine: Indices
     count: Indices
     nodes: Integers
     rate: Doubles
     gain: Doubles
     sorted: Indices
-    """The modes of each group by ascending seconds (RELATED and CLASSES; TABLE: as they stand)."""
+    """The modes of each group by ascending seconds (RELATED and CLASSES); unsorted for TABLE."""
     moldable: Flags
-    """Per group: whether its modes differ in their counts."""
+    """Per group: whether its modes have different counts."""
     scaled: Flags
-    """Per group: whether some gain is not 1."""
+    """Per group: whether some gain differs from 1."""
     shift: Indices
-    """Per mode: added to a task's ``need``, where amounts depend on the count."""
+    """Per mode: offset added to the ``need`` of a task, where amounts depend on the count."""
     work: Doubles
     row: Integers
     cell: Doubles
@@ -132,16 +134,17 @@ class MachineArrays(NamedTuple):
     hosts: int
     locations: int
     apart: int
-    """Whether every location has one host, so that data arrive for all machines of a location alike."""
+    """Whether every location has one host; then data arrive on all machines of a location at the same time.
+    """
     resources: int
     form: Flags
     capacity: Integers
     price: Doubles
-    """Per machine: per node and second."""
+    """Per machine: price of one node for one second."""
     amount: Doubles
     """Machines x resources: totals."""
     slack: Doubles
-    """Machines x resources: by how much rounding may exceed the totals."""
+    """Machines x resources: tolerance by which rounding may exceed the totals."""
     location: Indices
     host: Indices
     on_host_pointer: Indices
@@ -149,11 +152,11 @@ class MachineArrays(NamedTuple):
     """Machines of each host (CSR)."""
     latency: Doubles
     inverse: Doubles
-    """Locations x locations: seconds per file and per byte; only for different hosts."""
+    """Locations x locations: seconds per file and seconds per byte between different hosts."""
 
 
 class ProblemArrays(NamedTuple):
-    """Everything a list planner reads, and what is busy beforehand."""
+    """The input of a list planner: tasks, modes, machines and intervals that are busy from the beginning."""
 
     tasks: TaskArrays
     modes: ModeArrays
@@ -163,4 +166,4 @@ class ProblemArrays(NamedTuple):
     busy_seconds: Doubles
     busy_nodes: Integers
     busy_amount: Doubles
-    """Per busy stretch; amounts: stretches x resources."""
+    """Per busy interval; ``busy_amount`` is intervals x resources."""

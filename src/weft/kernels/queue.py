@@ -1,22 +1,18 @@
-"""The queue of one machine: which of the ready tasks start when others end.
+"""Simulate the batch queue of one machine: which ready tasks start when others finish.
 
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, cluster simulator (S2
-section 5). Tasks are submitted at time 0 in a given order; a task is ready when its predecessors have ended,
-and one that is not ready blocks nobody. At time 0 and whenever something ends (all that ends at one moment
-first) the ready tasks are looked at in order of submission. ``FIFO`` stops at the first that does not fit.
-``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start, anew each time, and lets others pass that do not
-delay it. ``CONSERVATIVE`` gives every task, when it becomes ready, the earliest start that delays none of the
-starts given before.
+M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, cluster simulator
+(docs/papers/moldable.md, section 5). Tasks are submitted at time 0 in a given order. A task is ready when its
+predecessors have finished; a task that is not ready does not block others. At time 0 and after every finish
+(all finishes of one time together) ready tasks are considered in order of submission. ``FIFO`` stops at the
+first task that does not fit. ``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start, anew each time,
+and lets tasks pass that do not delay it. ``CONSERVATIVE`` gives every task, when it becomes ready, the
+earliest start that delays no start given before.
 
 Deviations: backfilling, which the paper leaves to future work (D. Lifka, The ANL/IBM SP Scheduling System,
-1995; A. Mu'alem, D. Feitelson, IEEE TPDS 12(6), 2001). A task of no seconds occupies nothing and starts when
+1995; A. Mu'alem, D. Feitelson, IEEE TPDS 12(6), 2001). A task of 0 seconds occupies nothing and starts when
 it is ready, as transfers and virtual tasks do.
 
 Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time.
-
-The queue of one machine where tasks take amounts beside nodes, or where all of them reserve.
-
-The rules are those of ``weft.kernels.queue``, all four of them.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.kernels.compilation import kernel
-from weft.kernels.problem import Doubles, Indices, Integers
+from weft.kernels.problem import INFINITY, Doubles, Indices, Integers
 from weft.kernels.skylines import Skylines, first_fit, occupy_skyline, write_demand
 
 __all__ = [
@@ -46,17 +42,17 @@ __all__ = [
 
 
 FIFO, FIRST_FIT, EASY, CONSERVATIVE = 0, 1, 2, 3
-"""Rules: who may start. Their order is that of ``weft.platform.machine.QUEUES``."""
-_NEVER = float("inf")
+"""Queue rules, in the order of ``weft.platform.machine.QUEUES``."""
 WRONG = -1.0
-"""Given instead of node-seconds for individuals that ask for what does not exist."""
+"""Returned instead of node-seconds for an invalid individual."""
 
 
 class QueueJobs(NamedTuple):
-    """What a machine is asked to run.
+    """The jobs of a machine.
 
-    Jobs from ``tasks`` on are no tasks: they hold the machine, or a task back, and are submitted before all
-    tasks. The job ``number`` ends at 0, before everything else; all jobs without predecessors follow it.
+    Jobs with an index of at least ``tasks`` are not tasks: they occupy the machine or delay a task, and are
+    submitted before all tasks. The job ``number`` finishes at 0, before everything else; all jobs without
+    predecessors follow it.
     """
 
     number: int
@@ -65,36 +61,38 @@ class QueueJobs(NamedTuple):
     resources: int
     total: Doubles
     slack: Doubles
-    """Per resource: what the machine has, and by how much rounding may exceed it."""
+    """Per resource: the total of the machine, and the tolerance for rounding."""
     after_pointer: Indices
     after: Indices
     before: Integers
-    """Successors (CSR); per job: how many predecessors it has."""
+    """Successors (CSR); per job: number of predecessors."""
     row: Integers
-    """Per job: its first choice. The choices of a task are its node counts from 0 on, others have one."""
+    """Per job: its first choice. The choices of a task are its node counts from 0; other jobs have one
+    choice.
+    """
     most: Indices
-    """Per task: its largest count; 0: it has one choice."""
+    """Per task: its largest count; 0 if it has one choice."""
     width: Integers
-    """Per job: the nodes it takes for every one of its count."""
+    """Per job: nodes per unit of its count."""
     seconds: Doubles
     need: Integers
-    """Per choice: seconds, below 0 where the count is not allowed; its row of ``amount``."""
+    """Per choice: seconds (negative if the count is not allowed) and row of ``amount``."""
     amount: Doubles
     """Rows x resources."""
 
 
 class JobRequests(NamedTuple):
-    """What is run. A step is the distance between the rows of two individuals; 0: they share one row."""
+    """Individuals to run. A step is the distance between two rows; 0 if all individuals share a row."""
 
     number: int
     order: Indices
     order_step: int
-    """Rows of tasks by submission."""
+    """Rows of tasks in order of submission."""
     count: Indices
     count_step: int
     """Rows over tasks: node counts."""
     kept: int
-    """Whether start and finish of every individual are kept; else those of the last one."""
+    """Whether start and finish of every individual are stored; otherwise only those of the last one."""
 
 
 class QueueState(NamedTuple):
@@ -102,24 +100,24 @@ class QueueState(NamedTuple):
 
     rank: Indices
     job: Indices
-    """Per job: its place in the order of submission; per place: the job."""
+    """Per job: its position in the order of submission; per position: the job."""
     missing: Integers
-    """Per job: predecessors that have not ended."""
+    """Per job: number of unfinished predecessors."""
     nodes: Integers
     spent: Doubles
     need: Integers
-    """Per job: what its choice takes."""
+    """Per job: nodes, seconds and row of ``amount`` of its choice."""
     ready: Indices
-    """Ranks, ascending."""
+    """Ranks of ready jobs, ascending."""
     running: Indices
     until: Doubles
-    """Jobs and when they end, ascending."""
+    """Running jobs and their finish times, ascending."""
     left: Doubles
     extra: Doubles
-    """Per resource: what is free; what is left beside a reserved job."""
+    """Per resource: free amount; amount left beside the reserved job."""
     taken: Doubles
     least: Doubles
-    """Per resource: what a job takes; what must be free for it."""
+    """Per resource: the amount a job takes; the least amount that must be free."""
 
 
 @kernel
@@ -127,18 +125,18 @@ def run_queue(
     jobs: QueueJobs,
     rule: int,
     requests: JobRequests,
-    desk: QueueState,
+    state: QueueState,
     makespan: Doubles,
     node_seconds: Doubles,
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals; give the first that asks for what does not exist, or their number.
+    """Run all individuals; return the first invalid one, or their number.
 
-    Jobs take nodes alone, and the rule is not CONSERVATIVE: the rest is in ``run_amount_queue``.
+    For jobs that take nodes alone under a rule other than CONSERVATIVE; otherwise use ``run_amount_queue``.
     """
     for individual in range(requests.number):
-        used = submit_jobs(jobs, requests, individual, desk)
+        used = submit_jobs(jobs, requests, individual, state)
         if used == WRONG:
             return individual
         makespan[individual] = _serve(
@@ -147,14 +145,14 @@ def run_queue(
             jobs.capacity,
             jobs.after_pointer,
             jobs.after,
-            desk.missing,
-            desk.rank,
-            desk.job,
-            desk.nodes,
-            desk.spent,
-            desk.ready,
-            desk.running,
-            desk.until,
+            state.missing,
+            state.rank,
+            state.job,
+            state.nodes,
+            state.spent,
+            state.ready,
+            state.running,
+            state.until,
             individual * requests.kept * jobs.number,
             start,
             finish,
@@ -182,7 +180,7 @@ def _serve(
     start: Doubles,
     finish: Doubles,
 ) -> float:
-    """Run one individual; give its makespan. Few arrays: every one more that a loop reads makes it slower."""
+    """Run one individual; return its makespan. It reads few arrays because each array slows the loop down."""
     free = capacity
     ready = 0
     ready_end = 0
@@ -221,13 +219,14 @@ def _serve(
             running_end += 1
         if rule == FIFO or free == 0 or ready_end - ready < 2:
             continue
-        # The first does not fit. Who may pass it must end before it can start, or leave it room.
-        shadow = _NEVER
+        # The first job does not fit. A job may pass it if it finishes before the first can start or leaves
+        # enough nodes.
+        shadow = INFINITY
         extra = free
         if rule == EASY:
             head = nodes[job_at[waiting[ready]]]
             position = running
-            # Until it fits, and on to the end of that moment: what ends together is free together.
+            # Go on to the last job with this finish time: their nodes become free together.
             while position < running_end and (extra < head or until[position] == shadow):
                 extra += nodes[running_job[position]]
                 shadow = until[position]
@@ -253,20 +252,20 @@ def _serve(
 
 
 @kernel
-def submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, desk: QueueState) -> float:
-    """Rank the jobs of one individual and write down what they take; give the node-seconds of its tasks.
+def submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state: QueueState) -> float:
+    """Rank the jobs of one individual and look up their choices; return the node-seconds of its tasks.
 
-    WRONG: its order does not hold every task once, or a count is not allowed.
+    Returns WRONG if the order does not contain every task once or a count is not allowed.
     """
     order_row = individual * requests.order_step
     if (individual == 0 or order_row > 0) and not _rank_jobs(
-        jobs.tasks, jobs.number, requests.order, order_row, desk.rank, desk.job
+        jobs.tasks, jobs.number, requests.order, order_row, state.rank, state.job
     ):
         return WRONG
-    desk.running[0] = jobs.number
-    desk.until[0] = 0.0
+    state.running[0] = jobs.number
+    state.until[0] = 0.0
     for job in range(jobs.number):
-        desk.missing[job] = jobs.before[job]
+        state.missing[job] = jobs.before[job]
     return _look_up_choices(
         jobs.tasks,
         jobs.number,
@@ -278,15 +277,15 @@ def submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, desk: Q
         jobs.need,
         requests.count,
         individual * requests.count_step,
-        desk.nodes,
-        desk.spent,
-        desk.need,
+        state.nodes,
+        state.spent,
+        state.need,
     )
 
 
 @kernel
 def _rank_jobs(tasks: int, number: int, order: Indices, first: int, rank: Indices, job: Indices) -> bool:
-    """Rank the jobs by submission; False: the order does not hold every task once."""
+    """Rank the jobs by submission; return False if the order does not contain every task once."""
     held = number - tasks
     for task in range(tasks):
         rank[task] = number
@@ -318,7 +317,7 @@ def _look_up_choices(
     job_spent: Doubles,
     job_need: Integers,
 ) -> float:
-    """Write down what all jobs take; give the node-seconds of the tasks, or that a count is not allowed."""
+    """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or WRONG."""
     used = 0.0
     for job in range(number):
         choice = row[job]
@@ -346,7 +345,7 @@ def _look_up_choices(
 
 @kernel
 def insert_rank(ready: Indices, begin: int, end: int, rank: int) -> None:
-    """Put a rank into its place in an ascending list."""
+    """Insert a rank into an ascending list."""
     position = end
     while position > begin and ready[position - 1] > rank:
         ready[position] = ready[position - 1]
@@ -356,7 +355,7 @@ def insert_rank(ready: Indices, begin: int, end: int, rank: int) -> None:
 
 @kernel
 def insert_running(running: Indices, until: Doubles, begin: int, end: int, job: int, moment: float) -> None:
-    """Put a job into its place in the list of those that run, behind all that end no later."""
+    """Insert a job into the list of running jobs, after all that finish no later."""
     position = end
     while position > begin and until[position - 1] > moment:
         running[position] = running[position - 1]
@@ -368,13 +367,10 @@ def insert_running(running: Indices, until: Doubles, begin: int, end: int, job: 
 
 @kernel
 def remove_rank(ready: Indices, begin: int, index: int) -> None:
-    """Close the gap that a job leaves which starts; the list begins one later."""
+    """Remove a rank from the list of ready jobs; the caller increments ``begin``."""
     for back in range(index - begin):
         position = index - back
         ready[position] = ready[position - 1]
-
-
-_INFINITE = float("inf")
 
 
 @kernel
@@ -382,122 +378,128 @@ def run_amount_queue(
     jobs: QueueJobs,
     rule: int,
     requests: JobRequests,
-    line: Skylines,
-    desk: QueueState,
+    skyline: Skylines,
+    state: QueueState,
     makespan: Doubles,
     node_seconds: Doubles,
     start: Doubles,
     finish: Doubles,
 ) -> int:
-    """Run all individuals; give the first that asks for what does not exist, or their number.
+    """Run all individuals with amounts and any rule; return the first invalid one, or their number.
 
-    ``line`` is one skyline, for CONSERVATIVE: what will be free beside all starts given so far.
+    ``skyline`` is a skyline for CONSERVATIVE: the free capacity beside all starts given so far.
     """
     for individual in range(requests.number):
-        used = submit_jobs(jobs, requests, individual, desk)
+        used = submit_jobs(jobs, requests, individual, state)
         if used == WRONG:
             return individual
         row = individual * requests.kept * jobs.number
-        makespan[individual] = _serve_amounts(jobs, rule, line, desk, row, start, finish)
+        makespan[individual] = _serve_amounts(jobs, rule, skyline, state, row, start, finish)
         node_seconds[individual] = used
     return requests.number
 
 
 @kernel
 def _serve_amounts(
-    jobs: QueueJobs, rule: int, line: Skylines, desk: QueueState, row: int, start: Doubles, finish: Doubles
+    jobs: QueueJobs,
+    rule: int,
+    skyline: Skylines,
+    state: QueueState,
+    row: int,
+    start: Doubles,
+    finish: Doubles,
 ) -> float:
-    """Run one individual; give its makespan."""
+    """Run one individual; return its makespan."""
     tasks, resources = jobs.tasks, jobs.resources
     for resource in range(resources):
-        desk.left[resource] = jobs.total[resource]
-        line.left[resource] = jobs.total[resource]
+        state.left[resource] = jobs.total[resource]
+        skyline.left[resource] = jobs.total[resource]
     free = jobs.capacity
-    line.first[0] = 0
-    line.last[0] = 0
-    line.time[0] = 0.0
-    line.nodes[0] = free
+    skyline.first[0] = 0
+    skyline.last[0] = 0
+    skyline.time[0] = 0.0
+    skyline.nodes[0] = free
     ready = 0
     ready_end = 0
     running = 0
     running_end = 1
     last = 0.0
     while running < running_end:
-        now = desk.until[running]
-        while running < running_end and desk.until[running] == now:
-            job = desk.running[running]
+        now = state.until[running]
+        while running < running_end and state.until[running] == now:
+            job = state.running[running]
             running += 1
             if job < tasks:
                 last = now
-            free += desk.nodes[job]
-            if resources > 0 and desk.nodes[job] > 0:
-                _give(desk.left, jobs.amount, desk.need[job], resources)
+            free += state.nodes[job]
+            if resources > 0 and state.nodes[job] > 0:
+                _give(state.left, jobs.amount, state.need[job], resources)
             for position in range(jobs.after_pointer[job], jobs.after_pointer[job + 1]):
                 after = jobs.after[position]
-                desk.missing[after] -= 1
-                if desk.missing[after] == 0 and desk.nodes[after] > 0:
-                    insert_rank(desk.ready, ready, ready_end, desk.rank[after])
+                state.missing[after] -= 1
+                if state.missing[after] == 0 and state.nodes[after] > 0:
+                    insert_rank(state.ready, ready, ready_end, state.rank[after])
                     ready_end += 1
-                elif desk.missing[after] == 0:
-                    end = now + desk.spent[after]
+                elif state.missing[after] == 0:
+                    end = now + state.spent[after]
                     start[row + after] = now
                     finish[row + after] = end
-                    insert_running(desk.running, desk.until, running, running_end, after, end)
+                    insert_running(state.running, state.until, running, running_end, after, end)
                     running_end += 1
         blocked = False
-        shadow = _INFINITE
+        shadow = INFINITY
         extra = 0
         index = ready
         while index < ready_end and (free > 0 or rule == CONSERVATIVE):
-            job = desk.job[desk.ready[index]]
-            nodes = desk.nodes[job]
-            spent = desk.spent[job]
+            job = state.job[state.ready[index]]
+            nodes = state.nodes[job]
+            spent = state.spent[job]
             begin = now
             fits = nodes <= free
             if resources > 0:
-                write_demand(resources, jobs.amount, desk.need[job], jobs.slack, 0, desk.taken, desk.least)
-                fits = fits and _covers(desk.left, desk.least, resources)
+                write_demand(resources, jobs.amount, state.need[job], jobs.slack, 0, state.taken, state.least)
+                fits = fits and _covers(state.left, state.least, resources)
             if rule == CONSERVATIVE:
-                begin = first_fit(line, 0, now, spent, nodes, desk.least)
-                occupy_skyline(line, 0, begin, begin + spent, nodes, desk.taken)
+                begin = first_fit(skyline, 0, now, spent, nodes, state.least)
+                occupy_skyline(skyline, 0, begin, begin + spent, nodes, state.taken)
                 fits = True
             end = begin + spent
             if fits and end > shadow:
-                # It would still run when the reserved job is to start: only beside it.
-                fits = nodes <= extra and _covers(desk.extra, desk.least, resources)
+                # It would still run when the reserved job starts, so it must fit beside it.
+                fits = nodes <= extra and _covers(state.extra, state.least, resources)
                 if fits:
                     extra -= nodes
-                    _take(desk.extra, desk.taken, resources)
+                    _take(state.extra, state.taken, resources)
             if fits:
                 free -= nodes
-                _take(desk.left, desk.taken, resources)
+                _take(state.left, state.taken, resources)
                 start[row + job] = begin
                 finish[row + job] = end
-                insert_running(desk.running, desk.until, running, running_end, job, end)
+                insert_running(state.running, state.until, running, running_end, job, end)
                 running_end += 1
-                remove_rank(desk.ready, ready, index)
+                remove_rank(state.ready, ready, index)
                 ready += 1
             elif rule == FIFO:
                 break
             elif rule == EASY and not blocked:
                 blocked = True
                 for resource in range(resources):
-                    desk.extra[resource] = desk.left[resource]
+                    state.extra[resource] = state.left[resource]
                 shadow, extra = _reserve(
-                    desk.running,
-                    desk.until,
-                    desk.nodes,
-                    desk.need,
+                    state.running,
+                    state.until,
+                    state.nodes,
+                    state.need,
                     jobs.amount,
-                    desk.extra,
-                    desk.least,
+                    state.extra,
+                    state.least,
                     running,
                     running_end,
                     free,
                     nodes,
                     resources,
                 )
-                _take(desk.extra, desk.taken, resources)
+                _take(state.extra, state.taken, resources)
             index += 1
     return last
 
@@ -517,14 +519,14 @@ def _reserve(
     wanted: int,
     resources: int,
 ) -> tuple[float, int]:
-    """Give when a job can start at the earliest, as running jobs end, and how many nodes are then left.
+    """Return the earliest start of a job as running jobs finish, and the number of nodes left then.
 
-    Amounts that are free then, without the job's own, are added to ``extra``.
+    Adds the amounts that are free then to ``extra``, without subtracting those of the job.
     """
-    shadow = _INFINITE
+    shadow = INFINITY
     found = False
     position = begin
-    # Until it fits, and on to the end of that moment: what ends together is free together.
+    # Go on to the last job with this finish time: their nodes become free together.
     while position < end and (not found or until[position] == shadow):
         job = running[position]
         if nodes[job] > 0:

@@ -1,19 +1,15 @@
-"""Best machines: where a task would start, end or be let in first, and where next.
+"""List scheduling by selection: among all ready tasks, place the one that a rule prefers.
 
-Every mode is looked at. Tasks stand behind all others of a machine, or go into gaps.
+A task is ready when all its predecessors are placed. Its best mode is computed once and cached. Later
+placements only delay other tasks, so a cached value is a lower bound and stays exact until the machine of the
+task is taken again or its variable is bound. Rules that look for the *least* value keep ready tasks in a heap
+by cached value and re-evaluate only the first task, O(log n) and few evaluations per task. Rules that look
+for the *largest* value check every ready task, O(n) per task.
 
-Selection: of all tasks that are ready, place the one that a rule prefers, where it prefers to be.
-
-A task is ready when all its predecessors have a place. What it would get is found once and remembered: a
-place that others take makes machines only later, so the memory holds until its own machine is taken or its
-variable is bound. Rules that look for the *least* value keep the ready tasks in a heap by what they remember,
-which is never too large; so only what comes first in the heap is looked at again (O(log n) and a few looks
-per task). Rules that look for the *most* must look at every ready task (O(n) per task).
-
-Where starts are compared, all that is ready ties as soon as a machine is free. Then the pace of the machines
-helps: nothing starts before the first of them is free, so that tasks which could have started by then are due
-and only their ranks differ; no more than the first of them needs to be looked at again. Tasks that are like
-each other in everything (the points of many sweeps) come one after another: only the first of them competes.
+If starts are compared, all ready tasks tie as soon as a machine is free. No task starts before the first
+machine is free (the pace), so tasks that could have started by then are moved to a second heap, ordered by
+rank alone. Tasks that are identical (points of a sweep) are released one after another: only the first of
+them competes.
 """
 
 from __future__ import annotations
@@ -39,6 +35,7 @@ from weft.kernels.priorities import pop_task, push_task
 from weft.kernels.problem import (
     CLASSES,
     COMPUTE,
+    INFINITY,
     OPEN,
     RELATED,
     SHARED,
@@ -67,19 +64,18 @@ __all__ = [
 
 
 AVAILABILITY = 2
-"""A criterion beside FINISH and START: when data are made, wherever they lie, and a machine is free."""
-_INFINITE = float("inf")
+"""A criterion beside FINISH and START: when the data exist, on any machine, and the machine is free."""
 
 
 @kernel
-def data_made_s(tasks: TaskArrays, board: PartialSchedule, task: int) -> float:
-    """Give when all data of a task are made, wherever they lie, and it may start."""
+def data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> float:
+    """Return when all data of a task exist, on any machine; not before its earliest start."""
     made = tasks.earliest[task]
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
         before = tasks.before[edge]
-        done = board.finish[before]
-        if done != done:  # a transfer that waits to know where the task will be
-            done = board.departure[before]
+        done = schedule.finish[before]
+        if done != done:  # a transfer whose destination is not bound yet
+            done = schedule.departure[before]
         if done > made:
             made = done
     return made
@@ -90,7 +86,7 @@ def find_two_best(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
     criterion: int,
     place: int,
@@ -98,9 +94,9 @@ def find_two_best(
     bound: int,
     made: float,
 ) -> tuple[int, float, float, int, float]:
-    """Give mode, start and value of the best machine of a task, then the next best machine and its value.
+    """Return mode, start and value on the best machine of a task, then the second-best machine and its value.
 
-    Ties go to the earlier finish, then to the smaller count, then to the machine of lower index.
+    Ties: earlier finish, then smaller count, then lower machine index.
     """
     group = modes.group[task]
     first = 0 + modes.first[group]
@@ -118,14 +114,14 @@ def find_two_best(
     )
     work = modes.work[task]
     cells = modes.row[task] - first
-    location, host_of, form, free_from = machines.location, machines.host, machines.form, lines.free_from
+    location, host_of, form, free_from = machines.location, machines.host, machines.form, timelines.free_from
     latest, second, sender = arrivals.latest, arrivals.second, arrivals.sender
     is_home, at_home, turn = arrivals.is_home, arrivals.at_home, arrivals.turn[0]
     chosen, other = high, machines.number
-    start_there = value_there = finish_there = next_value = _INFINITE
+    start_there = value_there = finish_there = next_value = INFINITY
     for mode in range(low, high):
         machine = on[mode]
-        # When are the data there? As ``arrivals.ready_on``.
+        # Compute the arrival as ``arrivals.data_ready_s`` does.
         where = location[machine]
         host = host_of[machine]
         ready = latest[where]
@@ -147,9 +143,11 @@ def find_two_best(
                 start = max(start, free)
                 moment = max(moment, free)
         elif form[machine] != OPEN:
-            start, moment = _room(tasks, modes, machines, lines, place, task, mode, spent, ready, made)
+            start, moment = _earliest_starts(
+                tasks, modes, machines, timelines, place, task, mode, spent, ready, made
+            )
         finish = start + spent
-        if finish == _INFINITE:
+        if finish == INFINITY:
             continue
         value = finish
         if criterion == START:
@@ -174,11 +172,11 @@ def find_two_best(
 
 
 @kernel
-def _room(
+def _earliest_starts(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     place: int,
     task: int,
     mode: int,
@@ -186,117 +184,123 @@ def _room(
     ready: float,
     made: float,
 ) -> tuple[float, float]:
-    """Give when a mode could start, and when it could if all data were where they are needed once made."""
+    """Return the earliest start of a mode, and the earliest start if data needed no transfer."""
     machine = modes.machine[mode]
     nodes = modes.nodes[mode]
     need = 0 + tasks.need[task] + modes.shift[mode]
     if place == APPENDED:
-        start = earliest_append(machines, lines, machine, ready, spent, nodes, need, tasks.amount)
-        moment = earliest_append(machines, lines, machine, made, spent, nodes, need, tasks.amount)
+        start = earliest_append(machines, timelines, machine, ready, spent, nodes, need, tasks.amount)
+        moment = earliest_append(machines, timelines, machine, made, spent, nodes, need, tasks.amount)
     else:
-        start = earliest_start(machines, lines, machine, ready, spent, nodes, need, tasks.amount)
-        moment = earliest_start(machines, lines, machine, made, spent, nodes, need, tasks.amount)
+        start = earliest_start(machines, timelines, machine, ready, spent, nodes, need, tasks.amount)
+        moment = earliest_start(machines, timelines, machine, made, spent, nodes, need, tasks.amount)
     return start, moment
 
 
 LEAST, MOST, SUFFERAGE = 0, 1, 2
-"""``Wish.sense``: the least value first; the largest; who would lose most on the next best machine."""
-_NEVER = float("inf")
+"""``SelectionRule.sense``: least value first; largest value first; largest loss on the second-best machine
+first.
+"""
 
 
 class SelectionRule(NamedTuple):
-    """What a planner prefers."""
+    """How a planner selects the next task."""
 
     criterion: int
-    """FINISH, START or MOMENT: the least of it decides on the machine, and is the value of the task."""
+    """FINISH, START or AVAILABILITY: the machine with the least value is chosen; it is the value of the task.
+    """
     sense: int
-    """LEAST, MOST or SUFFERAGE: the task."""
+    """LEAST, MOST or SUFFERAGE."""
     offset: Doubles
-    """Per task: what is taken off its value; with LEAST only."""
+    """Per task: subtracted from its value (LEAST only)."""
     rank: Indices
-    """Per task: ties go to the lower one."""
+    """Per task: the lower rank wins a tie."""
     following: Indices
-    """Per task: the next by rank of those that are like it in everything; the number of tasks: none."""
+    """Per task: the next identical task by rank; the number of tasks if there is none."""
     paced: int
-    """Whether no value is ever below the moment a node of some machine is free for good; with LEAST only."""
+    """Whether no value can be below the time at which some machine has a node free for good (LEAST only)."""
 
 
 class SelectionQueue(NamedTuple):
-    """The ready tasks and what each would get."""
+    """The ready tasks and the cached best mode of each."""
 
     left: Integers
-    """Per task: for how many others it waits."""
+    """Per task: number of predecessors that are not placed yet."""
     queue: Indices
     """Tasks in the order in which they became ready."""
     heap: Indices
-    """Ready compute tasks: a heap with LEAST, else in no order."""
+    """Ready compute tasks: a heap with LEAST, otherwise unordered."""
     due: Indices
     equal: Doubles
-    """A heap of those that may be first, by rank alone: their values count as equal, all 0."""
+    """``due`` is a heap of tasks that could have started by now, ordered by rank; ``equal`` are their values,
+    all 0.
+    """
     value: Doubles
-    """Per task: the least is placed first."""
+    """Per task: the task with the least value is placed first."""
     mode: Indices
     start: Doubles
-    """Per task: what it would get."""
+    """Per task: cached mode and start."""
     other: Indices
-    """Per task: its next best machine; the number of machines: none, or nobody asks."""
+    """Per task: its second-best machine; the number of machines if there is none or the rule does not need
+    it.
+    """
     seen: Integers
     seen_other: Integers
-    """Per task: how often its machine, and the next best, were taken when it was looked at."""
+    """Per task: ``taken`` of its best and its second-best machine when it was evaluated."""
     seen_bound: Indices
-    """Per task: the machine of its variable when it was looked at."""
+    """Per task: the machine of its variable when it was evaluated."""
     taken: Integers
-    """Per machine: how often it was taken."""
+    """Per machine: number of tasks placed on it."""
 
 
 @kernel
 def place_by_selection(
     problem: ProblemArrays,
     rule: PlacementRule,
-    wish: SelectionRule,
+    selection: SelectionRule,
     ready: SelectionQueue,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks; give the task that fits nowhere, or the number of tasks.
+    """Place all tasks; return the task that fits nowhere, or the number of tasks.
 
-    ``rule`` says whether gaps are used, and how many nodes a moldable task gives up once it is selected.
+    ``rule`` determines whether gaps are used and how many nodes a selected moldable task gives up.
     """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
-    reset_schedule(problem, lines, arrivals, board)
-    head, tail, size, due, looked_at = 0, _reset_ready(tasks, machines, wish, ready), 0, 0, 0
-    queue, heap, value, rank = ready.queue, ready.heap, ready.value, wish.rank
+    reset_schedule(problem, timelines, arrivals, schedule)
+    head, tail, size, due, looked_at = 0, _reset_ready(tasks, machines, selection, ready), 0, 0, 0
+    queue, heap, value, rank = ready.queue, ready.heap, ready.value, selection.rank
     pace = 0.0
     while head < tail or size + due > 0:
-        # Who is next: to be looked at, or to be placed?
+        # Choose the next task to evaluate or to place.
         new = head < tail
         if new:
             task = queue[head]
             head += 1
-            settle_transfers(tasks, machines, arrivals, board, task)
+            settle_transfers(tasks, machines, arrivals, schedule, task)
             if tasks.kind[task] != COMPUTE:
-                place_without_nodes(tasks, machines, arrivals, board, task)
-                tail = _release(tasks, wish, ready, task, tail)
+                place_without_nodes(tasks, machines, arrivals, schedule, task)
+                tail = _release(tasks, selection, ready, task, tail)
                 continue
             known = False
-        elif wish.paced != 0 and size > 0 and value[heap[0]] <= pace:
+        elif selection.paced != 0 and size > 0 and value[heap[0]] <= pace:
             push_task(ready.due, due, pop_task(heap, size, value, rank), ready.equal, rank)
             size -= 1
             due += 1
             continue
-        elif wish.sense == LEAST:
+        elif selection.sense == LEAST:
             if due > 0:
                 task = pop_task(ready.due, due, ready.equal, rank)
                 due -= 1
             else:
                 task = pop_task(heap, size, value, rank)
                 size -= 1
-            known = _is_current(tasks, modes, machines, board, ready, task)
+            known = _is_current(tasks, modes, machines, schedule, ready, task)
         elif looked_at < size:
             task = heap[looked_at]
             looked_at += 1
-            if _is_current(tasks, modes, machines, board, ready, task):
+            if _is_current(tasks, modes, machines, schedule, ready, task):
                 continue
             known = False
         else:
@@ -308,8 +312,10 @@ def place_by_selection(
             known = True
 
         if not known:
-            _evaluate_ready(tasks, modes, machines, lines, arrivals, board, rule, wish, ready, task)
-            if wish.sense == LEAST:
+            _evaluate_ready(
+                tasks, modes, machines, timelines, arrivals, schedule, rule, selection, ready, task
+            )
+            if selection.sense == LEAST:
                 push_task(heap, size, task, value, rank)
                 size += 1
             elif new:
@@ -318,28 +324,28 @@ def place_by_selection(
             continue
         mode = 0 + ready.mode[task]
         start = ready.start[task]
-        if start == _NEVER:
+        if start == INFINITY:
             return task
         if rule.factor > 1.0 and modes.moldable[modes.group[task]] != 0:
-            mode, start = evaluate_task(tasks, modes, machines, lines, arrivals, board, rule, task)
-        commit_task(tasks, modes, machines, lines, arrivals, board, task, mode, start)
+            mode, start = evaluate_task(tasks, modes, machines, timelines, arrivals, schedule, rule, task)
+        commit_task(tasks, modes, machines, timelines, arrivals, schedule, task, mode, start)
         ready.taken[modes.machine[mode]] += 1
-        tail = _release(tasks, wish, ready, task, tail)
-        if wish.paced != 0:
-            pace = _first_free(machines, lines)
+        tail = _release(tasks, selection, ready, task, tail)
+        if selection.paced != 0:
+            pace = _first_free(machines, timelines)
     return tasks.number
 
 
 @kernel
 def _reset_ready(
-    tasks: TaskArrays, machines: MachineArrays, wish: SelectionRule, ready: SelectionQueue
+    tasks: TaskArrays, machines: MachineArrays, selection: SelectionRule, ready: SelectionQueue
 ) -> int:
-    """Begin with the tasks that wait for nobody in the queue; give its end."""
+    """Start the queue with the tasks that have no predecessors; return its end."""
     for task in range(tasks.number):
         ready.left[task] = 0 + tasks.pointer[task + 1] - tasks.pointer[task]
     for task in range(tasks.number):
-        if wish.following[task] < tasks.number:
-            ready.left[wish.following[task]] += 1
+        if selection.following[task] < tasks.number:
+            ready.left[selection.following[task]] += 1
     tail = 0
     for task in range(tasks.number):
         if ready.left[task] == 0:
@@ -351,35 +357,35 @@ def _reset_ready(
 
 
 @kernel
-def _release(tasks: TaskArrays, wish: SelectionRule, ready: SelectionQueue, task: int, tail: int) -> int:
-    """Put the tasks into the queue that waited for this one only; give its end."""
+def _release(tasks: TaskArrays, selection: SelectionRule, ready: SelectionQueue, task: int, tail: int) -> int:
+    """Append the tasks that waited only for this one to the queue; return its end."""
     for edge in range(tasks.after_pointer[task], tasks.after_pointer[task + 1]):
         following = tasks.after[edge]
         ready.left[following] -= 1
         if ready.left[following] == 0:
             ready.queue[tail] = following
             tail += 1
-    alike = wish.following[task]
+    alike = selection.following[task]
     if alike < tasks.number:
-        # It has the same predecessors, so it is ready as well.
+        # It has the same predecessors, so it is ready, too.
         ready.queue[tail] = alike
         tail += 1
     return tail
 
 
 @kernel
-def _first_free(machines: MachineArrays, lines: Timelines) -> float:
-    """Give from when on a node of some machine is free for good."""
-    first = _NEVER
+def _first_free(machines: MachineArrays, timelines: Timelines) -> float:
+    """Return the time from which some machine has a node free for good."""
+    first = INFINITY
     for machine in range(machines.number):
         free = 0.0
         if machines.form[machine] == SINGLE:
-            free = lines.free_from[machine]
+            free = timelines.free_from[machine]
         elif machines.form[machine] == SHARED:
-            step = lines.last_step[machine]
-            while step != lines.no_step and lines.step_nodes[step] > 0:
-                free = lines.step_time[step]
-                step = lines.step_before[step]
+            step = timelines.last_step[machine]
+            while step != timelines.no_step and timelines.step_nodes[step] > 0:
+                free = timelines.step_time[step]
+                step = timelines.step_before[step]
         if free < first:
             first = free
     return first
@@ -387,7 +393,7 @@ def _first_free(machines: MachineArrays, lines: Timelines) -> float:
 
 @kernel
 def _find_least(some: Indices, size: int, value: Doubles, rank: Indices) -> int:
-    """Give the place of the task of least value among some."""
+    """Return the position of the task with the least value."""
     best = 0
     for place in range(1, size):
         task, other = some[place], some[best]
@@ -401,17 +407,17 @@ def _is_current(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
     ready: SelectionQueue,
     task: int,
 ) -> bool:
-    """Say whether what is remembered of a task still holds."""
+    """Tell whether the cached mode of a task is still exact."""
     if ready.taken[modes.machine[ready.mode[task]]] != ready.seen[task]:
         return False
     other = ready.other[task]
     if other < machines.number and ready.taken[other] != ready.seen_other[task]:
         return False
-    return bool(board.bound[tasks.variable[task]] == ready.seen_bound[task])
+    return bool(schedule.bound[tasks.variable[task]] == ready.seen_bound[task])
 
 
 @kernel
@@ -419,37 +425,37 @@ def _evaluate_ready(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     arrivals: Arrivals,
-    board: PartialSchedule,
+    schedule: PartialSchedule,
     rule: PlacementRule,
-    wish: SelectionRule,
+    selection: SelectionRule,
     ready: SelectionQueue,
     task: int,
 ) -> None:
-    """Find out what a task would get now, and remember it: nothing (it starts never) if it fits nowhere."""
-    gather_all_data(tasks, machines, arrivals, board, task)
-    bound = board.bound[tasks.variable[task]]
+    """Compute and cache the best mode of a task; the start is infinity if it fits nowhere."""
+    gather_all_data(tasks, machines, arrivals, schedule, task)
+    bound = schedule.bound[tasks.variable[task]]
     made = 0.0
-    if wish.criterion == AVAILABILITY:
-        made = data_made_s(tasks, board, task)
+    if selection.criterion == AVAILABILITY:
+        made = data_made_s(tasks, schedule, task)
     mode, start, value, other, next_value = find_two_best(
-        tasks, modes, machines, lines, arrivals, wish.criterion, rule.place, task, bound, made
+        tasks, modes, machines, timelines, arrivals, selection.criterion, rule.place, task, bound, made
     )
-    if start < _NEVER:
+    if start < INFINITY:
         ready.mode[task] = mode
     ready.start[task] = start
     ready.seen[task] = ready.taken[modes.machine[ready.mode[task]]]
     ready.seen_bound[task] = bound
     ready.other[task] = machines.number
-    if start == _NEVER:
-        ready.value[task] = _NEVER
-    elif wish.sense == LEAST:
-        ready.value[task] = value - wish.offset[task]
-    elif wish.sense == MOST:
+    if start == INFINITY:
+        ready.value[task] = INFINITY
+    elif selection.sense == LEAST:
+        ready.value[task] = value - selection.offset[task]
+    elif selection.sense == MOST:
         ready.value[task] = -value
     else:
-        # Without a next best machine it would lose everything: the value is minus infinity.
+        # Without a second-best machine the loss is infinite and the value minus infinity.
         ready.value[task] = value - next_value
         ready.other[task] = other
         if other < machines.number:

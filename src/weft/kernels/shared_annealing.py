@@ -1,36 +1,24 @@
-"""Laying tasks on shared machines: an order and a way for every task become starts, as quickly as possible.
+"""Simulated annealing of order, modes and machines where nodes and amounts of machines are shared.
 
-Serial schedule generation with insertion: in the given order, each task starts at the first moment not before
-its data at which its machine has enough free for so long (R. Kolisch, European Journal of Operational
-Research 90(2), 1996). Nodes and countable amounts are *packed*: a field of one integer each, with a spare bit
-on top, so that one subtraction compares them all. A way is a mode of a task with all that follows from it
-written out: machine, seconds, packed needs, charge.
+S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220(4598), 1983. A state is an order of the tasks, a mode
+per task and a machine per binding variable. A move shifts a task in the order between its predecessors and
+successors, changes its mode on the same machine, or moves all tasks of a variable to another machine.
+Alternatively the schedule is justified: generated backwards, then forwards in the resulting order (V. Valls,
+F. Ballestin, S. Quintanilla, EJOR 165(2), 2005). Moves change the state in place; the caller stores what it
+needs to undo them.
 
-Deviations: laying is given up once some task ends so late that the limit is missed whatever follows. Laid
-backwards, from the last task to the first, the same code justifies a schedule (V. Valls, F. Ballestin,
-S. Quintanilla, EJOR 165(2), 2005).
+A state is decoded by serial schedule generation with insertion (R. Kolisch, EJOR 90(2), 1996): in the given
+order, each task starts at the first time at or after the arrival of its data at which its machine has enough
+free for its whole duration. Nodes and countable amounts are *packed* into one integer, one field each with a
+guard bit on top, so that one subtraction compares all of them.
 
-Complexity: O(v + e + s) for v tasks, e edges and s steps that are looked at or moved.
+Deviations: the acceptance limit (current energy plus heat times an exponential variate) is drawn before a
+candidate is decoded; the probabilities are the same, and decoding stops early when a task finishes so late
+that the limit is missed. Limits of the objective and budgets are penalties. A mode may have a *drag*, which
+is part of the energy but not of the objective: without it moldable tasks drift to modes that waste nodes
+where that costs no time yet. Random numbers are passed in.
 
-Moves of the search on shared machines: other places in the order, other ways, other machines.
-
-Every move changes the state in place; whoever asked for it keeps what is needed to take it back.
-
-Annealing on shared machines: moves, laying and acceptance in one loop.
-
-S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220(4598), 1983. A state is an order of the tasks, a way
-for each and a machine per binding variable. A move puts a task somewhere else between its predecessors and
-its successors, gives it another way on its machine, or takes all tasks of a variable to another machine; or
-the schedule is justified: laid backwards, then forwards again, in the order that comes of it (V. Valls,
-F. Ballestin, S. Quintanilla, EJOR 165(2), 2005).
-
-Deviations: a candidate is judged against a limit that is drawn before it is laid, the present energy plus
-heat times an exponential variate, which gives the same probabilities and lets laying stop early. Limits of
-the objective and budgets are penalties. Ways may have a *drag*, which counts for the energy and not for what
-a state is worth: without it moldable tasks drift to ways that waste nodes wherever that costs no time yet.
-Random numbers are drawn outside.
-
-Complexity: that of laying per step.
+Complexity per step: O(v + e + s) for v tasks, e edges and s steps of machines that are visited or moved.
 """
 
 from __future__ import annotations
@@ -38,7 +26,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.kernels.compilation import kernel
-from weft.kernels.problem import Doubles, Flags, Indices, Integers
+from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, Integers
 
 __all__ = [
     "DRAWS",
@@ -62,38 +50,35 @@ __all__ = [
 ]
 
 
-_NEVER = float("inf")
-
-
 class SharedModes(NamedTuple):
-    """The ways to run tasks, by task, then machine, then nodes."""
+    """The modes of all tasks, by task, then machine, then nodes; a "way" is a position in these arrays."""
 
     first: Indices
-    """Per task and one more; transfers and virtual tasks have no ways."""
+    """Per task: its first mode; one more entry holds the total. Transfers and virtual tasks have no modes."""
     machine: Indices
     seconds: Doubles
     need: Integers
-    """Packed."""
+    """Packed nodes and amounts."""
     charge: Doubles
-    """What a way adds to the objective, apart from its seconds."""
+    """Contribution of a mode to the objective, apart from its seconds."""
     drag: Doubles
-    """What a way adds to the energy besides (``weft.kernels.shared_annealing``)."""
+    """Contribution of a mode to the energy only."""
     price: Doubles
-    """What a way costs."""
+    """Cost of a mode."""
     budgets: int
     use: Doubles
-    """Ways x budgets: the share of each budget that a way uses up."""
+    """Modes x budgets: the share of each budget that a mode consumes."""
 
 
 class SharedLinks(NamedTuple):
-    """What data take between machines; read only where ``far`` is set."""
+    """Transfer times between machines; read only if ``far`` is set."""
 
     far: int
     locations: int
     source: Indices
-    """Per task: of a transfer, the variable it starts from; else the number of variables."""
+    """Per task: for a transfer, the binding variable of its source; otherwise the number of variables."""
     moved: Doubles
-    """Per task: bytes a transfer moves."""
+    """Per task: bytes that a transfer moves."""
     size: Doubles
     files: Doubles
     fixed: Doubles
@@ -113,25 +98,25 @@ class SharedProblem(NamedTuple):
     machines: int
     variables: int
     guard: int
-    """The spare bits of packed numbers."""
+    """The guard bits of packed integers."""
     variable: Indices
     earliest: Doubles
     tail: Doubles
-    """Per task: the seconds that pass at least between its end and that of the last task."""
+    """Per task: lower bound of the seconds between its finish and the makespan."""
     pointer: Indices
     before: Indices
     after_pointer: Indices
     after: Indices
     open: Flags
-    """Per machine: whether tasks do not disturb each other."""
+    """Per machine: whether its occupancy is unlimited."""
     step_pointer: Integers
     step_time: Doubles
     step_free: Integers
-    """Per machine (CSR): what is free before any task is laid."""
+    """Per machine (CSR): free capacity without any task, as steps."""
 
 
 class SharedSchedule(NamedTuple):
-    """Where tasks were laid, and what is free now."""
+    """A decoded schedule and the remaining free capacity."""
 
     start: Doubles
     finish: Doubles
@@ -141,12 +126,12 @@ class SharedSchedule(NamedTuple):
     """Per machine: its first and its last step."""
     time: Doubles
     free: Integers
-    """Steps; each holds until the next, the last for ever."""
+    """Steps; each lasts until the next one, the last one for ever."""
 
 
 @kernel
 def generate_schedule(
-    shop: SharedProblem,
+    problem: SharedProblem,
     links: SharedLinks,
     ways: SharedModes,
     forward: int,
@@ -154,20 +139,20 @@ def generate_schedule(
     way: Indices,
     bound: Indices,
     limit_s: float,
-    layout: SharedSchedule,
+    schedule: SharedSchedule,
 ) -> float:
-    """Lay all tasks and give the end of the last one; infinite: it would be after the limit.
+    """Decode a state; return the makespan, or infinity if it would exceed the limit.
 
-    Backwards the order is that of the ends, and times count from the end; data then take no time.
+    Backwards, tasks are in descending order of finish, times count from the end, and transfers take no time.
     """
-    _reset_steps(shop, ways, way, layout)
-    pointer, before = shop.pointer, shop.before
+    _reset_steps(problem, ways, way, schedule)
+    pointer, before = problem.pointer, problem.before
     if forward == 0:
-        pointer, before = shop.after_pointer, shop.after
-    start, finish = layout.start, layout.finish
-    time, free = layout.time, layout.free
+        pointer, before = problem.after_pointer, problem.after
+    start, finish = schedule.start, schedule.finish
+    time, free = schedule.time, schedule.free
     makespan = 0.0
-    for position in range(shop.tasks):
+    for position in range(problem.tasks):
         task = order[position]
         ready = 0.0
         seconds = 0.0
@@ -176,76 +161,76 @@ def generate_schedule(
         if computes:
             seconds = ways.seconds[chosen]
         if links.far != 0 and forward != 0:
-            ready, seconds = _arrival(shop, links, bound, finish, task, seconds)
+            ready, seconds = _arrival(problem, links, bound, finish, task, seconds)
         else:
             if forward != 0:
-                ready = shop.earliest[task]
+                ready = problem.earliest[task]
             for edge in range(pointer[task], pointer[task + 1]):
                 end = finish[before[edge]]
                 if end > ready:
                     ready = end
         if computes and seconds > 0.0:
             machine = ways.machine[chosen]
-            if shop.open[machine] == 0:
-                first, last = layout.first[machine], layout.last[machine]
+            if problem.open[machine] == 0:
+                first, last = schedule.first[machine], schedule.last[machine]
                 ready, last = _insert_task(
-                    time, free, first, last, shop.guard, ready, seconds, ways.need[chosen]
+                    time, free, first, last, problem.guard, ready, seconds, ways.need[chosen]
                 )
-                layout.last[machine] = last
+                schedule.last[machine] = last
         end = ready + seconds
         start[task] = ready
         finish[task] = end
         if end > makespan:
             makespan = end
-        if forward != 0 and end + shop.tail[task] > limit_s:
-            return _NEVER
+        if forward != 0 and end + problem.tail[task] > limit_s:
+            return INFINITY
     return makespan
 
 
 @kernel
-def _reset_steps(shop: SharedProblem, ways: SharedModes, way: Indices, layout: SharedSchedule) -> None:
-    """Begin with machines on which nothing is laid; each has room for the tasks it will get."""
-    first, last = layout.first, layout.last
-    if shop.machines > 1:
-        for machine in range(shop.machines):
+def _reset_steps(problem: SharedProblem, ways: SharedModes, way: Indices, schedule: SharedSchedule) -> None:
+    """Reset the free capacity of machines; reserve enough steps for the tasks of each machine."""
+    first, last = schedule.first, schedule.last
+    if problem.machines > 1:
+        for machine in range(problem.machines):
             last[machine] = 0
-        for task in range(shop.tasks):
+        for task in range(problem.tasks):
             chosen = way[task]
             if chosen < ways.first[task + 1]:
                 last[ways.machine[chosen]] += 2
     step = 0
-    for machine in range(shop.machines):
-        room = last[machine]
+    for machine in range(problem.machines):
+        reserved = last[machine]
         first[machine] = step
-        for position in range(shop.step_pointer[machine], shop.step_pointer[machine + 1]):
-            layout.time[step] = shop.step_time[position]
-            layout.free[step] = shop.step_free[position]
+        for position in range(problem.step_pointer[machine], problem.step_pointer[machine + 1]):
+            schedule.time[step] = problem.step_time[position]
+            schedule.free[step] = problem.step_free[position]
             step += 1
         last[machine] = step - 1
-        step += room
+        step += reserved
 
 
 @kernel
 def _arrival(
-    shop: SharedProblem, links: SharedLinks, bound: Indices, finish: Doubles, task: int, seconds: float
+    problem: SharedProblem, links: SharedLinks, bound: Indices, finish: Doubles, task: int, seconds: float
 ) -> tuple[float, float]:
-    """Give the moment at which the data of a task are there, and its seconds, also if it is a transfer."""
-    machine = bound[shop.variable[task]]
+    """Return the arrival of the data of a task, and its seconds, which are computed here for a transfer."""
+    machine = bound[problem.variable[task]]
     source = links.source[task]
-    if source < shop.variables:
+    if source < problem.variables:
         origin = bound[source]
         if links.host[origin] != links.host[machine]:
             link = links.location[origin] * links.locations + links.location[machine]
             seconds = links.latency[link] + links.moved[task] * links.inverse[link]
-        # It needs its data where it starts from.
+        # A transfer needs its data at its source.
         machine = origin
     host = links.host[machine]
     location = links.location[machine]
-    ready = shop.earliest[task]
-    for edge in range(shop.pointer[task], shop.pointer[task + 1]):
-        before = shop.before[edge]
+    ready = problem.earliest[task]
+    for edge in range(problem.pointer[task], problem.pointer[task + 1]):
+        before = problem.before[edge]
         end = finish[before]
-        origin = bound[shop.variable[before]]
+        origin = bound[problem.variable[before]]
         if links.host[origin] != host:
             link = links.location[origin] * links.locations + location
             end += (
@@ -262,7 +247,7 @@ def _arrival(
 def _insert_task(
     time: Doubles, free: Integers, first: int, last: int, guard: int, ready: float, seconds: float, need: int
 ) -> tuple[float, int]:
-    """Take what a task needs at the first moment not before ``ready``; give the moment and the last step."""
+    """Occupy ``need`` at the first feasible time from ``ready`` on; return that time and the last step."""
     low, high = first, last
     while low < high:
         middle = (low + high + 1) >> 1
@@ -270,12 +255,12 @@ def _insert_task(
             low = middle
         else:
             high = middle - 1
-    # ``begin`` is the step in which the task starts, ``step`` the one that is looked at.
+    # ``begin`` is the step in which the task starts, ``step`` the one that is checked.
     begin, step, start = low, low, ready
     while True:
         if ((free[step] - need) & guard) != 0:
             if step == last:
-                return _NEVER, last
+                return INFINITY, last
             step += 1
             begin, start = step, time[step]
         elif step == last or time[step + 1] >= start + seconds:
@@ -284,7 +269,7 @@ def _insert_task(
             step += 1
     end = start + seconds
     if step == last or time[step + 1] != end:
-        # The step goes on after the task has ended.
+        # The step continues after the finish of the task.
         for back in range(last - step):
             time[last + 1 - back] = time[last - back]
             free[last + 1 - back] = free[last - back]
@@ -317,45 +302,45 @@ def _insert_task(
 
 
 class SharedMoves(NamedTuple):
-    """What may be changed, and how often."""
+    """The possible moves and their shares."""
 
     shifts: int
     shifted: Indices
-    """Tasks that have somewhere else to go in the order."""
+    """Tasks with more than one possible position in the order."""
     molds: int
     molded: Indices
-    """Tasks that have several ways on some machine."""
+    """Tasks with several modes on some machine."""
     takes: int
     taken: Indices
-    """Variables that may be bound to several machines."""
+    """Variables with several candidate machines."""
     candidate_pointer: Indices
     candidate: Indices
     candidate_set: Indices
-    """Their machines (CSR over sets; per variable: its set)."""
+    """Candidate machines (CSR over sets); per variable: its set."""
     member_pointer: Indices
     member: Indices
     """Per variable: its tasks (CSR)."""
     justify_share: float
     mold_share: float
     take_share: float
-    """Shares of the moves; the others are shifts."""
+    """Shares of justifications, mode changes and moves of variables; the other moves are shifts."""
     both_share: float
-    """How often a move of another kind shifts the task, too."""
+    """Share of mode changes and moves of variables that also shift the task."""
 
 
 class SharedState(NamedTuple):
-    """Order, position of each task in it, way of each task, machine of each variable."""
+    """Order, position of each task in it, mode of each task, machine of each variable."""
 
     order: Indices
     place: Indices
     way: Indices
-    """Of a task that has no ways: their end, ``Ways.first`` of the next task."""
+    """For a task without modes: ``SharedModes.first`` of the next task."""
     bound: Indices
 
 
 @kernel
 def copy_state(tasks: int, variables: int, state: SharedState, other: SharedState) -> None:
-    """Make another state like this one."""
+    """Copy a state to another one."""
     for task in range(tasks):
         other.order[task] = state.order[task]
         other.place[task] = state.place[task]
@@ -376,9 +361,9 @@ def shift_task(
     order: Indices,
     place: Indices,
 ) -> None:
-    """Put a task somewhere else between the last of its predecessors and the first of its successors.
+    """Move a task to another position between its last predecessor and its first successor.
 
-    ``high`` is the last position of all.
+    ``high`` is the last position of the order.
     """
     low = 0
     for edge in range(pointer[task], pointer[task + 1]):
@@ -398,7 +383,7 @@ def shift_task(
 
 @kernel
 def move_task(task: int, target: int, order: Indices, place: Indices) -> None:
-    """Put a task at a position; those between move up or down by one."""
+    """Move a task to a position; the tasks in between shift by one."""
     position = 0 + place[task]
     while position < target:
         other = order[position + 1]
@@ -424,7 +409,7 @@ def change_mode(
     changed: Indices,
     old_way: Indices,
 ) -> int:
-    """Give a task the next or any other way on its machine; give how many tasks were changed."""
+    """Change a task to an adjacent or a random mode on its machine; return the number of changed tasks."""
     old = 0 + way[task]
     machine = way_machine[old]
     first = old
@@ -460,9 +445,10 @@ def move_variable(
     changed: Indices,
     old_way: Indices,
 ) -> int:
-    """Take the tasks of a variable to another machine; give how many changed their ways.
+    """Move the tasks of a variable to another machine; return the number of changed modes.
 
-    A task that had the n-th smallest way here takes the n-th smallest there, if there are so many.
+    A task in the n-th smallest mode of the old machine takes the n-th smallest mode of the new one, or the
+    largest.
     """
     old = state.bound[variable]
     first = 0 + moves.candidate_pointer[moves.candidate_set[variable]]
@@ -494,7 +480,7 @@ def move_variable(
 
 @kernel
 def _first_on(machines: Indices, low: int, high: int, machine: int) -> int:
-    """Find the first of some ways that is on a machine, which one of them is."""
+    """Return the first mode on a machine, by bisection; there must be one."""
     while low < high:
         middle = (low + high) // 2
         if machines[middle] < machine:
@@ -506,9 +492,9 @@ def _first_on(machines: Indices, low: int, high: int, machine: int) -> int:
 
 @kernel
 def sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> None:
-    """Sort tasks by descending ends, ties by ascending (1) or descending (-1) index.
+    """Sort tasks by descending finish, ties by ascending (1) or descending (-1) index.
 
-    Of a task of no seconds and its successor, the index says which one comes first.
+    The index orders a task of 0 seconds and its successor.
     """
     gap = 1
     while gap * 3 < number:
@@ -530,32 +516,32 @@ def sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> Non
 
 
 DRAWS = 5
-"""Uniform numbers per step: which move, of what, where to, whether a shift goes with it, where to."""
-_INFINITE = float("inf")
+"""Uniform numbers per step: kind of move, its object, its target, whether to shift too, target of the shift.
+"""
 _ROUNDING = 1e-9
 """Share by which a limit may be exceeded by rounding."""
 _JUSTIFYING = 3
-"""Layings of a justification."""
+"""Schedules generated per justification."""
 
 
 class SharedGoal(NamedTuple):
-    """What is to be small: ``base + makespan * per_second + charges``; first of all, no limit is missed."""
+    """Minimise ``base + makespan * per_second + charges`` after the excess over limits."""
 
     base: float
     per_second: float
     deadline: float
     max_cost: float
-    """Infinite: no limit."""
+    """Infinity if there is no limit."""
     penalty: float
-    """What it adds to the energy to miss a limit by the whole of it."""
+    """Energy added for exceeding a limit by 100 %."""
     drag: float
-    """By what the drags of ways are multiplied."""
+    """Factor of the drags of modes."""
     counted: int
-    """Whether charges, prices, uses or drags of ways have to be added up."""
+    """Whether charges, prices, uses or drags of modes have to be summed."""
 
 
 class SharedScore(NamedTuple):
-    """What the present state and the best one are worth (misses, then the objective), in one element each."""
+    """Excess over limits and objective of the current and the best state, one element each."""
 
     missed: Doubles
     value: Doubles
@@ -564,7 +550,7 @@ class SharedScore(NamedTuple):
 
 
 class SharedScratch(NamedTuple):
-    """What a move changed, the order of a justification, and what is used of every budget."""
+    """Changed tasks and their old modes, the order of a justification, the used share of every budget."""
 
     changed: Indices
     old_way: Indices
@@ -574,7 +560,7 @@ class SharedScratch(NamedTuple):
 
 @kernel
 def anneal_shared(
-    shop: SharedProblem,
+    problem: SharedProblem,
     links: SharedLinks,
     ways: SharedModes,
     goal: SharedGoal,
@@ -585,23 +571,23 @@ def anneal_shared(
     uniform: Doubles,
     exponential: Doubles,
     scratch: SharedScratch,
-    layout: SharedSchedule,
+    schedule: SharedSchedule,
     state: SharedState,
     best: SharedState,
     score: SharedScore,
 ) -> int:
-    """Go on from a state and keep the best one; give how often all tasks were laid.
+    """Anneal from a state and keep the best one; return the number of generated schedules.
 
-    That is at most twice more than allowed. ``fresh``: nothing is known of the state, the first step only
-    lays it.
+    That number exceeds ``allowed`` by at most two. With ``fresh`` the first step only decodes the given
+    state.
     """
     order, way = state.order, state.way
     changed_task, old_way = scratch.changed, scratch.old_way
     missed, value = score.missed[0], score.value[0]
-    owed, charge, drag = _sum_modes(shop.tasks, ways, goal, way, scratch.used)
+    owed, charge, drag = _sum_modes(problem.tasks, ways, goal, way, scratch.used)
     energy = value + goal.penalty * missed + drag
     if fresh != 0:
-        energy = _INFINITE
+        energy = INFINITY
     step = 0
     spent = 0
     while spent < allowed:
@@ -610,7 +596,7 @@ def anneal_shared(
         pick = uniform[draw]
         new_owed, new_charge, new_drag = owed, charge, drag
         task, origin, changed, layings = 0, 0, 0, 1
-        variable, machine = shop.variables, 0
+        variable, machine = problem.variables, 0
         moved = False
         if step >= fresh:
             if pick < moves.justify_share:
@@ -642,21 +628,21 @@ def anneal_shared(
                 origin = state.place[task]
                 if pick >= moves.mold_share + moves.take_share or uniform[draw + 3] < moves.both_share:
                     shift_task(
-                        shop.pointer,
-                        shop.before,
-                        shop.after_pointer,
-                        shop.after,
+                        problem.pointer,
+                        problem.before,
+                        problem.after_pointer,
+                        problem.after,
                         task,
-                        shop.tasks - 1,
+                        problem.tasks - 1,
                         uniform[draw + 4],
                         order,
                         state.place,
                     )
                 if changed > 0:
-                    new_owed, new_charge, new_drag = _sum_modes(shop.tasks, ways, goal, way, scratch.used)
-        limit_s = _INFINITE
+                    new_owed, new_charge, new_drag = _sum_modes(problem.tasks, ways, goal, way, scratch.used)
+        limit_s = INFINITY
         if goal.per_second > 0.0 and layings == 1:
-            # A little more because of rounding.
+            # Slightly larger because of rounding.
             known = new_charge + goal.penalty * new_owed + new_drag
             limit_s = (limit - known) / goal.per_second * (1.0 + _ROUNDING)
         makespan = 0.0
@@ -665,20 +651,20 @@ def anneal_shared(
             if laying > 0:
                 laid = scratch.order
                 if laying == 1:
-                    for position in range(shop.tasks):
-                        laid[position] = order[shop.tasks - 1 - position]
-                sort_by_finish(shop.tasks, laid, layout.finish, laying * 2 - 3)
+                    for position in range(problem.tasks):
+                        laid[position] = order[problem.tasks - 1 - position]
+                sort_by_finish(problem.tasks, laid, schedule.finish, laying * 2 - 3)
             makespan = generate_schedule(
-                shop, links, ways, 1 - laying % 2, laid, way, state.bound, limit_s, layout
+                problem, links, ways, 1 - laying % 2, laid, way, state.bound, limit_s, schedule
             )
         step += 1
         spent += layings
         new_missed = new_owed + _excess(makespan, goal.deadline)
         new_value = new_charge + makespan * goal.per_second
         new_energy = new_value + goal.penalty * new_missed + new_drag
-        if makespan < _INFINITE and new_energy <= limit:
+        if makespan < INFINITY and new_energy <= limit:
             if layings > 1:
-                for position in range(shop.tasks):
+                for position in range(problem.tasks):
                     task = scratch.order[position]
                     order[position] = task
                     state.place[task] = position
@@ -687,12 +673,12 @@ def anneal_shared(
             if _is_better(missed, value, score.best_missed[0], score.best_value[0]):
                 score.best_missed[0] = missed
                 score.best_value[0] = value
-                copy_state(shop.tasks, shop.variables, state, best)
+                copy_state(problem.tasks, problem.variables, state, best)
         elif moved:
             move_task(task, origin, order, state.place)
             for position in range(changed):
                 way[changed_task[position]] = old_way[position]
-            if variable < shop.variables:
+            if variable < problem.variables:
                 state.bound[variable] = machine
     score.missed[0] = missed
     score.value[0] = value
@@ -708,7 +694,7 @@ def _is_better(missed: float, value: float, best_missed: float, best_value: floa
 def _sum_modes(
     tasks: int, ways: SharedModes, goal: SharedGoal, way: Indices, used: Doubles
 ) -> tuple[float, float, float]:
-    """Give what the ways alone add: to the misses, to the objective and to the energy besides."""
+    """Return the contributions of the modes to the excess, the objective and the energy."""
     if goal.counted == 0:
         return 0.0, goal.base, 0.0
     charge = goal.base
@@ -732,7 +718,7 @@ def _sum_modes(
 
 @kernel
 def _excess(amount: float, limit: float) -> float:
-    """Give by which share a limit is missed."""
+    """Return the excess over a limit as a share of the limit."""
     if amount <= limit * (1.0 + _ROUNDING):
         return 0.0
     if limit > 0.0:

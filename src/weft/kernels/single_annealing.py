@@ -1,26 +1,17 @@
-"""What the search on machines of one task at a time reads, and where it stands.
+"""Simulated annealing of order and machines where machines serve one task at a time.
 
-Every machine is a line of tasks, each tied to the one before it. With the graph's own edges that gives for
-each task the longest path that leads to it and the longest one behind it, and so the longest path *through*
-it, which is what a move is judged by.
+Every machine has a line of tasks in which each task waits for the one before it. Lines and edges of the graph
+together give for each task the longest path to its finish and the longest path from its start. A move puts a
+task on another machine, or after its neighbour on the line. It is judged by the longest path through the task
+after the move, which follows from the paths of its new predecessors and successors without decoding: E.
+Balas, A. Vazacopoulos, Management Science 44(2), 1998; M. Mastrolilli, L. M. Gambardella, Journal of
+Scheduling 3(1), 2000. After an accepted move only the paths that change are recomputed, a few dozen of a
+thousand, so a move costs about the same in small and large workflows.
 
-Moving a task to another place: links of the lines, the order, and all paths that change.
-
-Only tasks whose longest path changes are looked at again, in the order, from the place of the move on: a few
-dozen of a thousand, which is why a move costs about the same for small and large workflows.
-
-Annealing of orders and machines together, where machines serve one task at a time.
-
-A move takes a task to another machine, or past its neighbour on the line. It is judged by the longest path
-through the task afterwards, known from the paths to its new predecessors and from its new successors without
-decoding anything: E. Balas and A. Vazacopoulos (Management Science 44(2), 1998) and M. Mastrolilli and
-L. M. Gambardella (Journal of Scheduling 3(1), 2000) judge moves in job shops so. What is accepted is then
-followed exactly.
-
-Deviations: data take time between machines; the judgement is an upper bound, because paths that the move
-itself shortens are not looked at; a move must neither lengthen the plan nor the longest path through the task
-by more than the heat allows. The second makes tasks settle that are not critical now, without which plateaus
-of the makespan are wandered about in large workflows.
+Deviations: transfers take time between machines. The judgement is an upper bound because paths that the move
+shortens are ignored. Neither the makespan nor the longest path through the task may grow by more than the
+heat allows; without the second rule, tasks that are not critical would move at random on plateaus of the
+makespan of large workflows.
 """
 
 from __future__ import annotations
@@ -46,7 +37,7 @@ __all__ = [
 
 
 class SingleProblem(NamedTuple):
-    """The instance. Tasks stand in topological order."""
+    """The instance. Tasks are in topological order."""
 
     tasks: int
     machines: int
@@ -56,15 +47,15 @@ class SingleProblem(NamedTuple):
     """Per variable: its row of ``option``."""
     option_pointer: Indices
     option: Indices
-    """The machines of a row (CSR), ascending."""
+    """Candidate machines of a row (CSR), ascending."""
     member_pointer: Indices
     member: Indices
     """The tasks of a variable (CSR), ascending."""
     earliest: Doubles
     seconds: Doubles
-    """Tasks x machines; 0: it occupies nothing."""
+    """Tasks x machines; 0 if the task occupies nothing."""
     lined: Flags
-    """Per machine: whether it serves one task at a time; else any number."""
+    """Per machine: whether it serves one task at a time; otherwise it is unlimited."""
     host: Indices
     """Per machine."""
     pointer: Indices
@@ -72,7 +63,7 @@ class SingleProblem(NamedTuple):
     size: Doubles
     files: Doubles | None
     fixed: Doubles | None
-    """Per edge; None where data pay for their size alone: another form of the kernel."""
+    """Per edge. None if transfer times depend on sizes alone; numba compiles another variant then."""
     after_pointer: Indices
     after: Indices
     after_edge: Indices
@@ -80,54 +71,54 @@ class SingleProblem(NamedTuple):
     inverse: Doubles
     latency: Doubles | None
     apart: Doubles | None
-    """Hosts x hosts: seconds per byte and per file, and 1; all 0 on one host. None as above."""
+    """Hosts x hosts: seconds per byte, seconds per file, and 1; all 0 within a host. None as above."""
     sinks: int
     sink: Indices
-    """Tasks without successors: one of them ends last."""
+    """Tasks without successors; one of them finishes last."""
 
 
 class SingleObjective(NamedTuple):
-    """The aim: makespan, what else is paid, and limits whose excess is paid dearly."""
+    """The energy: makespan, weights of machines, and penalties for exceeding limits."""
 
     per_second: float
     deadline: float
     per_late_second: float
     weighed: int
-    """Whether ``weight`` is there: else only the makespan counts."""
+    """Whether ``weight`` and ``price`` are read; otherwise only the makespan counts."""
     weight: Doubles
-    """Tasks x machines: what a task adds to the energy there."""
+    """Tasks x machines: energy of a task on a machine."""
     price: Doubles
-    """Tasks x machines: what it costs there."""
+    """Tasks x machines: cost of a task on a machine."""
     most: float
-    """Infinite: no limit of the cost."""
+    """Maximal cost; infinity if there is no limit."""
     per_excess: float
 
 
 class SingleState(NamedTuple):
-    """Where the search stands."""
+    """The current and the best state."""
 
     order: Indices
     position: Indices
-    """An order in which every task comes behind its predecessors and behind the one before it on its line."""
+    """An order in which every task comes after its predecessors and after the previous task of its line."""
     machine: Indices
     home: Indices
-    """Per task: its machine, and the host of it."""
+    """Per task: its machine and the host of that machine."""
     line: Indices
-    """Per task: its machine if it occupies it, else the number of machines."""
+    """Per task: its machine if it occupies it, otherwise the number of machines."""
     previous: Indices
     following: Indices
-    """Per task: its neighbours on the line; the number of tasks: none."""
+    """Per task: its neighbours on the line; the number of tasks if there is none."""
     first: Indices
     last: Indices
-    """Per machine: the ends of its line; the number of tasks: nobody is on it."""
+    """Per machine: first and last task of its line; the number of tasks if it is empty."""
     spent: Doubles
     finish: Doubles
     tail: Doubles
-    """Per task: its seconds, the longest path to its end, and the longest from its start."""
+    """Per task: its seconds, the longest path to its finish, and the longest path from its start."""
     stale: Flags
-    """Per task: whether its path must be looked at again; 0 between moves."""
+    """Per task: whether its path must be recomputed; 0 between moves."""
     total: Doubles
-    """Makespan, sum of weights, sum of prices, and the least energy so far."""
+    """Makespan, sum of weights, sum of prices, least energy so far."""
     best_order: Indices
     best_machine: Indices
 
@@ -143,20 +134,20 @@ def transfer_lag(
     fixed: Doubles,
     apart: Doubles,
 ) -> float:
-    """Give the seconds the data of an edge take over a link, as the decoder counts them."""
+    """Return the seconds that the data of an edge take over a link, computed as in the decoder."""
     if fixed is None:
         return size[edge] * inverse[link]
     return fixed[edge] * apart[link] + files[edge] * latency[link] + size[edge] * inverse[link]
 
 
 @kernel
-def find_ready(field: SingleProblem, home: Indices, finish: Doubles, task: int, here: int) -> float:
-    """Say when all data of a task are on a host."""
-    latest = field.earliest[task]
-    before, hosts = field.before, field.hosts
-    size, inverse, files, latency = field.size, field.inverse, field.files, field.latency
-    fixed, apart = field.fixed, field.apart
-    for edge in range(field.pointer[task], field.pointer[task + 1]):
+def find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: int, here: int) -> float:
+    """Return when all data of a task are on a host."""
+    latest = problem.earliest[task]
+    before, hosts = problem.before, problem.hosts
+    size, inverse, files, latency = problem.size, problem.inverse, problem.files, problem.latency
+    fixed, apart = problem.fixed, problem.apart
+    for edge in range(problem.pointer[task], problem.pointer[task + 1]):
         other = before[edge]
         link = 0 + home[other] * hosts + here
         arrival = finish[other] + transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
@@ -166,14 +157,14 @@ def find_ready(field: SingleProblem, home: Indices, finish: Doubles, task: int, 
 
 
 @kernel
-def longest_tail(field: SingleProblem, home: Indices, tail: Doubles, task: int, here: int) -> float:
-    """Give the longest path behind a task on a host, its line left out."""
+def longest_tail(problem: SingleProblem, home: Indices, tail: Doubles, task: int, here: int) -> float:
+    """Return the longest path after a task on a host, ignoring its line."""
     longest = 0.0
-    after, after_edge, hosts = field.after, field.after_edge, field.hosts
-    size, inverse, files, latency = field.size, field.inverse, field.files, field.latency
-    fixed, apart = field.fixed, field.apart
+    after, after_edge, hosts = problem.after, problem.after_edge, problem.hosts
+    size, inverse, files, latency = problem.size, problem.inverse, problem.files, problem.latency
+    fixed, apart = problem.fixed, problem.apart
     links = here * hosts
-    for place in range(field.after_pointer[task], field.after_pointer[task + 1]):
+    for place in range(problem.after_pointer[task], problem.after_pointer[task + 1]):
         other = after[place]
         link = 0 + home[other] + links
         edge = 0 + after_edge[place]
@@ -185,10 +176,10 @@ def longest_tail(field: SingleProblem, home: Indices, tail: Doubles, task: int, 
 
 @kernel
 def reset_state(
-    field: SingleProblem, weighed: int, weight: Doubles, price: Doubles, state: SingleState
+    problem: SingleProblem, weighed: int, weight: Doubles, price: Doubles, state: SingleState
 ) -> None:
-    """Lay out order and machines of a state; what else is in it is found from these."""
-    tasks, machines = field.tasks, field.machines
+    """Compute lines, paths and totals of a state from its order and machines."""
+    tasks, machines = problem.tasks, problem.machines
     for machine in range(machines):
         state.first[machine] = tasks
         state.last[machine] = tasks
@@ -196,14 +187,14 @@ def reset_state(
         task = 0 + state.order[place]
         machine = 0 + state.machine[task]
         state.position[task] = place
-        state.home[task] = field.host[machine]
-        spent = field.seconds[task * machines + machine]
+        state.home[task] = problem.host[machine]
+        spent = problem.seconds[task * machines + machine]
         state.spent[task] = spent
         state.stale[task] = 0
         state.previous[task] = tasks
         state.following[task] = tasks
         state.line[task] = machines
-        if spent > 0.0 and field.lined[machine] != 0:
+        if spent > 0.0 and problem.lined[machine] != 0:
             state.line[task] = machine
             other = state.last[machine]
             state.previous[task] = other
@@ -216,7 +207,7 @@ def reset_state(
     owed = 0.0
     for place in range(tasks):
         task = 0 + state.order[place]
-        start = find_ready(field, state.home, state.finish, task, 0 + state.home[task])
+        start = find_ready(problem, state.home, state.finish, task, 0 + state.home[task])
         other = state.previous[task]
         if other < tasks and state.finish[other] > start:
             start = state.finish[other]
@@ -227,15 +218,15 @@ def reset_state(
             paid += price[cell]
     for back in range(tasks):
         task = 0 + state.order[tasks - 1 - back]
-        length = longest_tail(field, state.home, state.tail, task, 0 + state.home[task])
+        length = longest_tail(problem, state.home, state.tail, task, 0 + state.home[task])
         other = state.following[task]
         if other < tasks and state.tail[other] > length:
             length = state.tail[other]
         state.tail[task] = length + state.spent[task]
     last = 0.0
-    for place in range(field.sinks):
-        if state.finish[field.sink[place]] > last:
-            last = state.finish[field.sink[place]]
+    for place in range(problem.sinks):
+        if state.finish[problem.sink[place]] > last:
+            last = state.finish[problem.sink[place]]
     state.total[0] = last
     state.total[1] = owed
     state.total[2] = paid
@@ -253,9 +244,9 @@ def find_slot(
     last: Indices,
     previous: Indices,
 ) -> int:
-    """Give the last task of a line that stands before a place of the order; the number of tasks: none."""
+    """Return the last task of a line before a position of the order; the number of tasks if there is none."""
     if machines * machines <= tasks:
-        # Few machines with long lines: one of the next tasks in the order is on this line.
+        # With few machines and long lines, one of the previous tasks in the order is on this line.
         while place > 0:
             place -= 1
             if line[order[place]] == machine:
@@ -269,31 +260,32 @@ def find_slot(
 
 @kernel
 def move_on_line(
-    field: SingleProblem, task: int, machine: int, place: int, before: int, state: SingleState
+    problem: SingleProblem, task: int, machine: int, place: int, before: int, state: SingleState
 ) -> float:
-    """Put a task on a machine behind another one of its line, at a place of the order; give the makespan.
+    """Move a task to another machine and position of the order; return the makespan.
 
-    ``before`` is that other one; the number of tasks: none, or the task occupies nothing there.
+    On the line of the machine it follows ``before``, which is the number of tasks if there is none or if the
+    task occupies nothing there.
     """
-    tasks = field.tasks
+    tasks = problem.tasks
     order, position, previous, following = state.order, state.position, state.previous, state.following
     old_line = state.line[task]
     old_before = 0 + previous[task]
     old_after = 0 + following[task]
     if old_before < tasks:
         following[old_before] = old_after
-    elif old_line < field.machines:
+    elif old_line < problem.machines:
         state.first[old_line] = old_after
     if old_after < tasks:
         previous[old_after] = old_before
-    elif old_line < field.machines:
+    elif old_line < problem.machines:
         state.last[old_line] = old_before
-    spent = field.seconds[task * field.machines + machine]
+    spent = problem.seconds[task * problem.machines + machine]
     state.machine[task] = machine
-    state.home[task] = field.host[machine]
+    state.home[task] = problem.host[machine]
     state.spent[task] = spent
     behind = tasks
-    if spent > 0.0 and field.lined[machine] != 0:
+    if spent > 0.0 and problem.lined[machine] != 0:
         if before < tasks:
             behind = 0 + following[before]
             following[before] = task
@@ -306,7 +298,7 @@ def move_on_line(
             state.last[machine] = task
         state.line[task] = machine
     else:
-        state.line[task] = field.machines
+        state.line[task] = problem.machines
     previous[task] = before
     following[task] = behind
     here = 0 + position[task]
@@ -324,11 +316,11 @@ def move_on_line(
             position[other] = index
     order[place] = task
     position[task] = place
-    _follow_heads(field, task, low, old_after, behind, state)
-    _follow_tails(field, task, high, old_before, before, state)
+    _follow_heads(problem, task, low, old_after, behind, state)
+    _follow_tails(problem, task, high, old_before, before, state)
     last = 0.0
-    finish, sink = state.finish, field.sink
-    for index in range(field.sinks):
+    finish, sink = state.finish, problem.sink
+    for index in range(problem.sinks):
         end = finish[sink[index]]
         if end > last:
             last = end
@@ -337,13 +329,13 @@ def move_on_line(
 
 @kernel
 def _follow_heads(
-    field: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
+    problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Find the ends of a task that was moved, of the followers it had and has, and of all they change."""
-    tasks = field.tasks
+    """Recompute the finish of a moved task, of its old and new follower, and of all dependent tasks."""
+    tasks = problem.tasks
     order, home, finish, spent = state.order, state.home, state.finish, state.spent
     previous, following, stale = state.previous, state.following, state.stale
-    after_pointer, after = field.after_pointer, field.after
+    after_pointer, after = problem.after_pointer, problem.after
     stale[task] = 1
     waiting = 1
     if one < tasks and stale[one] == 0:
@@ -353,7 +345,7 @@ def _follow_heads(
         stale[two] = 1
         waiting += 1
     for index in range(after_pointer[task], after_pointer[task + 1]):
-        # Data come from elsewhere now, even if the task ends when it did.
+        # The data come from another machine now, even if the finish of the task is the same.
         waiting += 1 - stale[after[index]]
         stale[after[index]] = 1
     while waiting > 0:
@@ -363,7 +355,7 @@ def _follow_heads(
             continue
         stale[other] = 0
         waiting -= 1
-        start = find_ready(field, home, finish, other, 0 + home[other])
+        start = find_ready(problem, home, finish, other, 0 + home[other])
         ahead = previous[other]
         if ahead < tasks and finish[ahead] > start:
             start = finish[ahead]
@@ -381,13 +373,13 @@ def _follow_heads(
 
 @kernel
 def _follow_tails(
-    field: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
+    problem: SingleProblem, task: int, place: int, one: int, two: int, state: SingleState
 ) -> None:
-    """Find the tails of a task that was moved, of those before it then and now, and of all they change."""
-    tasks = field.tasks
+    """Recompute the tail of a moved task, of its old and new predecessor, and of all dependent tasks."""
+    tasks = problem.tasks
     order, home, tail, spent = state.order, state.home, state.tail, state.spent
     previous, following, stale = state.previous, state.following, state.stale
-    pointer, before = field.pointer, field.before
+    pointer, before = problem.pointer, problem.before
     stale[task] = 1
     waiting = 1
     if one < tasks and stale[one] == 0:
@@ -407,7 +399,7 @@ def _follow_tails(
             continue
         stale[other] = 0
         waiting -= 1
-        length = longest_tail(field, home, tail, other, 0 + home[other])
+        length = longest_tail(problem, home, tail, other, 0 + home[other])
         behind = following[other]
         if behind < tasks and tail[behind] > length:
             length = tail[behind]
@@ -424,21 +416,23 @@ def _follow_tails(
 
 
 WORDS = 2
-"""Random words of 63 bits per step."""
+"""Random 63-bit words per step."""
 _BITS = 20
 _PART = (1 << _BITS) - 1
 _STAYING = 16
 _NEAR = 40
-"""Of 64 moves so many stay on the machine; from there on so many go where a neighbour of the graph is."""
+"""Of 64 kinds of moves, those below ``_STAYING`` keep the machine, those from ``_NEAR`` use the machine of a
+neighbour in the graph.
+"""
 _NEARLY_ONE = 1.0 - 1e-9
 _PATIENCE = 1e-12
-"""Share by which an energy must be smaller to be a new best one: sums differ in their last bits."""
+"""Share by which an energy must be smaller to be a new best: sums differ in their last bits."""
 
 
 @kernel
 def anneal_single(
-    field: SingleProblem,
-    terms: SingleObjective,
+    problem: SingleProblem,
+    objective: SingleObjective,
     steps: int,
     heat: float,
     cooling: float,
@@ -446,22 +440,27 @@ def anneal_single(
     variate: Doubles,
     state: SingleState,
 ) -> int:
-    """Take some steps from the order and the machines of a state; give how many moves were made.
+    """Anneal for some steps from the order and the machines of a state; return the number of accepted moves.
 
-    ``heat`` is multiplied by ``cooling`` after every step; ``variate`` are 2,048 exponential variates.
+    ``heat`` is multiplied by ``cooling`` after every step; ``variate`` holds 2,048 exponential variates.
     """
-    tasks, machines, hosts = field.tasks, field.machines, field.hosts
-    pointer, before, after_pointer, after = field.pointer, field.before, field.after_pointer, field.after
-    after_edge, size, files, fixed = field.after_edge, field.size, field.files, field.fixed
-    inverse, latency, apart = field.inverse, field.latency, field.apart
-    seconds, host, lined, earliest = field.seconds, field.host, field.lined, field.earliest
-    variable, choice, option_pointer, option = (
-        field.variable,
-        field.choice,
-        field.option_pointer,
-        field.option,
+    tasks, machines, hosts = problem.tasks, problem.machines, problem.hosts
+    pointer, before, after_pointer, after = (
+        problem.pointer,
+        problem.before,
+        problem.after_pointer,
+        problem.after,
     )
-    member_pointer, member = field.member_pointer, field.member
+    after_edge, size, files, fixed = problem.after_edge, problem.size, problem.files, problem.fixed
+    inverse, latency, apart = problem.inverse, problem.latency, problem.apart
+    seconds, host, lined, earliest = problem.seconds, problem.host, problem.lined, problem.earliest
+    variable, choice, option_pointer, option = (
+        problem.variable,
+        problem.choice,
+        problem.option_pointer,
+        problem.option,
+    )
+    member_pointer, member = problem.member_pointer, problem.member
     order, position, machine_of, home, line = (
         state.order,
         state.position,
@@ -471,11 +470,11 @@ def anneal_single(
     )
     previous, following, last = state.previous, state.following, state.last
     spent_by, finish, tail, total = state.spent, state.finish, state.tail, state.total
-    per_second, deadline, per_late = terms.per_second, terms.deadline, terms.per_late_second
-    weighed = terms.weighed
-    reset_state(field, weighed, terms.weight, terms.price, state)
+    per_second, deadline, per_late = objective.per_second, objective.deadline, objective.per_late_second
+    weighed = objective.weighed
+    reset_state(problem, weighed, objective.weight, objective.price, state)
     makespan = total[0]
-    energy = _energy(terms, makespan, total[1], total[2])
+    energy = _energy(objective, makespan, total[1], total[2])
     _keep_best(tasks, energy, state)
     made = 0
     for step in range(steps):
@@ -483,7 +482,7 @@ def anneal_single(
         two = word[2 * step + 1]
         heat *= cooling
 
-        # Of two tasks the one with the longer path.
+        # Draw two tasks and take the one with the longer path.
         task = ((one & _PART) * tasks) >> _BITS
         other = (((one >> _BITS) & _PART) * tasks) >> _BITS
         through = finish[task] + tail[task] - spent_by[task]
@@ -521,7 +520,7 @@ def anneal_single(
             if machine == old:
                 continue
 
-        # What may the longest path cost?
+        # The upper limit of the cost of the longest path.
         chance = heat * variate[(two >> 40) & 2047]
         most = makespan * per_second + chance
         if makespan > deadline:
@@ -540,21 +539,21 @@ def anneal_single(
         elif machine != old:
             for index in range(first, end):
                 cell = member[index] * machines
-                weight += terms.weight[cell + machine] - terms.weight[cell + old]
-                price += terms.price[cell + machine] - terms.price[cell + old]
-            dearer = weight + terms.per_excess * (
-                _excess_over(total[2] + price, terms.most) - _excess_over(total[2], terms.most)
+                weight += objective.weight[cell + machine] - objective.weight[cell + old]
+                price += objective.price[cell + machine] - objective.price[cell + old]
+            dearer = weight + objective.per_excess * (
+                _excess_over(total[2] + price, objective.most) - _excess_over(total[2], objective.most)
             )
             most -= dearer
             if dearer > chance and not several and through < makespan * _NEARLY_ONE:
-                # It pays for nothing: another path is as long as the plan.
+                # The makespan cannot decrease, because another path is as long as the plan.
                 continue
 
         place = 0 + position[task]
         target = place
         ahead = tasks
         if not several:
-            # The path without its line; the window of the order the task may stand in.
+            # Compute the path without the line, and the feasible positions in the order.
             here = 0 + host[machine]
             spent = seconds[task * machines + machine]
             head = earliest[task]
@@ -599,12 +598,12 @@ def anneal_single(
                         rear = tail[behind]
                     path = head + spent + rear
             else:
-                # Behind the next one of the line, whose path changes as well.
+                # Swap with the next task of the line, whose path changes as well.
                 ahead = 0 + following[task]
                 if ahead == tasks or position[ahead] > high:
                     continue
                 target = 0 + position[ahead]
-                done = find_ready(field, home, finish, ahead, here)
+                done = find_ready(problem, home, finish, ahead, here)
                 if previous[task] < tasks and finish[previous[task]] > done:
                     done = finish[previous[task]]
                 done += spent_by[ahead]
@@ -614,7 +613,7 @@ def anneal_single(
                 if behind < tasks and tail[behind] > rear:
                     rear = tail[behind]
                 path = head + spent + rear
-                length = longest_tail(field, home, tail, ahead, here)
+                length = longest_tail(problem, home, tail, ahead, here)
                 if spent + rear > length:
                     length = spent + rear
                 if done + length > path:
@@ -627,7 +626,7 @@ def anneal_single(
             first = 0
             end = 1
 
-        # Where paths do not tell all, the move is made, and taken back if the energy is too large.
+        # Where paths are not the whole energy, make the move and undo it if the energy is too large.
         back = 0 + previous[task]
         goal = machine
         for way in range(2):
@@ -641,10 +640,10 @@ def anneal_single(
                         ahead = find_slot(
                             tasks, machines, target, goal, order, position, line, last, previous
                         )
-                total[0] = move_on_line(field, mover, goal, target, ahead, state)
+                total[0] = move_on_line(problem, mover, goal, target, ahead, state)
             if way == 1:
                 break
-            new = _energy(terms, total[0], total[1] + weight, total[2] + price)
+            new = _energy(objective, total[0], total[1] + weight, total[2] + price)
             if new <= energy + chance or not (several or weighed != 0):
                 energy = new
                 total[1] += weight
@@ -666,18 +665,18 @@ def _excess_over(amount: float, limit: float) -> float:
 
 
 @kernel
-def _energy(terms: SingleObjective, makespan: float, weight: float, price: float) -> float:
+def _energy(objective: SingleObjective, makespan: float, weight: float, price: float) -> float:
     return (
-        makespan * terms.per_second
-        + _excess_over(makespan, terms.deadline) * terms.per_late_second
+        makespan * objective.per_second
+        + _excess_over(makespan, objective.deadline) * objective.per_late_second
         + weight
-        + _excess_over(price, terms.most) * terms.per_excess
+        + _excess_over(price, objective.most) * objective.per_excess
     )
 
 
 @kernel
 def _keep_best(tasks: int, energy: float, state: SingleState) -> None:
-    """Remember the state if it is better than all before."""
+    """Store the state if its energy is the least so far."""
     if energy < state.total[3] - _PATIENCE * abs(energy):
         state.total[3] = energy
         for index in range(tasks):

@@ -1,11 +1,11 @@
-"""Skylines: what is free on a machine as a function of time, in steps that lie side by side.
+"""Free capacity of machines over time, as step functions in contiguous arrays.
 
-Decoders know beforehand how many stretches a machine will hold, so that every line has its own section of
-common arrays: few arrays to hand over, and the step at a moment is found by bisection. Placement, which does
-not know it, keeps linked lists (``weft.kernels.timelines``). A line always has a step at 0.
+Decoders know in advance how many tasks a machine gets, so every skyline has its own section of common arrays
+and steps are found by bisection. Placement does not know it and uses linked lists
+(``weft.kernels.timelines``). A skyline always has a step at time 0.
 
-Nodes are compared exactly. Amounts are doubles that are taken and given back: the caller passes what must at
-least be free, a little less than what is taken.
+Nodes are compared exactly. Amounts are sums of doubles, so callers pass the least amount that must be free,
+which is slightly less than the amount taken.
 """
 
 from __future__ import annotations
@@ -13,76 +13,76 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.kernels.compilation import kernel
-from weft.kernels.problem import Doubles, Integers
+from weft.kernels.problem import INFINITY, Doubles, Integers
 
 __all__ = ["Skylines", "first_fit", "occupy_skyline", "permanent_fit", "write_demand"]
 
 
-_INFINITE = float("inf")
-
-
 class Skylines(NamedTuple):
-    """From ``time`` of a step on, until the next, ``nodes`` and ``left`` are free."""
+    """``nodes`` and ``left`` are free from ``time`` of a step to the next step."""
 
     resources: int
     first: Integers
-    """Per line: its first step."""
+    """Per skyline: its first step."""
     last: Integers
-    """Per line: its last step; it never ends."""
+    """Per skyline: its last step, which has no end."""
     time: Doubles
     nodes: Integers
     left: Doubles
-    """Steps x resources."""
+    """Free amounts, steps x resources."""
 
 
 @kernel
 def write_demand(
     resources: int, amount: Doubles, need: int, slack: Doubles, machine: int, taken: Doubles, least: Doubles
 ) -> None:
-    """Write down what a task takes, and what must be free for it; what it does not take may be exhausted.
+    """Fill ``taken``, the amounts of a task, and ``least``, the amounts that must be free.
 
-    ``need`` is a row of ``amount``, ``machine`` one of ``slack``.
+    ``least`` is minus infinity for a resource that the task does not take.
+    ``need`` is a row of ``amount``, ``machine`` a row of ``slack``.
     """
     for resource in range(resources):
         wanted = amount[need * resources + resource]
         taken[resource] = wanted
         least[resource] = wanted - slack[machine * resources + resource]
         if wanted == 0.0:
-            least[resource] = -_INFINITE
+            least[resource] = -INFINITY
 
 
 @kernel
-def first_fit(lines: Skylines, line: int, ready: float, seconds: float, nodes: int, least: Doubles) -> float:
-    """Find the first moment not before ``ready`` from which enough is free for so long; infinite: never."""
-    last = lines.last[line]
-    step = _step_at(lines.time, lines.first[line], last, ready)
+def first_fit(
+    skylines: Skylines, line: int, ready: float, seconds: float, nodes: int, least: Doubles
+) -> float:
+    """Return the first time from ``ready`` on at which enough is free for ``seconds``; infinity if never."""
+    last = skylines.last[line]
+    step = _step_at(skylines.time, skylines.first[line], last, ready)
     start = ready
     while True:
-        if not _fits(lines.nodes, lines.left, lines.resources, step, nodes, least):
+        if not _fits(skylines.nodes, skylines.left, skylines.resources, step, nodes, least):
             if step == last:
-                return _INFINITE
+                return INFINITY
             step += 1
-            start = lines.time[step]
-        elif step == last or lines.time[step + 1] >= start + seconds:
+            start = skylines.time[step]
+        elif step == last or skylines.time[step + 1] >= start + seconds:
             return start
         else:
             step += 1
 
 
 @kernel
-def permanent_fit(lines: Skylines, line: int, ready: float, nodes: int, least: Doubles) -> float:
-    """Find the first moment not before ``ready`` from which enough is free for ever; infinite: never."""
-    step = lines.last[line]
-    first = lines.first[line]
-    if not _fits(lines.nodes, lines.left, lines.resources, step, nodes, least):
-        return _INFINITE
+def permanent_fit(skylines: Skylines, line: int, ready: float, nodes: int, least: Doubles) -> float:
+    """Return the first time at or after ``ready`` from which enough stays free; infinity if never."""
+    step = skylines.last[line]
+    first = skylines.first[line]
+    if not _fits(skylines.nodes, skylines.left, skylines.resources, step, nodes, least):
+        return INFINITY
     while (
         step > first
-        and lines.time[step] > ready
-        and _fits(lines.nodes, lines.left, lines.resources, step - 1, nodes, least)
+        and skylines.time[step] > ready
+        and _fits(skylines.nodes, skylines.left, skylines.resources, step - 1, nodes, least)
     ):
         step -= 1
-    start = lines.time[step]
+    start = skylines.time[step]
     if ready > start:
         start = ready
     return start
@@ -90,23 +90,23 @@ def permanent_fit(lines: Skylines, line: int, ready: float, nodes: int, least: D
 
 @kernel
 def occupy_skyline(
-    lines: Skylines, line: int, start: float, finish: float, nodes: int, taken: Doubles
+    skylines: Skylines, line: int, start: float, finish: float, nodes: int, taken: Doubles
 ) -> None:
-    """Take nodes and amounts from ``start`` to ``finish``."""
-    resources = lines.resources
-    begin = _cut(lines, line, start)
-    end = _cut(lines, line, finish)
+    """Subtract nodes and amounts from ``start`` to ``finish``."""
+    resources = skylines.resources
+    begin = _cut(skylines, line, start)
+    end = _cut(skylines, line, finish)
     for step in range(begin, end):
-        lines.nodes[step] -= nodes
+        skylines.nodes[step] -= nodes
         for resource in range(resources):
-            lines.left[step * resources + resource] -= taken[resource]
-    _merge(lines, line, end)
-    _merge(lines, line, begin)
+            skylines.left[step * resources + resource] -= taken[resource]
+    _merge(skylines, line, end)
+    _merge(skylines, line, begin)
 
 
 @kernel
 def _step_at(time: Doubles, first: int, last: int, moment: float) -> int:
-    """Find the last step that begins at a moment or before it; else the first."""
+    """Return the last step that begins at or before a time, otherwise the first step."""
     low = first
     high = last
     while low < high:
@@ -127,40 +127,40 @@ def _fits(free: Integers, left: Doubles, resources: int, step: int, nodes: int, 
 
 
 @kernel
-def _cut(lines: Skylines, line: int, moment: float) -> int:
-    """Make a step begin at a moment and give it."""
-    resources = lines.resources
-    last = lines.last[line]
-    step = _step_at(lines.time, lines.first[line], last, moment)
-    if lines.time[step] == moment:
+def _cut(skylines: Skylines, line: int, moment: float) -> int:
+    """Return the step that begins at a time; insert it if there is none."""
+    resources = skylines.resources
+    last = skylines.last[line]
+    step = _step_at(skylines.time, skylines.first[line], last, moment)
+    if skylines.time[step] == moment:
         return step
     for back in range(last - step):
         source = last - back
-        lines.time[source + 1] = lines.time[source]
-        lines.nodes[source + 1] = lines.nodes[source]
+        skylines.time[source + 1] = skylines.time[source]
+        skylines.nodes[source + 1] = skylines.nodes[source]
         for resource in range(resources):
-            lines.left[(source + 1) * resources + resource] = lines.left[source * resources + resource]
-    lines.time[step + 1] = moment
-    lines.nodes[step + 1] = lines.nodes[step]
+            skylines.left[(source + 1) * resources + resource] = skylines.left[source * resources + resource]
+    skylines.time[step + 1] = moment
+    skylines.nodes[step + 1] = skylines.nodes[step]
     for resource in range(resources):
-        lines.left[(step + 1) * resources + resource] = lines.left[step * resources + resource]
-    lines.last[line] = last + 1
+        skylines.left[(step + 1) * resources + resource] = skylines.left[step * resources + resource]
+    skylines.last[line] = last + 1
     return step + 1
 
 
 @kernel
-def _merge(lines: Skylines, line: int, step: int) -> None:
-    """Drop a step that is like the one before it, so that a full stretch of time is one step."""
-    resources = lines.resources
-    if step == lines.first[line] or lines.nodes[step] != lines.nodes[step - 1]:
+def _merge(skylines: Skylines, line: int, step: int) -> None:
+    """Remove a step that is equal to the one before it."""
+    resources = skylines.resources
+    if step == skylines.first[line] or skylines.nodes[step] != skylines.nodes[step - 1]:
         return
     for resource in range(resources):
-        if lines.left[step * resources + resource] != lines.left[(step - 1) * resources + resource]:
+        if skylines.left[step * resources + resource] != skylines.left[(step - 1) * resources + resource]:
             return
-    last = lines.last[line]
+    last = skylines.last[line]
     for source in range(step + 1, last + 1):
-        lines.time[source - 1] = lines.time[source]
-        lines.nodes[source - 1] = lines.nodes[source]
+        skylines.time[source - 1] = skylines.time[source]
+        skylines.nodes[source - 1] = skylines.nodes[source]
         for resource in range(resources):
-            lines.left[(source - 1) * resources + resource] = lines.left[source * resources + resource]
-    lines.last[line] = last - 1
+            skylines.left[(source - 1) * resources + resource] = skylines.left[source * resources + resource]
+    skylines.last[line] = last - 1

@@ -1,16 +1,13 @@
-"""Gaps: the free stretches between the tasks of a machine that serves one task at a time.
+"""Free time of machines, and the earliest start of a task on them.
 
-Each machine has a stretch of the common arrays, in order of time; when it is full it moves to one twice as
-long. A search begins, by bisection, at the first gap that ends late enough (not long before the last one
-found), and ends at once where no later gap is wide enough. The widths are kept a little too large, and are
-not lowered when a gap is cut: they only save time.
+A SINGLE machine keeps the gaps between its tasks, a SHARED machine a step function of free nodes and amounts:
+a linked list in a common pool. A search starts at the step found last on that machine, because consecutive
+tasks are ready at about the same time. A task of 0 seconds fits anywhere.
 
-Timelines: what is free on each machine, and the earliest place a task fits into.
-
-Machines that serve one task at a time keep the gaps between their tasks (``gaps.py``), machines that count
-nodes and amounts a step function of what is free, as a linked list in a common pool. A search begins where
-the last one on that machine began: what is placed one after another is ready at about the same time. A task
-of no length fits anywhere.
+The gaps of a machine are a section of common arrays, in order of time; a full section moves to one twice as
+long. A search bisects to the first gap that ends late enough, starting a few gaps before the one found last,
+and stops where no later gap is wide enough. The stored widths are upper bounds and are not lowered when a gap
+is cut; they only save time.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from weft.kernels.compilation import kernel
-from weft.kernels.problem import OPEN, SINGLE, Doubles, Indices, Integers, MachineArrays
+from weft.kernels.problem import INFINITY, OPEN, SINGLE, Doubles, Indices, Integers, MachineArrays
 
 __all__ = [
     "INITIAL_GAPS",
@@ -39,10 +36,10 @@ __all__ = [
 
 
 INITIAL_GAPS = 4
-"""Gaps for which every machine has room from the beginning."""
+"""Gaps for which every machine has space at first."""
 _ROUNDING = 1e-12
 _HINT_DISTANCE = 6
-"""How many gaps before the last one found a search begins: what is placed next may be ready earlier."""
+"""A search starts this many gaps before the one found last: the next task may be ready earlier."""
 
 
 class Gaps(NamedTuple):
@@ -51,28 +48,28 @@ class Gaps(NamedTuple):
     base: Integers
     """Per machine: the position of its first gap."""
     count: Integers
-    room: Integers
+    capacity: Integers
     reach: Doubles
-    """Per machine: the end of its last gap; 0: it has none."""
+    """Per machine: the end of its last gap; 0 without gaps."""
     hint: Integers
-    """Per machine: where a search may begin, counted from its first gap."""
+    """Per machine: where a search may start, relative to its first gap."""
     used: Integers
-    """One number: positions taken by all machines."""
+    """One element: positions used by all machines."""
     start: Doubles
     end: Doubles
     widest: Doubles
-    """Per gap: at least the width of the widest from here on."""
+    """Per gap: upper bound of the width of this and all later gaps of the machine."""
 
 
 @kernel
 def reset_gaps(machines: int, gaps: Gaps) -> None:
-    """Begin without gaps."""
+    """Remove all gaps."""
     for machine in range(machines):
         gaps.base[machine] = machine * INITIAL_GAPS
         gaps.count[machine] = 0
         gaps.reach[machine] = 0.0
         gaps.hint[machine] = 0
-        gaps.room[machine] = INITIAL_GAPS
+        gaps.capacity[machine] = INITIAL_GAPS
     gaps.used[0] = machines * INITIAL_GAPS
 
 
@@ -90,10 +87,10 @@ def find_gap(
     seconds: float,
     limit: float,
 ) -> float:
-    """Find the earliest start in a gap of a machine, else ``free``, from where all is free.
+    """Return the earliest start in a gap of a machine; without such a gap ``free``, the end of its last task.
 
-    Only for machines whose ``reach`` is at least ``ready + seconds``: no gap ends later. The search gives up
-    where the task would end after ``limit``.
+    ``reach`` of the machine must be at least ``ready + seconds``, so that some gap ends late enough. The
+    search stops where the task would finish after ``limit``.
     """
     first = base[machine]
     end = first + count[machine]
@@ -103,7 +100,8 @@ def find_gap(
         low = first
     if widest[low] < seconds:
         return free
-    # The first gap that ends late enough lies between low and its last position; no branch to be guessed.
+    # Bisect to the first gap that ends late enough, without a branch that the processor would have to
+    # predict.
     size = end - low
     while size > 1:
         half = size // 2
@@ -125,8 +123,8 @@ def find_gap(
 
 @kernel
 def append_gap(gaps: Gaps, machine: int, start: float, end: float) -> None:
-    """Note a gap behind all others."""
-    if gaps.count[machine] == gaps.room[machine]:
+    """Add a gap after all gaps of a machine."""
+    if gaps.count[machine] == gaps.capacity[machine]:
         _grow(gaps, machine)
     base = gaps.base[machine]
     position = base + gaps.count[machine]
@@ -143,7 +141,7 @@ def append_gap(gaps: Gaps, machine: int, start: float, end: float) -> None:
 
 @kernel
 def _grow(gaps: Gaps, machine: int) -> None:
-    """Give a machine twice the room."""
+    """Move the gaps of a machine to a section twice as long."""
     base = gaps.base[machine]
     target = gaps.used[0]
     for offset in range(gaps.count[machine]):
@@ -151,13 +149,13 @@ def _grow(gaps: Gaps, machine: int) -> None:
         gaps.end[target + offset] = gaps.end[base + offset]
         gaps.widest[target + offset] = gaps.widest[base + offset]
     gaps.base[machine] = target
-    gaps.room[machine] *= 2
-    gaps.used[0] = target + gaps.room[machine]
+    gaps.capacity[machine] *= 2
+    gaps.used[0] = target + gaps.capacity[machine]
 
 
 @kernel
 def cut_gap(gaps: Gaps, machine: int, start: float, finish: float) -> None:
-    """Take a stretch out of the gap that holds it; what is left of it stays free."""
+    """Remove an interval from the gap that contains it; the rest of the gap stays free."""
     low = gaps.base[machine]
     high = low + gaps.count[machine]
     while low < high:
@@ -187,8 +185,8 @@ def cut_gap(gaps: Gaps, machine: int, start: float, finish: float) -> None:
 
 @kernel
 def _split(gaps: Gaps, machine: int, position: int, start: float) -> int:
-    """Divide a gap at a moment; give the later part."""
-    if gaps.count[machine] == gaps.room[machine]:
+    """Split a gap at a time; return the position of the later part."""
+    if gaps.count[machine] == gaps.capacity[machine]:
         position -= gaps.base[machine]
         _grow(gaps, machine)
         position += gaps.base[machine]
@@ -204,17 +202,16 @@ def _split(gaps: Gaps, machine: int, position: int, start: float) -> int:
 
 
 _STEPS, _SPARE = 0, 1
-"""Positions in ``used``: steps taken from the pool; the first one that was given back."""
-_INFINITE = float("inf")
+"""Positions in ``used``: number of steps taken from the pool; first step of the free list."""
 
 
 class Timelines(NamedTuple):
-    """The occupancy of all machines. ``no_step`` (the size of the pool) ends the lists."""
+    """The occupancy of all machines. ``no_step`` (the size of the pool) ends a list."""
 
     no_step: int
     used: Integers
     free_from: Doubles
-    """Per machine that serves one task at a time: from here on it is free."""
+    """Per SINGLE machine: the end of its last task."""
     gaps: Gaps
     last_step: Indices
     near_step: Indices
@@ -227,22 +224,22 @@ class Timelines(NamedTuple):
 
 
 @kernel
-def reset_timelines(machines: MachineArrays, lines: Timelines) -> None:
-    """Begin with empty machines."""
+def reset_timelines(machines: MachineArrays, timelines: Timelines) -> None:
+    """Make all machines idle."""
     resources = machines.resources
-    reset_gaps(machines.number, lines.gaps)
-    lines.used[_STEPS] = machines.number
-    lines.used[_SPARE] = lines.no_step
+    reset_gaps(machines.number, timelines.gaps)
+    timelines.used[_STEPS] = machines.number
+    timelines.used[_SPARE] = timelines.no_step
     for machine in range(machines.number):
-        lines.free_from[machine] = 0.0
-        lines.last_step[machine] = machine
-        lines.near_step[machine] = machine
-        lines.step_time[machine] = 0.0
-        lines.step_nodes[machine] = machines.capacity[machine]
-        lines.step_before[machine] = lines.no_step
-        lines.step_after[machine] = lines.no_step
+        timelines.free_from[machine] = 0.0
+        timelines.last_step[machine] = machine
+        timelines.near_step[machine] = machine
+        timelines.step_time[machine] = 0.0
+        timelines.step_nodes[machine] = machines.capacity[machine]
+        timelines.step_before[machine] = timelines.no_step
+        timelines.step_after[machine] = timelines.no_step
         for resource in range(resources):
-            lines.step_amount[machine * resources + resource] = machines.amount[
+            timelines.step_amount[machine * resources + resource] = machines.amount[
                 machine * resources + resource
             ]
 
@@ -250,7 +247,7 @@ def reset_timelines(machines: MachineArrays, lines: Timelines) -> None:
 @kernel
 def earliest_start(
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     machine: int,
     ready: float,
     seconds: float,
@@ -258,17 +255,17 @@ def earliest_start(
     need: int,
     amount: Doubles,
 ) -> float:
-    """Find the earliest start not before ``ready``; infinite where it never fits.
+    """Return the earliest feasible start at or after ``ready``; infinity if there is none.
 
-    ``need`` is the row of ``amount`` that holds what the task takes.
+    ``need`` is the row of ``amount`` with the amounts of the task.
     """
-    return earliest_start_by(machines, lines, machine, ready, seconds, nodes, need, amount, _INFINITE)
+    return earliest_start_by(machines, timelines, machine, ready, seconds, nodes, need, amount, INFINITY)
 
 
 @kernel
 def earliest_start_by(
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     machine: int,
     ready: float,
     seconds: float,
@@ -277,26 +274,25 @@ def earliest_start_by(
     amount: Doubles,
     limit: float,
 ) -> float:
-    """Find the earliest start as ``earliest_start`` does; what would end after ``limit`` may also be
-    infinite.
+    """Return the result of ``earliest_start``; it may be infinity if the task would finish after ``limit``.
 
-    Where nodes are counted the search ends there.
+    On SHARED machines the search stops at the limit.
     """
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return ready
     if form == SINGLE:
-        return earliest_start_single(lines, machine, ready, seconds)
-    return _earliest_step(machines, lines, machine, ready, seconds, nodes, need, amount, limit)
+        return earliest_start_single(timelines, machine, ready, seconds)
+    return _earliest_step(machines, timelines, machine, ready, seconds, nodes, need, amount, limit)
 
 
 @kernel
-def earliest_start_single(lines: Timelines, machine: int, ready: float, seconds: float) -> float:
-    """Find the earliest start on a machine that serves one task at a time."""
-    free = lines.free_from[machine]
+def earliest_start_single(timelines: Timelines, machine: int, ready: float, seconds: float) -> float:
+    """Return the earliest start on a SINGLE machine."""
+    free = timelines.free_from[machine]
     if ready >= free:
         return ready
-    gaps = lines.gaps
+    gaps = timelines.gaps
     if gaps.reach[machine] < ready + seconds:
         return free
     return find_gap(
@@ -310,20 +306,26 @@ def earliest_start_single(lines: Timelines, machine: int, ready: float, seconds:
         free,
         ready,
         seconds,
-        _INFINITE,
+        INFINITY,
     )
 
 
 @kernel
 def _fits(
-    machines: MachineArrays, lines: Timelines, machine: int, step: int, nodes: int, need: int, amount: Doubles
+    machines: MachineArrays,
+    timelines: Timelines,
+    machine: int,
+    step: int,
+    nodes: int,
+    need: int,
+    amount: Doubles,
 ) -> bool:
-    if lines.step_nodes[step] < nodes:
+    if timelines.step_nodes[step] < nodes:
         return False
     resources = machines.resources
     for resource in range(resources):
-        left = lines.step_amount[step * resources + resource]
-        # Amounts are doubles that are taken and given back: compare with a tolerance, nodes exactly.
+        left = timelines.step_amount[step * resources + resource]
+        # Free amounts are sums of doubles: compare with a tolerance. Nodes are exact.
         if left < amount[need * resources + resource] - machines.slack[machine * resources + resource]:
             return False
     return True
@@ -332,7 +334,7 @@ def _fits(
 @kernel
 def _earliest_step(
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     machine: int,
     ready: float,
     seconds: float,
@@ -341,39 +343,39 @@ def _earliest_step(
     amount: Doubles,
     limit: float,
 ) -> float:
-    step = _step_at(lines, machine, ready)
+    step = _step_at(timelines, machine, ready)
     start = ready
     while True:
-        following = lines.step_after[step]
-        if not _fits(machines, lines, machine, step, nodes, need, amount):
-            if following == lines.no_step:
-                return _INFINITE
-            start = lines.step_time[following]
+        following = timelines.step_after[step]
+        if not _fits(machines, timelines, machine, step, nodes, need, amount):
+            if following == timelines.no_step:
+                return INFINITY
+            start = timelines.step_time[following]
             if start + seconds > limit:
-                return _INFINITE
-        elif following == lines.no_step or lines.step_time[following] >= start + seconds:
+                return INFINITY
+        elif following == timelines.no_step or timelines.step_time[following] >= start + seconds:
             return start
         step = following
 
 
 @kernel
-def _step_at(lines: Timelines, machine: int, time: float) -> int:
-    """Find the step in which a moment lies."""
-    step = lines.near_step[machine]
-    while lines.step_time[step] > time:
-        step = lines.step_before[step]
-    following = lines.step_after[step]
-    while following != lines.no_step and lines.step_time[following] <= time:
+def _step_at(timelines: Timelines, machine: int, time: float) -> int:
+    """Return the step that contains a time."""
+    step = timelines.near_step[machine]
+    while timelines.step_time[step] > time:
+        step = timelines.step_before[step]
+    following = timelines.step_after[step]
+    while following != timelines.no_step and timelines.step_time[following] <= time:
         step = following
-        following = lines.step_after[step]
-    lines.near_step[machine] = step
+        following = timelines.step_after[step]
+    timelines.near_step[machine] = step
     return step
 
 
 @kernel
 def earliest_append(
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     machine: int,
     ready: float,
     seconds: float,
@@ -381,17 +383,17 @@ def earliest_append(
     need: int,
     amount: Doubles,
 ) -> float:
-    """Find the earliest start not before ``ready`` from which on nothing is in the way any more: no gaps."""
+    """Return the earliest start at or after ``ready`` from which the machine stays free enough."""
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return ready
-    start = lines.free_from[machine]
+    start = timelines.free_from[machine]
     if form != SINGLE:
-        start = _INFINITE
-        step = lines.last_step[machine]
-        while step != lines.no_step and _fits(machines, lines, machine, step, nodes, need, amount):
-            start = lines.step_time[step]
-            step = lines.step_before[step]
+        start = INFINITY
+        step = timelines.last_step[machine]
+        while step != timelines.no_step and _fits(machines, timelines, machine, step, nodes, need, amount):
+            start = timelines.step_time[step]
+            step = timelines.step_before[step]
     if ready > start:
         start = ready
     return start
@@ -400,7 +402,7 @@ def earliest_append(
 @kernel
 def occupy(
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     machine: int,
     start: float,
     seconds: float,
@@ -408,26 +410,26 @@ def occupy(
     need: int,
     amount: Doubles,
 ) -> None:
-    """Occupy nodes and amounts from ``start`` on."""
+    """Occupy nodes and amounts for ``seconds`` from ``start``."""
     form = machines.form[machine]
     if seconds == 0.0 or form == OPEN:
         return
     if form == SINGLE:
-        free = lines.free_from[machine]
+        free = timelines.free_from[machine]
         if start < free:
-            cut_gap(lines.gaps, machine, start, start + seconds)
+            cut_gap(timelines.gaps, machine, start, start + seconds)
             return
         if start > free:
-            append_gap(lines.gaps, machine, free, start)
-        lines.free_from[machine] = start + seconds
+            append_gap(timelines.gaps, machine, free, start)
+        timelines.free_from[machine] = start + seconds
     else:
-        occupy_steps(machines, lines, machine, start, seconds, nodes, need, amount, 1.0)
+        occupy_steps(machines, timelines, machine, start, seconds, nodes, need, amount, 1.0)
 
 
 @kernel
 def occupy_steps(
     machines: MachineArrays,
-    lines: Timelines,
+    timelines: Timelines,
     machine: int,
     start: float,
     seconds: float,
@@ -436,68 +438,70 @@ def occupy_steps(
     amount: Doubles,
     sign: float,
 ) -> None:
-    """Lower what is free while the task runs; with ``sign`` -1 and negative nodes, give it back."""
+    """Subtract nodes and amounts while the task runs; with ``sign`` -1 and negative nodes, add them back."""
     resources = machines.resources
-    first = _cut(machines, lines, machine, start)
-    end = _cut(machines, lines, machine, start + seconds)
+    first = _cut(machines, timelines, machine, start)
+    end = _cut(machines, timelines, machine, start + seconds)
     step = first
     while step != end:
-        lines.step_nodes[step] -= nodes
+        timelines.step_nodes[step] -= nodes
         for resource in range(resources):
-            lines.step_amount[step * resources + resource] -= sign * amount[need * resources + resource]
-        step = lines.step_after[step]
-    _merge(machines, lines, machine, end)
-    _merge(machines, lines, machine, first)
+            timelines.step_amount[step * resources + resource] -= sign * amount[need * resources + resource]
+        step = timelines.step_after[step]
+    _merge(machines, timelines, machine, end)
+    _merge(machines, timelines, machine, first)
 
 
 @kernel
-def _cut(machines: MachineArrays, lines: Timelines, machine: int, time: float) -> int:
-    """Make a step begin at a time and give it."""
-    step = _step_at(lines, machine, time)
-    if lines.step_time[step] == time:
+def _cut(machines: MachineArrays, timelines: Timelines, machine: int, time: float) -> int:
+    """Return the step that begins at a time; insert it if there is none."""
+    step = _step_at(timelines, machine, time)
+    if timelines.step_time[step] == time:
         return step
-    made = lines.used[_SPARE]
-    if made == lines.no_step:
-        made = lines.used[_STEPS]
-        lines.used[_STEPS] = made + 1
+    made = timelines.used[_SPARE]
+    if made == timelines.no_step:
+        made = timelines.used[_STEPS]
+        timelines.used[_STEPS] = made + 1
     else:
-        lines.used[_SPARE] = lines.step_after[made]
-    following = lines.step_after[step]
+        timelines.used[_SPARE] = timelines.step_after[made]
+    following = timelines.step_after[step]
     resources = machines.resources
-    lines.step_time[made] = time
-    lines.step_nodes[made] = lines.step_nodes[step]
+    timelines.step_time[made] = time
+    timelines.step_nodes[made] = timelines.step_nodes[step]
     for resource in range(resources):
-        lines.step_amount[made * resources + resource] = lines.step_amount[step * resources + resource]
-    lines.step_before[made] = step
-    lines.step_after[made] = following
-    lines.step_after[step] = made
-    if following == lines.no_step:
-        lines.last_step[machine] = made
+        timelines.step_amount[made * resources + resource] = timelines.step_amount[
+            step * resources + resource
+        ]
+    timelines.step_before[made] = step
+    timelines.step_after[made] = following
+    timelines.step_after[step] = made
+    if following == timelines.no_step:
+        timelines.last_step[machine] = made
     else:
-        lines.step_before[following] = made
+        timelines.step_before[following] = made
     return made
 
 
 @kernel
-def _merge(machines: MachineArrays, lines: Timelines, machine: int, step: int) -> None:
-    """Drop a step that is like the one before it, so that a full stretch of time is one step."""
-    earlier = lines.step_before[step]
-    if earlier == lines.no_step or lines.step_nodes[step] != lines.step_nodes[earlier]:
+def _merge(machines: MachineArrays, timelines: Timelines, machine: int, step: int) -> None:
+    """Remove a step that is equal to the one before it."""
+    earlier = timelines.step_before[step]
+    if earlier == timelines.no_step or timelines.step_nodes[step] != timelines.step_nodes[earlier]:
         return
     resources = machines.resources
     for resource in range(resources):
         if (
-            lines.step_amount[step * resources + resource]
-            != lines.step_amount[earlier * resources + resource]
+            timelines.step_amount[step * resources + resource]
+            != timelines.step_amount[earlier * resources + resource]
         ):
             return
-    if lines.near_step[machine] == step:
-        lines.near_step[machine] = earlier
-    following = lines.step_after[step]
-    lines.step_after[earlier] = following
-    if following == lines.no_step:
-        lines.last_step[machine] = earlier
+    if timelines.near_step[machine] == step:
+        timelines.near_step[machine] = earlier
+    following = timelines.step_after[step]
+    timelines.step_after[earlier] = following
+    if following == timelines.no_step:
+        timelines.last_step[machine] = earlier
     else:
-        lines.step_before[following] = earlier
-    lines.step_after[step] = lines.used[_SPARE]
-    lines.used[_SPARE] = step
+        timelines.step_before[following] = earlier
+    timelines.step_after[step] = timelines.used[_SPARE]
+    timelines.used[_SPARE] = step

@@ -1,16 +1,16 @@
-"""Steps of xDCP: the subtask with the least slack moves to the slot where it ends first.
+"""Steps of xDCP: move the subtask with the least slack to the slot where it finishes first.
 
 T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, section on xDCP. Every machine has a queue; subtasks on it run one after the other.
-AEFT, the earliest finish, and ALFT, the latest one that does not lengthen the schedule, follow from queues
-and dependencies together.
+Tasks on Global Grids, section on xDCP (docs/papers/parameter-sweeps.md). Every machine has a queue whose
+subtasks run one after another. AEFT, the earliest finish, and ALFT, the latest finish that does not lengthen
+the schedule, follow from queues and dependencies.
 
-Deviations. The start values and the minimum in ALFT are corrected, and slots are judged with the parents
-(the printed test ignores them). What differs by rounding is equal where a slack is compared with 0 and a
-finish with its limit: else chance would order the critical path, and keep subtasks from their own slots.
-While a subtask is out of its queue its descendants and ancestors need no stand-in for it: a slot behind a
-descendant or before an ancestor would close a cycle, and no other slot reads their times. This check also
-lets layers share machines. Complexity O(v + e) per step, v steps per pass.
+Deviations: The start values and the minimum in ALFT are corrected, and slots respect the parents (the printed
+test ignores them). A slack and a finish are compared with a tolerance for rounding, which otherwise would
+order the critical path at random and exclude a subtask from its own slot. While a subtask is out of its
+queue, the times of its descendants and ancestors are not needed: a slot after a descendant or before an
+ancestor would close a cycle, and no other slot reads them. This check also lets layers share machines.
+Complexity: O(v + e) per step, v steps per pass.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from typing import NamedTuple
 
 from weft.kernels.compilation import kernel
 from weft.kernels.placement import mode_seconds
-from weft.kernels.problem import Doubles, Flags, Indices, ModeArrays
+from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, ModeArrays
 
 __all__ = ["SubtaskGraph", "SubtaskQueues", "move_subtasks"]
 
 _ROUNDING = 1e-12
-"""Times that differ by less than this share of the schedule's length differ by the rounding of sums."""
-_INFINITE = float("inf")
+"""Times that differ by less than this share of the schedule length are equal."""
 
 
 class SubtaskGraph(NamedTuple):
@@ -42,25 +41,25 @@ class SubtaskGraph(NamedTuple):
     earliest: Doubles
     layer: Indices
     bound: Indices
-    """Per subtask: the machine it is bound to beforehand; else ``machines``."""
+    """Per subtask: the machine it is bound to; otherwise ``machines``."""
 
 
 class SubtaskQueues(NamedTuple):
-    """Who runs where, and after whom. The sentinel is the number of subtasks."""
+    """The queues of machines as linked lists; the number of subtasks ends a list."""
 
     mode: Indices
     seconds: Doubles
     previous: Indices
     following: Indices
     head: Indices
-    """Per machine: the first in its queue."""
+    """Per machine: the first subtask of its queue."""
     order: Indices
-    """All subtasks, none before its parents or before the previous one in its queue."""
+    """All subtasks, none before its parents or before the previous one of its queue."""
 
 
 @kernel
 def move_subtasks(
-    sweep: SubtaskGraph,
+    graph: SubtaskGraph,
     modes: ModeArrays,
     limit: int,
     finish_without: Doubles,
@@ -78,53 +77,53 @@ def move_subtasks(
     finish: Doubles,
     latest: Doubles,
 ) -> int:
-    """Move up to ``limit`` subtasks that are not ``placed`` yet; give how many it were.
+    """Move up to ``limit`` subtasks that are not ``placed`` yet; return how many were moved.
 
-    Queues are changed in place; ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT) are filled.
+    Changes the queues in place; fills ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT).
     """
     queues = SubtaskQueues(mode, seconds, previous, following, head, order)
-    for task in range(sweep.number):
+    for task in range(graph.number):
         if modes.group[task] < modes.groups:
-            # Adding 0 makes a signed number of an index, so that it can be subtracted.
+            # Adding 0 makes an index signed, so that it can be subtracted.
             seconds[task] = mode_seconds(modes, task, 0 + mode[task])
-    length = _times(sweep, queues, start, finish, latest)
+    length = _times(graph, queues, start, finish, latest)
     for step in range(limit):
-        task = _least_slack(sweep.number, sweep.layer, placed, finish, latest, _ROUNDING * length)
-        if task == sweep.number:
+        task = _least_slack(graph.number, graph.layer, placed, finish, latest, _ROUNDING * length)
+        if task == graph.number:
             return step
         placed[task] = 1
         old_mode = mode[task]
         old_previous = previous[task]
-        _take_out(queues, sweep.number, task, modes.machine[old_mode])
-        _forward_without(sweep, queues, task, mark, finish, finish_without)
-        _backward_without(sweep, queues, task, mark, length, latest, latest_without)
+        _take_out(queues, graph.number, task, modes.machine[old_mode])
+        _forward_without(graph, queues, task, mark, finish, finish_without)
+        _backward_without(graph, queues, task, mark, length, latest, latest_without)
         new_mode, new_previous = _best_slot(
-            sweep, modes, queues, task, length, mark, finish_without, latest_without, old_previous
+            graph, modes, queues, task, length, mark, finish_without, latest_without, old_previous
         )
-        _put_in(queues, sweep.number, task, modes.machine[new_mode], new_previous)
+        _put_in(queues, graph.number, task, modes.machine[new_mode], new_previous)
         if new_mode != old_mode or new_previous != old_previous:
             mode[task] = new_mode
             seconds[task] = mode_seconds(modes, task, new_mode)
-            _reorder(sweep, queues, task, mark, spare)
-            length = _times(sweep, queues, start, finish, latest)
+            _reorder(graph, queues, task, mark, spare)
+            length = _times(graph, queues, start, finish, latest)
     return limit
 
 
 @kernel
 def _times(
-    sweep: SubtaskGraph, queues: SubtaskQueues, start: Doubles, finish: Doubles, latest: Doubles
+    graph: SubtaskGraph, queues: SubtaskQueues, start: Doubles, finish: Doubles, latest: Doubles
 ) -> float:
-    """Compute AEFT and ALFT of all subtasks (step 3); give the length of the schedule (DCPL)."""
-    number = sweep.number
+    """Compute AEFT and ALFT of all subtasks (step 3); return the length of the schedule (DCPL)."""
+    number = graph.number
     order = queues.order
     seconds = queues.seconds
     previous = queues.previous
     following = queues.following
-    pointer = sweep.pointer
-    before = sweep.before
-    after_pointer = sweep.after_pointer
-    after = sweep.after
-    earliest = sweep.earliest
+    pointer = graph.pointer
+    before = graph.before
+    after_pointer = graph.after_pointer
+    after = graph.after
+    earliest = graph.earliest
     length = 0.0
     for place in range(number):
         task = order[place]
@@ -149,7 +148,7 @@ def _times(
 
 @kernel
 def _ready(pointer: Indices, before: Indices, finish: Doubles, task: int, moment: float) -> float:
-    """Give when the parents of a subtask have ended, but not before a moment."""
+    """Return the last finish of the parents of a subtask, at least ``moment``."""
     for position in range(pointer[task], pointer[task + 1]):
         end = finish[before[position]]
         if end > moment:
@@ -161,7 +160,7 @@ def _ready(pointer: Indices, before: Indices, finish: Doubles, task: int, moment
 def _due(
     pointer: Indices, after: Indices, seconds: Doubles, latest: Doubles, task: int, moment: float
 ) -> float:
-    """Give when the children of a subtask must start at the latest, but not after a moment."""
+    """Return the earliest of the latest starts of the children of a subtask, at most ``moment``."""
     for position in range(pointer[task], pointer[task + 1]):
         child = after[position]
         begin = latest[child] - seconds[child]
@@ -174,7 +173,7 @@ def _due(
 def _least_slack(
     number: int, layer: Indices, placed: Flags, finish: Doubles, latest: Doubles, rounding: float
 ) -> int:
-    """Pick by slack, layer, AEFT, index (step 4); the number of subtasks if none is left."""
+    """Return the next subtask by slack, layer, AEFT, index (step 4), or the number of subtasks."""
     chosen = number
     least = 0.0
     for task in range(number):
@@ -209,7 +208,7 @@ def _take_out(queues: SubtaskQueues, nobody: int, task: int, machine: int) -> No
 
 @kernel
 def _put_in(queues: SubtaskQueues, nobody: int, task: int, machine: int, earlier: int) -> None:
-    """Queue a subtask behind another, or (behind nobody) first."""
+    """Insert a subtask after another one, or first if ``earlier`` is the sentinel."""
     if earlier < nobody:
         later = queues.following[earlier]
         queues.following[earlier] = task
@@ -227,21 +226,21 @@ _DESCENDANT, _ANCESTOR = 1, 2
 
 @kernel
 def _forward_without(
-    sweep: SubtaskGraph,
+    graph: SubtaskGraph,
     queues: SubtaskQueues,
     task: int,
     mark: Flags,
     finish: Doubles,
     finish_without: Doubles,
 ) -> None:
-    """Compute AEFT as if a subtask were in no queue, and mark its descendants, which are left out."""
-    number = sweep.number
+    """Compute AEFT without a subtask; mark its descendants, for which it is not computed."""
+    number = graph.number
     order = queues.order
     seconds = queues.seconds
     previous = queues.previous
-    pointer = sweep.pointer
-    before = sweep.before
-    earliest = sweep.earliest
+    pointer = graph.pointer
+    before = graph.before
+    earliest = graph.earliest
     place = 0
     while order[place] != task:
         other = order[place]
@@ -266,7 +265,7 @@ def _forward_without(
 
 @kernel
 def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wanted: int) -> bool:
-    """Say whether a parent (or, with the arrays of children, a child) of a subtask has a mark."""
+    """Tell whether a parent (with the arrays of children: a child) of a subtask has a mark."""
     found = False
     for position in range(pointer[task], pointer[task + 1]):
         if mark[neighbour[position]] == wanted:
@@ -277,7 +276,7 @@ def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wa
 
 @kernel
 def _backward_without(
-    sweep: SubtaskGraph,
+    graph: SubtaskGraph,
     queues: SubtaskQueues,
     task: int,
     mark: Flags,
@@ -285,13 +284,13 @@ def _backward_without(
     latest: Doubles,
     latest_without: Doubles,
 ) -> None:
-    """Compute ALFT as if a subtask were in no queue, and mark its ancestors, which are left out."""
-    number = sweep.number
+    """Compute ALFT without a subtask; mark its ancestors, for which it is not computed."""
+    number = graph.number
     order = queues.order
     seconds = queues.seconds
     following = queues.following
-    pointer = sweep.after_pointer
-    after = sweep.after
+    pointer = graph.after_pointer
+    after = graph.after
     place = number - 1
     while order[place] != task:
         other = order[place]
@@ -314,7 +313,7 @@ def _backward_without(
 
 @kernel
 def _best_slot(
-    sweep: SubtaskGraph,
+    graph: SubtaskGraph,
     modes: ModeArrays,
     queues: SubtaskQueues,
     task: int,
@@ -324,26 +323,26 @@ def _best_slot(
     latest: Doubles,
     old_previous: int,
 ) -> tuple[int, int]:
-    """Give mode and predecessor of the slot where a subtask ends first (step 5).
+    """Return mode and predecessor of the slot where a subtask finishes first (step 5).
 
-    Ties go to the machine of lower index, then to the earlier slot. Along a queue slots end ever later, so
-    the first one that is allowed is the best of its machine. If none is, the subtask stays where it was.
+    Ties: lower machine index, then earlier slot. The finish grows along a queue, so the first allowed slot is
+    the best of its machine. If no slot is allowed, the subtask stays.
     """
-    nobody = sweep.number
+    nobody = graph.number
     head = queues.head
     seconds = queues.seconds
     following = queues.following
-    bound = sweep.bound[task]
-    ready = _ready(sweep.pointer, sweep.before, finish, task, sweep.earliest[task])
-    due = _due(sweep.after_pointer, sweep.after, seconds, latest, task, length)
+    bound = graph.bound[task]
+    ready = _ready(graph.pointer, graph.before, finish, task, graph.earliest[task])
+    due = _due(graph.after_pointer, graph.after, seconds, latest, task, length)
     rounding = _ROUNDING * length
-    best = _INFINITE
+    best = INFINITY
     chosen = 0 + queues.mode[task]
     chosen_previous = 0 + old_previous
     group = modes.group[task]
     for mode in range(0 + modes.first[group], 0 + modes.first[group + 1]):
         machine = modes.machine[mode]
-        if bound < sweep.machines and bound != machine:
+        if bound < graph.machines and bound != machine:
             continue
         spent = mode_seconds(modes, task, mode)
         begin = ready
@@ -359,7 +358,7 @@ def _best_slot(
                     chosen = mode
                     chosen_previous = earlier
             if later == nobody or mark[later] == _DESCENDANT:
-                break  # behind a descendant is too late anyway, but for rounding
+                break  # a slot after a descendant is too late, except for rounding
             if finish[later] > begin:
                 begin = finish[later]
             earlier = 0 + later
@@ -368,13 +367,13 @@ def _best_slot(
 
 
 @kernel
-def _reorder(sweep: SubtaskGraph, queues: SubtaskQueues, task: int, mark: Flags, spare: Indices) -> None:
-    """Keep the order after a move: the descendants of the moved subtask go behind it, all others before."""
-    number = sweep.number
+def _reorder(graph: SubtaskGraph, queues: SubtaskQueues, task: int, mark: Flags, spare: Indices) -> None:
+    """Restore the order after a move: descendants of the moved subtask go after it, all others before it."""
+    number = graph.number
     order = queues.order
     previous = queues.previous
-    pointer = sweep.pointer
-    before = sweep.before
+    pointer = graph.pointer
+    before = graph.before
     for other in range(number):
         mark[other] = 0
     mark[task] = _DESCENDANT

@@ -444,7 +444,7 @@ def _scratch(problem: kernel.ProblemArrays) -> DecoderScratch:
         links=np.zeros(tasks, dtype=np.uint32),
         mode=np.zeros(tasks, dtype=np.uint32),
         free=np.zeros(machines),
-        room=np.zeros(machines, dtype=np.int64),
+        steps=np.zeros(machines, dtype=np.int64),
         taken=np.zeros(problem.machines.resources),
         least=np.zeros(problem.machines.resources),
     )

@@ -165,7 +165,7 @@ def _no_gaps(machines: int, stretches: int) -> Gaps:
     return Gaps(
         base=np.zeros(machines, dtype=np.int64),
         count=np.zeros(machines, dtype=np.int64),
-        room=np.zeros(machines, dtype=np.int64),
+        capacity=np.zeros(machines, dtype=np.int64),
         reach=np.zeros(machines),
         hint=np.zeros(machines, dtype=np.int64),
         used=np.zeros(1, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Online decisions during a run: the registry, by name. The contract is in ``policies/policy.py``."""
+"""Registry of policies, which decide during a run; ``policy.py`` defines the interface."""
 
 from weft.registry import Registry
 
@@ -25,4 +25,4 @@ POLICIES = Registry(
     },
     aliases={"m-s": "manager-worker", "pm-s": "priority-manager-worker"},
 )
-"""To add a policy: one file, one line here."""
+"""To add a policy, add a module and one line here."""

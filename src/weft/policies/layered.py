@@ -1,11 +1,11 @@
-"""Layered: decisions in layers that combine freely (unified section 5).
+"""Layered: a policy composed of five independent choices (docs/papers/unified.md, section 5).
 
-Whose turn it is among workflows (``inter``), who is collected in a round (``rounds``), which task is next
-inside a workflow (``intra``), on how many nodes it runs (``sizing``) and where (``placement``). The policies
-of S5 in ``sharing.py`` and that of S3 in ``matching.py`` are settings of it.
+They are the priority between workflows (``inter``), the tasks considered in a round (``rounds``), the order
+within a workflow (``intra``), the number of nodes (``sizing``) and the machine (``placement``). The policies
+in ``multi_workflow.py`` and ``matchmaker.py`` are special cases.
 
-In rounds by tasks a workflow offers its tasks in its own order, and their upward ranks decide between
-workflows; so with ``intra=rank`` the ready task of the highest priority of all is next.
+In rounds by tasks, a workflow offers its tasks in its own order and their upward ranks decide between
+workflows. With ``intra=rank`` the ready task with the highest priority of all is therefore next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["LayeredPolicy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredPolicy:
-    """Every layer as you like it."""
+    """A combination of any inter-workflow priority, rounds, order, sizing and placement."""
 
     name: ClassVar[str] = "layered"
     title: ClassVar[str] = "any order of workflows, order of tasks, sizing and placement, combined"
@@ -33,21 +33,21 @@ class LayeredPolicy:
     inter: Inter = "fcfs"
     """The priority of workflows: that of the policy of this name."""
     rounds: Rounds = "workflows"
-    """Who is collected in a round: all ready tasks, or the first of each workflow."""
+    """Tasks considered in a round: all ready tasks, or the first of each workflow."""
     intra: Intra = "rank"
-    """The order inside a workflow: highest upward rank, task index, or pM-S priority."""
+    """The order within a workflow: highest upward rank, task index, or pM-S priority."""
     sizing: Sizing = "fastest"
     """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
     placement: Placement = "finish"
-    """The machine: where the task ends first, or where its own rank expression is highest."""
+    """The machine: earliest finish, or highest value of the task's own rank expression."""
 
     @property
     def order(self) -> TaskOrder:
-        """Give the order inside a workflow."""
+        """Return the order within a workflow."""
         return ORDERS[self.intra]
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Go through the rounds while something is free."""
+        """Run rounds while a machine is free."""
         yield from send_transfers(view)
         if view.any_free:
             placing = ModePlacer(sizing=self.sizing, placement=self.placement)

@@ -1,14 +1,14 @@
-"""Lazy: no plan; a task that becomes ready is bound to the machine that gives it the lowest time.
+"""Lazy: without a plan, bind each ready task to the machine that gives it the lowest time.
 
 The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid,
-SAC 2005 (S1 section 13). Behind a task stands a transfer, so the paper's reading looks at the transfer alone
-and the task behind it inherits the machine: everything stays where it began. ``by=finish`` is the better
-reading: the machine on which the task itself ends first, behind what is queued there.
+SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a transfer precedes every task, only the
+transfer is considered, and the task inherits its machine, so everything stays on the first machine.
+``by=finish`` is the better reading: the machine on which the task itself finishes first, after the tasks
+queued there.
 
-Deviations: a dependency with data counts like the transfer it implies; of machines that are reached equally
-soon a task takes the one where it is shortest, then the one of the lowest index; a task is bound when the
-last of its predecessors has ended. The planner of this name shows the same run on estimated times. O(modes)
-per task.
+Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
+index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
+with estimated times. O(modes) per task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["LazyPolicy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPolicy:
-    """Looks at one task at a time, when it is ready."""
+    """Binds one task at a time when it becomes ready."""
 
     name: ClassVar[str] = "lazy"
     title: ClassVar[str] = "each task where it has the lowest time (baseline, Prodan and Fahringer 2005)"
@@ -35,19 +35,20 @@ class LazyPolicy:
     order: ClassVar[TaskOrder] = ByIndex()
 
     by: Literal["transfer", "finish"] = "transfer"
-    """What the lowest time is: of the transfer before a task (the paper), or until the task itself ends."""
+    """The time to minimise: that of the transfer before a task (as in the paper), or the finish of the task.
+    """
     sizing: Sizing = "fastest"
     """The node count of moldable tasks: the fastest, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Send every ready task away; one that no machine can take stays."""
+        """Place every ready task that some machine can run."""
         for run in list(view.runs):
             refused: set[int] = set()
             while (place := place_first(view, run, refused, self, free=False)) is not None:
                 yield place
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Choose machine and count of a ready task; None: no machine can take it."""
+        """Choose machine and count of a ready task; None if no machine can run it."""
         mode = self._lowest(view, run, task)
         if mode is None:
             return None

@@ -1,15 +1,14 @@
 """Manager and workers: an idle machine gets the first ready task it can run.
 
 M-S and pM-S of T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with
-Parameter Sweep Tasks on Global Grids (S4 sections 4 and 5). Machines are served in the order of their index.
-The first is the task of the lowest index; with priorities (``orders.py``) the one that finished tasks'
-children wait for most.
+Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). Machines are served
+by index. The first task is the one with the lowest index, or with the most urgent priority (``orders.py``).
 
-Deviations: a task is ready when its predecessors have finished (printed: when none is unscheduled). Where
-layers do not own their machines, a machine takes the first of all tasks it can run; where several workflows
-run, that of the one that came first. ``fastest`` is the option the paper leaves open: the first task gets the
-idle machine that is fastest for it, not the one of the lowest index. A decision costs O(active workflows +
-kinds x classes of machines).
+Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
+layers do not own their machines, a machine takes the first of all tasks it can run; with several workflows,
+the first of the workflow that arrived first. ``fastest`` is an option that the paper leaves open: the first
+task gets the idle machine that is fastest for it. A decision costs O(active workflows + kinds x machine
+classes).
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ class ManagerWorker:
     order: ClassVar[TaskOrder] = ByIndex()
 
     fastest: bool = False
-    """Whether the first task gets the fastest idle machine instead of the one of the lowest index."""
+    """Whether the first task gets the fastest idle machine instead of the one with the lowest index."""
     sizing: Sizing = "fastest"
     """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Match machines and tasks while something is free."""
+        """Match machines and tasks while a machine is free."""
         yield from send_transfers(view)
         while view.any_free:
             found = self._first_task(view) if self.fastest else self._first_machine(view)
@@ -51,7 +50,7 @@ class ManagerWorker:
             yield Place(run=run.index, task=task, machine=mode.machine, count=mode.count, reason=reason)
 
     def _first_machine(self, view: View) -> tuple[Mode, RunView, int] | None:
-        """Find the first machine that can take a task now, and the first task for it."""
+        """Return the first machine that can run a task now, and the first task for it."""
         found = None
         for run in view.runs:
             for task in run.ready.heads(view.free):
@@ -61,7 +60,7 @@ class ManagerWorker:
         return found
 
     def _first_task(self, view: View) -> tuple[Mode, RunView, int] | None:
-        """Find the first task that some machine can take now, and the fastest machine for it."""
+        """Return the first task that some machine can run now, and the fastest machine for it."""
         for run in view.runs:
             for task in run.ready.heads(view.free):
                 modes = size_modes(run, task, view.modes(run, task), self.sizing)
@@ -72,7 +71,7 @@ class ManagerWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityManagerWorker(ManagerWorker):
-    """Gives first what children wait for whose other parents have finished."""
+    """Gives tasks first whose children have other parents that finished."""
 
     name: ClassVar[str] = "priority-manager-worker"
     title: ClassVar[str] = "manager and workers, what others wait for first (Ma and Buyya, pM-S)"

@@ -1,12 +1,13 @@
-"""Matching: each job on the free machine that its own ranking expression puts highest.
+"""Matchmaker: each job runs on the free machine with the highest value of its own rank expression.
 
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids (S3
-section 3): machines that fail a job's requirements are dropped, the others ranked; a job without an
-expression is ranked by its estimated turnaround, execution and transfers together. Jobs go by arrival of
-their workflow, then by index; a job that finds no machine does not hold up those behind it.
+E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
+(docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are excluded,
+the others ranked. Without a rank expression, machines are ranked by estimated turnaround (execution and
+transfers). Jobs are considered by arrival of their workflow, then by index; a job without a free machine does
+not block later jobs.
 
-Deviations: discovery, authorisation and the two caches of the pipeline are the engine's, so that every policy
-has them. A decision costs O(active workflows + kinds x classes of machines).
+Deviations: discovery, authorisation and the two caches of the pipeline are part of the engine, for every
+policy. A decision costs O(active workflows + kinds x machine classes).
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ __all__ = ["Matchmaker"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matchmaker:
-    """Matches jobs and machines by what each job says it prefers."""
+    """Matches jobs and machines by the jobs' rank expressions."""
 
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "each job on the free machine it ranks highest (Huedo et al., GridWay)"
     needs_plan: ClassVar[bool] = False
 
     intra: Intra = "index"
-    """The order inside a workflow: highest upward rank, task index (GridWay), or pM-S priority."""
+    """The order within a workflow: highest upward rank, task index (GridWay), or pM-S priority."""
     sizing: Sizing = "fastest"
     """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
 
     @property
     def order(self) -> TaskOrder:
-        """Give the order inside a workflow."""
+        """Return the order within a workflow."""
         return ORDERS[self.intra]
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Go through all jobs while something is free."""
+        """Place all jobs while a machine is free."""
         yield from send_transfers(view)
         if view.any_free:
             placing = ModePlacer(sizing=self.sizing, placement="rank")

@@ -1,18 +1,16 @@
-"""Sharing: many workflows of many users on one platform, online.
+"""Heuristics for many workflows of many users on one platform.
 
-The heuristics of R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on
-List-Scheduling Algorithms (S5 sections 2 and 3): rounds over free machines (``rounds.py``), each with its own
-priority between workflows (``inter.py``), the upward rank inside a workflow and the earliest finish for the
-machine. ``basic`` is what happens without them: every workflow is handled alone and its tasks wait in the
-queues of the machines.
+R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
+Algorithms (docs/papers/many-workflows.md, sections 2 and 3): rounds over free machines with a priority
+between workflows (``rounds.py``), upward rank within a workflow and earliest finish for the machine.
+``basic`` is the reference without coordination: every workflow is handled alone and its tasks wait in the
+queues of machines.
 
-Deviations: said in ``rounds.py`` and ``inter.py``. Moldable tasks are sized as ``sizing`` says; the paper has
-none.
+Deviations: see ``rounds.py``. Moldable tasks are sized by ``sizing``; the paper has none.
 
-What a decision costs is said in ``rounds.py``; ``foft`` adds what ``foresight.py`` costs. ``basic`` asks
-machines when they will be free, behind all that waits there; of more than 64 that are alike it asks those 16
-that are free first. Of a queue for several nodes 64 are looked at one by one; what waits behind them counts
-by its node-seconds.
+Costs: see ``rounds.py``, and ``forecast.py`` for ``foft``. ``basic`` estimates when machines become free
+after all queued tasks; of more than 64 equal machines it considers the 16 that are free first, and of a queue
+for several nodes it schedules 64 tasks and counts the rest by node-seconds.
 """
 
 from __future__ import annotations
@@ -31,37 +29,37 @@ __all__ = ["Aging", "AgingE", "Basic", "Fcfs", "Foft", "GHeft", "Srpt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MultiWorkflowPolicy:
-    """What the heuristics have in common."""
+    """Options that all heuristics share."""
 
     needs_plan: ClassVar[bool] = False
 
     intra: Intra = "rank"
-    """The order inside a workflow: highest upward rank (the paper), task index, or pM-S priority."""
+    """The order within a workflow: highest upward rank (as in the paper), task index, or pM-S priority."""
     sizing: Sizing = "fastest"
     """The node count of moldable tasks: the fastest that is free, or the smallest within 5 % of it."""
 
     @property
     def order(self) -> TaskOrder:
-        """Give the order inside a workflow."""
+        """Return the order within a workflow."""
         return ORDERS[self.intra]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RoundPolicy(_MultiWorkflowPolicy):
-    """Hands out free machines in rounds."""
+    """Gives free machines to tasks in rounds."""
 
     inter: ClassVar[Inter]
     rounds: ClassVar[Rounds]
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Go through the rounds while something is free."""
+        """Run rounds while a machine is free."""
         yield from send_transfers(view)
         if view.any_free:
             yield from ROUNDS[self.rounds](view, PRIORITIES[self.inter], ModePlacer(sizing=self.sizing))
 
 
 class GHeft(_RoundPolicy):
-    """The longest way to the end first, whoever's it is; starves the ends while new workflows arrive."""
+    """Highest upward rank first, over all workflows; last tasks starve while new workflows arrive."""
 
     name = "g-heft"
     title = "highest rank of all ready tasks first (Bolze et al., G-HEFT)"
@@ -70,7 +68,7 @@ class GHeft(_RoundPolicy):
 
 
 class Aging(_RoundPolicy):
-    """G-HEFT in which a workflow's tasks gain weight with its age."""
+    """G-HEFT with ranks that grow with the age of the workflow."""
 
     name = "aging"
     title = "rank grows with the workflow's age (Bolze et al., AGING G-HEFT)"
@@ -79,7 +77,7 @@ class Aging(_RoundPolicy):
 
 
 class AgingE(_RoundPolicy):
-    """G-HEFT in which the age counts exponentially."""
+    """G-HEFT with ranks that grow exponentially with the age of the workflow."""
 
     name = "aging-e"
     title = "rank grows exponentially with the workflow's age (Bolze et al., AGING e G-HEFT)"
@@ -106,7 +104,7 @@ class Srpt(_RoundPolicy):
 
 
 class Foft(_RoundPolicy):
-    """Fairness on finish times: the workflow first that is delayed most."""
+    """Fairness on finish times: the most delayed workflow first."""
 
     name = "foft"
     title = "the most delayed workflow first (Bolze et al., FOFT)"
@@ -115,13 +113,13 @@ class Foft(_RoundPolicy):
 
 
 class Basic(_MultiWorkflowPolicy):
-    """Every workflow alone: a ready task goes at once where it ends first, and waits there in the queue."""
+    """Every workflow alone: a ready task is queued at once on the machine where it finishes first."""
 
     name = "basic"
     title = "each workflow alone, tasks wait in the machines' queues (Bolze et al., BASIC)"
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Send every ready task away; one that no machine can take stays."""
+        """Place every ready task that some machine can run."""
         yield from send_transfers(view)
         placing = ModePlacer(sizing=self.sizing, queue=True)
         for run in list(view.runs):

@@ -1,14 +1,13 @@
-"""Intra-workflow orders: which of the ready tasks of one workflow is next.
+"""Orders of the ready tasks within a workflow.
 
-``index``: as they stand in the workflow. ``rank``: the longest way to the end first, HEFT's upward rank over
-mean seconds and mean transfers (S5 section 1: R. Bolze, F. Desprez, B. Isnard, Evaluation of Online
-Multi-Workflow Heuristics based on List-Scheduling Algorithms). ``priority``: pM-S (S4 section 5: T. Ma, R.
-Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep Tasks on
-Global Grids): the end of a task makes everything urgent for which its children still wait, directly or not.
+``index``: by task index. ``rank``: by HEFT's upward rank over mean seconds and mean transfers
+(docs/papers/many-workflows.md, section 1). ``priority``: pM-S (T. Ma, R. Buyya;
+docs/papers/parameter-sweeps.md, section 5): when a task finishes, all unfinished ancestors of its children
+become more urgent.
 
-Deviations: pM-S counts for any graph, not for layers only. One end makes a task more urgent by one step,
-however many children wait for it. Tasks that have ended keep their priority: nobody will ask for it, and all
-their ancestors have ended too, so that an end costs O(unfinished ancestors of the children).
+Deviations: pM-S is defined for any graph, not only for layers. One finish makes a task more urgent by one
+step, however many children wait for it. Finished tasks keep their priority, which is not read again; all
+their ancestors have finished, too, so a finish costs O(unfinished ancestors of the children).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ __all__ = ["ORDERS", "ByIndex", "ByPriority", "ByRank", "Intra"]
 Intra = Literal["rank", "index", "priority"]
 
 _rank_keys: WeakKeyDictionary[Instance, Sequence[float]] = WeakKeyDictionary()
-"""Many runs may have one instance: their keys are kept once."""
+"""Cached per instance, which many runs may share."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FixedOrder:
-    """Keys that never change."""
+    """An order with constant keys."""
 
     key: Callable[[int], float]
 
@@ -40,17 +39,17 @@ class _FixedOrder:
         return ()
 
     def remember(self, values: Sequence[float]) -> None:
-        """Change nothing: the order was fixed from the beginning."""
+        """Do nothing: the keys are constant."""
 
     def completed(self, task: int) -> Iterable[int]:  # noqa: ARG002
         return ()
 
 
 class ByIndex:
-    """As the tasks stand in the workflow."""
+    """Order by task index."""
 
     def of(self, instance: Instance) -> RunOrder:  # noqa: ARG002
-        """Give every task the same key; ties go by index."""
+        """Return an order with equal keys; ties are broken by index."""
         return _FixedOrder(_no_preference)
 
 
@@ -59,10 +58,10 @@ def _no_preference(task: int) -> float:  # noqa: ARG001
 
 
 class ByRank:
-    """The highest upward rank first."""
+    """Order by descending upward rank."""
 
     def of(self, instance: Instance) -> RunOrder:
-        """Compute the ranks, once per instance."""
+        """Return the order by rank, computed once per instance."""
         keys = _rank_keys.get(instance)
         if keys is None:
             keys = _rank_keys[instance] = (-upward_ranks(instance)).tolist()
@@ -70,15 +69,15 @@ class ByRank:
 
 
 class ByPriority:
-    """What finished tasks' children wait for first."""
+    """Order by pM-S priority."""
 
     def of(self, instance: Instance) -> RunOrder:
-        """Begin with all priorities 0."""
+        """Return an order in which all priorities are 0 at first."""
         return _PriorityOrder(instance)
 
 
 class _PriorityOrder:
-    """Pri(t) of one run: the lower, the more urgent."""
+    """Pri(t) of one run; lower is more urgent."""
 
     def __init__(self, instance: Instance) -> None:
         graph = instance.graph
@@ -109,7 +108,7 @@ class _PriorityOrder:
         self._ended = bytearray(int(ended) for ended in values[tasks:])
 
     def _awaited_by(self, children: list[int]) -> list[int]:
-        """List the unfinished ancestors of some tasks, each once."""
+        """Return the unfinished ancestors of some tasks, each once."""
         found: list[int] = []
         seen: set[int] = set()
         left = children
@@ -122,7 +121,7 @@ class _PriorityOrder:
         return found
 
     def _begin_again_after(self, task: int) -> None:
-        """Hear again of a task's end (a loop, a lost output): what follows it will run again too."""
+        """Mark the descendants of a task that finished again (a loop, a lost output) as unfinished."""
         left = [task]
         while left:
             for child in self._children(left.pop()).tolist():
@@ -132,4 +131,4 @@ class _PriorityOrder:
 
 
 ORDERS: dict[str, TaskOrder] = {"rank": ByRank(), "index": ByIndex(), "priority": ByPriority()}
-"""Every order by its name in options."""
+"""Orders by their names in options."""

@@ -1,29 +1,21 @@
-"""Sizing: on how many nodes a task runs.
+"""Choice of nodes and machine for a ready task, and of the destination of transfers.
 
-What the run's plan says, if it has one. Else the local optimum of M. Jaros, J. Jaros, Performance-Cost
-Optimization of Moldable Scientific Workflows (S2 section 4), capped by the nodes that are free: the count
-with which the task takes least, whoever must wait for it (``fastest``). ``frugal`` is ours: the smallest
-count that takes at most 5 % longer than that, as HEFT chooses.
+*Sizing*: the node count of the run's plan, if it has one. Otherwise ``fastest``, the count with the fewest
+seconds among the free nodes (the local optimum of docs/papers/moldable.md, section 4), or ``frugal`` (ours),
+the smallest count within 5 % of it. Ties: smaller count.
 
-Ties go to the smaller count. O(modes).
+*Placement*: ``finish``, the machine where the task finishes first, transfers included
+(docs/papers/many-workflows.md, section 1), or ``rank``, the machine with the highest value of the task's rank
+expression (docs/papers/adaptive-jobs.md, section 3); without an expression, the shortest turnaround, which is
+the same estimate. The view lists only machines that meet the requirements. Ties: lower machine index.
 
-Placement: on which machine a task runs, of those where it can start right now.
+*Transfers* take no nodes and are sent when they are ready. If the destination is not bound yet, the transfer
+decides where the tasks there will run (a static schedule dependency in docs/papers/dynamic-grid.md, section
+13): it goes where the first of them would finish first, given the transfer, the load of the machine and the
+seconds of the task. Tasks that are bound to a machine but not sent yet count as load. Deviation: the paper
+considers the transfer alone; see the policy ``lazy``.
 
-``finish``: where it ends first, data and machine considered (S5 section 1). ``rank``: where the task's own
-ranking expression is highest (S3 section 3: E. Huedo, R. Montero, I. Llorente, The GridWay Framework for
-Adaptive Scheduling and Execution on Grids); a task without one goes where its turnaround is shortest, which
-is the same estimate. Requirements are considered before: the view lists only machines that meet them.
-
-Ties go to the machine of the lowest index. O(modes).
-
-Moving: explicit transfers take no nodes, so they go as soon as they are ready.
-
-A transfer whose destination is bound goes there. Otherwise it decides where the tasks at its destination will
-run (S1 section 13 calls this a static schedule dependency): it goes where the first of them would end first,
-the transfer, what runs and waits there and the task's own seconds considered. What is bound to a machine and
-was not sent there yet, be it ready or behind a transfer under way, counts like what waits there.
-
-Deviations: S1 looks at the transfer alone; that is the policy ``lazy``. O(modes) per transfer.
+All choices take O(modes).
 """
 
 from __future__ import annotations
@@ -49,11 +41,11 @@ __all__ = [
 Sizing = Literal["fastest", "frugal"]
 
 _FRUGAL = 1.05
-"""How many times its least seconds a task may take to save nodes."""
+"""Factor of its fewest seconds that a task may take to save nodes."""
 
 
 def size_modes(run: RunView, task: int, modes: list[Mode], sizing: Sizing) -> list[Mode]:
-    """Choose one mode per machine out of those that are possible, which are listed by machine, then count."""
+    """Return one mode per machine; ``modes`` are sorted by machine, then count."""
     if len(modes) < 2:
         return modes
     by_machine: dict[int, list[Mode]] = {}
@@ -75,7 +67,7 @@ def _best(modes: list[Mode], sizing: Sizing) -> Mode:
 
 
 def planned_count(run: RunView, task: int) -> int | None:
-    """Give the node count of a task as its run's plan says; None: it says nothing of it."""
+    """Return the planned node count of a task; None if it is not planned."""
     line = None if run.plan is None else run.plan.line.get(task)
     return None if line is None else line.count
 
@@ -85,15 +77,15 @@ Placement = Literal["finish", "rank"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModePlacer:
-    """Finds the place of one task after another."""
+    """Chooses the mode of a ready task."""
 
     sizing: Sizing = "fastest"
     placement: Placement = "finish"
     queue: bool = False
-    """Whether busy machines count too; the task waits there."""
+    """Whether busy machines are considered, too; the task waits in their queue."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Choose machine and count of a ready task; None: nothing can take it now."""
+        """Choose machine and count of a ready task; None if no machine can run it now."""
         modes = size_modes(run, task, view.modes(run, task, free=not self.queue), self.sizing)
         if not modes:
             return None
@@ -115,7 +107,7 @@ class ModePlacer:
 
 
 def earliest_finish(modes: list[Mode]) -> Mode:
-    """Give the mode that ends first."""
+    """Return the mode that finishes first."""
     best = modes[0]
     for mode in modes:
         if mode.finish_s < best.finish_s:
@@ -124,7 +116,7 @@ def earliest_finish(modes: list[Mode]) -> Mode:
 
 
 def _highest(view: View, run: RunView, task: int, modes: list[Mode]) -> Mode | None:
-    """Give the mode on the machine the task itself ranks highest; None: it ranks none."""
+    """Return the mode on the machine with the highest rank; None if the task has no rank expression."""
     best, highest = None, 0.0
     for mode in modes:
         rank = view.rank(run, task, mode.machine)
@@ -134,7 +126,7 @@ def _highest(view: View, run: RunView, task: int, modes: list[Mode]) -> Mode | N
 
 
 def send_transfers(view: View) -> Iterator[Place]:
-    """Send every transfer that is ready."""
+    """Place every ready transfer."""
     for run in list(view.runs):
         if run.transfers and run.ready:
             yield from _send_transfers_of(view, run)
@@ -154,7 +146,7 @@ def _send_transfers_of(view: View, run: RunView) -> Iterator[Place]:
 
 
 def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
-    """Send a transfer where it arrives first; None: nowhere."""
+    """Place a transfer where it arrives first; None if it has no destination."""
     arrivals = view.modes(run, task, free=False)
     return (
         _place_transfer(run, task, min(arrivals, key=_by_arrival), "shortest transfer") if arrivals else None
@@ -162,7 +154,7 @@ def _send_first_arrival(view: View, run: RunView, task: int) -> Place | None:
 
 
 def _send_ahead(view: View, run: RunView, task: int, follower: int) -> Place | None:
-    """Send a transfer where the task behind it ends first; None: there is no such place."""
+    """Place a transfer where the task after it finishes first; None if there is no such machine."""
     ways: dict[int, Mode] = {}
     for mode in view.modes(run, follower, free=False):
         known = ways.get(mode.machine)
@@ -189,7 +181,7 @@ def _place_transfer(run: RunView, task: int, mode: Mode, reason: str) -> Place:
 
 
 def _follower(run: RunView, task: int) -> int | None:
-    """Find the first task behind a transfer that runs at its destination and has no attempt; None: none."""
+    """Return the first task at the destination of a transfer that has no attempt; None if there is none."""
     graph = run.instance.graph
     for other in graph.successors(task).tolist():
         same = graph.kind[other] == COMPUTE and graph.variable[other] == graph.variable[task]

@@ -1,14 +1,14 @@
-"""Following a plan: every task goes where the plan says, in the order of the planned starts.
+"""Plan follower: every task runs where the plan says, in the order of planned starts.
 
-A plan is a preference with a check (unified section 7, C6): a task is sent to its planned machine as soon as
-it is ready, or earlier if some of its data can already move there, and takes its place in the machine's queue
-by its planned start. If the machine is down or can no longer run it, the task goes where it ends first;
-``strict`` waits for the planned machine, for ever if need be, as the papers of static plans do. What is not
-in the plan, because it came later, goes where it ends first.
+A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
+machine when it is ready, or earlier if some of its data can already move there, and is queued there by its
+planned start. If the machine is down or cannot run the task any more, the task runs where it finishes first;
+with ``strict`` it waits for the planned machine, as papers on static plans assume. Tasks without a planned
+machine run where they finish first.
 
-Tasks go at once and are not looked at again. Those whose planned machine is down are not looked at while they
-have to wait for it; of those that nothing that is up can run one is asked for at every event for all that can
-run in the same modes. So an event costs O(tasks that go + kinds), however many machines are planned on.
+A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of tasks
+with equal modes that no machine can run, one is tried per event. An event therefore costs O(sent tasks +
+kinds), whatever the number of machines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["PlanFollower"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFollower:
-    """Does what was planned, as long as it can be done."""
+    """Follows a plan while it is feasible."""
 
     name: ClassVar[str] = "plan"
     title: ClassVar[str] = "follow a plan; where it can no longer be followed, earliest finish"
@@ -36,10 +36,10 @@ class PlanFollower:
     strict: bool = False
     """Whether a task waits for its planned machine even if that is down."""
     sizing: Sizing = "fastest"
-    """The node count where the plan says none: the fastest, or the smallest within 5 % of it."""
+    """The node count of tasks that are not planned: the fastest, or the smallest within 5 % of it."""
 
     def decide(self, view: View) -> Iterator[Place]:
-        """Send every task that may go; a run that has no plan yet waits for it."""
+        """Send every task that can be sent; a run without a plan waits for it."""
         for run in list(view.runs):
             plan = run.plan
             if plan is not None:

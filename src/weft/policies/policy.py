@@ -1,15 +1,12 @@
-"""What a policy may know of the plan a run follows, and how it goes through the tasks that may go.
+"""The interface of policies: the view they read and the decisions they return.
 
-The contract of the registry ``policies``: read it first.
+A policy decides during a run which ready task runs on which machine and on how many nodes. It reads nothing
+but the view: estimates instead of durations, and the time as a number. It keeps no state between calls, so
+that a journal replays to the same decisions.
 
-A policy decides during a run: which ready task goes to which machine, on how many nodes. It sees the view and
-nothing else: estimates, never durations; the time as a number, no clock. It keeps nothing between two calls
-that the view does not show, so that a journal replays to the same decisions.
-
-How policies combine (unified section 5): the order of the workflows (inter), the order of the ready tasks of
-one workflow (intra, ``order``), how many nodes a task gets (sizing) and where it goes (placement).
-
-Policies by name, with options: ``fcfs``, ``foft:intra=priority``, ``plan:strict=true``.
+Policies combine four choices (docs/papers/unified.md, section 5): the order of workflows (inter), the order
+of ready tasks within a workflow (intra, ``order``), the number of nodes (sizing) and the machine (placement).
+Names may have options: ``fcfs``, ``foft:intra=priority``, ``plan:strict=true``.
 """
 
 from __future__ import annotations
@@ -45,89 +42,86 @@ __all__ = [
 
 
 class PlannedTaskView(Protocol):
-    """Where and when a task is planned."""
+    """The planned mode and times of a task."""
 
     @property
     def machine(self) -> int:
-        """Give the machine."""
+        """Return the machine."""
         ...
 
     @property
     def count(self) -> int:
-        """Give the node count, as the user knows it."""
+        """Return the node count in the units of the task's description."""
         ...
 
     @property
     def start_s(self) -> float:
-        """Give the planned start."""
+        """Return the planned start."""
         ...
 
     @property
     def finish_s(self) -> float:
-        """Give the planned end."""
+        """Return the planned finish."""
         ...
 
 
 class PlanView(Protocol):
-    """The plan a run follows."""
+    """The plan of a run."""
 
     @property
     def line(self) -> Mapping[int, PlannedTaskView]:
-        """Give the lines by task; a task that is not planned has none."""
+        """Return the planned tasks by index; tasks that are not planned are missing."""
         ...
 
 
 class TaskCursor(Protocol):
-    """Tasks of one run that may go, once each; those that are not planned come last, unless it is by rank.
+    """A pass over the tasks of a run that can be sent; unplanned tasks come last unless the order is by rank.
 
-    Tasks of one class have the same kind and are planned on the same machine with the same count; those of
-    one kind can run in the same modes, wherever they are planned.
+    Tasks of one class have the same kind, planned machine and planned count. Tasks of one kind have the same
+    modes.
     """
 
     alike: bool
-    """Whether tasks of one class would also end at the same time, wherever they were sent."""
+    """Whether tasks of one class would also finish at the same time on any machine."""
     even: bool
-    """Whether tasks of one kind need the same to be free; else they may differ in the amounts they take."""
+    """Whether tasks of one kind take equal amounts; otherwise their amounts may differ."""
 
     @property
     def waiting(self) -> int:
-        """Count the classes of which some task rather waits."""
+        """Return the number of classes with a task that prefers to wait."""
         ...
 
     @property
     def hurried(self) -> bool:
-        """Say whether those that are planned on busy machines are not looked at."""
+        """Tell whether tasks planned on busy machines are skipped."""
         ...
 
     def head(self) -> int | None:
-        """Give the first task that was not passed, be it left out or not; None: there is none."""
+        """Return the first task that was not passed, even if it was left out; None at the end."""
         ...
 
     def next(self) -> int | None:
-        """Give the first task that was neither passed nor left out; None: there is none."""
+        """Return the first task that was neither passed nor left out; None at the end."""
         ...
 
     def pass_by(self, task: int) -> None:
-        """Go on behind a task."""
+        """Advance past a task."""
         ...
 
     def let_wait(self, task: int) -> None:
-        """Go on behind a task that rather waits; when some of its class do, leave out the others."""
+        """Advance past a task that prefers to wait; leave out its class after several of them."""
         ...
 
     def leave_out(self, task: int) -> None:
-        """Go on behind a task that rather waits, as all others of its class do: leave them out."""
+        """Leave out all tasks of the class of a task that prefers to wait."""
         ...
 
     def leave_out_kind(self, task: int) -> None:
-        """Go on behind a task that nothing can take, and leave out all others of its kind."""
+        """Leave out all tasks of the kind of a task that no machine can run."""
         ...
 
     def hurry(self, is_free: Callable[[int], bool]) -> None:
-        """From now on look at a task that is planned on a machine only while that is free.
-
-        Those that have no such machine, or cannot use it, are looked at as before.
-        """
+        """From now on skip tasks whose planned machine is usable but not free."""
         ...
 
 
@@ -139,12 +133,13 @@ class Place:
     task: int
     machine: int
     count: int = 1
-    """Node count, one of the task's allowed ones."""
+    """Node count, one of the allowed counts of the task."""
     queue: bool = False
-    """Whether it may wait there. Without it the machine must be free right now: placing a task on a busy
-    machine is a mistake of the policy."""
+    """Whether the task may wait there. Otherwise the machine must be free now; a busy machine is an error of
+    the policy.
+    """
     order: float | None = None
-    """Its place in the machine's queue, lower first; None: behind those who came before."""
+    """Sort key in the queue of the machine, lower first; None appends the task."""
     reason: str = ""
 
 
@@ -160,7 +155,7 @@ class Migrate:
 
 @message
 class Hold:
-    """Let a ready task wait until somebody releases it."""
+    """Hold a ready task until it is released."""
 
     run: int
     task: int
@@ -169,7 +164,7 @@ class Hold:
 
 @message
 class RequestPlan:
-    """Ask for a new plan of what remains of a run."""
+    """Request a new plan for the rest of a run."""
 
     run: int
     reason: str = ""
@@ -180,72 +175,72 @@ Decision = Place | Migrate | Hold | RequestPlan
 
 @dataclass(slots=True)
 class Mode:
-    """One way to run a task now, as the view believes."""
+    """One way to run a task now, as estimated by the view."""
 
     machine: int
     count: int
     nodes: int
     seconds: float
-    """Estimated, at the machine's believed speed."""
+    """Estimated, at the estimated speed of the machine."""
     ready_s: float
-    """When its data can be there."""
+    """When its data can have arrived."""
     finish_s: float
-    """Estimated: when data, nodes and seconds allow, if it is sent there now."""
+    """Estimated finish if the task is sent now."""
 
 
 class RunOrder(Protocol):
-    """The order of one run's ready tasks."""
+    """The order of the ready tasks of one run."""
 
     def key(self, task: int) -> float:
-        """Give the place of a task: lower first; ties go by task index."""
+        """Return the sort key of a task: lower first; ties are broken by index."""
         ...
 
     def completed(self, task: int) -> Iterable[int]:
-        """Hear that a task has completed; give the tasks whose key has changed by it."""
+        """Update the order after a task has completed; return the tasks whose keys changed."""
         ...
 
     def remembered(self) -> Sequence[float]:
-        """Give what it has made of the tasks it heard of, so that a snapshot can keep it."""
+        """Return its state for a snapshot."""
         ...
 
     def remember(self, values: Sequence[float]) -> None:
-        """Go on from what was remembered."""
+        """Restore its state from a snapshot."""
         ...
 
 
 class TaskOrder(Protocol):
-    """Orders the ready tasks inside a workflow."""
+    """An order of ready tasks within workflows."""
 
     def of(self, instance: Instance) -> RunOrder:
-        """Begin with a new run."""
+        """Return the order of a new run."""
         ...
 
 
 class ReadyQueue(Protocol):
-    """The ready tasks of one run, in heaps by kind: tasks of a kind can run in the same modes."""
+    """The ready tasks of one run in heaps by kind; tasks of a kind have the same modes."""
 
     def __len__(self) -> int:
-        """Count the ready tasks."""
+        """Return the number of ready tasks."""
         ...
 
     def heads(self, machines: Collection[int] | None = None) -> list[int]:
-        """Give the first task of each kind, best first. If it cannot be placed, nothing of its kind can.
+        """Return the first task of each kind, best first. If it cannot be placed, no task of its kind can.
 
-        ``machines``: no transfers, and of tasks that are bound to a machine only those bound to one of these.
+        With ``machines``: without transfers, and of bound tasks only those bound to one of these machines.
         """
         ...
 
     def transfers(self) -> list[int]:
-        """Give the first transfer of each kind, best first."""
+        """Return the first transfer of each kind, best first."""
         ...
 
     def __iter__(self) -> Iterator[int]:
-        """Give all ready tasks, best first; costs a sort."""
+        """Iterate over all ready tasks, best first; this sorts them."""
         ...
 
 
 class RunView(Protocol):
-    """What a policy may know of one active run."""
+    """A policy's view of an active run."""
 
     index: int
     arrival_s: float
@@ -254,117 +249,117 @@ class RunView(Protocol):
 
     @property
     def ready(self) -> ReadyQueue:
-        """Give the ready tasks."""
+        """Return the ready tasks."""
         ...
 
     @property
     def transfers(self) -> bool:
-        """Say whether some task of it moves a file."""
+        """Tell whether the run has transfer tasks."""
         ...
 
     @property
     def alone_s(self) -> float:
-        """Give the estimated makespan alone on the empty platform (HEFT at submission)."""
+        """Return the estimated makespan alone on the empty platform (HEFT at submission)."""
         ...
 
     @property
     def ranks(self) -> Sequence[float]:
-        """Give the upward rank of every task, over mean seconds and mean transfers."""
+        """Return the upward rank of every task over mean seconds and mean transfers."""
         ...
 
     @property
     def mean_seconds(self) -> Sequence[float]:
-        """Give the mean seconds of every task over the machines that can run it."""
+        """Return the mean seconds of every task over the machines that can run it."""
         ...
 
     @property
     def remaining_s(self) -> float:
-        """Give the mean seconds of all unfinished tasks together; of running ones what is left."""
+        """Return the mean seconds of all unfinished tasks; running tasks count with their remaining time."""
         ...
 
     @property
     def plan(self) -> PlanView | None:
-        """Give the plan that is followed; None: there is none."""
+        """Return the plan; None if there is none."""
         ...
 
     def state(self, task: int) -> str:
-        """Name the state of a task (``engine.state.states``)."""
+        """Return the name of the state of a task."""
         ...
 
     @property
     def computing_s(self) -> float:
-        """Give the mean seconds of all unfinished tasks that take nodes, of running ones the whole."""
+        """Return the mean seconds of all unfinished compute tasks; running tasks count in full."""
         ...
 
     def first_unfinished(self, most: int) -> Sequence[int]:
-        """List the first tasks that have not ended, at most so many, by upward rank, then index."""
+        """Return at most ``most`` unfinished tasks by upward rank, then index."""
         ...
 
     def turn(self, *, early: bool = False, by_rank: bool = False, strict: bool = False) -> TaskCursor | None:
-        """Begin to go through the ready tasks by planned start; None: there is no plan, or no such task.
+        """Return a pass over the ready tasks by planned start; None if there is no plan or no such task.
 
-        ``early``: through the waiting ones that may be sent ahead, since data of some predecessor could
-        already move. ``by_rank``: the ready ones by upward rank, of equal ones by planned start.
-        ``strict``: without those whose planned machine cannot be used.
+        ``early``: over waiting tasks that can be sent ahead because data of a predecessor can already move.
+        ``by_rank``: by upward rank, then planned start. ``strict``: without tasks whose planned machine
+        cannot be used.
         """
         ...
 
     def bound(self, task: int) -> int | None:
-        """Give the machine its abstract machine is bound to; None: it is free to choose."""
+        """Return the machine of the task's abstract machine; None if it is not bound."""
         ...
 
     def where(self, task: int) -> int | None:
-        """Give the machine where a completed or running task's data are or will be."""
+        """Return the machine that has, or will have, the data of a completed or running task."""
         ...
 
 
 class MachineView(Protocol):
-    """What a policy may know of one machine."""
+    """A policy's view of a machine."""
 
     index: int
 
     @property
     def up(self) -> bool:
-        """Say whether it works."""
+        """Tell whether it is up."""
         ...
 
     @property
     def nodes(self) -> int:
-        """Count its nodes."""
+        """Return its number of nodes."""
         ...
 
     @property
     def free_nodes(self) -> int:
-        """Count the nodes that are not taken and not kept for anybody."""
+        """Return the number of nodes that are neither occupied nor reserved."""
         ...
 
     @property
     def speed_factor(self) -> float:
-        """Give its believed speed relative to the platform's description."""
+        """Return its estimated speed relative to the description of the platform."""
         ...
 
     @property
     def believed_at_s(self) -> float:
-        """Say when that was learned."""
+        """Return when that was estimated."""
         ...
 
     @property
     def waiting(self) -> int:
-        """Count the attempts in its queue."""
+        """Return the number of attempts in its queue."""
         ...
 
     @property
     def promised_s(self) -> float:
-        """Give the seconds of what is bound to it and was not sent yet, spread over its nodes."""
+        """Return the seconds of tasks bound to it that were not sent yet, over its nodes."""
         ...
 
     def free_at_s(self, nodes: int) -> float:
-        """Estimate when so many nodes will be free, counting what waits there first come first served."""
+        """Estimate when so many nodes are free after all queued attempts in order of arrival."""
         ...
 
 
 class AttemptView(Protocol):
-    """What a policy may know of an attempt."""
+    """A policy's view of an attempt."""
 
     number: int
     run: int
@@ -373,94 +368,93 @@ class AttemptView(Protocol):
     nodes: int
     count: int
     started_s: float | None
-    """When its program began; None: not yet."""
+    """Start of its program; None before."""
     expected_end_s: float
     """Estimated."""
     work_done: float | None
-    """The share of the task's work known to be done."""
+    """Share of the task's work that is known to be done."""
     ratio: float | None
-    """How far it is behind its contract (0: on time, 1: twice as long); None: not judged."""
+    """Delay relative to its contract (0: on time, 1: twice as long); None if not judged."""
 
 
 class View(Protocol):
-    """What a policy sees. It is live: after each decision it shows what is left."""
+    """A policy's view of the engine; it is updated after each decision."""
 
     machines: Sequence[MachineView]
 
     @property
     def now(self) -> float:
-        """Give the time."""
+        """Return the time."""
         ...
 
     @property
     def runs(self) -> Sequence[RunView]:
-        """List the active runs, by arrival."""
+        """Return the active runs by arrival."""
         ...
 
     @property
     def beliefs(self) -> tuple[float, ...]:
-        """Give the believed speed factor of every machine, 0 if it is down; one object while it holds."""
+        """Return the speed factor of every machine, 0 if it is down; the same object while unchanged."""
         ...
 
     @property
     def free(self) -> Collection[int]:
-        """Give the machines that may be used and have a free node."""
+        """Return the usable machines with a free node."""
         ...
 
     @property
     def any_free(self) -> bool:
-        """Say whether some machine that may be used has a free node."""
+        """Tell whether some usable machine has a free node."""
         ...
 
     def run(self, index: int) -> RunView:
-        """Give an active run by its number."""
+        """Return an active run by its number."""
         ...
 
     def attempts(self) -> Iterable[AttemptView]:
-        """List the live attempts, by number."""
+        """Return the live attempts by number."""
         ...
 
     def attempts_of(self, run: RunView, most: int) -> Sequence[AttemptView]:
-        """List the first live attempts of a run, at most so many, in the order in which tasks got one."""
+        """Return at most ``most`` live attempts of a run, in the order in which its tasks got one."""
         ...
 
     def modes(self, run: RunView, task: int, *, free: bool = True) -> list[Mode]:
-        """List the ways to run a task, by machine, then count.
+        """Return the modes of a task by machine, then count; with ``free`` only those that can start now.
 
-        ``free``: only where it could start right now. Of machines that are alike for the task (same times,
-        same rank, same place in the network, none of its data, as much left) only the first free one is
-        listed, and of more than 64 that are alike, but for what runs and waits there, the 16 that are free
-        first.
+        With ``free``, of machines that are equal for the task (times, rank, network location, no data of the
+        task, free amounts) only the first is listed. Otherwise, of more than 64 machines that are equal
+        except for their load, the 16 that are free first.
         """
         ...
 
     def mode(self, run: RunView, task: int, machine: int, count: int, *, free: bool = False) -> Mode | None:
-        """Give one way to run a task; None: impossible, the machine is down, or with ``free`` busy."""
+        """Return one mode of a task; None if it is impossible, the machine is down, or with ``free`` busy."""
         ...
 
     def rank(self, run: RunView, task: int, machine: int) -> float | None:
-        """Evaluate the task's own ranking expression for a machine (higher is better); None: it has none."""
+        """Evaluate the task's rank expression for a machine (higher is better); None if it has none."""
         ...
 
 
 class Policy(Protocol):
-    """Decides during a run."""
+    """A policy."""
 
     name: str
     title: str
     """One line for lists, with the paper."""
     order: TaskOrder
-    """Intra-workflow order; the engine keeps ready heaps by it."""
+    """Order within workflows; the engine keeps ready tasks in heaps by it."""
     needs_plan: bool
-    """Whether the engine must ask for a plan at submission."""
+    """Whether the engine requests a plan at submission."""
 
     def decide(self, view: View) -> Iterable[Decision]:
-        """Decide what to do now. Written as a generator, each decision takes effect before the next."""
+        """Return the decisions for now; those of a generator take effect one by one."""
         ...
 
 
 def make_policy(text: str) -> Policy:
-    """Make the policy that a name with options describes."""
+    """Return the policy of a name with options."""
     from weft.policies import POLICIES
 
     policy: Policy = make_by_name(POLICIES, text)

@@ -1,34 +1,27 @@
-"""Inter-workflow priorities: whose turn it is when several workflows want the same machines; higher first.
+"""Rounds over the ready tasks of many workflows, by priorities between workflows.
 
 R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms (S5 section 3). With rank the upward rank of the task, age the time since the workflow arrived, mk
-its makespan alone on the empty platform:
+Algorithms (docs/papers/many-workflows.md, sections 2 and 3). At every event: collect ready tasks, compute
+their priorities, and place each in turn on the free machine where it finishes first, until none can be
+placed. A round by tasks collects all ready tasks, a round by workflows the first of each workflow. Ties:
+earlier arrival, lower run, lower task.
 
-========= ====================================================================================
-g-heft    rank
-aging     rank (1 + age / mk)
-aging-e   rank e^(1 + age / mk)
-fcfs      first come, first served: minus the arrival
-srpt      shortest remaining processing time: 1 / mean seconds of all that is unfinished
-foft      fairness on finish times: the expected slowdown (C - arrival) / mk
-========= ====================================================================================
+Priorities, higher first, with rank the upward rank of the task, age the time since the arrival of the
+workflow, and mk its makespan alone on the empty platform:
 
-Deviations: fcfs is printed as the arrival itself, which would serve the last first. In srpt a running task
-counts with what is left of it. In foft C is the forward estimate (``foresight.py``) and the denominator the
-makespan alone. ``aging-e`` is compared by its logarithm, which never overflows.
+========= ==================================================================================== g-heft rank
+aging rank (1 + age / mk) aging-e rank e^(1 + age / mk) fcfs first come, first served: minus the arrival srpt
+shortest remaining processing time: 1 / mean seconds of all unfinished tasks foft fairness on finish times:
+the expected slowdown (C - arrival) / mk =========
+====================================================================================
 
-Rounds: hand out machines to the ready tasks of many workflows, most urgent first.
-
-R. Bolze, F. Desprez, B. Isnard, Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling
-Algorithms (S5 section 2). At every event: collect ready tasks, compute their priorities now, and give each in
-turn the free machine where it ends first, until nothing can be given. A round by tasks collects all of them,
-a round by workflows only the first of each. Ties: earlier arrival, lower run, lower task.
-
-Deviations: of tasks that can run in the same modes only the first is looked at, since if it cannot be placed
-no other can; who could not be placed is not asked again in the same event, since machines only fill; and if
-the first task of a workflow finds no machine, its first task of another kind is tried, so that a machine that
-is down does not stop a workflow that has something else to do. Nothing of this changes who is placed where on
-machines that can run everything. A decision costs O(active workflows + kinds), never O(ready tasks).
+Deviations: fcfs is printed as the arrival itself, which would serve the last workflow first. In srpt a
+running task counts with its remaining time. In foft C is the forecast of ``forecast.py`` and the denominator
+the makespan alone. ``aging-e`` is compared by its logarithm, which does not overflow. Of tasks with equal
+modes only the first is considered: if it cannot be placed, no other can. A task that cannot be placed is not
+tried again in the same event, because machines only fill up. If the first task of a workflow cannot be
+placed, its first task of another kind is tried. On machines that can run all tasks none of this changes a
+placement. A decision costs O(active workflows + kinds), never O(ready tasks).
 """
 
 from __future__ import annotations
@@ -58,7 +51,7 @@ __all__ = [
 Inter = Literal["g-heft", "aging", "aging-e", "fcfs", "srpt", "foft"]
 
 Urgency = Callable[[RunView, int], float]
-"""Says how urgent a ready task of a run is, at one moment; higher first."""
+"""Returns the priority of a ready task of a run at one moment; higher first."""
 
 
 def _g_heft(view: View) -> Urgency:  # noqa: ARG001
@@ -70,11 +63,11 @@ def _aging(view: View) -> Urgency:
 
 
 def _aging_e(view: View) -> Urgency:
-    def worth(run: RunView, task: int) -> float:
+    def priority(run: RunView, task: int) -> float:
         rank = run.ranks[task]
         return log(rank) + 1.0 + _age(view, run) if rank > 0.0 else -inf
 
-    return worth
+    return priority
 
 
 def _fcfs(view: View) -> Urgency:  # noqa: ARG001
@@ -82,26 +75,26 @@ def _fcfs(view: View) -> Urgency:  # noqa: ARG001
 
 
 def _srpt(view: View) -> Urgency:  # noqa: ARG001
-    def worth(run: RunView, task: int) -> float:  # noqa: ARG001
+    def priority(run: RunView, task: int) -> float:  # noqa: ARG001
         left = run.remaining_s
         return 1.0 / left if left > 0.0 else inf
 
-    return worth
+    return priority
 
 
 def _foft(view: View) -> Urgency:
     ahead = FinishForecast(view)
 
-    def worth(run: RunView, task: int) -> float:  # noqa: ARG001
+    def priority(run: RunView, task: int) -> float:  # noqa: ARG001
         alone = run.alone_s
         flow = view.now + ahead.left_s(run) - run.arrival_s
         return flow / alone if alone > 0.0 else inf
 
-    return worth
+    return priority
 
 
 def _age(view: View, run: RunView) -> float:
-    """Give a workflow's age in makespans; one that takes no time at all does not age."""
+    """Return the age of a workflow in makespans; 0 if its makespan is 0."""
     alone = run.alone_s
     return (view.now - run.arrival_s) / alone if alone > 0.0 else 0.0
 
@@ -114,10 +107,10 @@ PRIORITIES: dict[str, Callable[[View], Urgency]] = {
     "srpt": _srpt,
     "foft": _foft,
 }
-"""By name: what makes the priorities of one moment."""
+"""By name: returns the priorities for the current view."""
 
 WORKFLOW_PRIORITIES = frozenset({"fcfs", "srpt", "foft"})
-"""Those under which all tasks of a workflow are equally urgent."""
+"""Priorities that are equal for all tasks of a workflow."""
 
 
 Rounds = Literal["tasks", "workflows"]
@@ -126,19 +119,19 @@ _PriorityRule = Callable[[View], Urgency]
 
 
 class TaskPlacer(Protocol):
-    """Who finds the place of one task after another."""
+    """Chooses machine and count of tasks."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
-        """Choose machine and count of a ready task; None: nothing can take it now."""
+        """Choose machine and count of a ready task; None if no machine can run it now."""
         ...
 
 
 def place_first(
     view: View, run: RunView, refused: set[int], placing: TaskPlacer, *, free: bool = True
 ) -> Place | None:
-    """Place the first ready task that finds a machine; None: none does. Who finds none is refused.
+    """Place the first ready task that can be placed; None if none can. The others are added to ``refused``.
 
-    ``free``: it must find one that is free, so who is bound to a busy one needs not be asked.
+    With ``free`` only free machines are considered, so tasks bound to a busy machine are skipped.
     """
     for task in run.ready.heads(view.free if free else None):
         if task not in refused:
@@ -150,13 +143,13 @@ def place_first(
 
 
 def _by_tasks(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Iterator[Place]:
-    """Merge the ready tasks of all runs: those of one run come in its own order, the most urgent first."""
+    """Merge the ready tasks of all runs by priority; those of one run are in its own order."""
     runs = [run for run in view.runs if run.ready]
     refused: list[set[int]] = [set() for _ in runs]
-    worth = priorities(view)
+    priority = priorities(view)
     offers = [iter(run.ready.heads(view.free)) for run in runs]
-    # Runs stand by arrival, so the position breaks ties.
-    heap = [(-worth(run, head), at, head) for at, run in enumerate(runs) for head in islice(offers[at], 1)]
+    # Runs are sorted by arrival, so the position breaks ties.
+    heap = [(-priority(run, head), at, head) for at, run in enumerate(runs) for head in islice(offers[at], 1)]
     heapify(heap)
     while heap and view.any_free:
         _, at, task = heappop(heap)
@@ -166,34 +159,34 @@ def _by_tasks(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Ite
             refused[at].add(task)
         else:
             yield place
-            offers[at] = iter(run.ready.heads(view.free))  # others have come to the front
+            offers[at] = iter(run.ready.heads(view.free))  # the heads have changed
         following = next((task for task in offers[at] if task not in refused[at]), None)
         if following is not None:
-            heappush(heap, (-worth(run, following), at, following))
+            heappush(heap, (-priority(run, following), at, following))
 
 
 def _by_workflows(view: View, priorities: _PriorityRule, placing: ModePlacer) -> Iterator[Place]:
-    """Give every run one task per round."""
-    asking = [run for run in view.runs if run.ready]
-    if not asking:
+    """Place one task of every run per round."""
+    active = [run for run in view.runs if run.ready]
+    if not active:
         return
-    refused: dict[int, set[int]] = {run.index: set() for run in asking}
+    refused: dict[int, set[int]] = {run.index: set() for run in active}
     urgency: dict[int, float] = {}
-    while len(asking) > 1:
-        _rate(view, asking, refused, priorities(view), urgency)
-        asking.sort(key=lambda run: -urgency[run.index])
+    while len(active) > 1:
+        _rate(view, active, refused, priorities(view), urgency)
+        active.sort(key=lambda run: -urgency[run.index])
         placed = []
-        for run in asking:
+        for run in active:
             place = place_first(view, run, refused[run.index], placing)
             if place is not None:
                 yield place
                 if not view.any_free:
                     return
-                urgency.pop(run.index, None)  # what it is worth has changed
+                urgency.pop(run.index, None)  # its priority has changed
                 placed.append(run)
-        asking = [run for run in placed if run.ready]
-        asking.sort(key=lambda run: (run.arrival_s, run.index))
-    for run in asking:  # the only one that is left: nobody to compare it with
+        active = [run for run in placed if run.ready]
+        active.sort(key=lambda run: (run.arrival_s, run.index))
+    for run in active:  # a single run needs no priority
         while view.any_free:
             place = place_first(view, run, refused[run.index], placing)
             if place is None:
@@ -203,19 +196,19 @@ def _by_workflows(view: View, priorities: _PriorityRule, placing: ModePlacer) ->
 
 def _rate(
     view: View,
-    asking: list[RunView],
+    active: list[RunView],
     refused: dict[int, set[int]],
-    worth: Urgency,
+    priority: Urgency,
     urgency: dict[int, float],
 ) -> None:
-    for run in asking:
+    for run in active:
         if run.index not in urgency:
             task = next((task for task in run.ready.heads(view.free) if task not in refused[run.index]), None)
-            urgency[run.index] = -float("inf") if task is None else worth(run, task)
+            urgency[run.index] = -float("inf") if task is None else priority(run, task)
 
 
 ROUNDS: dict[str, Callable[[View, _PriorityRule, ModePlacer], Iterator[Place]]] = {
     "tasks": _by_tasks,
     "workflows": _by_workflows,
 }
-"""By name: who is collected in a round."""
+"""By name: the tasks collected in a round."""

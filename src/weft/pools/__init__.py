@@ -1,8 +1,4 @@
-"""Where work is done side by side: the registry of pools. The contract is ``weft.search.pool``; read it
-first.
-
-``pool.py`` adds what whoever opens a pool needs: its name, and to close it.
-"""
+"""Registry of pools for parallel evaluation; ``weft.search.pool`` is the interface, ``pool.py`` the base."""
 
 from __future__ import annotations
 
@@ -20,4 +16,4 @@ POOLS = Registry(
         "dask": "weft.pools.dask_cluster:DaskPool",
     },
 )
-"""To add a pool: one file, one line here."""
+"""To add a pool, add a module and one line here."""

@@ -1,8 +1,8 @@
-"""The workers of a Dask cluster that runs already, on other hosts too.
+"""A pool on the workers of a running Dask cluster.
 
-What is to be computed is sent to every worker once; the items follow. weft must be installed on the workers,
-in the same version, as other versions may find other plans. Whoever stops reading takes back what has not
-begun; what a worker has begun it ends, as Dask cannot stop it.
+The function is sent to every worker once, then the items. The workers must have the same version of weft,
+because other versions may find other plans. When the consumer stops reading, items that have not started are
+cancelled; Dask cannot stop the others.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _PATIENCE_S = 5
-"""How long a scheduler may take to answer."""
+"""Timeout of the connection to a scheduler."""
 
 
 class DaskPool(OpenPool):
-    """The threads of all workers of a cluster."""
+    """All threads of the workers of a cluster."""
 
     name: ClassVar[str] = "dask"
 
@@ -46,11 +46,11 @@ class DaskPool(OpenPool):
 
     @property
     def workers(self) -> int:
-        """Say how many items are worked on at once."""
+        """Return the number of items computed at the same time."""
         return self._workers
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items."""
+        """Yield the results in the order of the items."""
         from distributed import CancelledError, KilledWorker
 
         futures: list[Any] = []
@@ -73,7 +73,7 @@ class DaskPool(OpenPool):
         return self._sent
 
     def close(self) -> None:
-        """Leave the cluster, which stays as it was."""
+        """Disconnect; the cluster keeps running."""
         self._function = self._sent = None
         self._client.close()
 
@@ -100,7 +100,7 @@ def _short(error: Exception) -> str:
 
 
 def _count_threads(client: Any, address: str) -> int:
-    """Count the threads of the workers, all of which must know this weft."""
+    """Count the threads of the workers; all of them must have this version of weft."""
     version_of = _make_version_query()
     ours, versions = version_of(), client.run(version_of)
     if not versions:
@@ -116,8 +116,8 @@ def _count_threads(client: Any, address: str) -> int:
 
 
 def _make_version_query() -> Callable[[], str]:
-    # A function inside a function travels whole: one of this module could not be found where weft is not.
-    # It names the package by text, as the front door imports the rooms above this one.
+    # A nested function is pickled by value; a module function could not be found on a worker without weft. It
+    # names the package by text, because ``import weft`` here would violate the layers.
     def version() -> str:
         try:
             return str(__import__("weft").__version__)

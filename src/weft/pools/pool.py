@@ -1,11 +1,8 @@
-"""Pools that are opened, used and closed, and their names: ``serial``, ``threads:4``, ``processes:4``,
-``dask:tcp://host:8786``.
+"""Pools that must be closed, and their names.
 
-What a pool computes does not depend on the pool: see ``weft.search.pool``, the contract planners know.
-
-One item after the other, in this process.
-
-Threads of this process: for work that lets go of the interpreter, as compiled kernels do.
+Names are ``serial``, ``threads:4``, ``processes:4`` and ``dask:tcp://host:8786``.
+Results do not depend on the pool; see ``weft.search.pool``, the interface that planners use. Threads suit
+work that releases the interpreter lock, as compiled kernels do.
 """
 
 from __future__ import annotations
@@ -27,32 +24,32 @@ _Result = TypeVar("_Result")
 
 
 class OpenPool(ABC):
-    """A pool with an end: use it in a ``with`` statement, or close it."""
+    """A pool that must be closed; it is a context manager."""
 
     name: ClassVar[str]
-    """As the registry knows it."""
+    """Its name in the registry."""
 
     @classmethod
     @abstractmethod
     def of(cls, argument: str) -> Self:
-        """Make the pool from what follows its name; nothing may be started before the first item."""
+        """Make the pool from the text after the colon of its name; workers start with the first item."""
 
     @property
     @abstractmethod
     def workers(self) -> int:
-        """Say how many items are worked on at once."""
+        """Return the number of items computed at the same time."""
 
     @abstractmethod
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items; whoever stops reading stops the work.
+        """Yield the results in the order of the items.
 
-        A function that was given before is not sent again: whoever maps often over something large makes
-        one partial of it.
+        Items that have not started are cancelled when the caller stops reading.
+        The same function object is sent to workers only once, so repeated calls should reuse one ``partial``.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Free all threads, processes and connections; what still runs is stopped, or left to end."""
+        """Free all threads, processes and connections; running work is stopped or left to finish."""
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +61,7 @@ class OpenPool(ABC):
 
 
 def make_pool(text: str) -> OpenPool:
-    """Make the pool that a name describes."""
+    """Return the pool with a name such as ``processes:4``."""
     from weft.pools import POOLS
 
     name, _, argument = text.partition(":")
@@ -73,7 +70,7 @@ def make_pool(text: str) -> OpenPool:
 
 
 def parse_workers(name: str, argument: str) -> int:
-    """Read a number of workers."""
+    """Parse a number of workers, at least 1. Raises InvalidInput."""
     try:
         workers = int(argument or "1")
     except ValueError:
@@ -87,7 +84,7 @@ def parse_workers(name: str, argument: str) -> int:
 
 
 class SerialPool(OpenPool):
-    """No worker but whoever asks."""
+    """One item after another in the calling thread."""
 
     name: ClassVar[str] = "serial"
 
@@ -101,19 +98,19 @@ class SerialPool(OpenPool):
 
     @property
     def workers(self) -> int:
-        """Say how many items are worked on at once."""
+        """Return 1."""
         return 1
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items."""
+        """Yield the results in the order of the items."""
         return INLINE_POOL.map(function, items)
 
     def close(self) -> None:
-        """Do nothing: nothing was started."""
+        """Do nothing: there is nothing to free."""
 
 
 class ThreadPool(OpenPool):
-    """Some threads, started with the first item."""
+    """Threads, started with the first item."""
 
     name: ClassVar[str] = "threads"
 
@@ -128,11 +125,11 @@ class ThreadPool(OpenPool):
 
     @property
     def workers(self) -> int:
-        """Say how many items are worked on at once."""
+        """Return the number of items computed at the same time."""
         return self._workers
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items."""
+        """Yield the results in the order of the items."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._workers, thread_name_prefix="weft")
         futures = [self._executor.submit(function, item) for item in items]
@@ -144,7 +141,7 @@ class ThreadPool(OpenPool):
                 future.cancel()
 
     def close(self) -> None:
-        """Start nothing more, and wait for the threads: one that is at work ends with its piece."""
+        """Cancel waiting items and join the threads after their current items."""
         if self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
             self._executor = None

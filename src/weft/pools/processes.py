@@ -1,8 +1,8 @@
-"""Worker processes on this host.
+"""A pool of worker processes on this host.
 
-They are forked where that is safe, so that they know at once what this process has loaded and compiled. Each
-has a pipe of its own: a worker that dies is noticed, and one that is no longer wanted can be killed. They
-ignore Ctrl-C, which is for whoever asked, and end when this process ends, however it ends.
+Workers are forked if that is safe, so that they share the loaded modules and compiled kernels of this
+process. Each has its own pipe: the end of a worker is detected, and a worker that is not needed is killed.
+Workers ignore Ctrl-C, which the parent handles, and exit when the parent ends in any way.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ _Result = TypeVar("_Result")
 _Function = Callable[[Any], Any]
 
 _AHEAD = 4
-"""From so many items per worker on, a worker has its next item before it asks: small ones take no pause."""
+"""From this many items per worker on, a worker gets its next item in advance, to avoid a pause after short
+items.
+"""
 
 
 class ProcessPool(OpenPool):
-    """Some processes, started with the first item."""
+    """Processes, started with the first item."""
 
     name: ClassVar[str] = "processes"
 
@@ -50,11 +52,11 @@ class ProcessPool(OpenPool):
 
     @property
     def workers(self) -> int:
-        """Say how many items are worked on at once."""
+        """Return the number of items computed at the same time."""
         return self._workers
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items."""
+        """Yield the results in the order of the items."""
         todo = deque(enumerate(items))
         results: dict[int, Any] = {}
         depth = 2 if len(todo) >= _AHEAD * self._workers else 1
@@ -70,11 +72,11 @@ class ProcessPool(OpenPool):
             self._dismiss(lambda worker: bool(worker.given))
 
     def close(self) -> None:
-        """End all workers at once."""
+        """Kill all workers."""
         self._dismiss(lambda _: True)
 
     def _employ(self, function: _Function, wanted: int) -> None:
-        """Start the workers that are missing; tell the others what is to be computed now."""
+        """Start missing workers; send the function to the others."""
         message: bytes | None = None
         for worker in self._staff:
             if worker.function is not function:
@@ -116,26 +118,26 @@ class ProcessPool(OpenPool):
 
 
 class _WorkerProcess:
-    """A process as its employer sees it."""
+    """The parent's side of a worker process."""
 
     def __init__(self, context: BaseContext, function: _Function) -> None:
         self.function = function
         self.given: deque[int] = deque()
-        """Numbers of the items it has not answered yet, in their order."""
+        """Numbers of the items without a result yet, in the order sent."""
         self.connection, theirs = context.Pipe()
-        # What is given to a process that is forked is not copied, however large it is.
+        # A forked process shares the arguments with its parent; they are not copied.
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=_work, args=(theirs, function), daemon=True, name="weft-worker"
         )
         with warnings.catch_warnings():
-            # Python counts the threads of linear algebra, which mind forks, among those that may not.
+            # Python warns because of the threads of linear algebra libraries, which handle forks.
             warnings.simplefilter("ignore", DeprecationWarning)
             self.process.start()
-        theirs.close()  # its copy alone may be open: then the end of the process is the end of the pipe
+        theirs.close()  # only the worker keeps its end open, so that its exit closes the pipe
 
 
 def _context() -> BaseContext:
-    """Fork if nobody else runs in this process, who might hold a lock that the copy would wait for."""
+    """Fork if no other thread of this process could hold a lock, otherwise spawn."""
     forks = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     return multiprocessing.get_context("fork" if forks else "spawn")
 
@@ -149,7 +151,7 @@ def _worker_error(worker: _WorkerProcess) -> WeftError:
 
 
 def _unpack_result(message: bytes) -> Any:
-    """Give the result of an item, or raise its error."""
+    """Return the result of an item, or raise its error."""
     good, value = pickle.loads(message)  # noqa: S301 - our own worker wrote it
     if good:
         return value
@@ -157,7 +159,7 @@ def _unpack_result(message: bytes) -> Any:
 
 
 def _work(connection: Connection, function: _Function) -> None:
-    """Be a worker: answer items until killed."""
+    """Run a worker: compute items until killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
@@ -183,7 +185,7 @@ def _answer(function: _Function, item: Any) -> bytes:
 
 
 def _pack_error(error: Exception) -> bytes:
-    """Pack an error with where it happened; one that cannot travel goes as its text."""
+    """Pickle an error with its traceback as a note; as text if it cannot be pickled."""
     where = "".join(traceback.format_exception(error))
     error.add_note(f"in a worker process:\n{where}")
     try:

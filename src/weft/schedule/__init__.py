@@ -1,4 +1,4 @@
-"""What was planned: the schedule, its independent verification, metrics and lower bounds."""
+"""Schedules, their independent verification, objectives, metrics and lower bounds."""
 
 from __future__ import annotations
 

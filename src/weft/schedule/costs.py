@@ -1,13 +1,13 @@
-"""What schedules cost, and what they cost at least: the price of all node-seconds taken.
+"""Costs of schedules, a lower bound of the cost, and sequential execution as a reference.
 
-Sequential execution: all compute tasks one after another on the one machine where that is fastest.
+A cost is the price of all occupied node-seconds. Sequential execution runs all compute tasks one after
+another on the machine where that is fastest. Speed-up is measured against it (``T_seq`` in
+docs/papers/dynamic-grid.md, section 7), and the fitness functions of docs/papers/moldable.md, section 4,
+scale time and cost by it (``t_max`` and ``c_min``).
 
-Speed-up is measured against it (S1 section 7, ``T_seq``), and S2 section 4 scales time and cost by it
-(``t_max`` and ``c_min``, there the sum of the tasks' seconds on one node).
-
-Deviations: where one node is not allowed the smallest allowed count is taken; machines on which some task
-cannot run do not count; if none can run all, each task takes its fastest one. Complexity O(v k) for v tasks
-of k modes, once per instance.
+Deviations: if one node is not allowed, the smallest allowed count is used. Machines that cannot run some task
+are excluded; if no machine can run all tasks, each task takes its fastest machine. O(v k) for v tasks of k
+modes, once per instance.
 """
 
 from __future__ import annotations
@@ -25,27 +25,26 @@ __all__ = ["SequentialExecution", "cheapest_cost", "relative_prices", "schedule_
 
 
 _CHUNK = 1_000_000
-"""How many costs (variables x machines) are added up at a time."""
+"""Costs (variables x machines) summed at a time."""
 
 
 def schedule_cost(schedule: Schedule, instance: Instance) -> float:
-    """Give the price of all node-seconds a schedule takes."""
+    """Return the price of all node-seconds of a schedule."""
     taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
     return float((taken * instance.price_per_node_s[schedule.machine]).sum())
 
 
 def relative_prices(instance: Instance) -> Floats:
-    """Give per machine its price over that of a mean node of the platform; 1 everywhere without prices."""
+    """Return the price of each machine over the mean price of a node; 1 if all prices are 0."""
     price, capacity = instance.price_per_node_s, instance.capacity
     mean = float((price * capacity).sum()) / max(1.0, float(capacity.sum()))
     return price / mean if mean > 0 else np.ones(len(price))
 
 
 def cheapest_cost(instance: Instance) -> float:
-    """Give a cost below which no schedule is: every binding variable on the machine that is cheapest for it.
+    """Return a lower bound of the cost: every variable on its cheapest machine, tasks in cheapest counts.
 
-    There each of its tasks takes its cheapest node count. Waiting costs nothing, so it takes a deadline or a
-    budget to make every plan dearer.
+    Waiting is free, so without a deadline or a budget this cost can be reached.
     """
     if not instance.price_per_node_s.any():
         return 0.0
@@ -62,7 +61,7 @@ def cheapest_cost(instance: Instance) -> float:
 
 
 def _cheapest(instance: Instance, variables: Indices, tasks: Indices) -> float:
-    """Add up the least costs of some variables, whose compute tasks are given."""
+    """Sum the least costs of some variables, given their compute tasks."""
     costs = np.zeros((len(variables), len(instance.machines)))
     row = np.searchsorted(variables, instance.graph.variable[tasks])
     number = instance.group[tasks]
@@ -80,10 +79,10 @@ def _cheapest(instance: Instance, variables: Indices, tasks: Indices) -> float:
 
 
 def _least_costs(instance: Instance, group: ModeGroup, tasks: Indices) -> tuple[Indices, Floats]:
-    """Give the machines of a group, and tasks x machines what the cheapest count costs there."""
+    """Return the machines of a group, and the least cost per task and machine."""
     machine, first = np.unique(group.machine, return_index=True)
     price = instance.price_per_node_s[group.machine] * group.nodes
-    # Modes stand by machine, so the least of each machine is that of a stretch of columns.
+    # Modes are sorted by machine, so the modes of a machine are adjacent columns.
     return machine, np.minimum.reduceat(group.seconds_of(tasks) * price, first, axis=1)
 
 
@@ -92,14 +91,14 @@ _cached: WeakKeyDictionary[Instance, SequentialExecution] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialExecution:
-    """What it takes to run one task after another, without moving data."""
+    """Time and node-seconds of running one task after another, without transfers."""
 
     time_s: float
     node_seconds: float
 
 
 def sequential_execution(instance: Instance) -> SequentialExecution:
-    """Give time and node-seconds; they are computed once, however many schedules are judged by them."""
+    """Return time and node-seconds of sequential execution, cached per instance."""
     if instance not in _cached:
         _cached[instance] = _run_sequentially(instance)
     return _cached[instance]
@@ -109,7 +108,7 @@ def _run_sequentially(instance: Instance) -> SequentialExecution:
     time, taken = np.zeros(len(instance.machines)), np.zeros(len(instance.machines))
     fastest_s = fastest_taken = 0.0
     for group in instance.groups:
-        # The first mode listed for a machine is the one with the smallest count.
+        # The first mode of a machine has its smallest count.
         machine, first = np.unique(group.machine, return_index=True)
         nodes = group.nodes[first]
         able = np.zeros(len(time), dtype=bool)

@@ -1,8 +1,8 @@
-"""Metrics of a schedule: the eight of S1 section 7, and cost, used share, schedule length ratio, speed-up.
+"""Metrics of a schedule: the eight of docs/papers/dynamic-grid.md, section 7, cost, use and length ratio.
 
-S1: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
-Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 (spec
-s1 section 7) and Const = twice the sequential time, the same for all schedules of an instance.
+R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
+Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 and Const
+= twice the sequential time, which is the same for all schedules of an instance.
 """
 
 from __future__ import annotations
@@ -23,48 +23,50 @@ __all__ = ["Metrics", "critical_path", "measure_schedule"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What can be said of a schedule in numbers."""
+    """The metrics of a schedule; numbered ones are those of the paper."""
 
     makespan_s: float
-    """S1 metric 1: end of the last task."""
+    """Metric 1: finish of the last task."""
     sequential_s: float
-    """All compute tasks one after another on the one machine where that is fastest, without transfers."""
+    """Time of sequential execution on the machine where it is fastest, without transfers."""
     speedup: float
-    """S1 metric 2: sequential over makespan."""
+    """Metric 2: sequential time over makespan."""
     efficiency: float
-    """S1 metric 3: speed-up over machines used."""
+    """Metric 3: speed-up over machines used."""
     communication_s: float
-    """S1 metric 4: transfers on the critical path."""
+    """Metric 4: transfers on the critical path."""
     synchronisation_s: float
-    """S1 metric 5: waiting on the critical path."""
+    """Metric 5: waiting on the critical path."""
     overhead_s: float
-    """S1 metric 6: makespan less the sequential time spread over the machines used."""
+    """Metric 6: makespan minus the sequential time over the machines used."""
     lost_parallelism_s: float
-    """S1 metric 7: overhead less communication and synchronisation."""
+    """Metric 7: overhead minus communication and synchronisation."""
     throughput: float
-    """S1 metric 8: efficiency and time together, higher is better."""
+    """Metric 8: efficiency and time combined; higher is better."""
     cost: float
-    """Price of all node-seconds taken."""
+    """Price of all occupied node-seconds."""
     node_seconds: float
     used_share: float
-    """Node-seconds taken over those of all machines of the platform during the makespan."""
+    """Occupied node-seconds over those of the whole platform during the makespan."""
     idle_share: float
     length_ratio: float
-    """Makespan over the critical path with fastest modes and free communication (SLR)."""
+    """Schedule length ratio (SLR): makespan over the critical path with fastest modes and free communication.
+    """
     machines_used: int
 
 
 def critical_path(schedule: Schedule, instance: Instance, *, through_machines: bool = False) -> list[int]:
-    """Trace back from the last task through the predecessor whose data arrived last.
+    """Return the tasks on the critical path.
 
-    With ``through_machines`` the trace also follows the previous task on the same machine, so that waiting
-    for a busy machine is not counted as synchronisation.
+    It leads from the last task back through the predecessor whose data arrived last.
+    With ``through_machines`` the path also follows the previous task on the same machine, so that waiting for
+    a busy machine is not counted as synchronisation.
     """
     return _CriticalTrace(schedule, instance).path(through_machines=through_machines)
 
 
 class _CriticalTrace:
-    """Follows a schedule back to what each task waited for."""
+    """Traces a schedule back to the task each task waited for."""
 
     def __init__(self, schedule: Schedule, instance: Instance) -> None:
         self.schedule = schedule
@@ -72,14 +74,14 @@ class _CriticalTrace:
         self.reads_on = _reading_machines(schedule, instance.graph)
 
     def path(self, *, through_machines: bool) -> list[int]:
-        """List the tasks from the first to the last."""
+        """Return the tasks from the first to the last."""
         found = [int(np.argmax(self.schedule.finish_s))] if len(self.schedule) else []
         while found and (before := self._last_before(found[-1], through_machines)) is not None:
             found.append(before)
         return found[::-1]
 
     def moving_s(self, path: list[int]) -> float:
-        """Add up the data movement along the path that is not a transfer task."""
+        """Sum the data movement along the path that is not a transfer task."""
         graph, total = self.instance.graph, 0.0
         for before, task in pairwise(path):
             first, end = int(graph.predecessor_pointer[task]), int(graph.predecessor_pointer[task + 1])
@@ -105,19 +107,19 @@ class _CriticalTrace:
         return None if best is None else best[1]
 
     def _previous_on_machine(self, task: int) -> int | None:
-        """Give the task on the same machine that ended last before this one started."""
+        """Return the task on the same machine that finished last before this one started."""
         schedule = self.schedule
         if schedule.nodes[task] == 0:
             return None
         same = (schedule.machine == schedule.machine[task]) & (schedule.nodes > 0)
         start = schedule.start_s[task]
-        # Only what started before it can have come before it: tasks of no length would lead back and forth.
+        # Require an earlier start, or tasks of 0 seconds would form a cycle.
         found = np.flatnonzero(same & (schedule.finish_s <= start) & (schedule.start_s < start))
         return int(found[np.argmax(schedule.finish_s[found])]) if len(found) else None
 
 
 def _reading_machines(schedule: Schedule, graph: TaskGraph) -> Indices:
-    """Give the machine on which each task reads: its own, but a transfer reads where its source is."""
+    """Return the machine on which each task reads its inputs; a transfer reads at its source."""
     member = np.zeros(len(graph.variables), dtype=np.int64)
     member[graph.variable] = np.arange(len(graph))
     machines = schedule.machine.copy()
@@ -134,7 +136,7 @@ def measure_schedule(
     constant_s: float | None = None,
     weight: float = 0.5,
 ) -> Metrics:
-    """Measure a schedule. ``constant_s`` is S1's Const in metric 8; by default twice the sequential time."""
+    """Compute the metrics. ``constant_s`` is Const of metric 8; by default twice the sequential time."""
     graph, makespan = instance.graph, schedule.makespan_s
     trace = _CriticalTrace(schedule, instance)
     path = trace.path(through_machines=through_machines)

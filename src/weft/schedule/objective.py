@@ -1,26 +1,18 @@
-"""The three fitness functions of S2, all minimised: time, pay per use, pay for everything.
+"""Objectives: the value of a schedule, and deadline and maximal cost as limits.
 
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows (spec s2 section 4).
-``alpha`` weighs the makespan against cost (1: time alone). The makespan is that of the schedule, queueing
-included.
+Objectives are the eight metrics of R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, section
+7), cost, and the three fitness functions of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
+Scientific Workflows (docs/papers/moldable.md, section 4): local time, pay per use, pay for the whole
+platform. ``alpha`` weighs the makespan against cost (1: time alone). The makespan includes queueing.
 
-Deviations: ``t_max`` is the time of ``sequential_execution`` (the smallest allowed counts, on several
-machines the
-fastest one) and ``c_min`` its node-seconds, which is the paper's sum where tasks may run on one node; P is
-the nodes of all machines. Where machines have prices, a node-second counts by its price over the price of a
-mean node, so that equal prices change nothing. The printed third function rewards wasted node-time for alpha
-below 1/2 (``static_literal_fitness``); our default counts idle node-time instead (``static_idle_fitness``);
-``static_idle_fraction_fitness`` counts the share of idle node-time, the quantity the paper plots.
+Deviations: ``t_max`` is the time of sequential execution and ``c_min`` its node-seconds, which equals the
+paper's sum if tasks may run on one node; P is the number of nodes of all machines. A node-second counts by
+its price relative to the mean price of a node. The printed third function rewards wasted node-time for alpha
+below 1/2 (``static_literal_fitness``); our default counts idle node-time (``static_idle_fitness``), and
+``static_idle_fraction_fitness`` the share of idle node-time, which the paper plots.
 
-Objectives are data: what a plan is judged by, and the limits it must keep to.
-
-S1: R. Prodan, T. Fahringer, SAC 2005, its eight metrics (``metrics``). S2: M. Jaros, J. Jaros, its three
-fitness functions (``fitness``).
-
-Deadline and maximal cost: who misses them, by how much, and whether any plan could do better.
-
-A limit is missed only by more than rounding makes of sums of seconds. A bound that exceeds it proves that no
-plan keeps it; a plan that exceeds it proves nothing about others, and the message says so.
+A lower bound above a limit proves that no plan keeps it. A plan above a limit proves nothing about other
+plans; the message says so.
 """
 
 from __future__ import annotations
@@ -54,7 +46,7 @@ __all__ = [
 
 
 def local_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:  # noqa: ARG001
-    """Fitness 1: the sum of all compute tasks' seconds, whatever waits for whatever."""
+    """Fitness 1: the sum of the seconds of all compute tasks, without waiting."""
     computing = schedule.nodes > 0
     return float((schedule.finish_s[computing] - schedule.start_s[computing]).sum())
 
@@ -98,45 +90,46 @@ def _time_share(schedule: Schedule, instance: Instance) -> float:
 
 
 def _share(amount: float, whole: float) -> float:
-    """Divide; where no task takes any time there is nothing to scale by, and the amount stays as it is."""
+    """Divide; if no task takes any time, return the amount itself."""
     return amount / whole if whole > 0 else amount
 
 
 def _priced_node_seconds(schedule: Schedule, instance: Instance) -> float:
-    """Give the node-seconds taken, by their relative price."""
+    """Return the occupied node-seconds, weighted by relative price."""
     taken = (schedule.finish_s - schedule.start_s) * schedule.nodes
     return float((taken * relative_prices(instance)[schedule.machine]).sum())
 
 
 DEFAULT_ALPHA = 0.5
-"""Time and cost weigh the same."""
+"""Time and cost have equal weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A number of a schedule that is to be small (or large), and what no plan may exceed."""
+    """A value of schedules to minimise or maximise, and limits that no plan may exceed."""
 
     name: str
     title: str
     source: str
     """Paper and section."""
     measured_by: Callable[[Schedule, Instance, float], float] = field(repr=False, compare=False)
-    """Gives the number of a schedule of an instance under an alpha."""
+    """Returns the value of a schedule of an instance for an alpha."""
     sense: Literal["minimise", "maximise"] = "minimise"
     has_alpha: bool = False
-    """Whether alpha weighs time against cost in it."""
+    """Whether alpha is part of it."""
     is_makespan: bool = False
-    """Whether the shorter of two plans is the better one: whoever minimises the makespan serves it."""
+    """Whether it orders plans as the makespan does, so that planners that minimise the makespan support it.
+    """
 
     alpha: float = DEFAULT_ALPHA
-    """Between 0 (cost alone) and 1 (time alone)."""
+    """From 0 (cost alone) to 1 (time alone)."""
     deadline_s: float | None = None
-    """The makespan may not exceed it; None: no deadline."""
+    """Upper limit of the makespan; None for no deadline."""
     max_cost: float | None = None
-    """The price of all node-seconds taken may not exceed it; None: no limit."""
+    """Upper limit of the cost; None for no limit."""
 
     def value(self, schedule: Schedule, instance: Instance, alpha: float | None = None) -> float:
-        """Give the number of a schedule; ``alpha`` replaces that of the objective."""
+        """Return the value of a schedule; ``alpha`` replaces that of the objective."""
         return self.measured_by(schedule, instance, self.alpha if alpha is None else alpha)
 
 
@@ -161,7 +154,7 @@ def _grid_metric(
         source=f"S1 section 7, metric {number}",
         measured_by=partial(_metric, key=key),
         sense=sense,
-        # The sequential time is the same for all plans, so the largest speed-up is the shortest plan's.
+        # The sequential time is the same for all plans, so the shortest plan has the largest speed-up.
         is_makespan=key == "speedup",
     )
 
@@ -223,7 +216,7 @@ def make_objective(
     deadline_s: float | None = None,
     max_cost: float | None = None,
 ) -> Objective:
-    """Find an objective by its name, and give it alpha and limits. Raises InvalidInput."""
+    """Return the objective of a name with alpha and limits. Raises InvalidInput."""
     if name not in OBJECTIVES:
         close = nearest(name, OBJECTIVES)
         advice = f"did you mean {close!r}?" if close else f"known: {', '.join(OBJECTIVES)}"
@@ -253,11 +246,11 @@ def _check_limit(noun: str, limit: float | None, unit: str) -> None:
 
 
 _ROUNDING = 1e-9
-"""Share by which a sum of doubles may exceed a limit that it equals."""
+"""Relative tolerance when a sum of doubles is compared with a limit."""
 
 
 def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: float) -> None:
-    """Raise Infeasible where the bounds alone exceed the limits, whatever planner is asked."""
+    """Raise Infeasible if the lower bounds exceed the limits, so that no planner can keep them."""
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(bound_s, deadline):
@@ -278,7 +271,7 @@ def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: 
 def refuse_missed_limits(
     objective: Objective, planner: str, *, makespan_s: float, cost: float, bound_s: float
 ) -> None:
-    """Raise Infeasible where a plan exceeds the limits, though no bound rules out a better one."""
+    """Raise Infeasible if a plan exceeds the limits although the bounds do not."""
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(makespan_s, deadline):

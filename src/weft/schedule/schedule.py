@@ -1,9 +1,7 @@
-"""A schedule: which task runs where, on how many nodes, from when to when.
+"""Schedules: machine, nodes, start and finish of every task, and the expected time of all loop iterations.
 
-How long all expected iterations of the loops take, and what they cost, from the plan of one.
-
-A loop that is expected to run n times adds (n - 1) times the span of its body in the plan; a loop inside
-another one adds that once per iteration of the outer one.
+A schedule contains one iteration of every loop. A loop with n expected iterations adds (n - 1) times the span
+of its body; an inner loop adds that once per iteration of the outer loop.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ __all__ = ["Assignment", "Schedule", "expected_executions", "expected_total_seco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One line of a schedule."""
+    """One row of a schedule."""
 
     task: str
     machine: str
@@ -37,11 +35,11 @@ class Schedule:
 
     tasks: tuple[str, ...]
     machines: tuple[str, ...]
-    """Names of the platform's machines (as planners see them: virtual shares are machines)."""
+    """Names of the machines of the platform; a virtual share is a machine."""
     machine: NDArray[np.uint32]
-    """Per task: index into ``machines``; of a transfer: the destination."""
+    """Per task: index into ``machines``; for a transfer, the destination."""
     nodes: NDArray[np.uint32]
-    """Per task: nodes taken; 0 for transfers and virtual tasks."""
+    """Per task: occupied nodes; 0 for transfers and virtual tasks."""
     start_s: Floats
     finish_s: Floats
 
@@ -50,12 +48,12 @@ class Schedule:
 
     @property
     def makespan_s(self) -> float:
-        """Give the time from 0 to the end of the last task."""
+        """Return the finish of the last task."""
         return float(self.finish_s.max(initial=0.0))
 
     @property
     def machines_used(self) -> int:
-        """Count the machines on which at least one node is taken."""
+        """Return the number of machines with at least one occupied node."""
         return len(np.unique(self.machine[self.nodes > 0]))
 
     def __iter__(self) -> Iterator[Assignment]:
@@ -67,16 +65,16 @@ class Schedule:
 
 
 def expected_total_seconds(schedule: Schedule, graph: TaskGraph) -> float | None:
-    """Add to the makespan the further iterations of every loop; None where a loop does not say how many."""
+    """Return the makespan with all expected iterations; None if a loop has no expected number."""
     if any(body.expect is None for body in graph.loops):
         return None
     return float(total_seconds(schedule.start_s, schedule.finish_s, graph.loops))
 
 
 def total_seconds(start_s: Floats, finish_s: Floats, loops: Sequence[LoopBody]) -> Floats:
-    """Give the time of all expected iterations; a loop that does not say how many has one.
+    """Return the time of all expected iterations; a loop without an expected number has one iteration.
 
-    Times are given per task, or per sample and task.
+    Times are per task, or per sample and task.
     """
     total = np.asarray(finish_s.max(axis=-1, initial=0.0))
     for body in loops:
@@ -88,7 +86,7 @@ def total_seconds(start_s: Floats, finish_s: Floats, loops: Sequence[LoopBody]) 
 
 
 def expected_executions(tasks: int, loops: Sequence[LoopBody]) -> Floats:
-    """Give how often each task is expected to run; a loop that does not say runs once."""
+    """Return how often each task is expected to run; a loop without an expected number runs once."""
     times = np.ones(tasks)
     for body in loops:
         times[body.tasks] *= body.expect or 1

@@ -1,8 +1,7 @@
-"""Independent verification: is this schedule possible at all?
+"""Independent verification of schedules.
 
-Works from the task graph, the platform and the predictor's answers for single modes, not from the
-compiled instance, and shares no code with any planner. Every rule is written out plainly; speed comes
-second.
+It uses the task graph, the platform and the predictor's estimates of single modes, not the compiled instance,
+and shares no code with planners. Every rule is written out plainly; speed comes second.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["Violation", "verify"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One rule that a schedule breaks."""
+    """A rule that a schedule breaks."""
 
     rule: str
     """precedence, duration, nodes, resources, budget, binding, requirement, count, time, complete."""
@@ -43,7 +42,7 @@ class Violation:
 def verify(
     schedule: Schedule, graph: TaskGraph, platform: Platform, *, predictor: Predictor | None = None
 ) -> list[Violation]:
-    """List every rule the schedule breaks; an empty list means it is valid."""
+    """Return all rules that the schedule breaks; an empty list means it is valid."""
     checker = _ScheduleVerifier(schedule, graph, platform, predictor or default_chain())
     complete = list(checker.completeness())
     if complete:
@@ -66,14 +65,14 @@ class _ScheduleVerifier:
         self.platform = platform
         self.predictor = predictor
         self.machines = {machine.name: machine for machine in planned_machines(platform)}
-        # Times are sums of doubles: what differs by rounding of the whole plan's length is equal.
+        # Times are sums of doubles: compare with a tolerance relative to the length of the plan.
         self.tolerance = 1e-9 * max(1.0, schedule.makespan_s)
 
     def machine(self, task: int) -> Machine:
         return self.machines[self.schedule.machines[self.schedule.machine[task]]]
 
     def completeness(self) -> Iterator[Violation]:
-        """Every task once, on a machine that exists, at a time that is a time."""
+        """Every task occurs once, on a known machine, with finite times."""
         schedule = self.schedule
         if schedule.tasks != self.graph.names:
             yield Violation(rule="complete", what="the schedule's tasks are not the graph's")
@@ -90,7 +89,7 @@ class _ScheduleVerifier:
                 yield Violation(rule="complete", what=f"{name} on machine number {schedule.machine[task]}")
 
     def modes(self) -> Iterator[Violation]:
-        """Node counts, machines and durations are those the description and the estimates allow."""
+        """Node counts, machines and durations are those that the description and the estimates allow."""
         facts = {
             key: column.tolist() for key, column in machine_columns(tuple(self.machines.values())).items()
         }
@@ -118,10 +117,10 @@ class _ScheduleVerifier:
         try:
             return evaluate_boolean(requirements, {**self.graph.context(task), **facts})
         except InvalidInput:
-            return False  # what cannot be said of this machine does not hold for it
+            return False  # a requirement that cannot be evaluated for a machine does not hold
 
     def _room(self, task: int, name: str, machine: Machine, nodes: int) -> Iterator[Violation]:
-        """One task alone must fit its machine, however short it is and however the machine is shared."""
+        """Every single task fits its machine, whatever its duration and the occupancy of the machine."""
         if nodes > machine.nodes:
             yield Violation(
                 rule="nodes", what=f"{name} takes {nodes} of {machine.nodes} nodes of {machine.name}"
@@ -130,7 +129,7 @@ class _ScheduleVerifier:
             yield Violation(rule="resources", what=f"{name} takes more {over} than {machine.name} has")
 
     def _count(self, task: int) -> int | None:
-        """Give the node count a task runs on, as its description counts; None: it allows no such count."""
+        """Return the node count of a task in the units of its description; None if it is not allowed."""
         nodes, machine = int(self.schedule.nodes[task]), self.machine(task)
         cores = max(1, math.ceil(self.graph.cores[task]))
         if machine.node_is_core:
@@ -141,12 +140,12 @@ class _ScheduleVerifier:
         return None if rest or count not in allowed else count
 
     def _demand(self, task: int) -> Floats:
-        """Give what a task takes of each resource; on a count that is not allowed, the least it could."""
+        """Return the amounts of a task; for a count that is not allowed, the least amounts."""
         count = self._count(task) if len(self.graph.demand_by_count.rows) else None
         return self.graph.demand[task] if count is None else self.graph.demand_of(task, count)
 
     def _exceeded(self, used: Floats, machine: Machine) -> str | None:
-        """Name a resource of which more is used than the machine has, or None."""
+        """Return the name of a resource that is exceeded; None if there is none."""
         names = self.graph.resource_names
         if not names:
             return None
@@ -154,7 +153,7 @@ class _ScheduleVerifier:
         return names[int(np.argmax(exceeded))] if exceeded.any() else None
 
     def _totals(self, machine: Machine) -> Floats:
-        """Give what a machine has of each resource, a little more for the rounding of sums."""
+        """Return the totals of a machine per resource, with a tolerance for rounding."""
         stated, names = machine.amounts, self.graph.resource_names
         totals = [stated.get(name, math.inf if name == "memory" else 0.0) for name in names]
         return np.array(totals, dtype=np.float64) * (1 + 2e-9)
@@ -176,11 +175,11 @@ class _ScheduleVerifier:
             yield Violation(rule="duration", what=f"{what} takes {taken:g} s instead of {seconds:g} s")
 
     def precedence(self) -> Iterator[Violation]:
-        """No task starts before its predecessors have ended and their data have arrived."""
+        """No task starts before its predecessors have finished and their data have arrived."""
         graph, schedule = self.graph, self.schedule
         sources = self._sources()
         for task, name in enumerate(graph.names):
-            # A transfer reads where its source is; everything else reads on its own machine.
+            # A transfer reads at its source; all other tasks read on their own machine.
             here = sources.get(task, self.machine(task))
             first = int(graph.predecessor_pointer[task])
             for edge, before in enumerate(graph.predecessors(task).tolist(), start=first):
@@ -208,14 +207,14 @@ class _ScheduleVerifier:
         return 0.0 if link is None else link.latency_s + size / link.bandwidth_Bps
 
     def _sources(self) -> dict[int, Machine]:
-        """Find the machine each transfer starts from: where the tasks of its source variable are."""
+        """Return the source machine of each transfer: the machine of its source variable."""
         graph = self.graph
         member = {variable: task for task, variable in enumerate(graph.variable.tolist())}
         transfers = np.flatnonzero(graph.kind == TRANSFER).tolist()
         return {task: self.machine(member[int(graph.source_variable[task])]) for task in transfers}
 
     def bindings(self) -> Iterator[Violation]:
-        """Tasks that name the same abstract machine share one machine."""
+        """Tasks of the same abstract machine share one machine."""
         bound: dict[int, int] = {}
         for task, variable in enumerate(self.graph.variable.tolist()):
             machine = int(self.schedule.machine[task])
@@ -230,7 +229,7 @@ class _ScheduleVerifier:
         events: dict[int, list[tuple[float, int, int]]] = defaultdict(list)
         for task in np.flatnonzero(self.graph.kind == COMPUTE).tolist():
             start, finish = float(self.schedule.start_s[task]), float(self.schedule.finish_s[task])
-            # Within the tolerance an end and a start at the same moment are handed over, not overlapping.
+            # A finish and a start at the same time, within the tolerance, do not overlap.
             if finish - start > 2 * self.tolerance:
                 machine = int(self.schedule.machine[task])
                 events[machine].append((start + self.tolerance, 1, task))
@@ -255,7 +254,7 @@ class _ScheduleVerifier:
                 yield Violation(rule="resources", what=f"{over} of {machine.name} is exceeded at {time:g} s")
 
     def budgets(self) -> Iterator[Violation]:
-        """All tasks together consume no more than the budgets hold."""
+        """All tasks together consume no more than the budgets."""
         graph, consumed = self.graph, np.zeros(len(self.graph.budget_names))
         for task in np.flatnonzero(graph.kind == COMPUTE).tolist() if graph.budget_names else ():
             count = self._count(task)

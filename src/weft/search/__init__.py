@@ -1,7 +1,4 @@
-"""Problem-independent optimisers over integer genomes; nothing of workflows is known here.
-
-The contract is in ``optimiser.py``; read it first.
-"""
+"""Registry of problem-independent optimisers over integer genomes; ``optimiser.py`` defines the interface."""
 
 from __future__ import annotations
 
@@ -22,4 +19,4 @@ OPTIMISERS = Registry(
         "islands": "weft.search.islands:Islands",
     },
 )
-"""To add an optimiser: one file, one line here."""
+"""To add an optimiser, add a module and one line here."""

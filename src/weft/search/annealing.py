@@ -1,13 +1,13 @@
-"""Simulated annealing: a few walkers that change one gene at a time and seldom accept what is worse.
+"""Simulated annealing: several walkers change one gene at a time and accept a loss with falling probability.
 
-S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; named
-by S1 section 4 as a method to plug in. A change that loses d is accepted with probability exp(-d / T). T
-falls geometrically from a share of what changes at the start lose on average; then everything cools once
-more from the best point, each time for twice as long and from a lower T, so that short and long searches,
-on small and large spaces, are served alike.
+S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; one of the
+methods named in docs/papers/dynamic-grid.md, section 4. A change that loses d is accepted with probability
+exp(-d / T). T falls geometrically from a share of the mean loss of the first changes. Then the search
+restarts from the best point, each time for twice as many moves and from a lower T, which suits short and long
+searches on small and large spaces.
 
-Deviations: walkers go side by side, because points are evaluated many at a time. Where values are numbers,
-every other change goes to a neighbouring value.
+Deviations: several walkers, because points are evaluated in batches. For numeric values, every second change
+is to an adjacent value.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ __all__ = ["AnnealingSettings", "SimulatedAnnealing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnealingSettings:
-    """How annealing cools."""
+    """The cooling schedule."""
 
     steps: int = 100_000
-    """Points that are evaluated, if no limit comes before."""
+    """Maximal number of points to evaluate."""
     walkers: int = 16
-    """How many go side by side."""
+    """Number of points that are changed in parallel."""
     coolings: int = 5
-    """How often everything cools, each time for twice as long."""
+    """Number of coolings, each twice as long as the one before."""
     hot: float = 1.5
-    """The first temperature, as a share of what changes lose on average at the start."""
+    """First temperature, as a multiple of the mean loss of the first changes."""
     milder: float = 0.33
-    """The first temperature of every other cooling, as a share of the one before."""
+    """First temperature of a cooling, as a share of that of the cooling before."""
     cold: float = 1e-2
-    """The last temperature of a cooling, as a share of its first."""
+    """Last temperature of a cooling, as a share of its first."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "walkers", "coolings", "hot", "milder", "cold"):
@@ -53,7 +53,7 @@ class AnnealingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedAnnealing:
-    """Walks at random, ever more choosy."""
+    """Simulated annealing."""
 
     name: ClassVar[str] = "annealing"
     title: ClassVar[str] = "simulated annealing (Kirkpatrick et al. 1983)"
@@ -79,7 +79,7 @@ class SimulatedAnnealing:
         """Walk and cool until the steps are used up or the limit ends it."""
         settings = self.settings
         given = list(starts)
-        # A walker drawn at random would be far behind one that starts from something good.
+        # A random walker would be far behind one that begins at a given start.
         shared = [given[number % len(given)] for number in range(settings.walkers)] if given else ()
         points = space.first_points(rng, settings.walkers, shared)
         tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
@@ -103,20 +103,20 @@ class SimulatedAnnealing:
 
 
 def _cooling_lengths(settings: AnnealingSettings) -> list[int]:
-    """Give how many moves each cooling has; each has twice as many as the one before."""
+    """Return the number of moves of each cooling; each has twice as many as the one before."""
     moves = max(1, settings.steps // settings.walkers - 2)
     units = 2**settings.coolings - 1
     return [max(1, moves * 2**number // units) for number in range(settings.coolings)]
 
 
 def _mean_loss(values: Floats, new: Floats) -> float:
-    """Give by how much values differ from new ones on average, where both are allowed."""
+    """Return the mean absolute difference of old and new values where both are finite."""
     both = np.isfinite(values) & np.isfinite(new)
     return float(np.abs(new[both] - values[both]).mean()) if both.any() else 0.0
 
 
 def _accept(points: Points, values: Floats, tried: Points, new: Floats, losable: Floats) -> None:
-    """Take the changes that lose no more than may be lost."""
-    # A loss below an exponential variate times T has probability exp(-loss / T), and no exp is needed.
+    """Accept the changes whose loss is at most ``losable``, in place."""
+    # An exponential variate times T exceeds a loss with probability exp(-loss / T), so no exp is needed.
     taken = new >= values - losable
     points[taken], values[taken] = tried[taken], new[taken]

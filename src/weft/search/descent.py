@@ -1,22 +1,14 @@
-"""Coordinates: points of a numeric space as numbers from 0 to 1, for methods that go by distances.
+"""Descent methods for numeric spaces: L-BFGS-B and Nelder-Mead of SciPy, with restarts.
 
-Descent: methods that follow numbers downhill from one place, and start again elsewhere.
+The first descent begins at the best start, the others at random. A continuous position is evaluated at the
+nearest point of the space, and a forbidden point has a very large loss (infinity would leave no direction).
 
-What they have in common: the first descent begins at the best start, every place counts as the point nearest
-to it, and a point that is not allowed counts as very bad (infinity would leave no direction).
-
-The gradient method, for numeric spaces: slopes are measured, and SciPy's L-BFGS-B follows them.
-
-R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained Optimization, SIAM
-Journal on Scientific Computing 16(5), 1995; gradient descent is named by S1 section 4 as a method to plug in.
-The slope along an axis is that between the points next to the nearest one; between points values are taken to
-follow the slopes. Where it comes to rest, it starts again elsewhere.
-
-The simplex method of Nelder and Mead, for numeric spaces; SciPy does the work.
-
-J. A. Nelder, R. Mead, A Simplex Method for Function Minimization, The Computer Journal 7(4), 1965; named by
-S1 section 4 as a method to plug in. Every place is evaluated at the point nearest to it. When the simplex has
-shrunk to less than a step of the space, another starts elsewhere.
+*Gradient*: R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained
+Optimization, SIAM Journal on Scientific Computing 16(5), 1995. The slope along an axis is that between the
+neighbours of the nearest point, and values between points are interpolated by the slopes. *Simplex*: J. A.
+Nelder, R. Mead, A Simplex Method for Function Minimization, The Computer Journal 7(4), 1965. A descent ends
+when the simplex is smaller than a step of the space. Both methods are named in docs/papers/dynamic-grid.md,
+section 4.
 """
 
 from __future__ import annotations
@@ -38,14 +30,14 @@ __all__ = ["Coordinates", "Descent", "Gradient", "LossFunction", "Simplex", "exp
 
 
 def explain_no_coordinates(space: Space) -> str | None:
-    """Say why a space has no coordinates; None: it has."""
+    """Return why a space has no coordinates; None if it has."""
     if space.scale is None:
         return "its values are no numbers, so there is no way from one to the next"
     return None
 
 
 class Coordinates:
-    """The genes of a numeric space that have a choice, each from 0 (least number) to 1 (largest)."""
+    """The genes of a numeric space with more than one value, each scaled to 0 (least) to 1 (largest)."""
 
     def __init__(self, space: Space) -> None:
         assert space.scale is not None
@@ -57,12 +49,12 @@ class Coordinates:
         return len(self.choosing)
 
     def of(self, point: Points) -> Floats:
-        """Give the coordinates of a point."""
+        """Return the coordinates of a point."""
         pairs = zip(self._units, point[self.choosing], strict=True)
         return np.array([unit[position] for unit, position in pairs])
 
     def nearest(self, place: Floats) -> Points:
-        """Give the point nearest to some coordinates; halfway, the one of the smaller numbers."""
+        """Return the point nearest to some coordinates; halfway between two values, the smaller one."""
         point = np.zeros(self._genes, dtype=np.uint32)
         for gene, unit, share in zip(self.choosing, self._units, place, strict=True):
             point[gene] = np.searchsorted((unit[1:] + unit[:-1]) / 2, share)
@@ -75,17 +67,17 @@ def _scale_to_unit(numbers: Floats) -> Floats:
 
 
 LossFunction = Callable[[Points], Floats]
-"""Says what points lose."""
+"""Returns the loss of every point: the negative value."""
 
 _NOT_ALLOWED = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descent(ABC):
-    """A method for numeric spaces; how it goes downhill is what is left open."""
+    """Base of the methods for numeric spaces."""
 
     restarts: int = 9
-    """How often it starts again elsewhere."""
+    """Number of restarts at random positions."""
 
     def __post_init__(self) -> None:
         if self.restarts < 0:
@@ -93,7 +85,7 @@ class Descent(ABC):
 
     @abstractmethod
     def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
-        """Go downhill from a place until it comes to rest."""
+        """Minimise the loss from a position."""
 
     def refuses(self, space: Space) -> str | None:
         """Refuse values that are no numbers."""
@@ -131,13 +123,13 @@ class Descent(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(Descent):
-    """Follows the slope."""
+    """Minimisation by L-BFGS-B."""
 
     name: ClassVar[str] = "gradient"
     title: ClassVar[str] = "gradient method for numbers (L-BFGS-B, Byrd et al. 1995)"
 
     def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
-        """Follow the slopes from a place until it comes to rest."""
+        """Run L-BFGS-B from a position until it converges."""
         from scipy.optimize import minimize
 
         def loss_and_slopes(where: Floats) -> tuple[float, Floats]:
@@ -149,7 +141,7 @@ class Gradient(Descent):
 def _loss_and_slopes(
     place: Floats, axes: Coordinates, space: Space, losses: LossFunction
 ) -> tuple[float, Floats]:
-    """Evaluate the nearest point and both neighbours on every axis; give loss and slopes at a place."""
+    """Evaluate the nearest point and both neighbours on every axis; return loss and slopes at a position."""
     point = axes.nearest(place)
     below, above = _beside(point, axes, space)
     lost = losses(np.concatenate([point[None], below, above]))
@@ -162,7 +154,7 @@ def _loss_and_slopes(
 
 
 def _beside(point: Points, axes: Coordinates, space: Space) -> tuple[Points, Points]:
-    """Give the neighbours below and above on every axis; at an end the point itself."""
+    """Return the neighbours below and above on every axis; at a boundary the point itself."""
     rows, genes = np.arange(len(axes)), axes.choosing
     below = np.repeat(point[None], len(axes), axis=0)
     above = below.copy()
@@ -177,13 +169,13 @@ _WIDTH = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simplex(Descent):
-    """Goes downhill without slopes."""
+    """Minimisation by Nelder-Mead, without derivatives."""
 
     name: ClassVar[str] = "simplex"
     title: ClassVar[str] = "simplex method for numbers (Nelder and Mead 1965)"
 
     def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
-        """Let a simplex around a place move until it is smaller than a step of the space."""
+        """Run Nelder-Mead from a position until the simplex is smaller than a step of the space."""
         from scipy.optimize import minimize
 
         finest = 0.5 / max(1, int(space.sizes.max()))
@@ -197,7 +189,7 @@ class Simplex(Descent):
 
 
 def _simplex(place: Floats) -> Floats:
-    """Give a place and one beside it on every axis, all from 0 to 1."""
+    """Return a position and one neighbour on every axis, all within 0 to 1."""
     corners = np.repeat(place[None], len(place) + 1, axis=0)
     steps = np.where(place + _WIDTH <= 1.0, _WIDTH, -_WIDTH)
     corners[np.arange(1, len(place) + 1), np.arange(len(place))] += steps

@@ -1,6 +1,6 @@
-"""Exhaustive search: every point of the space, in order (S1 section 3, the exhaustive experiment generator).
+"""Exhaustive search: evaluate every point of the space in order (docs/papers/dynamic-grid.md, section 3).
 
-The last gene changes fastest. Points to start from are only evaluated first.
+The last gene changes fastest. Given starts are evaluated first.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["ExhaustiveSearch", "list_points"]
 
 _MOST_POINTS = 10**9
 _TOGETHER = 1024
-"""How many points are evaluated at a time."""
+"""Points evaluated per batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExhaustiveSearch:
-    """Leaves nothing out."""
+    """Evaluation of every point."""
 
     name: ClassVar[str] = "exhaustive"
     title: ClassVar[str] = "every point in order"
 
     def refuses(self, space: Space) -> str | None:
-        """Refuse spaces that nobody would wait for."""
+        """Refuse spaces of more than 10^9 points."""
         return None if space.points <= _MOST_POINTS else f"{float(space.points):.3g} points are too many"
 
     def optimise(
@@ -58,7 +58,7 @@ class ExhaustiveSearch:
 
 
 def list_points(space: Space, first: int, end: int) -> Points:
-    """Give some points by their numbers in the order in which the last gene changes fastest."""
+    """Return the points with numbers from ``first`` to before ``end``; the last gene changes fastest."""
     numbers = np.arange(first, end)
     points = np.empty((len(numbers), space.genes), dtype=np.uint32)
     for gene in range(space.genes - 1, -1, -1):

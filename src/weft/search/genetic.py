@@ -1,13 +1,14 @@
-"""The genetic algorithm, with every operator of S1 and S2; a record of settings says which.
+"""The genetic algorithm with the operators of two papers; ``GeneticSettings`` selects among them.
 
-S1: R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005
-(spec s1 section 4). S2: M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows
-(spec s2 section 8). A generation replaces the one before, but for elites.
+R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005
+(docs/papers/dynamic-grid.md, section 4), below "grid". M. Jaros, J. Jaros, Performance-Cost Optimization of
+Moldable Scientific Workflows (docs/papers/moldable.md, section 8), below "moldable". A generation replaces
+the one before, except for elites.
 
-Deviations: the first generation counts as one of ``generations``. Where S2 takes half of the population as
-parents and needs more children, the parents are shuffled and mate again. Values below 0 are taken for
-negative metrics: fitness is ``Const - metric``, with Const a multiple of the largest metric of the first
-generation, and at least 0 (S1 section 4.2).
+Deviations: the first generation counts as one of ``generations``. If half of the population are parents
+(moldable) and more children are needed, the parents are shuffled and mate again. Negative values are negative
+metrics: fitness is ``Const - metric``, at least 0, with Const a multiple of the largest metric of the first
+generation (grid, section 4.2).
 """
 
 from __future__ import annotations
@@ -42,32 +43,33 @@ __all__ = ["PRESETS", "GeneticAlgorithm", "GeneticSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSettings:
-    """How the genetic algorithm goes on; by default as S2 recommends."""
+    """Settings of the genetic algorithm; the defaults are those of the moldable paper."""
 
     population: int = 50
-    """Points per generation (S1 150; S2 25 below 31 genes, else 50)."""
+    """Points per generation (grid 150; moldable 25 below 31 genes, otherwise 50)."""
     generations: int = 500
-    """The most there are, the first included (S1 500, S2 100 to 500)."""
+    """Maximal number of generations, including the first (grid 500, moldable 100 to 500)."""
     selection: Selection = "steady-state"
-    """Who becomes a parent (S1 remainder, S2 steady-state)."""
+    """Selection of parents (grid remainder, moldable steady-state)."""
     parent_share: float = 0.5
-    """Parents that are selected, as a share of the population (S1 1, S2 one half)."""
+    """Number of parents as a share of the population (grid 1, moldable 0.5)."""
     scaling: float = 1.0
-    """How many times better than the average the best is made for selection; 1: no scaling (S1 2)."""
+    """Fitness of the best over the mean after scaling; 1 disables scaling (grid 2)."""
     crossover: Crossover = "uniform"
-    """How parents exchange genes (S1 single-point, S2 uniform)."""
+    """Crossover operator (grid single-point, moldable uniform)."""
     crossover_rate: float = 0.7
-    """Probability that a pair exchanges genes at all (S1 0.9, S2 0.7)."""
+    """Probability that a pair exchanges genes (grid 0.9, moldable 0.7)."""
     mutation_rate: float = 0.01
-    """Probability that a gene is drawn anew (S1 0.001, S2 0.01)."""
+    """Probability that a gene is replaced by a random value (grid 0.001, moldable 0.01)."""
     elitist: bool = False
-    """Whether the best so far replaces the worst of a generation that is nowhere as good (S1 yes)."""
+    """Whether the best point so far replaces the worst of a generation in which all are worse (grid yes)."""
     elite_share: float = 0.05
-    """The best that go on unchanged, as a share of the population, at least one if not 0 (S2 5 %)."""
+    """Share of the population that survives unchanged, at least one point if not 0 (moldable 5 %)."""
     steady_share: float = 0.0
-    """It ends when the best has not improved for this share of ``generations``; 0: never (S1 20 %)."""
+    """Stop when the best has not improved for this share of ``generations``; 0 disables the rule (grid 20 %).
+    """
     const_factor: float = 2.0
-    """Const over the largest metric of the first generation, where values are negative metrics."""
+    """Const as a multiple of the largest metric of the first generation."""
 
     def __post_init__(self) -> None:
         wrong = self._wrong()
@@ -111,12 +113,14 @@ PRESETS = {
     ),
     "s2-recommended": GeneticSettings(),
 }
-"""The settings the papers ended with: S1 section 12, S2 section 8 (from 31 genes on)."""
+"""The final settings of the papers: docs/papers/dynamic-grid.md, section 12; moldable.md, section 8 (31 genes
+and more).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticAlgorithm:
-    """Parents, children, and who survives."""
+    """Genetic search."""
 
     name: ClassVar[str] = "genetic"
     title: ClassVar[str] = "genetic algorithm (Prodan and Fahringer 2005; Jaros and Jaros)"
@@ -160,14 +164,14 @@ class GeneticAlgorithm:
     def _children(
         self, space: Space, points: Points, values: Floats, const: float, rng: np.random.Generator
     ) -> Points:
-        """Make the next generation: select, pair, exchange, mutate; elites come first."""
+        """Return the next generation: elites, then children by selection, crossover and mutation."""
         settings, number = self.settings, len(points)
         elites = max(1, int(settings.elite_share * number)) if settings.elite_share else 0
         wanted = number - elites
         fitness = scale_fitness(compute_fitness(values, const), settings.scaling)
         many = max(2, round(settings.parent_share * number))
         parents = SELECTIONS[settings.selection](fitness, many, rng)
-        # Pairs have two children each, so there may be one more than wanted.
+        # A pair has two children, so there may be one more than wanted.
         mates = _shuffle_parents(parents, wanted + wanted % 2, rng)
         children = cross_pairs(points[mates], settings.crossover, settings.crossover_rate, rng)[:wanted]
         mutate(children, space, settings.mutation_rate, rng)
@@ -175,13 +179,13 @@ class GeneticAlgorithm:
 
 
 def _const(values: Floats, factor: float) -> float:
-    """Give Const: a multiple of the largest metric there is, where values are negative metrics."""
+    """Return Const: a multiple of the largest metric, where values are negative metrics."""
     possible = values[np.isfinite(values)]
     return factor * max(0.0, -float(possible.min())) if len(possible) else 0.0
 
 
 def _shuffle_parents(parents: ParentIndices, number: int, rng: np.random.Generator) -> ParentIndices:
-    """Shuffle the parents, as often as it takes to have so many."""
+    """Return ``number`` parents: shuffled, repeatedly if necessary."""
     rounds = -(-number // len(parents))
     shuffled = rng.random((rounds, len(parents))).argsort(axis=1)
     return parents[shuffled.reshape(-1)[:number]]

@@ -1,8 +1,8 @@
-"""Islands: several searches side by side that tell each other their best from time to time.
+"""Islands: parallel searches that exchange their best points.
 
-Every island has random numbers of its own and goes on from where it was; after each round the best point of
-all is among its starts. What is found depends on the seed, the number of islands and the steps, not on the
-pool they are computed in (S1 section 4, parallel version).
+Every island has its own random generator and continues from its last points; after each round the best point
+of all islands is among its starts. The result depends on the seed, the number of islands and the steps, not
+on the pool (docs/papers/dynamic-grid.md, section 4, parallel version).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ __all__ = ["Islands"]
 
 _SEARCH = GeneticAlgorithm()
 _Round = tuple[np.random.Generator, Points]
-"""The random numbers of an island, and the points it starts from."""
+"""The generator of an island and the points it starts from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Islands:
-    """Searches that exchange their best."""
+    """Parallel searches that exchange their best points."""
 
     name: ClassVar[str] = "islands"
     title: ClassVar[str] = "searches side by side that exchange their best"
 
     search: Optimiser = _SEARCH
-    """What every island does."""
+    """The optimiser of every island."""
     islands: int = 2
     steps_per_round: int = 1000
-    """Points an island evaluates between two exchanges, about."""
+    """Approximate number of points an island evaluates between two exchanges."""
     rounds: int = 25
-    """The most there are."""
+    """Maximal number of rounds."""
 
     def __post_init__(self) -> None:
         for name in ("islands", "steps_per_round", "rounds"):
@@ -59,7 +59,7 @@ class Islands:
                 raise InvalidInput(Problem(what=what, rule="must be at least 1"))
 
     def refuses(self, space: Space) -> str | None:
-        """Search what the islands can search."""
+        """Return the reason of the islands' optimiser."""
         return self.search.refuses(space)
 
     def optimise(
@@ -74,7 +74,7 @@ class Islands:
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Let all islands search for a round, exchange, and go on; a round counts as a generation."""
+        """Run rounds on all islands with an exchange after each; a round counts as a generation."""
         rngs = rng.spawn(self.islands)
         given = np.array([space.repair(start) for start in starts], dtype=np.uint32).reshape(-1, space.genes)
         held, log, cut = [given] * self.islands, _IslandLog(), False
@@ -85,7 +85,7 @@ class Islands:
             try:
                 for one in pool.map(advance, list(zip(rngs, held, strict=True))):
                     done.append(one)
-                    # A search that neither ended by itself nor reached its limit was interrupted.
+                    # A search that was cut short before its limit was interrupted.
                     if one[0].cut and one[0].visited < steps:
                         break
             except KeyboardInterrupt:
@@ -102,7 +102,7 @@ class Islands:
         return log.found(np.concatenate(held), cut=cut)
 
     def _affordable(self, limit: Limit, visited: int) -> int:
-        """Give how long a round may be, so that the limit is not exceeded by much."""
+        """Return the steps of the next round, halved until the limit is not exceeded by much."""
         steps = self.steps_per_round
         while steps > 1 and not limit.allows(visited + self.islands * (steps // 2)):
             steps //= 2
@@ -110,7 +110,7 @@ class Islands:
 
 
 class _IslandLog:
-    """What all islands found so far."""
+    """The results of all rounds so far."""
 
     def __init__(self) -> None:
         self.rounds: list[SearchState] = []
@@ -118,7 +118,7 @@ class _IslandLog:
         self._first_best = -np.inf
 
     def add(self, round_: list[SearchResult]) -> SearchState:
-        """Add a round; the best of it counts if it is better than before, the first island's if several."""
+        """Add a round and return the progress. Ties: earlier round, then lower island."""
         best = max(round_, key=lambda found: found.value)
         if not self.rounds:
             self._first_best = max(found.first_best for found in round_)
@@ -129,7 +129,7 @@ class _IslandLog:
         return self.rounds[-1]
 
     def found(self, last: Points, *, cut: bool) -> SearchResult:
-        """Give what was found."""
+        """Return the result of all rounds."""
         history = np.array([standing.value for standing in self.rounds])
         return SearchResult(
             best=self.rounds[-1].best,
@@ -147,7 +147,7 @@ class _IslandLog:
 def _advance_island(
     search: Optimiser, space: Space, evaluate: Evaluate, steps: int, batch: int | None, start: _Round
 ) -> tuple[SearchResult, np.random.Generator]:
-    """Let one island search for a round; the generator comes back with it, as it may have been a copy."""
+    """Run one island for a round; return its generator, too, because another process used a copy."""
     rng, points = start
     found = search.optimise(space, evaluate, rng=rng, limit=StepLimit(most=steps), starts=points, batch=batch)
     return found, rng

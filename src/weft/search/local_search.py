@@ -1,8 +1,8 @@
-"""Local search: change one gene as long as that helps; where it never does, shake the best and go on.
+"""Iterated local search: improve one gene at a time; at a local optimum, perturb the best point and continue.
 
-Iterated local search (H. R. Lourenço, O. C. Martin, T. Stützle, Iterated Local Search, 2003). All changes of
-one gene are tried in random order, some at a time; ``first``: the best of those tried together is taken as
-soon as one helps; ``best``: all are tried before one is taken.
+H. R. Lourenço, O. C. Martin, T. Stützle, Iterated Local Search, 2003. All changes of one gene are tried in
+random order, in batches. ``first`` takes the best change of the first batch with an improvement; ``best``
+tries all changes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["LocalSearch", "LocalSearchSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearchSettings:
-    """How local search goes on."""
+    """Settings of local search."""
 
     improvement: Literal["first", "best"] = "first"
-    """Which of the changes that help is taken."""
+    """Which improving change is taken."""
     together: int = 32
-    """How many changes are tried at a time."""
+    """Changes evaluated per batch."""
     restarts: int = 20
-    """How often it goes on from the best after no change has helped."""
+    """Number of perturbations."""
     shaken: float = 0.1
-    """The share of genes that is drawn anew then, at least two."""
+    """Share of genes that a perturbation replaces, at least two genes."""
 
     def __post_init__(self) -> None:
         if self.together < 1 or self.restarts < 0:
@@ -45,7 +45,7 @@ class LocalSearchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearch:
-    """Climbs, and starts again near the best."""
+    """Iterated local search."""
 
     name: ClassVar[str] = "local-search"
     title: ClassVar[str] = "iterated local search over single genes"
@@ -86,7 +86,7 @@ class LocalSearch:
     def _climb(
         self, point: Points, value: float, space: Space, tally: Evaluator, rng: np.random.Generator
     ) -> None:
-        """Take changes that help until there is none."""
+        """Take improving changes until there is none."""
         together = self.settings.together
         while True:
             gene, other = list_changes(point, space)
@@ -107,7 +107,7 @@ class LocalSearch:
             point[gene[taken]], value = other[taken], best
 
     def _shaken(self, point: Points, space: Space, rng: np.random.Generator) -> Points:
-        """Draw some genes of a point anew."""
+        """Return a copy of a point with some genes replaced at random."""
         number = min(space.genes, max(2, round(self.settings.shaken * space.genes)))
         genes = rng.choice(space.genes, number, replace=False)
         result = point.copy()

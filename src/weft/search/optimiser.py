@@ -1,13 +1,8 @@
-"""The contract of the registry ``optimisers``: read it first.
+"""The interface of optimisers, and the evaluator through which all of them evaluate points.
 
-An optimiser looks for a point of a space whose value is large. It knows nothing of what a point means: it
-asks ``evaluate`` for the values of many points at once. Its random numbers come from the generator passed in;
-ties go to the point seen first. It can be ended at any time and then gives the best so far.
-
-Tallies: what a search has seen so far. Every optimiser evaluates its points through one.
-
-It counts the points, keeps the best, tells who listens, asks the limit, and spreads points over a pool. Used
-as a context it turns the end of the limit, and Ctrl-C, into the end of the search.
+An optimiser maximises the value of a point of a space. It does not interpret points: ``evaluate`` returns the
+values of many points at once. Random numbers come from the generator passed in. Ties: the point seen first. A
+search can be cut short at any time and then returns the best point so far.
 """
 
 from __future__ import annotations
@@ -38,26 +33,26 @@ __all__ = [
 
 
 Evaluate = Callable[[Points], Floats]
-"""Gives the value of every row of points x genes; minus infinity: not allowed."""
+"""Returns the value of every row of points x genes; minus infinity for a forbidden point."""
 
 
 class Limit(Protocol):
-    """How long a search may go on; it is asked before every generation but the first."""
+    """The limit of a search, checked before every generation except the first."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Say whether another generation may be evaluated after so many points."""
+        """Tell whether another generation may be evaluated after so many points."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLimit:
-    """A limit that counts points; the generation that reaches it is still evaluated as a whole."""
+    """A limit on the number of points; the generation that reaches it is still evaluated completely."""
 
     most: int | None = None
-    """None: no limit."""
+    """None for no limit."""
 
     def allows(self, steps_taken: int) -> bool:
-        """Say whether another generation may be evaluated."""
+        """Tell whether another generation may be evaluated."""
         return self.most is None or steps_taken < self.most
 
 
@@ -65,7 +60,7 @@ NO_LIMIT = StepLimit()
 
 
 class SearchState(NamedTuple):
-    """How far a search is, after each generation."""
+    """The progress of a search after a generation."""
 
     generations: int
     visited: int
@@ -79,36 +74,36 @@ ProgressCallback = Callable[[SearchState], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchResult:
-    """What a search found."""
+    """The result of a search."""
 
     best: Points
-    """One row: the best point, the first seen if several."""
+    """One row: the best point; the first one seen if there are several."""
     value: float
     visited: int
-    """How many points were evaluated (S1 section 4: population times generations run)."""
+    """Number of evaluated points (docs/papers/dynamic-grid.md, section 4: population times generations)."""
     generations: int
-    """How many generations were evaluated, the first included."""
+    """Number of evaluated generations, including the first."""
     generation_of_best: int
-    """0: the best point was in the first generation."""
+    """Index of the generation in which the best point was found."""
     first_best: float
-    """The best value of the first generation."""
+    """Best value of the first generation."""
     history: Floats
-    """The best value so far after each generation."""
+    """Best value so far after each generation."""
     last: Points
-    """The points held at the end: a search that starts from them goes on."""
+    """The points at the end of the search; a search that starts from them continues it."""
     cut: bool
-    """Whether a limit or an interruption ended the search, not its own rule."""
+    """Whether a limit or an interruption ended the search instead of its own rule."""
 
 
 class Optimiser(Protocol):
-    """Looks for the best point of a space."""
+    """An optimiser over a space."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     """One line for lists."""
 
     def refuses(self, space: Space) -> str | None:
-        """Say why a space cannot be searched; None: it can."""
+        """Return why a space cannot be searched; None if it can."""
         ...
 
     def optimise(
@@ -123,20 +118,24 @@ class Optimiser(Protocol):
         pool: Pool = INLINE_POOL,
         batch: int | None = None,
     ) -> SearchResult:
-        """Maximise, never ending worse than the starts that find room in the first generation.
+        """Maximise. The result is not worse than the starts that fit into the first generation.
 
-        At most ``batch`` points are evaluated between two looks at the limit (None: a generation). With more
-        than one worker the points of a generation are evaluated side by side, with the same result.
+        The limit is checked after every ``batch`` points (None: after every generation). With more than one
+        worker, the points of a generation are evaluated in parallel with the same result.
         """
         ...
 
 
 class LimitReached(Exception):
-    """The limit is reached; whoever searches inside a tally's context need not care."""
+    """The limit of a search is reached; the context of ``Evaluator`` handles it."""
 
 
 class Evaluator:
-    """The points seen, and the best of them."""
+    """Evaluates points for an optimiser and keeps the best.
+
+    It counts points, reports progress, checks the limit and distributes points over a pool.
+    As a context manager it ends the search when the limit is reached or Ctrl-C is pressed.
+    """
 
     def __init__(
         self,
@@ -160,7 +159,7 @@ class Evaluator:
         self._history: list[float] = []
         self.cut = False
         self._is_open = False
-        """Whether points of a generation that has not ended were evaluated."""
+        """Whether a generation is partly evaluated."""
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +167,7 @@ class Evaluator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        # Interrupted before anything is known, there is nothing to go home with.
+        # Without any evaluated point there is no result, so the interrupt propagates.
         ended = kind is LimitReached or (kind is KeyboardInterrupt and self.visited > 0)
         self.cut = self.cut or ended
         if ended and self._is_open:
@@ -176,7 +175,7 @@ class Evaluator:
         return ended
 
     def see(self, points: Points) -> Floats:
-        """Evaluate a generation and give its values. Raises Spent where the limit allows no more."""
+        """Evaluate a generation and return its values. Raises LimitReached if the limit allows no more."""
         if self.visited and not self._limit.allows(self.visited):
             raise LimitReached
         size = len(points) if self._batch is None else self._batch
@@ -185,7 +184,7 @@ class Evaluator:
         return values
 
     def _in_batches(self, points: Points, size: int) -> Floats:
-        """Ask the limit also within a generation, so that its end is not missed by long."""
+        """Evaluate a generation in batches and check the limit between them."""
         parts = [self._look_at(points[:size])]
         for start in range(size, len(points), size):
             if not self._limit.allows(self.visited):
@@ -205,7 +204,7 @@ class Evaluator:
         return values
 
     def _close(self) -> None:
-        """End a generation, whole or not."""
+        """End a generation, complete or not."""
         self._is_open = False
         self._history.append(self.value)
         self.generations += 1
@@ -219,7 +218,7 @@ class Evaluator:
         return np.concatenate(list(self._pool.map(self._evaluate, np.array_split(points, workers))))
 
     def found(self, last: Points) -> SearchResult:
-        """Give what was found; ``last`` are the points held at the end."""
+        """Return the result; ``last`` are the points at the end of the search."""
         return SearchResult(
             best=self.best,
             value=self.value,

@@ -1,7 +1,6 @@
-"""A pool: where pieces of work are done side by side. The contract of the registry ``pools``; read it first.
+"""The interface of pools, which evaluate independent items in parallel.
 
-Whoever searches cuts its work into pieces whose results do not depend on where or when they are computed, so
-that every pool gives the same result.
+Results must not depend on where or when an item is computed, so every pool returns the same results.
 """
 
 from __future__ import annotations
@@ -16,29 +15,28 @@ _Result = TypeVar("_Result")
 
 
 class Pool(Protocol):
-    """Computes a function of many items."""
+    """Applies a function to many items."""
 
     @property
     def workers(self) -> int:
-        """Say how many items are worked on at once."""
+        """Return the number of items computed at the same time."""
         ...
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items.
+        """Yield the results in the order of the items; an error of an item is raised here.
 
-        Function and items may travel to other processes: the function is one of a module, or a partial of
-        one. An error in a piece is raised here.
+        Function and items may be pickled: the function is one of a module, or a partial of one.
         """
         ...
 
 
 class InlinePool:
-    """The pool of whoever has none: one item after the other, here."""
+    """Computes one item after another in the calling thread."""
 
     workers = 1
 
     def map(self, function: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Give the results in the order of the items."""
+        """Yield the results in the order of the items."""
         return map(function, items)
 
 

@@ -1,9 +1,7 @@
-"""Spaces: what an optimiser chooses from. A point holds one position per gene, in the gene's set of values.
+"""Search spaces: a point has one position per gene, in the list of values of that gene.
 
-What a position stands for is known to whoever evaluates points. Only where the values are numbers is it told
-here, because some methods go by distances (``scale``).
-
-Neighbours: points that differ in one gene.
+The meaning of a position is up to the evaluation. Only numeric values are stored here (``scale``), because
+some methods need distances.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """All points there are."""
+    """A finite search space."""
 
     sizes: Points
     """Per gene: the number of its values, at least 1."""
     scale: tuple[Floats, ...] | None = None
-    """Per gene: the number each position stands for, ascending; None: values are no numbers."""
+    """Per gene: the number of each position, ascending; None if values are not numeric."""
 
     def __post_init__(self) -> None:
         if self.sizes.ndim != 1 or not len(self.sizes) or int(self.sizes.min()) < 1:
@@ -41,22 +39,22 @@ class Space:
 
     @property
     def genes(self) -> int:
-        """Count the genes."""
+        """Return the number of genes."""
         return len(self.sizes)
 
     @property
     def points(self) -> int:
-        """Count the points."""
+        """Return the number of points."""
         return math.prod(self.sizes.tolist())
 
     def draw(self, rng: np.random.Generator, number: int) -> Points:
-        """Draw points; every value of a gene is equally likely."""
-        # A share below 1 of a whole number stays below that number, rounded or not.
+        """Draw points uniformly."""
+        # A factor below 1 times an integer stays below that integer after rounding.
         drawn: Points = (rng.random((number, self.genes)) * self.sizes).astype(np.uint32)
         return drawn
 
     def repair(self, points: ArrayLike) -> Points:
-        """Give the nearest points of the space: what is no position becomes the first or the last one."""
+        """Return the nearest points of the space: positions are rounded and clipped to the valid range."""
         rows = np.asarray(points)
         if rows.shape[-1:] != (self.genes,):
             rule = f"must have {self.genes} genes"
@@ -66,34 +64,35 @@ class Space:
         return inside
 
     def first_points(self, rng: np.random.Generator, number: int, starts: Iterable[ArrayLike]) -> Points:
-        """Give the points to start from, repaired, as many as there is room for, and fill up with others."""
+        """Return ``number`` points: repaired starts first, then random points."""
         given = [self.repair(start) for start in starts][:number]
         drawn = self.draw(rng, number - len(given))
         return np.concatenate([np.array(given, dtype=np.uint32), drawn]) if given else drawn
 
 
 def make_space(sizes: Sequence[int] | NDArray[np.integer]) -> Space:
-    """Make a space from the number of values of each gene."""
+    """Return a space with these numbers of values per gene."""
     return Space(sizes=np.asarray(sizes, dtype=np.uint32))
 
 
 def make_numeric_space(values: Iterable[ArrayLike]) -> Space:
-    """Make a space from the numbers each gene may take."""
+    """Return a space with these numeric values per gene."""
     scale = tuple(np.unique(np.asarray(numbers, dtype=np.float64)) for numbers in values)
     return Space(sizes=np.array([len(numbers) for numbers in scale], dtype=np.uint32), scale=scale)
 
 
 def change_one_gene(points: Points, space: Space, rng: np.random.Generator) -> Points:
-    """Give every point another value of one gene, drawn evenly; a space of one point has no other.
+    """Return the points with another value of one gene each, drawn uniformly.
 
-    Where values are numbers, every other change is to the next smaller or larger one.
+    The space must have more than one point.
+    For numeric values, every second change is to the next smaller or larger value.
     """
     rows = np.arange(len(points))
     choosing = np.flatnonzero(space.sizes > 1)
     gene = choosing[rng.integers(0, len(choosing), len(points))]
     size = space.sizes[gene].astype(np.int64)
     old = points[rows, gene].astype(np.int64)
-    # One of the others: a distance of 1 to size - 1, around the end.
+    # One of the other values: a distance of 1 to size - 1, modulo size.
     new = (old + 1 + (rng.random(len(points)) * (size - 1)).astype(np.int64)) % size
     if space.scale is not None:
         beside = old + np.where(rng.random(len(points)) < 0.5, 1, -1)
@@ -105,7 +104,7 @@ def change_one_gene(points: Points, space: Space, rng: np.random.Generator) -> P
 
 
 def list_changes(point: Points, space: Space) -> tuple[NDArray[np.intp], Points]:
-    """Give every other value of every gene of a point: the genes and the values."""
+    """Return all changes of one gene of a point: the genes and the new values."""
     gene = np.repeat(np.arange(space.genes), space.sizes)
     ends = np.cumsum(space.sizes, dtype=np.int64)
     value = np.arange(len(gene)) - np.repeat(ends - space.sizes, space.sizes)

@@ -1,8 +1,8 @@
-"""Lower bounds of the makespan: no schedule can be shorter, whatever planner made it.
+"""Lower bounds of the makespan, valid for every schedule. Read ``lower_bounds.py`` first.
 
-Read ``lower_bounds`` first; each argument has a file of its own. All hold for unlike machines, communication,
-moldable tasks, countable resources, abstract machines, pins, earliest starts, busy machines and machines
-where tasks do not disturb each other: what an argument cannot count it leaves out, never guesses.
+All arguments hold for heterogeneous machines, communication, moldable tasks, countable resources, abstract
+machines, pins, earliest starts, busy machines and unlimited machines: an argument ignores what it cannot
+count.
 """
 
 from __future__ import annotations

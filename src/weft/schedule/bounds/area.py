@@ -1,49 +1,32 @@
-"""Refutation: a makespan that leads to a contradiction is too short; the longest refuted one is a bound.
+"""Bounds by area: tasks need their area (node-seconds over the capacity) between their heads and tails.
 
-Combination: tasks that cannot start before a and must be followed by b need their area in between.
+A makespan T that leads to a contradiction is *refuted*; the longest refuted T is a bound.
 
-So ``a + area + b <= T`` for every set of tasks whose heads are at least a and whose tails are at least b.
-Three sharper points:
+*Combination*: ``a + area + b <= T`` for every set of tasks whose heads are at least a and tails at least b.
+Three refinements:
 
-- a few tasks cannot use the whole platform: k of them take at most the k best nodes at once;
-- if all is to end by T, a task may last no longer than T less its head and tail, so a moldable task must be
-  so wide that its area is larger. The longest T that is refuted so is a bound (the argument of J. Turek,
-  J. L. Wolf, P. S. Yu, Approximate Algorithms for Scheduling Parallelizable Tasks, SPAA 1992, with heads and
-  tails);
-- of tasks that last longer than a (k + 1)-th of the time, at most k follow each other on a node: whatever
-  their area, so many as need more than k platforms at once make it k + 1 times as long as the shortest of
-  them.
+- k tasks can use at most the k best nodes at once;
+- a task may last no longer than T minus its head and tail, so a moldable task must be wide, which increases
+  its area (J. Turek, J. L. Wolf, P. S. Yu, Approximate Algorithms for Scheduling Parallelizable Tasks, SPAA
+  1992);
+- if tasks need more than k times the capacity at once, some node runs k + 1 of them in turn, which takes at
+  least k + 1 times the shortest of them.
 
-Heads that count area: a task starts only after all its ancestors, and these need room.
+*Heads by ancestors*: the combination applied to the ancestors of a task raises its head, in topological
+order, so bounds of successive levels add up. The reverse gives tails. O(v^2 + v e) time and O(v^2) space for
+v tasks and e edges; larger graphs use stages.
 
-For each task the combination of heads, area and tails is applied to its ancestors, whose own heads have been
-raised the same way before: where levels wait for each other their bounds add up. In reverse it gives tails.
+*Stages*: at a cut of the topological order, every task before precedes every task after, so bounds of stages
+add up. A position is a cut if and only if every task before it without a successor before it is a direct
+predecessor of every task after it without a predecessor after it. Both sides and the edges between them are
+counted for all positions in O(v + e).
 
-Complexity O(v^2 + v e) for v tasks and e edges in time, O(v^2) in space: for graphs of up to some hundred
-tasks; of larger ones only ``stages`` are looked at.
-
-Stages: cuts through a graph where everything before precedes everything after. Their bounds add up.
-
-At a position of the topological order everything before precedes everything after if and only if every task
-before that has no successor before the cut is a direct predecessor of every task after it that has no
-predecessor after the cut. Both sides and the edges between them are counted for all positions at once.
-
-Complexity O(v + e) for v tasks and e edges to find the cuts.
-
-Windows: in every stretch of time [a, b] the work that cannot lie outside it must fit into it.
-
-If all is to end by T, a task runs between its head and T less its tail. Pushed to either end of that stretch,
-a part of it may still lie inside the window: at least so much of the supply is taken there, in whichever way
-the task runs. More than the window has refutes T (energetic reasoning: P. Baptiste, C. Le Pape, W. Nuijten,
-Satisfiability Tests and Time-Bound Adjustments for Cumulative Scheduling Problems, Annals of Operations
-Research 92, 1999). What others hold of the machines counts, too. Deviations: ways of different width; a
-limited number of windows; nothing is adjusted.
-
-The same with moments instead of seconds: of k moments that cut a window into k + 1 equal parts, a task that
-covers more than j parts meets at least j, and at every moment the supply is there once. So of tasks that last
-longer than half the time, no two run on the same node.
-
-Complexity O(w v k) per try for w windows, v tasks and k steps of their fronts.
+*Windows* (energetic reasoning: P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92, 1999):
+a task runs between its head and T minus its tail. Shifted to either end of that interval, part of it may
+still lie inside a window [a, b]. If these parts and the busy intervals need more than the window offers, T is
+refuted. Deviations: modes of different width; a limited number of windows; no time-bound adjustment. The same
+holds for instants instead of seconds: of k instants that divide a window into k + 1 equal parts, a task that
+covers more than j parts meets at least j. O(w v k) per T for w windows, v tasks and k steps of their fronts.
 """
 
 from __future__ import annotations
@@ -80,30 +63,30 @@ __all__ = [
 
 
 SLACK = 1e-9
-"""Times are sums of doubles: what differs by less, relative to the whole, is equal."""
+"""Relative tolerance of times, which are sums of doubles."""
 _PRECISION = 1e-10
-"""To which share of itself a bound is found."""
+"""Relative precision of a bound."""
 _FIRST_STEP = 2e-3
 _TINY_STEP = 1e-6
-"""If even so little more cannot be refuted, no more is tried."""
+"""If an increase by this share cannot be refuted, the search stops."""
 
 
 def find_crossing(low: float, at: Callable[[float], float]) -> float:
-    """Give the T where a falling function of T meets T, from below; ``low`` if it lies below already."""
+    """Return a T just below the fixed point of a decreasing function, at least ``low``."""
     high = at(low)
     while high - low > _PRECISION * high:
         middle = 0.5 * (low + high)
         value = at(middle)
-        # The function falls: it meets T somewhere between this T and the value here.
+        # The function decreases, so the fixed point is between this T and the value here.
         low, high = max(low, min(middle, value)), min(high, max(middle, value))
     return low
 
 
 def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool, tries: int) -> float:
-    """Raise a bound by trying longer makespans; ``refuted`` must say no with ``SLACK`` to spare.
+    """Raise a bound by refuting longer makespans; ``refuted`` must be true with a margin of ``SLACK``.
 
-    ``whole``: the optimum is a whole number, so beyond the last refuted one the next is the bound. After so
-    many ``tries`` the bound is good enough.
+    With ``whole`` the optimum is an integer, so the bound is the integer after the last refuted one. At most
+    about ``tries`` makespans are tried.
     """
     if low <= 0.0:
         return low
@@ -120,12 +103,12 @@ def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool
             break
         middle = 0.5 * (low + high)
         low, high = (middle, high) if refuted(middle) else (low, middle)
-    # Nothing within the slack above a refuted makespan is possible either.
+    # Makespans within the slack above a refuted one are impossible, too.
     return low * (1 + SLACK) if low > known else low
 
 
 def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> float:
-    """Give the first whole number that is not refuted, or a little less when tries run out."""
+    """Return the first integer that is not refuted, or a smaller one when the tries run out."""
     if not refuted(bound):
         return float(bound)
     low, step = bound, max(1, int(_FIRST_STEP * bound))
@@ -141,48 +124,48 @@ def _longest_whole(bound: int, refuted: Callable[[float], bool], tries: int) -> 
 
 
 _HEAD_THRESHOLDS = 32
-"""How many head thresholds are tried; each is valid, more only tighten the bound."""
+"""Number of head thresholds; each is valid, more of them tighten the bound."""
 _TURN_THRESHOLDS = 6
-"""How many head thresholds, and tail thresholds, are tried where tasks are counted."""
+"""Number of head and of tail thresholds for ``bound_by_turns``."""
 
 _Positions = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SupplyLoad:
-    """What the tasks ask of one supply."""
+    """The demand of all tasks for one supply."""
 
     supply: Supply
     front: AreaFront
     widest: Floats
-    """Per task: the most nodes it can take."""
+    """Per task: its largest number of nodes."""
     reach: tuple[Floats, Floats] | None
-    """What counts of nodes can take of the supply at once; None: as much as they ask for."""
+    """Numbers of nodes and the share of the supply they can take at once; None if shares are proportional."""
 
     def backwards(self) -> SupplyLoad:
-        """Give the same with the tasks in reverse order."""
+        """Return the load with the tasks in reverse order."""
         return replace(self, front=self.front.backwards(), widest=self.widest[::-1])
 
     def all_at_once(self, tasks: _Positions) -> bool:
-        """Tell whether some tasks can all run at the same time, however wide: then area tells nothing."""
+        """Tell whether all tasks can run at the same time in their widest modes; then area gives no bound."""
         return self.reach is None and float(self.front.peak[tasks].sum()) <= 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NestedSets:
-    """Sets of tasks, each one task more than the one before, and what is around each: head plus tail."""
+    """Sets of tasks, each with one task more than the one before, and head plus tail of each set."""
 
     order: _Positions
     around_s: Floats
     reach: Floats | None
-    """Per set: the share of the supply its tasks can take at once; None: all of it."""
+    """Per set: the share of the supply that its tasks can take at once; None for all of it."""
 
 
 def nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> NestedSets:
-    """Make the sets of the first one, two, ... of some tasks in an order."""
+    """Return the sets of the first one, two, ... tasks in an order."""
     if load.reach is None:
         return NestedSets(order=order, around_s=around_s, reach=None)
-    # Tasks that take no nodes need nothing: any reach will do.
+    # Tasks without nodes have no area, so any positive reach is valid.
     nodes = np.maximum(1.0, load.widest[tasks][order].cumsum())
     counts, weights = load.reach
     return NestedSets(order=order, around_s=around_s, reach=np.interp(nodes, counts, weights))
@@ -191,9 +174,9 @@ def nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s:
 def bound_nested_sets(
     load: SupplyLoad, nests: Sequence[NestedSets], tasks: _Positions, around_s: Floats, low_s: float
 ) -> float:
-    """Give how long the tasks of the neediest set take with what is around them, at least ``low_s``.
+    """Return the largest bound of all sets, at least ``low_s``.
 
-    ``around_s`` is per task: its own head plus tail.
+    ``around_s`` is head plus tail of each task.
     """
     best = max(low_s, _largest(nests, load.front.area[tasks]))
     if not load.front.bends:
@@ -217,14 +200,14 @@ def _largest(nests: Sequence[NestedSets], area: Floats) -> float:
 
 
 def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
-    """Give how long some tasks take, counted by how many of them must follow each other."""
+    """Return a bound from the number of tasks that must run in turn on a node."""
     shortest_s, rate = load.front.shortest_s[tasks], load.front.least_rate[tasks]
     if float(rate.sum()) <= 1.0:
         return 0.0
     order = np.argsort(-shortest_s, kind="stable")
     at_once = rate[order].cumsum()
     turns = np.arange(1, int(at_once[-1] * (1 - SLACK)) + 1)
-    # The first task that the longer ones leave no room for in so many turns makes it one turn more.
+    # The first task that does not fit into so many turns beside the longer tasks needs another turn.
     next_one = np.searchsorted(at_once, turns * (1 + SLACK), side="right")
     fits = next_one < len(order)
     return float(
@@ -233,20 +216,20 @@ def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
 
 
 def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats, low_s: float) -> float:
-    """Give what some tasks with these heads and tails need at least; not below ``low_s``, a known bound."""
+    """Return a bound for tasks with these heads and tails, at least ``low_s``."""
     by_head, by_tail = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
     around = head_s[by_head] + np.minimum.accumulate(tail_s[by_head])
     nests = [nest_tasks(load, tasks, by_head, around)]
     for threshold in _pick_thresholds(head_s, _HEAD_THRESHOLDS):
         order = by_tail[head_s[by_tail] >= threshold]
-        # Among the tasks with the longest tails, the last one's tail is common to all of them.
+        # Tasks are sorted by descending tail, so the tail of the last one is common to all.
         nests.append(nest_tasks(load, tasks, order, threshold + tail_s[order]))
     low_s = max(low_s, _turns_between(load, tasks, head_s, tail_s))
     return bound_nested_sets(load, nests, tasks, head_s + tail_s, low_s)
 
 
 def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats) -> float:
-    """Give the bound of ``bound_by_turns`` for sets with a head and a tail threshold."""
+    """Return the largest ``bound_by_turns`` of sets with a head and a tail threshold."""
     best = 0.0
     if load.all_at_once(tasks):
         return best
@@ -259,7 +242,7 @@ def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: 
 
 
 def _pick_thresholds(values: Floats, number: int) -> list[float]:
-    """Pick some of the distinct values, evenly by their rank."""
+    """Return at most ``number`` of the distinct values, evenly spaced by rank."""
     distinct = np.unique(values)
     picks: list[float] = distinct[np.unique(np.linspace(0, len(distinct) - 1, number).astype(int))].tolist()
     return picks
@@ -268,9 +251,9 @@ def _pick_thresholds(values: Floats, number: int) -> list[float]:
 def heads_after_ancestors(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Raise heads by what the ancestors of each task need; ``whole``: every time is a whole number."""
+    """Raise heads by the area of the ancestors of each task; ``whole``: all times are integers."""
     head_s = base_s.copy()
-    # Row: task; column: ancestor. The longest path from the ancestor's end to the task's start.
+    # Row: task; column: ancestor. The longest path from the finish of the ancestor to the start of the task.
     between = np.full((len(edges), len(edges)), -np.inf)
     pointer = edges.pointer.tolist()
     for task in range(len(edges)):
@@ -283,7 +266,7 @@ def heads_after_ancestors(
         np.max(between[before, :task] + spent[:, None], axis=0, out=row)
         row[before] = np.maximum(row[before], moving)
         head = max(float(head_s[task]), float((head_s[before] + spent).max()))
-        # All that precedes an only predecessor has ended before that one starts: nothing to add.
+        # With a single predecessor, its own head already contains the area of all ancestors.
         if end - first > 1:
             head = _raise_head(head, row, before, head_s, loads)
         head_s[task] = math.ceil(head * (1 - SLACK)) if whole else head
@@ -293,14 +276,14 @@ def heads_after_ancestors(
 def _raise_head(
     head: float, row: Floats, before: NDArray[np.int64], head_s: Floats, loads: list[SupplyLoad]
 ) -> float:
-    """Raise the head of a task by what its ancestors need, and by the turns of those just before it."""
+    """Raise the head of a task by the area of its ancestors and the turns of its predecessors."""
     ancestors: NDArray[np.intp] = np.flatnonzero(row > -np.inf)
     waited_for = [load for load in loads if not load.all_at_once(ancestors)]
     if not waited_for:
         return head
     heads, paths = head_s[ancestors], row[ancestors]
     late_first, far_first = np.argsort(-heads, kind="stable"), np.argsort(-paths, kind="stable")
-    # In either order all tasks of a set have at least the head, and the path, of its last or lowest one.
+    # In both orders, head and path of the last task, or the minimum so far, are common to all tasks of a set.
     orders = (
         (late_first, heads[late_first] + np.minimum.accumulate(paths[late_first])),
         (far_first, np.minimum.accumulate(heads[far_first]) + paths[far_first]),
@@ -313,29 +296,27 @@ def _raise_head(
 
 
 _MOST_STAGES = 5_000
-"""Stages that are looked at, those with the most tasks first."""
-
-_Positions2 = NDArray[np.intp]
+"""Number of stages that are evaluated, those with the most tasks first."""
 
 
-def find_cuts(edges: PathEdges) -> _Positions2:
-    """Give the positions p such that all tasks below p precede all others."""
+def find_cuts(edges: PathEdges) -> _Positions:
+    """Return the positions p such that all tasks below p precede all others."""
     tasks = len(edges)
     target = np.repeat(np.arange(tasks), np.diff(edges.pointer))
     last_before, first_after = np.full(tasks, -1), np.full(tasks, tasks)
     np.maximum.at(last_before, target, edges.before)
     np.minimum.at(first_after, edges.before, target)
-    # A task is an end at the cuts after itself up to its first successor; a start likewise before itself.
+    # A task is a sink of the cuts after itself up to its first successor, and a source of cuts likewise.
     ends = _count_ranges(np.arange(tasks) + 1, first_after + 1, tasks)
     starts = _count_ranges(last_before + 1, np.arange(tasks) + 1, tasks)
     joined = _count_ranges(last_before[target] + 1, first_after[edges.before] + 1, tasks)
     inside = np.arange(1, tasks)
-    found: _Positions2 = inside[joined[inside] == ends[inside] * starts[inside]]
+    found: _Positions = inside[joined[inside] == ends[inside] * starts[inside]]
     return found
 
 
 def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) -> NDArray[np.int64]:
-    """Count, per position, the ranges from ``first`` to before ``end`` that hold it."""
+    """Return, per position, the number of ranges from ``first`` to before ``end`` that contain it."""
     kept = first < end
     change = np.bincount(first[kept], minlength=tasks + 2) - np.bincount(end[kept], minlength=tasks + 2)
     return np.cumsum(change)
@@ -344,7 +325,7 @@ def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) 
 def heads_after_stages(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Raise heads by what the stages before each task need; ``whole``: every time is a whole number."""
+    """Raise heads by the area of the stages before each task; ``whole``: all times are integers."""
     limits = [0, *find_cuts(edges).tolist(), len(edges)]
     sizes = np.diff(limits)
     largest = set(np.argsort(-sizes, kind="stable")[:_MOST_STAGES].tolist())
@@ -362,7 +343,7 @@ def heads_after_stages(
 
 
 class _StageWalk:
-    """Heads and tails within stages, in plain numbers."""
+    """Heads and tails within stages, as lists of Python floats."""
 
     def __init__(self, edges: PathEdges, seconds_s: Floats, base_s: Floats) -> None:
         self.pointer, self.before = edges.pointer.tolist(), edges.before.tolist()
@@ -370,7 +351,7 @@ class _StageWalk:
         self.head_s = base_s.tolist()
 
     def through(self, first: int, end: int, start_s: float) -> float:
-        """Raise the heads of a stage that starts at some time; give when its longest path ends."""
+        """Raise the heads of a stage that starts at a time; return the end of its longest path."""
         finish = start_s
         for task in range(first, end):
             head = max(self.head_s[task], start_s)
@@ -384,7 +365,7 @@ class _StageWalk:
         return finish
 
     def tails(self, first: int, end: int) -> Floats:
-        """Give what follows each task of a stage within the stage."""
+        """Return the tail of each task within its stage."""
         found = [0.0] * (end - first)
         for task in range(end - 1, first - 1, -1):
             rest = found[task - first] + self.seconds_s[task]
@@ -396,17 +377,17 @@ class _StageWalk:
 
 
 _CELLS = 250_000
-"""Tasks x steps x windows per try."""
+"""Maximal tasks x steps x windows per tried makespan."""
 _MOST_WINDOWS = 20
-"""Starts, and ends, of windows."""
+"""Maximal number of starts, and of ends, of windows."""
 _MOMENTS = (1, 2, 3, 4)
 _NOTHING = 1e-300
-"""Seconds that count for nothing, but do not make infinity times nothing undefined."""
+"""Almost 0 seconds: infinity times 0 would be undefined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeWindows:
-    """The tasks that take something of a supply, and what others take of it."""
+    """The tasks that use a supply, and the busy intervals on it."""
 
     head_s: Floats
     tail_s: Floats
@@ -416,17 +397,17 @@ class TimeWindows:
     held_start_s: Floats
     held_finish_s: Floats
     held_rate: Floats
-    """Per stretch that somebody else holds."""
+    """Per busy interval."""
     points: int
-    """How many starts, and how many ends, of windows are tried."""
+    """Number of starts, and of ends, of windows that are tried."""
 
     def refutes(self, limit_s: float) -> bool:
-        """Tell whether the tasks cannot all end by a time."""
+        """Tell whether the tasks cannot all finish by a time."""
         end_s, slack = limit_s - self.tail_s, SLACK * limit_s
         fits = self.seconds_s <= (end_s - self.head_s + slack)[:, None]
         if not fits.any(axis=1).all():
             return True
-        # A way that lasts too long is none; its seconds inside do not matter then.
+        # A mode that lasts too long is impossible; its seconds inside a window do not matter.
         rate = np.where(fits, self.rate, np.inf)[:, :, None]
         ends = _pick_times(np.concatenate([end_s, self.held_finish_s]), self.points)
         late = self.seconds_s[:, :, None] - np.maximum(0.0, end_s[:, None] - ends)[:, None, :]
@@ -450,20 +431,20 @@ class TimeWindows:
 
 
 def _sum_taken(rate: Floats, inside: Floats) -> Floats:
-    """Add up, per window, what the tasks take at least in whichever way they run."""
+    """Return, per window, the least share of the supply that all tasks take."""
     taken: Floats = (rate * np.maximum(inside, _NOTHING)).min(axis=1).sum(axis=0)
     return taken
 
 
 def _pick_times(values: Floats, number: int) -> Floats:
-    """Pick some of the distinct values, the first and the last among them."""
+    """Return at most ``number`` of the distinct values, including the first and the last."""
     distinct = np.unique(values)
     chosen: Floats = distinct[np.unique(np.linspace(0, len(distinct) - 1, number).astype(int))]
     return chosen
 
 
 def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: Floats) -> TimeWindows | None:
-    """Collect what lies in windows; None: too many tasks, or none that takes anything."""
+    """Return the tasks and busy intervals of a supply; None if there are too many tasks or none uses it."""
     front = load.front
     tasks = np.flatnonzero(front.area > 0)
     cells = len(tasks) * front.step_s.shape[1]
@@ -485,7 +466,7 @@ def build_windows(instance: Instance, load: SupplyLoad, head_s: Floats, tail_s: 
 
 
 def _held_stretches(instance: Instance, supply: Supply) -> tuple[Floats, Floats, Floats]:
-    """Give start, finish and share of what others hold; never more than a machine has."""
+    """Return start, finish and share of busy intervals, at most the capacity of each machine."""
     found: list[tuple[float, float, float]] = []
     for machine in sorted({held.machine for held in instance.busy}) if supply.resource is None else ():
         holding = [held for held in instance.busy if held.machine == machine and held.finish_s > 0]

@@ -1,15 +1,14 @@
-"""Tasks that must share a place: by their abstract machine, or because data would come too late otherwise.
+"""Bounds by co-location: tasks that share an abstract machine, or whose data would arrive too late otherwise.
 
-If all is to end by T and an edge's head, data between two hosts and tail together exceed T, its two tasks are
-on one host. Such tasks form clusters, each of which needs its work done by one host. What no host can do by T
-refutes T. If two clusters fit together on no host, the data between them must move, which raises heads and
-tails and so may tie more edges: a few rounds of that are made.
+If head, transfer between two hosts and tail of an edge together exceed T, its two tasks must be on one host.
+Such tasks form clusters, and the work of a cluster must be done by one host; if no host can do it by T, T is
+refuted. If two clusters fit together on no host, the data between them must move, which raises heads and
+tails and may tie more edges; this is repeated a few times.
 
-Tying edges is the idea of bounds for communication delays (C. Papadimitriou, M. Yannakakis, Towards an
+The idea is from bounds for communication delays (C. Papadimitriou, M. Yannakakis, Towards an
 Architecture-Independent Analysis of Parallel Algorithms, SIAM J. Computing 19(2), 1990). Deviations: hosts of
-any capacity and speed; a task runs once; makespans are tried, not every start.
-
-Complexity O(e h + v h) per try and round for v tasks, e edges and h hosts.
+any capacity and speed; a task runs once; makespans are tried instead of every start. O(e h + v h) per T and
+round for v tasks, e edges and h hosts.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ __all__ = ["ColocationBound", "find_colocation"]
 
 _ROUNDS = 4
 _CELLS = 500_000
-"""Tasks x places up to which places are told apart; with more, every task is at its best place."""
+"""Maximal tasks x hosts; above it every task is counted at its best host."""
 _MOST_RAISED = 2_000
-"""Tasks up to which heads and tails are raised."""
+"""Number of tasks up to which heads and tails are raised."""
 _MOST_SETS = 64
-"""Clusters of which more than the whole is looked at, the largest first."""
+"""Number of clusters whose subsets are evaluated, the largest first."""
 
 _Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColocationBound:
-    """What ties tasks to each other, and what they need where."""
+    """Edges that may tie tasks, and the work of tasks per place (a host or a machine)."""
 
     instance: Instance
     source: _Numbers
@@ -50,14 +49,14 @@ class ColocationBound:
     moving: TransferBounds
     shortest_s: Floats
     tied: tuple[_Numbers, _Numbers]
-    """Pairs of tasks that share a machine in any case."""
+    """Pairs of tasks that always share a machine."""
     seconds_s: Floats
-    """Tasks x places: the fastest way there; inf: none."""
+    """Tasks x places: the seconds of the fastest mode; infinity if there is none."""
     share_s: Floats
-    """Tasks x places: the least node-seconds there over the nodes of the place."""
+    """Tasks x places: the least node-seconds over the nodes of the place."""
 
     def refutes(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Tell whether the tasks cannot all end by a time."""
+        """Tell whether the tasks cannot all finish by a time."""
         limit_s *= 1 + SLACK
         for turn in range(_ROUNDS):
             if (head_s + self.shortest_s + tail_s > limit_s).any():
@@ -76,7 +75,7 @@ class ColocationBound:
         return False
 
     def _clusters(self, limit_s: float, head_s: Floats, tail_s: Floats) -> _TaskClusters | None:
-        """Tie the edges whose data would come too late; None: nothing is tied."""
+        """Tie the edges whose data would arrive too late; None if no tasks are tied."""
         whole = self.shortest_s + tail_s
         arrival = (head_s + self.shortest_s)[self.source] + self.moving.apart_s
         late = (arrival + whole[self.target] > limit_s) & (self.moving.apart_s > 0)
@@ -93,12 +92,12 @@ class ColocationBound:
     def _raised(
         self, clusters: _TaskClusters, limit_s: float, head_s: Floats, tail_s: Floats
     ) -> tuple[Floats, Floats]:
-        """Raise heads and tails by data that must move, slow hosts, and neighbours on the same host."""
+        """Return heads and tails raised by necessary transfers, slow hosts and tasks on the same host."""
         first, second = clusters.label[self.source], clusters.label[self.target]
         same = first == second
         around = np.minimum(clusters.head_s[first], clusters.head_s[second])
         around += np.minimum(clusters.tail_s[first], clusters.tail_s[second])
-        # Edges x places, the largest table here: added up in place.
+        # Edges x places is the largest table here, so it is summed in place.
         both_s = clusters.share_s[first]
         both_s += around[:, None]
         both_s += clusters.share_s[second]
@@ -114,7 +113,7 @@ class ColocationBound:
 
 
 def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: Floats) -> Floats:
-    """Give what the neighbours of each task that are on its host need before it."""
+    """Return the time that the predecessors of each task on its host need before it."""
     least = np.full(len(base_s), np.inf)
     np.minimum.at(least, task, base_s[near])
     total = np.bincount(task, share_s[near], len(base_s))
@@ -123,13 +122,13 @@ def _one_after_another(near: _Numbers, task: _Numbers, share_s: Floats, base_s: 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _TaskClusters:
-    """Tasks by the host they share with others."""
+    """Clusters of tasks that share a host."""
 
     label: _Numbers
     """Per task: its cluster."""
     order: _Numbers
     first: _Numbers
-    """The tasks of cluster c stand in ``order`` from ``first[c]`` on."""
+    """The tasks of cluster c are in ``order`` from ``first[c]``."""
     size: _Numbers
     needs_s: Floats
     """Tasks x places."""
@@ -137,11 +136,11 @@ class _TaskClusters:
     """Clusters x places."""
     head_s: Floats
     tail_s: Floats
-    """Per cluster: the least of its tasks."""
+    """Per cluster: the minimum over its tasks."""
 
     @classmethod
     def of(cls, label: _Numbers, needs_s: Floats, head_s: Floats, tail_s: Floats) -> _TaskClusters:
-        """Sum up the tasks of every cluster."""
+        """Sum the tasks of every cluster."""
         order, size = np.argsort(label, kind="stable"), np.bincount(label)
         first = np.cumsum(size) - size
         return cls(
@@ -156,7 +155,7 @@ class _TaskClusters:
         )
 
     def overloaded(self, limit_s: float, head_s: Floats, tail_s: Floats) -> bool:
-        """Tell whether some cluster fits nowhere; places where one does not fit are struck out."""
+        """Tell whether some cluster fits on no place; exclude the places where a cluster does not fit."""
         self.share_s[(self.head_s + self.tail_s)[:, None] + self.share_s > limit_s] = np.inf
         if np.isinf(self.share_s).all(axis=1).any():
             return True
@@ -170,7 +169,7 @@ class _TaskClusters:
         return False
 
     def _latest_s(self, tasks: _Numbers, head_s: Floats, tail_s: Floats) -> Floats:
-        """Give per place when tasks end at the earliest: sets of late heads, and sets of long tails."""
+        """Return per place a lower bound of the last finish, from sets of late heads and of long tails."""
         head_s, tail_s, needs_s = head_s[tasks], tail_s[tasks], self.needs_s[tasks]
         late, far = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
         after = (head_s[late] + np.minimum.accumulate(tail_s[late]))[:, None] + needs_s[late].cumsum(axis=0)
@@ -179,7 +178,7 @@ class _TaskClusters:
 
 
 def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers:
-    """Number the connected components of a graph of pairs."""
+    """Return the connected component of each task in a graph of pairs."""
     label = np.arange(tasks)
     while True:
         least = np.minimum(label[first], label[second])
@@ -195,12 +194,12 @@ def _label_components(tasks: int, first: _Numbers, second: _Numbers) -> _Numbers
 def find_colocation(
     instance: Instance, ways: list[BoundModes], moving: TransferBounds, shortest_s: Floats
 ) -> ColocationBound | None:
-    """Find what ties tasks; None: nothing ever does."""
+    """Return the bound for an instance; None if nothing can tie tasks."""
     graph, tied = instance.graph, _bound_pairs(instance)
     glue = bool(moving.apart_s.any())
     if not glue and not len(tied[0]):
         return None
-    # What shares a machine shares its host; where data are free machines can be told apart.
+    # With transfers a place is a host, otherwise a machine.
     place = (instance.network.host if glue else np.arange(len(instance.machines))).astype(np.intp)
     seconds_s, share_s = _tables(instance, ways, place)
     return ColocationBound(
@@ -216,7 +215,7 @@ def find_colocation(
 
 
 def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
-    """Give each task of an abstract machine with the next one of it."""
+    """Return pairs of consecutive tasks of the same abstract machine."""
     graph = instance.graph
     compute = np.flatnonzero(graph.kind == COMPUTE)
     order = compute[np.argsort(graph.variable[compute], kind="stable")]
@@ -225,7 +224,7 @@ def _bound_pairs(instance: Instance) -> tuple[_Numbers, _Numbers]:
 
 
 def _tables(instance: Instance, ways: list[BoundModes], place: NDArray[np.intp]) -> tuple[Floats, Floats]:
-    """Give seconds and share of every task at every place; of one place "anywhere" if there are too many."""
+    """Return seconds and share of every task at every place; at one place "anywhere" above ``_CELLS``."""
     tasks, places = len(instance), int(place.max()) + 1
     capacity = np.bincount(place, instance.capacity, places)
     capacity[place[instance.unlimited]] = np.inf

@@ -1,16 +1,14 @@
-"""The bounds of an instance, argument by argument, from cheap to dear; each builds on those before it.
+"""The lower bounds of an instance by six arguments, from cheap to expensive; each uses those before it.
 
-- *critical path* (``paths``, ``moving``, ``follow_machine_paths``): along every path each task takes
-its fastest
-  way, data between tasks that can share no place must move, and unlike machines are chosen path by path;
-- *area* (``supplies``, ``fronts``): every task needs its least share of the platform;
-- *combination* (``combination``): sets of tasks need their area between their heads and their tails, and
-  moldable tasks the area of those ways that are short enough;
-- *levels* (``ancestors``, ``stages``): heads and tails count the area of all that comes before and after;
-- *together* (``together``): tasks that must share a host or machine need their time there;
-- *windows* (``windows``): what cannot lie outside a stretch of time must fit into it.
+- *critical path* (``paths``): on every path, each task takes its fastest mode, necessary transfers take their
+  least time, and for heterogeneous machines the best machine is chosen per path;
+- *area* (``supplies``): every task needs its least share of the platform;
+- *combination* (``area``): sets of tasks need their area between their heads and tails;
+- *levels* (``area``): heads and tails include the area of all tasks before and after;
+- *co-location* (``colocation``): tasks that must share a host or machine need their time there;
+- *windows* (``area``): work that cannot lie outside a time window must fit into it.
 
-Where all times are whole numbers the bound is rounded up (``whole``).
+If all times are integers, the bound is rounded up (``modes.has_whole_times``).
 """
 
 from __future__ import annotations
@@ -55,18 +53,18 @@ from weft.workflow.task_graph import Floats
 __all__ = ["Bounds", "lower_bounds"]
 
 _DEEP_LOADS = 2
-"""Supplies that the dearer arguments look at, the tightest first."""
+"""Number of supplies for the expensive arguments, the tightest first."""
 _MOST_ANCESTORS = 1_000
-"""Tasks up to which all ancestors are known."""
+"""Number of tasks up to which heads use all ancestors."""
 _MOST_BOTH_WAYS = 100
-"""Tasks up to which tails count area, too."""
+"""Number of tasks up to which tails include area, too."""
 _EXACT = 60
-"""Tasks up to which makespans are tried until the bound is exact, else some times only."""
+"""Number of tasks up to which the longest refuted makespan is searched exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Lower bounds of the makespan in seconds. The later ones are 0 where they add nothing to the others."""
+    """Lower bounds of the makespan in seconds; later ones are 0 if they do not improve on the others."""
 
     critical_path_s: float
     area_s: float
@@ -75,11 +73,11 @@ class Bounds:
     together_s: float = 0.0
     windows_s: float = 0.0
     whole: bool = False
-    """Whether the shortest makespan is a whole number."""
+    """Whether the optimal makespan is an integer."""
 
     @property
     def parts(self) -> dict[str, float]:
-        """Give every bound under the name of its argument, the plainest first."""
+        """Return every bound by the name of its argument, the simplest first."""
         return {
             "critical path": self.critical_path_s,
             "area": self.area_s,
@@ -91,12 +89,12 @@ class Bounds:
 
     @property
     def best_s(self) -> float:
-        """Give the largest: it is a bound too."""
+        """Return the largest bound."""
         return self._rounded(max(self.parts.values()))
 
     @property
     def argument(self) -> str:
-        """Name the plainest argument that gives the best bound."""
+        """Return the name of the simplest argument that gives the best bound."""
         enough = self.best_s * (1 - SLACK)
         return next(name for name, value in self.parts.items() if self._rounded(value) >= enough)
 
@@ -104,7 +102,7 @@ class Bounds:
         return float(math.ceil(value_s * (1 - SLACK))) if self.whole else value_s
 
 
-@np.errstate(over="ignore")  # what is longer than numbers can be is refused elsewhere
+@np.errstate(over="ignore")  # times that overflow are refused elsewhere
 def lower_bounds(instance: Instance) -> Bounds:
     """Compute the bounds of an instance."""
     case = _BoundCase(instance)
@@ -129,7 +127,7 @@ def lower_bounds(instance: Instance) -> Bounds:
 
 
 class _BoundCase:
-    """One instance: heads and tails are raised as more is known."""
+    """One instance with its heads and tails, which the arguments raise."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -142,7 +140,7 @@ class _BoundCase:
         self.tail_s = tails(graph, self.shortest_s, edge_s)
 
     def critical_path_s(self) -> float:
-        """Give the longest path."""
+        """Return the length of the longest path."""
         longest = 0.0
         found = follow_machine_paths(self.instance, self.ways)
         if found is not None:
@@ -155,7 +153,7 @@ class _BoundCase:
         return float((self.head_s + self.shortest_s + self.tail_s).max(initial=0.0))
 
     def loads(self) -> list[SupplyLoad]:
-        """Give what is asked of every supply of which something is."""
+        """Return the loads of all supplies that tasks use."""
         widest = widest_nodes(self.ways, len(self.instance))
         supplies = list_supplies(self.instance, self.ways)
         fronts = [build_front(self.instance, self.ways, supply) for supply in supplies]
@@ -166,7 +164,7 @@ class _BoundCase:
         ]
 
     def levels_s(self, loads: list[SupplyLoad]) -> float:
-        """Raise heads and tails by area; give what follows."""
+        """Raise heads and tails by area; return the resulting bound."""
         if not loads:
             return 0.0
         graph, tasks = self.instance.graph, np.arange(len(self.instance))
@@ -184,7 +182,7 @@ class _BoundCase:
         return raising(edges, seconds_s, base_s, loads, whole=self.whole)
 
     def together_s(self, low_s: float) -> float:
-        """Give the bound of tasks that must be together; 0 if it is no better than the one known."""
+        """Return the bound by co-location; 0 if it is not above ``low_s``."""
         tied = find_colocation(self.instance, self.ways, self.moving, self.shortest_s)
         if tied is None:
             return 0.0
@@ -192,7 +190,7 @@ class _BoundCase:
         return found if found > low_s else 0.0
 
     def windows_s(self, loads: list[SupplyLoad], low_s: float) -> float:
-        """Give the bound of time windows; 0 if it is no better than the one known."""
+        """Return the bound by time windows; 0 if it is not above ``low_s``."""
         best = low_s
         for load in loads:
             windows = build_windows(self.instance, load, self.head_s, self.tail_s)

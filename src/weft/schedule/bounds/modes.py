@@ -1,13 +1,12 @@
-"""Ways: how the tasks of an instance can run, as bounds read it. Like tasks share one row.
+"""The modes of tasks for bounds, and whether all times are integers.
 
-Seconds are ``scale * unit_s[row]``: where seconds follow from work and rates, thousands of tasks are one row,
-and nothing is expanded. Pinned tasks keep only the ways on their machine, and nobody keeps a way that would
-exceed a budget even if all others consumed their least.
+Seconds are ``scale * unit_s[row]``: where seconds follow from work and rates, thousands of tasks share one
+row. Pinned tasks have only the modes of their machine. A mode that exceeds a budget even if all other tasks
+consume their least is excluded.
 
-Whole numbers: where every time is one, the shortest schedule ends at one, so bounds may be rounded up.
-
-In some shortest schedule every task starts at 0, at its earliest start, when data arrive, or when another
-task or a busy stretch ends: all sums of whole numbers.
+If all times are integers, so is the optimal makespan, and bounds may be rounded up: in some optimal schedule
+every task starts at 0, at its earliest start, when data arrive, or at the end of another task or busy
+interval.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ __all__ = ["BoundModes", "collect_modes", "has_whole_times", "shortest_seconds",
 
 
 _ROUNDING = 1e-9
-"""By which share sums of amounts may exceed a budget."""
+"""Relative tolerance when sums of amounts are compared with a budget."""
 
 _Positions = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BoundModes:
-    """Tasks that can run on the same machines with the same node counts, listed by machine."""
+    """Tasks with the same machines and node counts; modes are sorted by machine."""
 
     tasks: Indices
     row: NDArray[np.int64]
     """Per task: its row of ``unit_s``."""
     scale: Floats
-    """Per task: seconds of a way are this times the entry of its row."""
+    """Per task: factor of the entries of its row."""
     machine: Indices
     nodes: NDArray[np.int64]
     demand: Floats | None
-    """Ways x resources; None: the graph's ``demand``, whatever the way."""
+    """Modes x resources; None if ``demand`` of the graph applies to all modes."""
     unit_s: Floats
-    """Rows x ways."""
+    """Rows x modes."""
 
     def __len__(self) -> int:
         return len(self.machine)
 
     def least_by(self, group: NDArray[np.intp], values: Floats) -> tuple[_Positions, Floats]:
-        """Give the groups of machines that occur and, per row of values, the least within each of them."""
+        """Return the groups of machines that occur and, per row of values, the minimum within each group."""
         groups = group[self.machine]
         order = np.argsort(groups, kind="stable")
         starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -59,7 +58,7 @@ class BoundModes:
 
 
 def collect_modes(instance: Instance) -> list[BoundModes]:
-    """Give the ways of all compute tasks."""
+    """Return the modes of all compute tasks."""
     parts = [part for group in instance.groups for part in _parts(instance, group)]
     alike: dict[tuple[bytes, ...], list[BoundModes]] = {}
     for part in parts:
@@ -69,7 +68,7 @@ def collect_modes(instance: Instance) -> list[BoundModes]:
 
 
 def shortest_seconds(ways: list[BoundModes], tasks: int) -> Floats:
-    """Give the seconds of each task's fastest way; 0 for tasks without nodes."""
+    """Return the seconds of the fastest mode of each task; 0 for tasks without nodes."""
     shortest = np.zeros(tasks)
     for found in ways:
         shortest[found.tasks] = found.scale * found.unit_s.min(axis=1)[found.row]
@@ -77,7 +76,7 @@ def shortest_seconds(ways: list[BoundModes], tasks: int) -> Floats:
 
 
 def widest_nodes(ways: list[BoundModes], tasks: int) -> Floats:
-    """Give the most nodes each task can take."""
+    """Return the largest number of nodes of each task."""
     widest = np.zeros(tasks)
     for found in ways:
         widest[found.tasks] = float(found.nodes.max())
@@ -85,7 +84,7 @@ def widest_nodes(ways: list[BoundModes], tasks: int) -> Floats:
 
 
 def _parts(instance: Instance, group: ModeGroup) -> Iterator[BoundModes]:
-    """Split a group by what its tasks are pinned to."""
+    """Split a group by the machines its tasks are pinned to."""
     affordable = _affordable_modes(instance, group)
     if not instance.pinned:
         yield _read(instance, group, group.tasks, affordable)
@@ -99,7 +98,7 @@ def _parts(instance: Instance, group: ModeGroup) -> Iterator[BoundModes]:
 
 
 def _affordable_modes(instance: Instance, group: ModeGroup) -> _Positions:
-    """Give the modes that no budget rules out."""
+    """Return the modes that no budget excludes."""
     everything = np.arange(len(group))
     if group.consumption is None:
         return everything
@@ -134,7 +133,7 @@ def _read(instance: Instance, group: ModeGroup, tasks: Indices, kept: _Positions
 
 
 def _stack(parts: list[BoundModes]) -> BoundModes:
-    """Put the rows of several under each other."""
+    """Concatenate the rows of several parts."""
     if len(parts) == 1:
         return parts[0]
     first = np.cumsum([0] + [len(part.unit_s) for part in parts]).tolist()
@@ -150,15 +149,15 @@ def _stack(parts: list[BoundModes]) -> BoundModes:
 
 
 _LARGEST = 2.0**40
-"""Beyond this rounding hides what is whole."""
+"""Above this, rounding hides whether a number is an integer."""
 _TOGETHER = 500_000
-"""Seconds looked at together."""
+"""Entries checked at a time."""
 _FEW = 64
-"""Rows of which equal columns are looked for: like machines count once."""
+"""Number of rows up to which equal columns (identical machines) are checked once."""
 
 
 def has_whole_times(instance: Instance, ways: list[BoundModes]) -> bool:
-    """Tell whether every duration, data movement and given time is a whole number of seconds."""
+    """Tell whether all durations, transfers and given times are whole seconds."""
     return _given_whole(instance) and _data_whole(instance) and all(_seconds_whole(found) for found in ways)
 
 
@@ -168,7 +167,7 @@ def _given_whole(instance: Instance) -> bool:
 
 
 def _data_whole(instance: Instance) -> bool:
-    """Look at every edge and transfer over every link."""
+    """Check every edge and transfer over every link."""
     graph, network = instance.graph, instance.network
     if len(np.unique(network.host)) == 1:
         return True
@@ -178,12 +177,12 @@ def _data_whole(instance: Instance) -> bool:
     fixed = np.concatenate([graph.edge_seconds, np.zeros(len(moved))])
     links = np.unique(np.stack([network.latency_s.ravel(), network.inverse_bandwidth.ravel()]), axis=1)
     if links.shape[1] * len(files) > _TOGETHER:
-        return False  # so much data is hardly ever moved in whole seconds
+        return False  # so many transfers are hardly ever all whole seconds
     return _almost_whole(fixed[:, None] + files[:, None] * links[0] + size[:, None] * links[1])
 
 
 def _seconds_whole(found: BoundModes) -> bool:
-    """Look at every task in every different way; where one is no whole number the first rows tell."""
+    """Check every task in every distinct mode, in chunks."""
     unit_s = found.unit_s
     if len(unit_s) <= _FEW:
         unit_s = np.unique(unit_s, axis=1)
@@ -195,7 +194,7 @@ def _seconds_whole(found: BoundModes) -> bool:
 
 
 def _almost_whole(seconds: Floats) -> bool:
-    # Work times an inverted rate: whole but for the last digits.
+    # Work times an inverse rate is an integer except for the last digits.
     near = np.rint(seconds)
     close = np.abs(seconds - near) <= 1e-12 * np.maximum(1.0, np.abs(near))
     return bool((close & (np.abs(near) < _LARGEST)).all())

@@ -1,20 +1,13 @@
-"""Paths: when a task can start at the earliest (its head) and what must follow it (its tail).
+"""Bounds by paths: the earliest start of a task (its head) and the least time after its finish (its tail).
 
-Along a path every task takes at least its fastest way, and data take what they must (``moving``).
+On a path every task takes at least the seconds of its fastest mode, and data take their least time. Data
+between two tasks take no time if the tasks can share a host, otherwise the time of the fastest link between
+their candidates.
 
-Moving: how long data must at least take, per edge and per transfer, wherever tasks are placed.
-
-Nothing where two tasks can share a host; else the quickest link between any two places they can be. The same
-for two tasks that are known to be apart: then only links between different hosts count.
-
-Paths that choose machines: every task of a path is somewhere, and data between two places take time.
-
-A task can have ended on a machine at the earliest if each of its predecessors is wherever that is best for
-this one task: machines are never busy, and a task may be in several places for several successors. Both only
-make times smaller, so they are bounds: for unlike machines much better ones than fastest ways with free
-data. The same backwards gives tails.
-
-Complexity O(e (p + l^2)) for e edges, p machines and l network locations; larger instances are left alone.
+``follow_machine_paths`` is sharper for heterogeneous machines: it computes the earliest finish of every task
+on every machine, with each predecessor on the machine that is best for this one task. Machines are never busy
+and a task may be on several machines for several successors; both only decrease times. Backwards it gives
+tails. O(e (p + l^2)) for e edges, p machines and l network locations; large instances are skipped.
 """
 
 from __future__ import annotations
@@ -44,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathEdges:
-    """What leads to each task, in an order in which all that leads to a task stands before it."""
+    """The predecessors of each task, with tasks in topological order."""
 
     pointer: NDArray[np.int64]
     before: NDArray[np.int64]
@@ -55,13 +48,13 @@ class PathEdges:
 
 
 def forward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
-    """Give the predecessors."""
+    """Return the predecessors."""
     before = graph.predecessor.astype(np.int64)
     return PathEdges(pointer=graph.predecessor_pointer, before=before, moving_s=moving_s)
 
 
 def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
-    """Give the successors as if they were predecessors: tasks are counted from the last one."""
+    """Return the successors as predecessors of the reversed graph; tasks are numbered from the last one."""
     lengths = np.diff(graph.successor_pointer)[::-1]
     pointer = np.concatenate([[0], np.cumsum(lengths)])
     first = graph.successor_pointer[:-1][::-1]
@@ -71,7 +64,7 @@ def backward_edges(graph: TaskGraph, moving_s: Floats) -> PathEdges:
 
 
 def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Floats | None = None) -> Floats:
-    """Give when each task can start at the earliest if tasks take these seconds and edges those."""
+    """Return the earliest start of each task for given seconds of tasks and edges."""
     pointer, before = graph.predecessor_pointer.tolist(), graph.predecessor.tolist()
     seconds, found = seconds_s.tolist(), earliest_s.tolist()
     moving = [0.0] * len(before) if moving_s is None else moving_s.tolist()
@@ -89,7 +82,7 @@ def heads(graph: TaskGraph, seconds_s: Floats, earliest_s: Floats, moving_s: Flo
 def tails(
     graph: TaskGraph, seconds_s: Floats, moving_s: Floats | None = None, least_s: Floats | None = None
 ) -> Floats:
-    """Give what must follow each task's end if tasks take these seconds and edges those; known: the least."""
+    """Return the least time after each finish, at least ``least_s``, for given seconds of tasks and edges."""
     pointer, after = graph.successor_pointer.tolist(), graph.successor.tolist()
     seconds = seconds_s.tolist()
     moving = [0.0] * len(after) if moving_s is None else moving_s[graph.successor_edge].tolist()
@@ -107,25 +100,25 @@ def tails(
 
 
 _PAIRS = 400
-"""Pairs of candidate sets that are looked at; with more of them data count as free."""
+"""Maximal number of pairs of candidate sets; with more of them data are counted as free."""
 
 _Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TransferBounds:
-    """Least seconds of data."""
+    """Least transfer times."""
 
     edge_s: Floats
     """Per edge (in the order of predecessors)."""
     apart_s: Floats
-    """Per edge, if its two tasks are on different hosts; 0 where that cannot be, or says nothing."""
+    """Per edge, if its two tasks are on different hosts; 0 if that is impossible or gives no bound."""
     transfer_s: Floats
-    """Per task: of a transfer; 0 for all others."""
+    """Per task: seconds of a transfer; 0 for other tasks."""
 
 
 def bound_transfers(instance: Instance) -> TransferBounds:
-    """Find the least seconds."""
+    """Return the least transfer times of an instance."""
     graph = instance.graph
     target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
     reads = np.where(graph.kind == TRANSFER, graph.source_variable, graph.variable).astype(np.uint32)
@@ -137,7 +130,7 @@ def bound_transfers(instance: Instance) -> TransferBounds:
     if len(np.unique(instance.network.host)) > 1:
         far_latency, far_inverse = places.apart()
         apart = fixed + files * far_latency + size * far_inverse
-        # A transfer is at both its ends: what it is apart from says nothing.
+        # A transfer is on two hosts, so there is no bound for its edges.
         moving = graph.kind == TRANSFER
         apart[moving[graph.predecessor] | moving[target]] = 0.0
     transfers = np.flatnonzero(graph.kind == TRANSFER)
@@ -150,7 +143,7 @@ def bound_transfers(instance: Instance) -> TransferBounds:
 
 
 class _CandidateSets:
-    """The machines of every binding variable, and the links between them."""
+    """The candidate machines of binding variables, and the links between them."""
 
     def __init__(self, instance: Instance) -> None:
         self.network = instance.network
@@ -161,7 +154,7 @@ class _CandidateSets:
             self.sets.append(np.array([machine]))
 
     def least(self, source: Indices, target: Indices) -> tuple[Floats, Floats]:
-        """Give latency and seconds per byte of the quickest link per pair of variables; nan: can be free."""
+        """Return latency and seconds per byte of the fastest link per pair; nan if no transfer is needed."""
         free = (np.full(len(source), np.nan), np.full(len(source), np.nan))
         first, second = self.of_variable[source], self.of_variable[target]
         codes, inverse = np.unique(first * len(self.sets) + second, return_inverse=True)
@@ -169,11 +162,11 @@ class _CandidateSets:
             return free
         found = [self._pair(*divmod(code, len(self.sets))) for code in codes.tolist()]
         values = np.array(found).reshape(-1, 2)[inverse]
-        values[source == target] = np.nan  # members of one variable share their machine
+        values[source == target] = np.nan  # tasks of one variable share their machine
         return values[:, 0], values[:, 1]
 
     def _common(self, codes: _Numbers) -> bool:
-        """Tell whether some machine is in every set that occurs."""
+        """Tell whether some machine is in all sets that occur."""
         occurring = np.unique(np.concatenate(np.divmod(codes, len(self.sets))))
         counts = np.zeros(len(self.network.host), dtype=np.int64)
         for index in occurring.tolist():
@@ -188,7 +181,7 @@ class _CandidateSets:
         return float(network.latency_s[links].min()), float(network.inverse_bandwidth[links].min())
 
     def apart(self) -> tuple[float, float]:
-        """Give the least latency and seconds per byte between two different hosts."""
+        """Return the least latency and seconds per byte between two different hosts."""
         network = self.network
         hosts = np.unique(np.stack([network.location, network.host]), axis=1)[0]
         shared = np.flatnonzero(np.bincount(hosts, minlength=len(network.latency_s)) > 1)
@@ -196,42 +189,40 @@ class _CandidateSets:
 
 
 def _least_apart(links: Floats, shared: NDArray[np.intp]) -> float:
-    """Give the least entry off the diagonal, or on it where a location has several hosts."""
+    """Return the least entry off the diagonal, or on it for locations with several hosts."""
     least, size = float(links[shared, shared].min(initial=np.inf)), len(links)
     if size > 1:
-        # All entries but the last in rows of one more: the diagonal is the first column then.
+        # All entries except the last, in rows one longer: the diagonal becomes the first column.
         apart = np.ascontiguousarray(links).reshape(-1)[:-1].reshape(size - 1, size + 1)[:, 1:]
         least = min(least, float(apart.min()))
     return least
 
 
 _CELLS = 3_000_000
-"""The most tasks x machines."""
+"""Maximal tasks x machines."""
 _LINKS = 60_000_000
-"""The most edges x locations x locations."""
+"""Maximal edges x locations x locations."""
 _TOGETHER = 500_000
-"""Cells worked on at a time."""
-
-_Numbers2 = NDArray[np.int64]
+"""Cells computed at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MachinePaths:
-    """What follows from the paths."""
+    """Heads, tails and the longest path by machine."""
 
     head_s: Floats
     tail_s: Floats
     longest_s: float
-    """The longest path through any task, with the task on the machine that is best for both sides."""
+    """The longest path through any task, with the task on its best machine."""
 
 
 def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachinePaths | None:
-    """Follow all paths; None where that is too much work or cannot tell more than fastest ways do."""
+    """Return the bounds by machine; None if the instance is too large or nothing can be gained."""
     graph, locations = instance.graph, len(instance.network.latency_s)
     cells = len(graph) * len(instance.machines)
     if cells > _CELLS or graph.edge_count * locations**2 > _LINKS or _one_place_is_best(instance, ways):
         return None
-    walk = _PathWalk(instance, ways)
+    walk = _MachinePathWalk(instance, ways)
     ahead, back = walk.follow(forwards=True), walk.follow(forwards=False)
     through = (ahead.out + back.ready).min(axis=1)
     return MachinePaths(
@@ -240,7 +231,7 @@ def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachineP
 
 
 def _one_place_is_best(instance: Instance, ways: list[BoundModes]) -> bool:
-    """Tell whether some machine is the fastest for every task: there all paths are shortest, data free."""
+    """Tell whether one machine is the fastest for every task; all shortest paths are there."""
     graph, best = instance.graph, np.ones(len(instance.machines), dtype=bool)
     for found in ways:
         machine, unit_s = found.least_by(np.arange(len(best)), found.unit_s)
@@ -262,16 +253,16 @@ def _allowed_machines(instance: Instance, variable: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Direction:
-    """The edges as one meets them forwards or backwards."""
+    """The edges in forward or backward direction."""
 
     forwards: bool
-    pointer: _Numbers2
-    near: _Numbers2
-    edge: _Numbers2
-    arrives: _Numbers2
-    """Per task: the binding variable where it takes its data."""
-    leaves: _Numbers2
-    """Per task: the binding variable where it leaves them."""
+    pointer: _Numbers
+    near: _Numbers
+    edge: _Numbers
+    arrives: _Numbers
+    """Per task: the binding variable of its inputs."""
+    leaves: _Numbers
+    """Per task: the binding variable of its outputs."""
 
 
 def _direction(graph: TaskGraph, *, forwards: bool) -> _Direction:
@@ -298,16 +289,16 @@ def _direction(graph: TaskGraph, *, forwards: bool) -> _Direction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _PathTimes:
-    """Tasks x machines, infinite where a task cannot be."""
+    """Tasks x machines; infinity where a task cannot run."""
 
     ready: Floats
-    """Forwards: when everything has arrived; backwards: what follows after the end."""
+    """Forwards: when all data have arrived; backwards: the least time after the finish."""
     out: Floats
-    """The same beyond the task: when it has ended; what follows after its start."""
+    """Forwards: the finish; backwards: the least time after the start."""
 
 
-class _PathWalk:
-    """Follows paths in either direction."""
+class _MachinePathWalk:
+    """Computes the times of paths in either direction."""
 
     def __init__(self, instance: Instance, ways: list[BoundModes]) -> None:
         self.instance, self.network = instance, instance.network
@@ -322,7 +313,7 @@ class _PathWalk:
             self.seconds[task, _allowed_machines(instance, int(graph.variable[task]))] = 0.0
 
     def follow(self, *, forwards: bool) -> _PathTimes:
-        """Take the tasks level by level, each after everything that leads to it."""
+        """Return the times of all tasks, level by level."""
         direction = _direction(self.graph, forwards=forwards)
         found = _PathTimes(ready=np.zeros_like(self.seconds), out=np.zeros_like(self.seconds))
         if forwards:
@@ -335,8 +326,8 @@ class _PathWalk:
             self._pass(found, direction, tasks)
         return found
 
-    def _arrive(self, found: _PathTimes, direction: _Direction, tasks: _Numbers2) -> None:
-        """Let some tasks wait for everything that leads to them."""
+    def _arrive(self, found: _PathTimes, direction: _Direction, tasks: _Numbers) -> None:
+        """Fill ``ready`` of some tasks from their predecessors."""
         first = direction.pointer[tasks]
         counts = direction.pointer[tasks + 1] - first
         starts = np.cumsum(counts) - counts
@@ -349,7 +340,7 @@ class _PathWalk:
         found.ready[tasks] = np.maximum(found.ready[tasks], np.maximum.reduceat(times, starts, axis=0))
 
     def _moved(self, out: Floats, fixed_s: Floats, files: Floats, size: Floats) -> Floats:
-        """Give when data that leave each machine at some time are on each machine at the earliest."""
+        """Return the earliest arrival on each machine of data that leave each machine at ``out``."""
         network = self.network
         there = _least_by(out, self.location, len(network.latency_s))
         cost = files[:, None, None] * network.latency_s + size[:, None, None] * network.inverse_bandwidth
@@ -357,8 +348,8 @@ class _PathWalk:
         home = out if self.hosts == out.shape[1] else _least_by(out, self.host, self.hosts)[:, self.host]
         return np.asarray(np.minimum(home, arrival[:, self.location]), dtype=np.float64)
 
-    def _pass(self, found: _PathTimes, direction: _Direction, tasks: _Numbers2) -> None:
-        """Get beyond some tasks."""
+    def _pass(self, found: _PathTimes, direction: _Direction, tasks: _Numbers) -> None:
+        """Fill ``out`` of some tasks."""
         moving = self.graph.kind[tasks] == TRANSFER
         plain = tasks[~moving]
         found.ready[plain] = np.where(np.isfinite(self.seconds[plain]), found.ready[plain], np.inf)
@@ -374,7 +365,7 @@ class _PathWalk:
 
 
 def _least_by(values: Floats, group: NDArray[np.intp], groups: int) -> Floats:
-    """Give the least of every row within each group of columns."""
+    """Return the minimum of every row within each group of columns."""
     if groups == 1:
         return np.asarray(values.min(axis=1, keepdims=True), dtype=np.float64)
     order = np.argsort(group, kind="stable")
@@ -382,8 +373,8 @@ def _least_by(values: Floats, group: NDArray[np.intp], groups: int) -> Floats:
     return np.minimum.reduceat(values[:, order], starts, axis=1)
 
 
-def _levels(direction: _Direction, cells: int) -> Iterator[_Numbers2]:
-    """Give tasks such that all that leads to them came before, few enough to be worked on at once."""
+def _levels(direction: _Direction, cells: int) -> Iterator[_Numbers]:
+    """Yield batches of tasks whose predecessors were in earlier batches, of limited size."""
     starts, near = direction.pointer.tolist(), direction.near.tolist()
     tasks = len(starts) - 1
     level = [0] * tasks

@@ -1,23 +1,22 @@
-"""Supplies: what the tasks of a workflow share, weighed so that all machines together give 1 per second.
+"""Weightings of machines (supplies) and the least share of a supply that each task takes.
 
-With any weights y >= 0 of machines such that all nodes together weigh 1, a task occupies at least
-``min over its ways of y[machine] * nodes * seconds``, and all tasks together no more than the makespan: the
-dual of fractional assignment. So every weighting gives a bound; which are good depends on the platform:
+For any weights y >= 0 of machines such that all nodes together weigh 1, a task takes at least ``min over its
+modes of y[machine] * nodes * seconds`` and all tasks together at most the makespan (the dual of fractional
+assignment). Every weighting gives a bound; several are tried:
 
-- all nodes alike, or by speed, which is exact for machines that differ only by speed;
-- only the machines of one candidate set: what must run there needs its area there;
-- the weights that a few rounds of price adjustment find for unrelated machines: busy ones become dear;
-- *rounded* nodes: of tasks that take more than half a machine only one runs at a time, so each counts as the
+- equal weights, or weights by speed, which are exact if machines differ by speed only;
+- only the machines of one candidate set, for tasks that must run there;
+- weights found by a few rounds of price adjustment, for unrelated machines: overloaded machines become
+  expensive;
+- *rounded* nodes: of tasks with more than half of a machine only one runs at a time, so each counts as the
   whole machine (dual feasible functions: S. P. Fekete, J. Schepers, Mathematical Programming 91, 2001);
 - countable resources, plain and rounded.
 
-Machines where tasks do not disturb each other weigh nothing.
+Unlimited machines have weight 0.
 
-Fronts: how much of a supply each task takes at least, given how long it may last.
-
-A wide run is short and takes much, a narrow one is long and takes little. Of a task's ways only those count
-that no other one beats in both seconds and share per second. Where too many are left, neighbours are merged
-into a step with the least of each: optimistic, so the bound stays a bound.
+The *front* of a task is its least area given a maximal duration: only modes that no other mode beats in both
+seconds and rate are kept. If there are too many, adjacent modes are merged into a step with the minimum of
+each, which keeps the bound valid.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ __all__ = ["AreaFront", "Supply", "build_front", "list_supplies"]
 
 
 _SETS = 8
-"""How many candidate sets get weights of their own, those with the most work first."""
+"""Number of candidate sets with their own weights, those with the most work first."""
 _ROUNDINGS = (1, 2, 3)
 _TURNS = 100
-"""Price adjustments: so many reach the best prices to a thousandth."""
+"""Number of price adjustments; enough to reach the best prices to a thousandth."""
 _SAMPLE = 500
-"""Rows the price adjustment looks at; the bound itself always counts every task."""
+"""Rows used in the price adjustment; the bound itself counts every task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Supply:
-    """One weighting."""
+    """A weighting of machines."""
 
     weight: Floats
-    """Per machine: of one node, or of one unit of a resource."""
+    """Per machine: weight of one node, or of one unit of a resource."""
     capacity: Floats
     """Per machine: nodes, or the amount of the resource."""
     resource: int | None = None
-    """Column of the resource; None: the supply is nodes."""
+    """Column of the resource; None for nodes."""
     rounding: int = 0
 
     def rate(self, found: BoundModes) -> Floats:
-        """Give what each way takes of the supply per second: where its amount varies or is nodes, in all."""
+        """Return the share of the supply each mode takes per second; per unit if all modes take the same."""
         weight = self.weight[found.machine]
         if self.resource is not None:
             return weight if found.demand is None else weight * self._counted(found.demand[:, self.resource])
@@ -67,7 +66,7 @@ class Supply:
         return np.asarray(weight * capacity * _round_shares(found.nodes / capacity, self.rounding))
 
     def scale(self, instance: Instance, ways: list[BoundModes]) -> Floats:
-        """Give per task the factor of its ways' rates: its amount, or 1 where the ways know it."""
+        """Return the factor of the rates of each task: its amount, or 1 if the rates contain it."""
         if self.resource is None:
             return np.ones(len(instance))
         scale = self._counted(instance.graph.demand[:, self.resource])
@@ -77,14 +76,14 @@ class Supply:
         return scale
 
     def _counted(self, amount: Floats) -> Floats:
-        """Give the amounts, rounded if they are to be; then all machines that count have the same total."""
+        """Return the amounts, rounded if ``rounding`` is set, where all weighted machines have one total."""
         each = float(self.capacity.max())
         return each * _round_shares(amount / each, self.rounding) if self.rounding else amount.copy()
 
     def reach(self) -> tuple[Floats, Floats] | None:
-        """Give how much of the supply some nodes can take at once: counts, and the most they weigh.
+        """Return numbers of nodes and the largest share of the supply they can take at once.
 
-        None: all that counts weighs the same, so that a few tasks have no best nodes to choose.
+        None if all weights are equal, so that few tasks cannot choose better nodes.
         """
         if self.resource is not None or self.rounding or np.ptp(self.weight) <= 1e-12 * self.weight.max():
             return None
@@ -94,14 +93,14 @@ class Supply:
 
 
 def _round_shares(share: Floats, rounding: int) -> Floats:
-    """Round shares of a whole so that those which fit together still sum to at most 1."""
+    """Round shares such that shares that fit together still sum to at most 1."""
     parts = (rounding + 1) * share
     exact = np.abs(parts - np.rint(parts)) <= 1e-9 * np.maximum(1.0, parts)
     return np.where(exact, share, np.floor(parts) / rounding)
 
 
 def list_supplies(instance: Instance, ways: list[BoundModes]) -> list[Supply]:
-    """Give the supplies worth trying, no two alike."""
+    """Return the distinct supplies to try."""
     if instance.unlimited.all() or not ways:
         return []
     known: dict[tuple[object, ...], Supply] = {}
@@ -129,7 +128,7 @@ def _node_supplies(instance: Instance, ways: list[BoundModes]) -> Iterator[Suppl
 
 
 def _confining_sets(ways: list[BoundModes], unlimited: NDArray[np.bool_]) -> list[Floats]:
-    """Give the sets of machines (as 0 and 1) outside which some tasks cannot run, largest load first."""
+    """Return the sets of machines (as 0 and 1) to which some tasks are confined, largest load first."""
     loads: dict[bytes, float] = {}
     for found in ways:
         inside = np.zeros(len(unlimited))
@@ -143,7 +142,7 @@ def _confining_sets(ways: list[BoundModes], unlimited: NDArray[np.bool_]) -> lis
 
 
 def _adjust_prices(ways: list[BoundModes], nodes: Floats, starts: list[Floats]) -> Floats:
-    """Adjust prices: what is asked for more than its share becomes dearer. Keep the best prices seen."""
+    """Raise the prices of overloaded machines repeatedly; return the best prices found."""
     rows = [_sample_requests(found) for found in ways]
     values = [_cheapest_requests(rows, start)[0] for start in starts]
     best_value = max(values)
@@ -162,7 +161,7 @@ def _adjust_prices(ways: list[BoundModes], nodes: Floats, starts: list[Floats]) 
 
 
 _Request = tuple[NDArray[np.intp], Floats, Floats]
-"""Machine per way; node-seconds by row and way; how much each row counts."""
+"""Machine per mode; node-seconds per row and mode; weight of each row."""
 
 
 def _sample_requests(found: BoundModes) -> _Request:
@@ -172,7 +171,7 @@ def _sample_requests(found: BoundModes) -> _Request:
 
 
 def _cheapest_requests(rows: list[_Request], prices: Floats) -> tuple[float, Floats]:
-    """Give the cost of all tasks at their cheapest, and the node-seconds each machine is asked for."""
+    """Return the cost of all tasks in their cheapest modes, and the node-seconds per machine."""
     load, total = np.zeros(len(prices)), 0.0
     for machine, area, count in rows:
         cost = area * prices[machine]
@@ -191,16 +190,18 @@ def _resource_supplies(instance: Instance) -> Iterator[Supply]:
             continue
         weight = (amounts > 0) / amounts.sum()
         yield Supply(weight=weight, capacity=amounts, resource=column)
-        if len(np.unique(amounts[amounts > 0])) == 1:  # else an amount is another share of each machine
+        if (
+            len(np.unique(amounts[amounts > 0])) == 1
+        ):  # otherwise an amount is a different share of each machine
             for rounding in _ROUNDINGS:
                 yield Supply(weight=weight, capacity=amounts, resource=column, rounding=rounding)
 
 
 _MOST_STEPS = 48
 _SORTED = 1_000_000
-"""Tables with more entries than this are not sorted: their fronts have one optimistic step."""
+"""Tables with more entries are not sorted: their fronts have one step."""
 _TOGETHER = 500_000
-"""Entries looked at together."""
+"""Entries computed at a time."""
 
 _Steps = tuple[Floats, Floats, Floats]
 """Seconds, rate and area, each rows x steps."""
@@ -208,29 +209,29 @@ _Steps = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AreaFront:
-    """Per task the row of its steps; steps get longer and cheaper. Tasks without nodes have nothing."""
+    """The fronts of all tasks. ``row`` is the row of steps of a task; steps get longer and cheaper."""
 
     row: NDArray[np.int64]
     scale_s: Floats
     scale_rate: Floats
     step_s: Floats
-    """Rows x steps, ascending; where a row has fewer, its last one is repeated."""
+    """Rows x steps, ascending; the last step of a row is repeated."""
     step_rate: Floats
     cheapest: Floats
     """Rows x steps: the least area (seconds x rate) of a step and those before it."""
     area: Floats
-    """Per task: what it takes at least, in seconds of the whole supply."""
+    """Per task: its least area, in seconds of the whole supply."""
     shortest_s: Floats
-    """Per task: its fastest way."""
+    """Per task: seconds of its fastest mode."""
     least_rate: Floats
     """Per task: the smallest share of the supply it can take at once."""
     peak: Floats
     """Per task: the largest share of the supply it can take at once."""
     bends: bool
-    """Whether a limit can make any task dearer."""
+    """Whether a limit of the duration can increase the area of some task."""
 
     def area_within(self, limit_s: Floats, tasks: NDArray[np.intp] | None = None) -> Floats:
-        """Give what some tasks take at least if each lasts no longer than its limit; inf where it cannot."""
+        """Return the least area of tasks with limited durations; infinity where no mode is short enough."""
         chosen = slice(None) if tasks is None else tasks
         row, scale_s = self.row[chosen], self.scale_s[chosen]
         fitting = (self.step_s[row] * scale_s[:, None] <= limit_s[:, None]).sum(axis=1)
@@ -238,7 +239,7 @@ class AreaFront:
         return np.where(fitting > 0, area, np.inf)
 
     def backwards(self) -> AreaFront:
-        """Give the same with the tasks in reverse order."""
+        """Return the fronts with the tasks in reverse order."""
         return replace(
             self,
             row=self.row[::-1],
@@ -252,9 +253,9 @@ class AreaFront:
 
 
 def build_front(instance: Instance, ways: list[BoundModes], supply: Supply) -> AreaFront:
-    """Find the fronts of all tasks for one supply."""
+    """Return the fronts of all tasks for one supply."""
     row, scale_s = np.zeros(len(instance), dtype=np.int64), np.zeros(len(instance))
-    # Row 0 is that of tasks without nodes.
+    # Row 0 is for tasks without nodes.
     parts, filled = [(np.zeros((1, 1)),) * 3], 1
     for found in ways:
         row[found.tasks] = filled + found.row
@@ -293,13 +294,13 @@ def _pad(steps: Floats, width: int) -> Floats:
 
 
 def _step(unit_s: Floats, rate: Floats) -> _Steps:
-    """Merge all ways of every row into one step."""
+    """Merge all modes of every row into one step."""
     shortest = unit_s.min(axis=1, keepdims=True)
     return shortest, np.full_like(shortest, rate.min()), (unit_s * rate).min(axis=1, keepdims=True)
 
 
 def _steps(unit_s: Floats, rate: Floats) -> _Steps:
-    """Give the steps of every row."""
+    """Return the steps of every row."""
     if (rate == rate[0]).all():
         return _step(unit_s, rate)
     order = np.lexsort((np.broadcast_to(rate, unit_s.shape), unit_s), axis=1)
@@ -309,7 +310,7 @@ def _steps(unit_s: Floats, rate: Floats) -> _Steps:
     rows, columns = np.nonzero(kept)
     count = kept.sum(axis=1)[rows]
     place = np.cumsum(kept, axis=1)[rows, columns] - 1
-    # Short fronts keep every step; of long ones neighbours share a place.
+    # Short fronts keep every step; in long fronts adjacent steps share a position.
     place = np.where(count > _MOST_STEPS, place * _MOST_STEPS // count, place)
     values = (seconds[rows, columns], rates[rows, columns])
     steps = []

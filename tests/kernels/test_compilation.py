@@ -1,8 +1,9 @@
-"""One source, two forms: which is chosen, what is announced, where machine code is kept."""
+"""The choice between plain and compiled kernels, the report of compilations and the cache of machine code."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,12 +31,12 @@ def ranks(work_s):
 
 
 @pytest.mark.parametrize("choice", ["plain", "compiled"])
-def test_both_forms_fill_the_arrays(choice, monkeypatch):
+def test_both_forms_return_the_same_ranks(choice, monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", choice)
     assert ranks(0.0) == [0.0, 2.0, 4.0]
 
 
-def test_an_unknown_choice_is_refused(monkeypatch):
+def test_an_unknown_value_of_weft_kernels_is_refused(monkeypatch):
     monkeypatch.setenv("WEFT_KERNELS", "fast")
     with pytest.raises(InvalidInput, match="WEFT_KERNELS='fast'"):
         ranks(0.0)
@@ -44,14 +45,14 @@ def test_an_unknown_choice_is_refused(monkeypatch):
 SCRIPT = """
 import sys
 import numpy as np
-from weft.kernels import forms
-from weft.kernels.priorities import downward_ranks
+from weft.kernels.compilation import report_compilation, run_kernel
+from weft.kernels.priorities import fill_downward_ranks
 ranks = np.zeros(3)
 def run(work_s):
     pointer, before = np.array([0, 0, 1, 2], dtype=np.uint32), np.array([0, 1], dtype=np.uint32)
-    forms.run(downward_ranks, (3, pointer, before, np.ones(3), np.ones(2)), (ranks,), work_s=work_s)
+    run_kernel(fill_downward_ranks, (3, pointer, before, np.ones(3), np.ones(2)), (ranks,), work_s=work_s)
     return "numba" in sys.modules
-with forms.listening(lambda name: print("compiling", name)):
+with report_compilation(lambda name: print("compiling", name)):
     print(run(0.1), run(0.1), run(0.1), run(0.3), run(0.0), ranks.tolist())
 """
 
@@ -70,44 +71,48 @@ def run_script(**environment):
 RESULT = "False False False True True [0.0, 2.0, 4.0]"
 
 
-def test_many_small_jobs_are_a_large_one_and_a_cold_compile_is_announced_once(tmp_path):
-    assert run_script(XDG_CACHE_HOME=str(tmp_path)) == ["compiling downward_ranks", RESULT]
+def test_many_small_jobs_trigger_compilation_which_is_reported_once(tmp_path):
+    assert run_script(XDG_CACHE_HOME=str(tmp_path)) == ["compiling fill_downward_ranks", RESULT]
     assert run_script(XDG_CACHE_HOME=str(tmp_path)) == [RESULT]
 
 
-def test_without_a_place_to_write_machine_code_lies_in_a_private_temporary_folder(tmp_path):
+def test_without_a_writable_home_machine_code_is_cached_in_a_private_temporary_folder(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     (tmp_path / "tmp").mkdir()
     environment = {"XDG_CACHE_HOME": str(blocked), "TMPDIR": str(tmp_path / "tmp")}
-    assert run_script(**environment) == ["compiling downward_ranks", RESULT]
+    assert run_script(**environment) == ["compiling fill_downward_ranks", RESULT]
     private = tmp_path / "tmp" / f"weft-{os.getuid()}"
     assert private.stat().st_mode & 0o077 == 0
     assert list(private.rglob("*.nbi"))
     assert run_script(**environment) == [RESULT]
 
 
-def test_machine_code_that_others_could_write_is_not_run(tmp_path):
+def test_a_cache_folder_that_others_can_write_is_not_used(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     open_to_all = tmp_path / "tmp" / f"weft-{os.getuid()}"
     open_to_all.mkdir(parents=True)
     open_to_all.chmod(0o777)
     environment = {"XDG_CACHE_HOME": str(blocked), "TMPDIR": str(tmp_path / "tmp")}
-    assert run_script(**environment) == run_script(**environment) == ["compiling downward_ranks", RESULT]
+    assert run_script(**environment) == run_script(**environment) == ["compiling fill_downward_ranks", RESULT]
     assert list(open_to_all.rglob("*.nbi")) == []
 
 
-def test_the_folder_changes_with_every_kernel_file():
-    from weft.kernels import compilation
+def test_a_change_of_any_kernel_file_changes_the_cache_folder(tmp_path, monkeypatch):
+    copy = tmp_path / "kernels"
+    shutil.copytree(Path(compilation.__file__).parent, copy)
+    monkeypatch.setattr(compilation, "__file__", str(copy / "compilation.py"))
+    before = compilation._kernel_digest()
+    digests = {before}
+    for path in sorted(copy.glob("*.py")):
+        path.write_text(path.read_text() + "\n")
+        digests.add(compilation._kernel_digest())
+    assert len(digests) == 1 + len(list(copy.glob("*.py")))
 
-    names = {path.name for path in Path(compilation.__file__).parent.glob("*.py")}
-    assert {"gaps.py", "placement.py", "heft.py"} <= names
-    assert compilation.cache_folder() is None or len(compilation.cache_folder().name) == 16
 
-
-def test_every_kernel_calls_nothing_but_kernels():
-    """A name of a function that is no kernel would fail only when somebody compiles it."""
+def test_kernels_call_only_kernels():
+    """A call of another function would fail only at compilation."""
     for function in compilation._marked:
         called = [function.__globals__.get(name) for name in function.__code__.co_names]
         strange = [
