@@ -17,7 +17,6 @@ from typing import Any
 from weft.errors import DocumentPath, InvalidInput, Problem, SourceLocation, shorten, suggest
 
 __all__ = [
-    "MOST_CHARACTERS",
     "MOST_NAMES",
     "Document",
     "DocumentNode",
@@ -251,7 +250,7 @@ def locate_problems(problems: Iterable[Problem], document: Document | None) -> I
 MOST_NAMES = 1_000_000
 """Maximum number of names that one text may expand to."""
 
-MOST_CHARACTERS = 100_000_000
+_MOST_CHARACTERS = 100_000_000
 """Maximum total length of the names of one text."""
 
 # Doubled braces are literal braces, and ``${...}`` is shell syntax: neither is expanded.
@@ -295,9 +294,9 @@ def _check_ranges(text: str, bounds: list[tuple[str, str]]) -> None:
         count *= int(last) - int(first) + 1
         if count > MOST_NAMES:
             raise _range_error(text, f"range {written}", f"a text expands to at most {MOST_NAMES:,} names")
-    if count * len(text) > MOST_CHARACTERS:
+    if count * len(text) > _MOST_CHARACTERS:
         size = f"{count:,} names of about {len(text):,} characters"
-        raise _range_error(text, size, f"together at most {MOST_CHARACTERS:,} characters")
+        raise _range_error(text, size, f"together at most {_MOST_CHARACTERS:,} characters")
 
 
 def _range_error(text: str, what: str, rule: str) -> InvalidInput:

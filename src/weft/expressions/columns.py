@@ -44,7 +44,6 @@ __all__ = [
     "FAST_FUNCTIONS",
     "Array",
     "Column",
-    "as_objects",
     "evaluate_columns",
     "fast_arithmetic",
     "fast_compare",
@@ -85,10 +84,10 @@ def pack(values: Sequence[Value]) -> Array:
         return np.array(values)
     if types == {int} and min(values) >= -_INT64 and max(values) < _INT64:  # type: ignore[type-var, operator]
         return np.array(values, dtype=np.int64)
-    return as_objects(values)
+    return _as_objects(values)
 
 
-def as_objects(values: Sequence[Value]) -> Array:
+def _as_objects(values: Sequence[Value]) -> Array:
     """Return values as a column of objects, set one by one: NumPy would make lists a second dimension."""
     column = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
@@ -320,7 +319,8 @@ class _ColumnEvaluation:
             case tree.Name():
                 return self._name(node, rows)
             case tree.Binary(operator=operator, left=left, right=right):
-                return _arithmetic(operator, self.value(left, rows), self.value(right, rows))
+                operands = self.value(left, rows), self.value(right, rows)
+                return _apply(fast_arithmetic, apply_arithmetic, operator, *operands)
             case tree.Compare():
                 return self._comparison(node, rows)
             case tree.Logical():
@@ -329,7 +329,7 @@ class _ColumnEvaluation:
                 condition = self._truth(operand, rows)
                 return ~condition if isinstance(condition, np.ndarray) else not condition
             case tree.Unary(operator=operator, operand=operand):
-                return _sign(operator, self.value(operand, rows))
+                return _apply(fast_sign, apply_sign, operator, self.value(operand, rows))
             case tree.Conditional():
                 return self._conditional(node, rows)
             case tree.Index(target=target, key=key):
@@ -388,7 +388,7 @@ class _ColumnEvaluation:
         for operator, operand, column in zip(node.operators, node.operands[1:], node.columns, strict=True):
             right = self.value(operand, rows[alive])
             try:
-                verdict = _compare(operator, left, right)
+                verdict = _apply(fast_compare, compare, operator, left, right)
             except Refusal as refusal:
                 raise refusal.at(column) from None
             if not isinstance(verdict, np.ndarray):
@@ -429,8 +429,8 @@ class _ColumnEvaluation:
         same = then.dtype == otherwise.dtype
         result = np.empty(len(rows), dtype=then.dtype if same else object)
         # Different types are kept as objects: 1 and 1.0 are printed differently.
-        result[condition] = then if same else as_objects(then.tolist())
-        result[~condition] = otherwise if same else as_objects(otherwise.tolist())
+        result[condition] = then if same else _as_objects(then.tolist())
+        result[~condition] = otherwise if same else _as_objects(otherwise.tolist())
         return result
 
     def _call(self, node: tree.FunctionCall, rows: Array) -> Column:
@@ -451,22 +451,12 @@ class _ColumnEvaluation:
             raise
 
 
-def _sign(operator: str, operand: Column) -> Column:
-    result = fast_sign(operator, operand)
-    return result if result is not None else _by_rows(lambda one: apply_sign(operator, one), operand)
-
-
-def _arithmetic(operator: str, left: Column, right: Column) -> Column:
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        result = fast_arithmetic(operator, left, right)
+def _apply(
+    fast: Callable[..., Array | None], single: Callable[..., Value], operator: str, *operands: Column
+) -> Column:
+    """Apply an operator to columns at once if that is exact, else row by row."""
+    if any(isinstance(operand, np.ndarray) for operand in operands):
+        result = fast(operator, *operands)
         if result is not None:
             return result
-    return _by_rows(lambda one, other: apply_arithmetic(operator, one, other), left, right)
-
-
-def _compare(operator: str, left: Column, right: Column) -> Column:
-    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-        result = fast_compare(operator, left, right)
-        if result is not None:
-            return result
-    return _by_rows(lambda one, other: compare(operator, one, other), left, right)
+    return _by_rows(lambda *ones: single(operator, *ones), *operands)

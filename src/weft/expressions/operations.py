@@ -23,12 +23,9 @@ __all__ = [
     "FUNCTIONS",
     "MAX_BITS",
     "MAX_ENTRIES",
-    "MAX_EXPONENT",
-    "MAX_STRING",
     "Function",
     "apply_arithmetic",
     "apply_sign",
-    "check_bounds",
     "compare",
     "take_entry",
     "to_condition",
@@ -37,9 +34,9 @@ __all__ = [
 
 MAX_BITS = 4096
 """Maximum number of bits of an integer."""
-MAX_EXPONENT = 1024
+_MAX_EXPONENT = 1024
 """Maximum absolute value of an exponent."""
-MAX_STRING = 10_000
+_MAX_STRING = 10_000
 """Maximum length of a concatenated string."""
 
 _NUMERIC = (ValueKind.NUMBER, ValueKind.UNKNOWN)
@@ -65,8 +62,8 @@ def apply_arithmetic(operator: str, left: Value, right: Value) -> Value:
 
 
 def _calculate(operator: str, left: float, right: float) -> float:
-    check_bounds(left)
-    check_bounds(right)
+    _check_bounds(left)
+    _check_bounds(right)
     try:
         result = _CALCULATIONS[operator](left, right)
     except ZeroDivisionError:
@@ -74,12 +71,12 @@ def _calculate(operator: str, left: float, right: float) -> float:
         raise Refusal("division by zero", advice=advice) from None
     except OverflowError:
         raise _too_large() from None
-    return check_bounds(result, left, right)
+    return _check_bounds(result, left, right)
 
 
 def _power(base: float, exponent: float) -> float:
-    if not -MAX_EXPONENT <= exponent <= MAX_EXPONENT:
-        rule = f"exponents lie between -{MAX_EXPONENT} and {MAX_EXPONENT}"
+    if not -_MAX_EXPONENT <= exponent <= _MAX_EXPONENT:
+        rule = f"exponents lie between -{_MAX_EXPONENT} and {_MAX_EXPONENT}"
         raise Refusal(f"the exponent of ** is {describe(exponent)}", rule=rule)
     if isinstance(base, int) and isinstance(exponent, int) and (base.bit_length() - 1) * exponent > MAX_BITS:
         raise _too_large()
@@ -100,7 +97,7 @@ _CALCULATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def check_bounds(result: float, *operands: float) -> float:
+def _check_bounds(result: float, *operands: float) -> float:
     """Return the result, or raise Refusal if it is too large or not a number."""
     if isinstance(result, int):
         if result.bit_length() > MAX_BITS:
@@ -119,8 +116,8 @@ def _too_large() -> Refusal:
 
 
 def _join(left: str, right: str) -> str:
-    if len(left) + len(right) > MAX_STRING:
-        raise Refusal("the joined string is too long", rule=f"strings have at most {MAX_STRING} characters")
+    if len(left) + len(right) > _MAX_STRING:
+        raise Refusal("the joined string is too long", rule=f"strings have at most {_MAX_STRING} characters")
     return left + right
 
 
@@ -131,7 +128,7 @@ def apply_sign(operator: str, operand: Value) -> Value:
         return math.nan
     if kind is not ValueKind.NUMBER:
         raise Refusal(f"`{operator}` before {describe(operand)}", rule="a sign takes a number")
-    number = check_bounds(cast("float", operand))
+    number = _check_bounds(cast("float", operand))
     return -number if operator == "-" else number
 
 
@@ -394,7 +391,7 @@ def _parsed(name: str, convert: Callable[[str], float], value: float | str) -> f
 def _string(value: bool | float | str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(check_bounds(value)) if isinstance(value, int) else str(value)
+    return str(_check_bounds(value)) if isinstance(value, int) else str(value)
 
 
 def _matches(text: str, pattern: str) -> bool:

@@ -17,7 +17,7 @@ from weft.expressions import tree
 from weft.expressions.operations import FUNCTIONS, MAX_BITS
 from weft.expressions.values import Refusal
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "Token", "parse_tree", "scan"]
+__all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "parse_tree", "scan"]
 
 
 MAX_LENGTH = 10_000
@@ -59,7 +59,7 @@ _INSTEAD = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
+class _Token:
     """One token of the text; ``start`` counts characters from 0."""
 
     kind: str
@@ -67,7 +67,7 @@ class Token:
     start: int
 
 
-def scan(text: str) -> list[Token]:
+def scan(text: str) -> list[_Token]:
     """Return the tokens of a text without blanks, or raise Refusal."""
     if len(text) > MAX_LENGTH:
         rule = f"an expression has at most {MAX_LENGTH} characters"
@@ -80,14 +80,14 @@ def scan(text: str) -> list[Token]:
     for start, character in enumerate(text[begin:], start=begin):
         if not (character.isprintable() or character == "\t"):
             raise _stray(character, start)
-    tokens: list[Token] = []
+    tokens: list[_Token] = []
     position = begin
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
             raise _stray(text[position], position)
         if match.lastgroup != "blank":
-            token = Token(kind=match.lastgroup or "", text=match[0], start=position)
+            token = _Token(kind=match.lastgroup or "", text=match[0], start=position)
             _check_token(token, tokens[-1] if tokens else None)
             tokens.append(token)
         position = match.end()
@@ -102,7 +102,7 @@ def _stray(character: str, start: int) -> Refusal:
     return Refusal(f"the character {character!r} is not part of expressions", advice=advice).at(start + 1)
 
 
-def _check_token(token: Token, before: Token | None) -> None:
+def _check_token(token: _Token, before: _Token | None) -> None:
     touching = before is not None and before.start + len(before.text) == token.start
     if before is not None and before.kind == "number" and touching:
         _check_after_number(token, before)
@@ -114,7 +114,7 @@ def _check_token(token: Token, before: Token | None) -> None:
         _check_string(token, before, touching)
 
 
-def _check_after_number(token: Token, before: Token) -> None:
+def _check_after_number(token: _Token, before: _Token) -> None:
     found = f"the number {shorten(before.text, 20)} runs into {shorten(token.text, 20)!r}"
     if token.text.startswith("."):
         advice = "ranges such as 1..50 are for sweeps; here write range(1, 50)"
@@ -124,7 +124,7 @@ def _check_after_number(token: Token, before: Token) -> None:
         raise Refusal(found, advice=advice).at(token.start + 1)
 
 
-def _check_string(token: Token, before: Token | None, touching: bool) -> None:
+def _check_string(token: _Token, before: _Token | None, touching: bool) -> None:
     if before is not None and before.kind == "name" and touching:
         prefix = shorten(before.text, 20)
         raise Refusal(
@@ -140,7 +140,7 @@ def _check_string(token: Token, before: Token | None, touching: bool) -> None:
         )
 
 
-def _check_nesting(tokens: list[Token]) -> None:
+def _check_nesting(tokens: list[_Token]) -> None:
     depth = prefixes = 0
     for token in tokens:
         prefixes = prefixes + 1 if token.text in ("-", "+", "not") else 0
@@ -210,7 +210,7 @@ def _read(text: str) -> tree.ExpressionNode:
     return _TreeBuilder(body, tokens, offset).node(parsed.body, 1)
 
 
-def _syntax(error: SyntaxError, tokens: Sequence[Token], length: int, offset: int) -> Refusal:
+def _syntax(error: SyntaxError, tokens: Sequence[_Token], length: int, offset: int) -> Refusal:
     # Python reports an unexpected end of the text by offset 0.
     column = offset + min(error.offset or length + 1, length + 1)
     here = next(
@@ -233,7 +233,7 @@ def _too_deep(column: int) -> Refusal:
 class _TreeBuilder:
     """Converts the nodes of ``ast``, counts them and finds the columns of operators."""
 
-    def __init__(self, body: str, tokens: Sequence[Token], offset: int) -> None:
+    def __init__(self, body: str, tokens: Sequence[_Token], offset: int) -> None:
         self._tokens = tokens
         self._offset = offset
         self._count = 0

@@ -18,7 +18,6 @@ from weft.units import BYTES, SECONDS
 
 __all__ = [
     "BUILT_IN",
-    "CONSTANTS",
     "MISSING",
     "UNITS",
     "ExpressionError",
@@ -186,10 +185,10 @@ UNITS: Mapping[str, float] = {
 }
 """Names of units (``4*GB``, ``2*hour``), in bytes and seconds; variables take precedence."""
 
-CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+_CONSTANTS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 """YAML's spelling of constants; variables take precedence."""
 
-BUILT_IN: Mapping[str, Value] = {**UNITS, **CONSTANTS}
+BUILT_IN: Mapping[str, Value] = {**UNITS, **_CONSTANTS}
 """Every name that is defined without a context."""
 
 MISSING: Final = object()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InvalidInput, Problem
-from weft.platform.machine import Machine
+from weft.platform.machine import BUILT_IN_NAMES, Machine
 from weft.platform.platform import Link, Platform, site_link
 
 __all__ = ["MOST_LOCATIONS", "Network", "compile_network", "machine_columns"]
@@ -172,6 +172,10 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     return float((values * weights).sum() / total) if total > 0 else 0.0
 
 
+_COUNTS = ("nodes", "cores", "gpus")
+_NUMBERS = ("memory", "disk", "speed", "availability", "price_per_node_hour")
+
+
 def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     """Return one array per name that expressions may use, with one entry per machine.
 
@@ -182,27 +186,18 @@ def machine_columns(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for name in _free_names(machines):
         found[name] = _array([_free_value(machine, name) for machine in machines])
-    return found | _own(machines)
+    return found | _built_in(machines)
 
 
-def _own(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
-    return {
-        "name": _objects([machine.name for machine in machines]),
-        "nodes": _counts([machine.nodes for machine in machines]),
-        "cores": _counts([machine.cores for machine in machines]),
-        "memory": _numbers([machine.memory for machine in machines]),
-        "disk": _numbers([machine.disk for machine in machines]),
-        "gpus": _counts([machine.gpus for machine in machines]),
-        "speed": _numbers([machine.speed for machine in machines]),
-        "availability": _numbers([machine.availability for machine in machines]),
-        "price_per_node_hour": _numbers([machine.price_per_node_hour for machine in machines]),
-        "arch": _objects([machine.arch for machine in machines]),
-        "os": _objects([machine.os for machine in machines]),
-        "site": _objects([machine.site_name for machine in machines]),
-        "queue": _objects([machine.queue for machine in machines]),
-        "occupancy": _objects([machine.occupancy for machine in machines]),
-        "host": _objects([machine.host_name for machine in machines]),
-    }
+def _built_in(machines: Sequence[Machine]) -> dict[str, NDArray[Any]]:
+    found: dict[str, NDArray[Any]] = {}
+    for name in BUILT_IN_NAMES:
+        key = {"site": "site_name", "host": "host_name"}.get(name, name)
+        values = [getattr(machine, key) for machine in machines]
+        found[name] = (
+            np.array(values, dtype=np.int64) if name in _COUNTS else _array(values, name in _NUMBERS)
+        )
+    return found
 
 
 def _free_names(machines: Sequence[Machine]) -> list[str]:
@@ -219,17 +214,14 @@ def _free_value(machine: Machine, name: str) -> object:
     return machine.resources.get(name) if found is None else found
 
 
-def _array(values: Sequence[object]) -> NDArray[Any]:
+def _array(values: Sequence[object], numeric: bool | None = None) -> NDArray[Any]:
+    """Return values as numbers, booleans or objects; ``numeric`` states whether they are numbers."""
     stated = [value for value in values if value is not None]
-    if all(isinstance(value, bool) for value in stated):
+    if numeric is None and all(isinstance(value, bool) for value in stated):
         return np.array(values, dtype=bool) if len(stated) == len(values) else _objects(values)
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in stated):
-        return _numbers(values)
-    return _objects(values)
-
-
-def _counts(values: Sequence[int]) -> NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)
+    if numeric is None:
+        numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in stated)
+    return _numbers(values) if numeric else _objects(values)
 
 
 def _numbers(values: Sequence[Any]) -> NDArray[np.float64]:

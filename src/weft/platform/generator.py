@@ -18,13 +18,13 @@ from weft.errors import InvalidInput, Problem, shorten, suggest
 from weft.platform.machine import Machine
 from weft.platform.platform import DEFAULT_LINK, Link, NamedPair, Platform
 
-__all__ = ["DISTRIBUTIONS", "MOST_SITES", "Range", "random_platform"]
+__all__ = ["DISTRIBUTIONS", "Range", "random_platform"]
 
 
 DISTRIBUTIONS = ("uniform", "log-uniform", "classes")
 """Distributions of speeds: uniform, log-uniform, or a few classes in geometric steps."""
 
-MOST_SITES = 1_000
+_MOST_SITES = 1_000
 """Maximum number of sites; a link is drawn for every pair of sites."""
 
 Range = float | tuple[float, float]
@@ -122,7 +122,7 @@ def _draw(rng: np.random.Generator, value: Range) -> float:
 def _check(
     machines: int, heterogeneity: float, distribution: str, classes: int, nodes: tuple[int, int], sites: int
 ) -> None:
-    most_sites = min(machines, MOST_SITES)
+    most_sites = min(machines, _MOST_SITES)
     least_classes = 1 if heterogeneity == 1 else 2
     rules = [
         (1 <= machines <= MOST_NAMES, f"{shorten(machines)} machines", f"from 1 to {MOST_NAMES:,}"),
@@ -136,7 +136,7 @@ def _check(
         (
             1 <= sites <= most_sites,
             f"{shorten(sites)} sites",
-            f"from 1 to {MOST_SITES:,}, at most one per machine",
+            f"from 1 to {_MOST_SITES:,}, at most one per machine",
         ),
     ]
     problems = [Problem(what=what, rule=f"must be {rule}") for holds, what, rule in rules if not holds]

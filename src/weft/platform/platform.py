@@ -20,11 +20,9 @@ __all__ = [
     "Platform",
     "Share",
     "find_link",
-    "find_platform_problems",
     "link_between",
     "planned_machines",
     "site_link",
-    "split_machine",
 ]
 
 
@@ -70,7 +68,7 @@ class Share:
         return self.name if self.name is not None else f"{self.machine}/{self.service}"
 
 
-def split_machine(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine, ...]:
+def _split_machine(machine: Machine, shares: tuple[Share, ...]) -> tuple[Machine, ...]:
     """Return the rest of a machine (if it has nodes left) and its shares as machines, in the order written.
 
     Resources are divided in proportion to the nodes. GPUs are indivisible: a share gets the whole GPUs of its
@@ -114,7 +112,7 @@ def _scaled(machine: Machine, nodes: int) -> Machine:
 _VALUES = operator.attrgetter(*(key.name for key in dataclasses.fields(Machine) if key.name != "name"))
 
 
-def find_platform_problems(platform: Platform) -> Iterator[Problem]:
+def _find_platform_problems(platform: Platform) -> Iterator[Problem]:
     """Yield every problem of a platform; paths are those of its file."""
     if not platform.machines:
         yield Problem(what="no machines", rule="a platform has at least one machine", path=("machines",))
@@ -295,7 +293,7 @@ class Platform:
 
     def find_problems(self) -> Iterator[Problem]:
         """Yield every problem of the platform; paths are those of its file."""
-        return find_platform_problems(self)
+        return _find_platform_problems(self)
 
 
 def planned_machines(platform: Platform) -> tuple[Machine, ...]:
@@ -309,7 +307,7 @@ def planned_machines(platform: Platform) -> tuple[Machine, ...]:
         part
         for machine in platform.machines
         for part in (
-            split_machine(machine, tuple(shares[machine.name])) if machine.name in shares else (machine,)
+            _split_machine(machine, tuple(shares[machine.name])) if machine.name in shares else (machine,)
         )
     )
 

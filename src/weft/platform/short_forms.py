@@ -13,20 +13,20 @@ from weft.platform.machine import MOST, QUEUES, Machine
 from weft.platform.platform import DEFAULT_LINK, Link, Platform
 from weft.units import parse_bytes, parse_rate, parse_seconds
 
-__all__ = ["SHORT_FORMS", "Parser", "ShortForm", "parse_short_form"]
+__all__ = ["SHORT_FORMS", "parse_short_form"]
 
-Parser = Callable[[str], Any]
+_Parser = Callable[[str], Any]
 """Converts the text of an option; None for invalid text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortForm:
+class _ShortForm:
     """One short form: what its number counts, and its options."""
 
     summary: str
     counts: str
     most: int
-    options: Mapping[str, tuple[Parser, str]]
+    options: Mapping[str, tuple[_Parser, str]]
     """Per option: its parser and the rule for its value."""
     make: Callable[[int | None, dict[str, Any]], Platform]
     needs_count: bool = True
@@ -45,7 +45,7 @@ def parse_short_form(text: str) -> Platform | None:
     return platform
 
 
-def _count(word: str, form: ShortForm, text: str) -> int | None:
+def _count(word: str, form: _ShortForm, text: str) -> int | None:
     if not text.strip() and not form.needs_count:
         return None
     count = _whole(text)
@@ -60,7 +60,7 @@ def _count(word: str, form: ShortForm, text: str) -> int | None:
     return count
 
 
-def _options(word: str, form: ShortForm, texts: list[str]) -> dict[str, Any]:
+def _options(word: str, form: _ShortForm, texts: list[str]) -> dict[str, Any]:
     problems: list[Problem] = []
     found: dict[str, Any] = {}
     for text in texts:
@@ -82,7 +82,7 @@ def _options(word: str, form: ShortForm, texts: list[str]) -> dict[str, Any]:
     return found
 
 
-def _unknown_option(word: str, form: ShortForm, name: str) -> Problem:
+def _unknown_option(word: str, form: _ShortForm, name: str) -> Problem:
     what = f"unknown option {shorten(repr(name))} of {word!r}"
     known = f"known: {', '.join(form.options)}" if form.options else "it has no options"
     return Problem(what=what, rule=known, advice=suggest(name, form.options))
@@ -103,7 +103,7 @@ def _count_option(text: str) -> int | None:
     return found if found is not None and 1 <= found <= MOST else None
 
 
-def _positive(parse: Callable[[str], float | None]) -> Parser:
+def _positive(parse: Callable[[str], float | None]) -> _Parser:
     def read(text: str) -> float | None:
         return parse(text) or None
 
@@ -118,7 +118,7 @@ _COUNT = (_count_option, "a whole number, at least 1")
 _SPEED = (_positive(_number), "a number above 0")
 _BANDWIDTH = (_positive(parse_rate), "a rate such as 100MB/s, above 0")
 _LATENCY = (parse_seconds, "a time such as 1ms, at least 0")
-_MACHINE_OPTIONS: dict[str, tuple[Parser, str]] = {
+_MACHINE_OPTIONS: dict[str, tuple[_Parser, str]] = {
     "cores": _COUNT,
     "memory": (parse_bytes, "a size such as 4GB, at least 0"),
     "speed": _SPEED,
@@ -175,22 +175,22 @@ def _distribution(text: str) -> str | None:
     return text or None
 
 
-SHORT_FORMS: dict[str, ShortForm] = {
-    "identical": ShortForm(
+SHORT_FORMS: dict[str, _ShortForm] = {
+    "identical": _ShortForm(
         summary="machines of one node and speed 1, 1 GB/s between any two, no latency",
         counts="machines",
         most=MOST_NAMES,
         options={"nodes": _COUNT, "bandwidth": _BANDWIDTH, "latency": _LATENCY, **_MACHINE_OPTIONS},
         make=_identical,
     ),
-    "cluster": ShortForm(
+    "cluster": _ShortForm(
         summary="one machine with this number of nodes",
         counts="nodes",
         most=MOST_NAMES,
         options=_MACHINE_OPTIONS,
         make=_cluster,
     ),
-    "local": ShortForm(
+    "local": _ShortForm(
         summary="this computer; a number limits its cores",
         counts="cores",
         most=MOST_NAMES,
@@ -198,7 +198,7 @@ SHORT_FORMS: dict[str, ShortForm] = {
         make=_local,
         needs_count=False,
     ),
-    "random": ShortForm(
+    "random": _ShortForm(
         summary="machines of random speeds between 1 and the heterogeneity",
         counts="machines",
         most=MOST_NAMES,

@@ -23,15 +23,7 @@ from weft.workflow.templates import is_late, list_fields
 from weft.workflow.unfold import try_unfold
 from weft.workflow.workflow import Loop, Workflow
 
-__all__ = [
-    "TaskChecks",
-    "budget_problems",
-    "check",
-    "check_and_unfold",
-    "find_problems",
-    "loop_problems",
-    "unknown_name_problems",
-]
+__all__ = ["check", "check_and_unfold", "find_problems", "unknown_name_problems"]
 
 
 _TEMPLATE_KEYS = ("stdin", "stdout", "stderr", "prolog", "wrapper", "epilog")
@@ -47,7 +39,7 @@ def unknown_name_problems(value: object, known: Container[str], path: DocumentPa
             yield from (replace(problem, path=path, place=None) for problem in error.problems)
 
 
-class TaskChecks:
+class _TaskChecks:
     """Validates tasks against the names that their workflow defines."""
 
     def __init__(self, workflow: Workflow) -> None:
@@ -221,7 +213,7 @@ def _size_problems(task: Task) -> list[Problem]:
     return found
 
 
-def loop_problems(workflow: Workflow) -> Iterator[Problem]:
+def _loop_problems(workflow: Workflow) -> Iterator[Problem]:
     """Yield the problems of the loops."""
     if not workflow.loops:
         return
@@ -254,7 +246,7 @@ def _variables(tasks: dict[str, Task], loop: Loop) -> dict[str, None]:
     return dict.fromkeys(last.sweep.names if last is not None and last.sweep is not None else ())
 
 
-def budget_problems(workflow: Workflow) -> Iterator[Problem]:
+def _budget_problems(workflow: Workflow) -> Iterator[Problem]:
     """Yield the problems of the budgets and of the tasks that consume them."""
     for name, budget in workflow.budgets.items():
         path: DocumentPath = ("budgets", name)
@@ -315,13 +307,13 @@ def _static_problems(workflow: Workflow) -> Iterator[Problem]:
         yield Problem(what=f"workflow {workflow.name} has no tasks", rule="a workflow has at least one task")
     for name, value in workflow.params.items():
         yield from unknown_name_problems(value, workflow.params, ("params", name))
-    checks = TaskChecks(workflow)
+    checks = _TaskChecks(workflow)
     if len(checks.names) < len(workflow.tasks):
         yield from _duplicates(workflow.tasks)
     for task in workflow.tasks:
         yield from checks.problems(task)
-    yield from loop_problems(workflow)
-    yield from budget_problems(workflow)
+    yield from _loop_problems(workflow)
+    yield from _budget_problems(workflow)
 
 
 def _duplicates(tasks: Iterable[Task]) -> Iterator[Problem]:

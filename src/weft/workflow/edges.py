@@ -26,7 +26,7 @@ from weft.workflow.task import ALL, Dependency, IndexRange, Input, Output
 from weft.workflow.templates import format_value, is_pattern, match_names
 from weft.workflow.workflow import Loop
 
-__all__ = ["MAX_EDGES", "EdgeList", "FileDependencies", "MergedEdges", "SubtaskIndex", "connect_tasks"]
+__all__ = ["MAX_EDGES", "EdgeList", "FileDependencies", "MergedEdges", "connect_tasks"]
 
 
 _Column = tuple[list[float], dict[Value, list[int]]]
@@ -35,7 +35,7 @@ _Column = tuple[list[float], dict[Value, list[int]]]
 _ROUNDING = 1e-9
 
 
-class SubtaskIndex:
+class _SubtaskIndex:
     """Finds subtasks by the values of their sweep variables: ``a[k]``, ``a[k-1..k+1]``, ``a[i, *]``."""
 
     def __init__(self, rows: SubtaskTable) -> None:
@@ -102,6 +102,45 @@ class SubtaskIndex:
             self._columns[task] = [_index_column(points, place) for place in range(width)]
         return self._columns[task][position]
 
+    def groups(
+        self, dependency: Dependency, source: int, target: int, path: DocumentPath
+    ) -> Iterator[tuple[Sequence[int], int]]:
+        """Yield (predecessors, successor) for each subtask of the target; problems get ``path``."""
+        rows, index = self._rows, dependency.index
+        if dependency.pairs is not None:
+            yield from self._explicit(dependency.pairs, source, target, path)
+            return
+        if index is None:
+            yield from ((rows.rows_of(source), here) for here in rows.rows_of(target))
+            return
+        window = not all(isinstance(part, Expression) for part in index)
+        for here in rows.rows_of(target):
+            try:
+                found = self.find(source, index, rows.context(here))
+            except InvalidInput as error:
+                rows.add_problem(path, error)
+                return
+            # A range over the sweep of the same task, a[k-1..k], excludes the subtask itself.
+            yield [there for there in found if there != here] if window and source == target else found, here
+
+    def _explicit(
+        self, pairs: tuple[tuple[Value, Value], ...], source: int, target: int, path: DocumentPath
+    ) -> Iterator[tuple[Sequence[int], int]]:
+        for there_value, here_value in pairs:
+            there, here = self.row(source, _point(there_value)), self.row(target, _point(here_value))
+            if there is None or here is None:
+                task, value = (source, there_value) if there is None else (target, here_value)
+                pair = f"[{shorten(there_value)}, {shorten(here_value)}]"
+                what = f"pair {pair}: {self._rows.tasks[task].name} has no {shorten(value)}"
+                rule = "pairs name values of the two sweeps"
+                self._rows.problems.append(Problem(what=what, rule=rule, path=path))
+                return
+            yield (there,), here
+
+
+def _point(value: Value) -> tuple[Value, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
+
 
 def _index_column(points: dict[int, tuple[Value, ...]], place: int) -> _Column:
     rows_by_value: dict[Value, list[int]] = {}
@@ -161,7 +200,7 @@ def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) 
     """Add the edges of ``after``; unresolved references are added to ``rows.problems``."""
     by_name = {task.name: index for index, task in enumerate(rows.tasks)}
     by_name |= {loop.name: by_name[loop.last] for loop in loops if loop.last in by_name}
-    finder = SubtaskIndex(rows)
+    finder = _SubtaskIndex(rows)
     for target, task in enumerate(rows.tasks):
         for position, dependency in enumerate(task.after):
             source = by_name.get(dependency.task)
@@ -175,7 +214,7 @@ def connect_tasks(rows: SubtaskTable, loops: tuple[Loop, ...], edges: EdgeList) 
                     continue
             entry = position if dependency.entry is None else dependency.entry
             path: DocumentPath = ("tasks", task.name, "after", entry)
-            _connect(rows, edges, _pairs(rows, finder, dependency, source, target, path), dependency, path)
+            _connect(rows, edges, finder.groups(dependency, source, target, path), dependency, path)
 
 
 def _connect(
@@ -198,65 +237,6 @@ def _connect(
             edges.conditions |= dict.fromkeys(((there, here) for there in sources), dependency.condition)
 
 
-def _pairs(
-    rows: SubtaskTable,
-    finder: SubtaskIndex,
-    dependency: Dependency,
-    source: int,
-    target: int,
-    path: DocumentPath,
-) -> Iterator[tuple[Sequence[int], int]]:
-    """Yield (predecessors, successor) for each subtask of the target."""
-    if dependency.pairs is not None:
-        yield from _explicit(rows, finder, dependency.pairs, source, target, path)
-    elif dependency.index is None:
-        yield from ((rows.rows_of(source), here) for here in rows.rows_of(target))
-    else:
-        yield from _indexed(rows, finder, dependency.index, source, target, path)
-
-
-def _indexed(
-    rows: SubtaskTable,
-    finder: SubtaskIndex,
-    index: tuple[object, ...],
-    source: int,
-    target: int,
-    path: DocumentPath,
-) -> Iterator[tuple[Sequence[int], int]]:
-    window = not all(isinstance(part, Expression) for part in index)
-    for here in rows.rows_of(target):
-        try:
-            found = finder.find(source, index, rows.context(here))  # type: ignore[arg-type]
-        except InvalidInput as error:
-            rows.add_problem(path, error)
-            return
-        # A range over the sweep of the same task, a[k-1..k], excludes the subtask itself.
-        yield [there for there in found if there != here] if window and source == target else found, here
-
-
-def _explicit(
-    rows: SubtaskTable,
-    finder: SubtaskIndex,
-    pairs: tuple[tuple[Value, Value], ...],
-    source: int,
-    target: int,
-    path: DocumentPath,
-) -> Iterator[tuple[Sequence[int], int]]:
-    for there_value, here_value in pairs:
-        there, here = finder.row(source, _point(there_value)), finder.row(target, _point(here_value))
-        if there is None or here is None:
-            task, value = (source, there_value) if there is None else (target, here_value)
-            shown = f"[{shorten(there_value)}, {shorten(here_value)}]"
-            what = f"pair {shown}: {rows.tasks[task].name} has no {shorten(value)}"
-            rows.problems.append(Problem(what=what, rule="pairs name values of the two sweeps", path=path))
-            return
-        yield (there,), here
-
-
-def _point(value: Value) -> tuple[Value, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
 class FileDependencies:
     """Finds the writers of every file and adds the edges to transfers and readers."""
 
@@ -271,7 +251,7 @@ class FileDependencies:
         self._more: dict[str, list[int]] = {}
         """By name: further outputs."""
         self._patterns: list[tuple[str, int]] = []
-        self._carried: dict[tuple[str, int], int] = {}
+        self._transfer: dict[tuple[str, int], int] = {}
         """By file and binding variable: the transfer that brings the file there."""
         self.source_variable: dict[int, int] = {}
         """By transfer: the binding variable of its source."""
@@ -280,9 +260,9 @@ class FileDependencies:
 
     def connect(self) -> None:
         """Add all edges; unresolved references are added to ``rows.problems``."""
-        self._note_outputs()
+        self._add_outputs()
         for row in self._rows.transfers:
-            self._note_transfer(row)
+            self._add_transfer(row)
         for row in self._rows.transfers:
             self._connect_transfer(row)
         self._connect_readers()
@@ -296,7 +276,7 @@ class FileDependencies:
             if not is_pattern(name)
         ]
 
-    def _note_outputs(self) -> None:
+    def _add_outputs(self) -> None:
         rows, writer = self._rows, self._writer
         for row, template in enumerate(rows.template):
             for output in rows.tasks[template].outputs:
@@ -323,11 +303,11 @@ class FileDependencies:
         """Return the names of all outputs, sorted."""
         return sorted(self._writer)
 
-    def _note_transfer(self, row: int) -> None:
+    def _add_transfer(self, row: int) -> None:
         transfer = self._rows.tasks[self._rows.template[row]].transfer
         assert transfer is not None
         name = self._rows.fill_name(row, transfer.file)
-        self._carried[name, self._rows.variable[row]] = row
+        self._transfer[name, self._rows.variable[row]] = row
 
     def _connect_transfer(self, row: int) -> None:
         """Add the edges from the tasks that provide the file of a transfer on its source machine."""
@@ -346,20 +326,20 @@ class FileDependencies:
             return
         self.source_variable[row] = source
         numbers = self._numbers(name)
-        self._note_bytes(row, task.transfer.size, numbers)
-        brought = self._carried.get((name, source))
+        self._add_bytes(row, task.transfer.size, numbers)
+        earlier = self._transfer.get((name, source))
         here = [number for number in numbers if rows.variable[self._row[number]] == source]
         if here:
             for number in here:
                 self._edges.add_data(self._row[number], row, 0.0, 0.0, 0.0)
-        elif brought is not None and brought != row:
-            self._edges.add_data(brought, row, 0.0, 0.0, 0.0)
+        elif earlier is not None and earlier != row:
+            self._edges.add_data(earlier, row, 0.0, 0.0, 0.0)
         else:
             # Written elsewhere: the file is first copied to the source without an explicit transfer.
             for number in numbers:
                 self._connect_reader(number, row, None)
 
-    def _note_bytes(self, row: int, size: Quantity | None, numbers: list[int]) -> None:
+    def _add_bytes(self, row: int, size: Quantity | None, numbers: list[int]) -> None:
         """Store the bytes of a transfer: its own size, else the size of its output."""
         key = "size" if size is not None else "file"
         try:
@@ -381,7 +361,7 @@ class FileDependencies:
 
     def _connect_readers(self) -> None:
         rows, writer = self._rows, self._writer
-        simple = not (self._more or self._patterns or self._carried)
+        simple = not (self._more or self._patterns or self._transfer)
         for row, template in enumerate(rows.template):
             for given in rows.tasks[template].inputs:
                 name = given.file
@@ -400,16 +380,16 @@ class FileDependencies:
             # Only a wildcard in the description: the "*" of a growing sweep is not a pattern.
             held = (number for made in match_names(self._names, name) for number in self._numbers(made))
             numbers = list(dict.fromkeys([*numbers, *held]))
-        if numbers and self._is_brought(row, name, numbers):
-            self._edges.add_data(self._carried[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
+        if numbers and self._is_transferred(row, name, numbers):
+            self._edges.add_data(self._transfer[name, self._rows.variable[row]], row, 0.0, 0.0, 0.0)
             return
         for number in numbers:
             self._connect_reader(number, row, given)
 
-    def _is_brought(self, row: int, name: str, numbers: list[int]) -> bool:
+    def _is_transferred(self, row: int, name: str, numbers: list[int]) -> bool:
         """Return whether a transfer brings the file to the reader's machine and no task there writes it."""
         variable = self._rows.variable[row]
-        if (name, variable) not in self._carried:
+        if (name, variable) not in self._transfer:
             return False
         return all(self._rows.variable[self._row[number]] != variable for number in numbers)
 

@@ -29,7 +29,6 @@ __all__ = [
     "growth_file",
     "is_growing",
     "list_points",
-    "list_values",
     "stated_quantities",
 ]
 
@@ -153,7 +152,7 @@ def growth_file(values: Values) -> str | None:
     return argument.value if isinstance(argument, Literal) and isinstance(argument.value, str) else None
 
 
-def list_values(name: str, values: Values, context: Context) -> list[Value]:
+def _list_values(name: str, values: Values, context: Context) -> list[Value]:
     """Return the values of a sweep variable, or raise InvalidInput."""
     if isinstance(values, tuple):
         listed: list[Value] = list(values)
@@ -187,7 +186,7 @@ def _check_values(name: str, listed: list[Value]) -> None:
 
 def _column(name: str, values: Values, context: Context) -> list[Value]:
     try:
-        return list_values(name, values, context)
+        return _list_values(name, values, context)
     except InvalidInput as error:
         raise InvalidInput([replace(problem, path=(name,)) for problem in error.problems]) from None
 

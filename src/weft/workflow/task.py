@@ -40,7 +40,6 @@ __all__ = [
     "TaskKind",
     "Transfer",
     "interpolate_log_log",
-    "resource_path",
 ]
 
 
@@ -457,7 +456,7 @@ class Task:
     def amounts(self) -> Iterator[tuple[str, tuple[str, ...], Amount]]:
         """Yield the resources and budgets the task uses: the name, its path in the file, the amount."""
         for name, amount in self.resources.items():
-            yield name, resource_path(name), amount
+            yield name, _resource_path(name), amount
         for name, amount in self.consumes.items():
             yield name, ("consumes", name), amount
 
@@ -478,7 +477,7 @@ class Task:
             )
 
 
-def resource_path(name: str) -> tuple[str, ...]:
+def _resource_path(name: str) -> tuple[str, ...]:
     """Return the path of a resource below the task in the file format."""
     return (name,) if name in ("memory", "gpus") else ("resources", name)
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from weft.expressions import Value
 
 __all__ = [
-    "LATE_NAMES",
     "TemplateField",
     "fill_template",
     "format_value",
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 
-LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task")
+_LATE_NAMES = ("inputs", "outputs", "nodes", "cores", "memory_mb", "iteration", "task")
 """Names that are defined when a task starts, as are ``machine.*`` and results of other tasks."""
 
 _BRACES = {"{{": "{", "}}": "}"}
@@ -68,7 +67,7 @@ def list_fields(text: str) -> list[TemplateField]:
 
 def is_late(name: str) -> bool:
     """Return whether a name is defined only when the task starts."""
-    return name in LATE_NAMES or "." in name
+    return name in _LATE_NAMES or "." in name
 
 
 def format_value(value: Value) -> str:

@@ -26,18 +26,10 @@ from weft.workflow.subtasks import SubtaskTable, expand_tasks
 from weft.workflow.task_graph import LoopBody, TaskGraph
 from weft.workflow.workflow import Loop, Workflow, evaluate_params
 
-__all__ = [
-    "LoopRows",
-    "cut_loops",
-    "duplicate_name_problems",
-    "find_loop_bodies",
-    "try_unfold",
-    "unfold",
-    "writer_problems",
-]
+__all__ = ["try_unfold", "unfold"]
 
 
-def duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
+def _duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
     """Yield a problem for each sweep with duplicate points."""
     if len(set(rows.names)) == len(rows.names):
         return
@@ -50,7 +42,7 @@ def duplicate_name_problems(rows: SubtaskTable) -> Iterator[Problem]:
             yield Problem(what=what, rule=rule, path=("tasks", task.name, "sweep"))
 
 
-def writer_problems(
+def _writer_problems(
     rows: SubtaskTable, shared: Iterable[tuple[str, list[int]]], *, branches: bool
 ) -> Iterator[Problem]:
     """Yield a problem for each file with several writers, given their rows.
@@ -85,7 +77,7 @@ def _writer_problem(rows: SubtaskTable, file: str, first: int, other: int) -> Pr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopRows:
+class _LoopRows:
     """The rows of one iteration of a loop, and the expected number of iterations."""
 
     loop: Loop
@@ -98,7 +90,7 @@ def _rows_named(rows: SubtaskTable, name: str) -> range:
     return range(0) if index is None else rows.rows_of(index)
 
 
-def cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) -> None:
+def _cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) -> None:
     """Remove the edges that carry data from one iteration of a declared loop to the next.
 
     A declared back edge is not an edge of the graph. A file that a later task of the body writes and an
@@ -121,15 +113,15 @@ def cut_loops(rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]) 
     merged.keep(~(back & merged.only_data & inside[merged.source] & inside[merged.target]))
 
 
-def find_loop_bodies(
+def _find_loop_bodies(
     rows: SubtaskTable, merged: MergedEdges, loops: tuple[Loop, ...]
-) -> tuple[list[LoopRows], list[Problem]]:
+) -> tuple[list[_LoopRows], list[Problem]]:
     """Return the tasks on paths from the first to the last task of each loop, and the problems of loops."""
     if not loops:
         return [], []
     successors = merged.successors()
     predecessors = reversed_edges(successors)
-    bodies: list[LoopRows] = []
+    bodies: list[_LoopRows] = []
     problems: list[Problem] = []
     for loop in loops:
         firsts, lasts = _rows_named(rows, loop.first), _rows_named(rows, loop.last)
@@ -141,7 +133,7 @@ def find_loop_bodies(
             problems.append(Problem(what=what, rule=rule, advice=advice, path=("loops", loop.name)))
         expect = _count(rows, loop, "expect", problems)
         _count(rows, loop, "max_iterations", problems)
-        bodies.append(LoopRows(loop=loop, rows=frozenset(found), expect=expect))
+        bodies.append(_LoopRows(loop=loop, rows=frozenset(found), expect=expect))
     problems += _nesting_problems(bodies)
     return bodies, problems
 
@@ -164,7 +156,7 @@ def _count(rows: SubtaskTable, loop: Loop, key: str, problems: list[Problem]) ->
     return int(number)
 
 
-def _nesting_problems(bodies: list[LoopRows]) -> Iterator[Problem]:
+def _nesting_problems(bodies: list[_LoopRows]) -> Iterator[Problem]:
     for position, outer in enumerate(bodies):
         for inner in bodies[position + 1 :]:
             shared = outer.rows & inner.rows
@@ -195,16 +187,16 @@ def try_unfold(workflow: Workflow, *, strictly: bool = False) -> tuple[TaskGraph
     budgets = _budgets(rows, workflow)
     problems = rows.problems
     if strictly:
-        problems += duplicate_name_problems(rows)
+        problems += _duplicate_name_problems(rows)
         shared = files.shared_names()
-        problems += writer_problems(rows, shared, branches=_branches(workflow)) if shared else ()
+        problems += _writer_problems(rows, shared, branches=_branches(workflow)) if shared else ()
     merged = MergedEdges(edges, len(rows.names))
-    cut_loops(rows, merged, workflow.loops)
+    _cut_loops(rows, merged, workflow.loops)
     order = merged.order()
     if order is None:
         problems.append(_cycle_problem(rows, merged))
         return None, problems
-    bodies, found = find_loop_bodies(rows, merged, workflow.loops)
+    bodies, found = _find_loop_bodies(rows, merged, workflow.loops)
     problems += found
     if problems:
         return None, problems
@@ -254,7 +246,7 @@ def _assemble(
     edges: EdgeList,
     merged: MergedEdges,
     order: Sequence[int],
-    bodies: list[LoopRows],
+    bodies: list[_LoopRows],
 ) -> TaskGraph:
     """Return the task graph with tasks in topological order."""
     tasks = len(order)

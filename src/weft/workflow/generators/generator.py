@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST",
-    "MEANING",
     "MOST_MACHINES",
     "MOST_TASKS",
     "GeneratedWorkflow",
@@ -51,7 +50,7 @@ MOST_TASKS = 1_000_000
 LARGEST = 1e15
 """Maximum of seconds, bytes and factors, so that their products stay finite."""
 
-MEANING = "meaning"
+_MEANING = "meaning"
 """The metadata key of a field for the description of its parameter."""
 
 Rule = tuple[str, bool, str]
@@ -82,7 +81,7 @@ class Generator(Protocol):
 
 def parameter(default: Any, meaning: str) -> Any:
     """Return a dataclass field for a parameter with a default and a description."""
-    return field(default=default, metadata={MEANING: meaning})
+    return field(default=default, metadata={_MEANING: meaning})
 
 
 def range_rule(generator: Generator, name: str, least: float, most: float) -> Rule:
@@ -155,7 +154,7 @@ def list_parameters(kind: type) -> tuple[GeneratorParameter, ...]:
             name=field.name,
             type=types[field.name],
             default=field.default,
-            meaning=str(field.metadata.get(MEANING, "")),
+            meaning=str(field.metadata.get(_MEANING, "")),
         )
         for field in fields(kind)
     )

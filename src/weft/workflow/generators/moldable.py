@@ -34,11 +34,7 @@ __all__ = [
     "MOST_NODES",
     "Barrier",
     "Independent",
-    "MoldableStage",
     "ReductionTree",
-    "join_stages",
-    "make_processing",
-    "make_simulations",
     "processing_seconds",
     "simulation_seconds",
 ]
@@ -55,7 +51,7 @@ _LONGER, _FLUCTUATION = 0.25, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoldableStage:
+class _MoldableStage:
     """Tasks of one type with dependencies of one form."""
 
     count: int
@@ -81,26 +77,30 @@ def processing_seconds(files: int) -> dict[int, float]:
     return {1: alone_s, 2: _ON_TWO_NODES * alone_s}
 
 
-def make_simulations(rng: np.random.Generator | None, count: int, after: str | None = None) -> MoldableStage:
+def _make_simulations(
+    rng: np.random.Generator | None, count: int, after: str | None = None
+) -> _MoldableStage:
     """Return a stage of simulations; without a random generator their times are not perturbed."""
     drawn: tuple[float, ...] = ()
     if rng is not None:
         longer = 1.0 + rng.uniform(0.0, _LONGER, size=count)
         drawn = tuple((longer * _fluctuation(rng, count)).tolist())
-    return MoldableStage(count=count, seconds=simulation_seconds(), after=after, factors=drawn)
+    return _MoldableStage(count=count, seconds=simulation_seconds(), after=after, factors=drawn)
 
 
-def make_processing(rng: np.random.Generator | None, count: int, after: str, *, files: int) -> MoldableStage:
+def _make_processing(
+    rng: np.random.Generator | None, count: int, after: str, *, files: int
+) -> _MoldableStage:
     """Return a stage of processing tasks with so many files each."""
     drawn = () if rng is None else tuple(_fluctuation(rng, count).tolist())
-    return MoldableStage(count=count, seconds=processing_seconds(files), after=after, factors=drawn)
+    return _MoldableStage(count=count, seconds=processing_seconds(files), after=after, factors=drawn)
 
 
 def _fluctuation(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return 1.0 + rng.uniform(-_FLUCTUATION, _FLUCTUATION, size=count)
 
 
-def join_stages(name: str, stages: Mapping[str, MoldableStage], nodes: int) -> GeneratedWorkflow:
+def _join_stages(name: str, stages: Mapping[str, _MoldableStage], nodes: int) -> GeneratedWorkflow:
     """Return the workflow of the stages and its cluster."""
     work = {
         stage_name: [round_digits(stage.seconds[1] * factor) for factor in stage.factors]
@@ -146,12 +146,12 @@ class Barrier:
         draws = rng if self.perturbed else None
         level = self.tasks // 2 - 1
         stages = {
-            "simulate1": make_simulations(draws, level),
-            "process1": make_processing(draws, 1, "simulate1", files=level),
-            "simulate2": make_simulations(draws, level, "process1"),
-            "process2": make_processing(draws, 1, "simulate2", files=level),
+            "simulate1": _make_simulations(draws, level),
+            "process1": _make_processing(draws, 1, "simulate1", files=level),
+            "simulate2": _make_simulations(draws, level, "process1"),
+            "process2": _make_processing(draws, 1, "simulate2", files=level),
         }
-        return join_stages(f"barrier-{self.tasks}", stages, self.nodes)
+        return _join_stages(f"barrier-{self.tasks}", stages, self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +174,8 @@ class Independent:
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Return one stage."""
-        stages = {"simulate": make_simulations(rng if self.perturbed else None, self.tasks)}
-        return join_stages(f"independent-{self.tasks}", stages, self.nodes)
+        stages = {"simulate": _make_simulations(rng if self.perturbed else None, self.tasks)}
+        return _join_stages(f"independent-{self.tasks}", stages, self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +205,11 @@ class ReductionTree:
         """Return the leaves, then per level half as many tasks."""
         draws = rng if self.perturbed else None
         count, above = (self.tasks + 1) // 2, "simulate"
-        stages = {above: make_simulations(draws, count)}
+        stages = {above: _make_simulations(draws, count)}
         while count > 1:
             # The last level is a single task without index k, which depends on both tasks above.
             after = f"{above}[2*k - 1..2*k]" if count > 2 else above
             count //= 2
             above = f"process{len(stages)}"
-            stages[above] = make_processing(draws, count, after, files=2)
-        return join_stages(f"reduction-tree-{self.tasks}", stages, self.nodes)
+            stages[above] = _make_processing(draws, count, after, files=2)
+        return _join_stages(f"reduction-tree-{self.tasks}", stages, self.nodes)
