@@ -21,7 +21,7 @@ def test_the_journal_knows_of_a_start_and_of_an_end_before_the_runner_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen: a runner that had forgotten an end which a killed engine had not written down, and a run that hung."""
-    monkeypatch.setattr(link, "_MOST_OVER", 1)
+    monkeypatch.setattr(link, "_FORGET_BATCH", 1)
     written: set[tuple[str, int]] = set()
     waiting: set[tuple[str, int]] = set()
     told: list[tuple[str, int]] = []

@@ -8,7 +8,7 @@ import pytest
 
 from planning_examples import instance
 from weft.backends import BACKENDS
-from weft.backends.backend import BackendContext, RecoveredAttempt
+from weft.backends.backend import ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
 from weft.engine import messages as cm
 from weft.engine import messages as ev
@@ -58,12 +58,13 @@ class Project:
     def open(self):
         """Begin, or begin again as after the death of an engine."""
         self.backend = BACKENDS.load(self.kind)(
-            BackendContext(
+            ProjectContext(
                 layout=self.layout,
                 execution=1,
                 machines=tuple(self.platform.machines),
-                known_of=lambda run: self.compiled,
-                folder_of=lambda run: str(self.folder),
+                instance=self.compiled.instance,
+                compiled_workflow=lambda run: self.compiled,
+                workflow_folder=lambda run: str(self.folder),
                 products=self.products,
                 token="secret",
             )

@@ -165,7 +165,7 @@ def test_a_result_does_not_take_the_place_of_weft_s_own_state(place: Place) -> N
     )
     told = [entry.event.problem for entry in place.journal().entries if type(entry.event) is StagedOut]
     assert [problem for problem in told if problem] == [
-        "'.weft/weft.db' is not brought to the project: weft keeps its own state there"
+        "'.weft/weft.db' is not copied to the project: weft keeps its own state there"
     ]
 
 

@@ -1,17 +1,12 @@
-"""Products: what completed tasks have made, where it lies and what it was made from.
+"""Interface of the backends, and the record of what a completed task produced.
 
-The record of a task outlives its run: a later run takes a task over if its fingerprint is the same and its
-files are still there (design section 7). The repository keeps them; this is the contract.
-
-The contract of the real worlds: read this first (design sections 4 and 7).
-
-A backend carries out what the engine commands on machines of its kind and reports what happens as the
-engine's own events. It never decides. Every command may come twice, and is done once.
+A backend executes commands of the engine on machines of its kind and reports what happens as events of the
+engine. It makes no decisions. Commands are idempotent: a command repeated after a crash is executed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -19,6 +14,7 @@ from weft.backends.layout import ProjectLayout
 from weft.engine.messages import Command, Event
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
+from weft.instance.instance import Instance
 from weft.message import message
 from weft.platform.machine import Machine
 
@@ -29,84 +25,32 @@ __all__ = [
     "FileRecord",
     "Product",
     "ProductStore",
+    "ProjectContext",
     "RecoveredAttempt",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRecord:
-    """One file (or directory) that a task has made."""
-
-    name: str
-    """As it lies in the task's directory, wildcards resolved."""
-    size_bytes: int
-    digest: str
-    """BLAKE2b of its content, in hexadecimal; of a directory: of its sorted names and contents."""
-    modified_ns: int = 0
-    """When it was last changed: another time says that somebody has touched it since."""
-
-
-@message
-class Product:
-    """What one completed task has left."""
-
-    execution: int
-    run: int
-    task: int
-    name: str
-    """The task's name, such as ``lapw1[k=3]``."""
-    kind: str
-    """The name of its description, such as ``lapw1``."""
-    workflow: str
-    attempt: int
-    iteration: int = 1
-    machine: str = ""
-    directory: str = ""
-    """Where the files lie."""
-    files: tuple[FileRecord, ...] = ()
-    exit_code: int = 0
-    result: Mapping[str, Value] = field(default_factory=dict)
-    fingerprint: str = ""
-    """What it was made from, in one word; "": unknown, and so never taken over."""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """The fingerprint by part (``command``, ``environment``, ``inputs``, ``scripts``, ``version``)."""
-    seconds: float = 0.0
-    """How long its program ran."""
-
-
-class ProductStore(Protocol):
-    """Where products are remembered."""
-
-    def add(self, product: Product) -> None:
-        """Remember a product; it is on disk before the next event is."""
-
-    def of(self, execution: int, run: int, task: int) -> Product | None:
-        """Give the last product of a task of a run."""
-
-    def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
-        """Give the newest product of a fingerprint; ``besides``: that another execution has made."""
-
-    def find_by_name(self, workflow: str, name: str) -> Product | None:
-        """Give the newest product of a task by its name, whatever it was made from."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do; what it cannot, weft does not promise there."""
+    """What a backend supports."""
 
+    runs_programs: bool
+    """Whether programs run and files are staged; False: both are simulated."""
+    virtual_time: bool
+    """Whether ``poll`` advances a clock of the backend instead of waiting."""
     reattaches: bool
-    """Whether jobs outlive the engine and are found again."""
+    """Whether programs survive the engine and are found again by ``find``."""
     limits_time: bool
     limits_memory: bool
     signals: bool
-    """Whether a running program can be told to write its restart files."""
+    """Whether a running program can be suspended, resumed, and asked to write its restart files."""
     own_disk: bool
-    """Whether its machines do not share the project's file system."""
+    """Whether its machines do not share the file system of the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredAttempt:
-    """An attempt that was begun before: what a backend needs to find it again."""
+    """An attempt found in the journal of an engine that stopped or died."""
 
     attempt: int
     run: int
@@ -116,52 +60,124 @@ class RecoveredAttempt:
     count: int
     iteration: int
     stage: str
-    """``assigned`` (data may be on the way), ``started``, ``ended`` (outputs may be on the way)."""
+    """``assigned`` (inputs may be in transfer), ``started``, ``ended`` (outputs may be in transfer)."""
     cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendContext:
-    """What a backend works with."""
+    """What every backend is constructed with."""
+
+    machines: tuple[Machine, ...]
+    """All machines of the platform, in the order of their numbers in commands."""
+    instance: Instance
+    """Any instance compiled for the platform: hosts and network."""
+    compiled_workflow: Callable[[int], CompiledWorkflow]
+    """Returns the workflow of a run in its current state of growth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectContext(BackendContext):
+    """What a backend that runs programs needs in addition."""
 
     layout: ProjectLayout
     execution: int
-    """Number of the execution: one journal, one engine, any number of runs."""
-    machines: tuple[Machine, ...]
-    """All of the platform, in the order in which commands number them."""
-    known_of: Callable[[int], CompiledWorkflow]
-    """What is known of a run's workflow, as grown as it is now."""
-    folder_of: Callable[[int], str]
-    """Where a run's workflow was read: its files are named from there."""
+    """Number of the execution."""
+    workflow_folder: Callable[[int], str]
+    """Returns the folder of a run's workflow file, the base of relative paths in it."""
     products: ProductStore
     token: str
-    """A secret of this execution: whoever shows it was started by it."""
+    """Secret of the execution, by which its processes authenticate the engine."""
 
 
 class Backend(Protocol):
-    """One way to reach machines."""
+    """A way to execute attempts on machines of one kind."""
 
     kind: ClassVar[str]
     capabilities: ClassVar[Capabilities]
 
+    @staticmethod
+    def check_machines(machines: Iterable[Machine]) -> None:
+        """Raise InvalidInput if the ``backend`` of a machine has invalid or unavailable settings."""
+
     def execute(self, commands: Sequence[Command]) -> None:
-        """Begin what is commanded; it returns at once, and what comes of it is reported by ``poll``."""
+        """Start executing commands and return at once; ``poll`` reports the outcome.
+
+        Commands of other kinds (timers, planning, changes of state) are ignored.
+        """
 
     def poll(self, timeout_s: float) -> list[Event]:
-        """Wait until there is news, at most so long, and give it."""
+        """Return new events; without any, wait for at most ``timeout_s``."""
+
+    def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
+        """Re-attach to the attempts of an engine that stopped or died; ``poll`` reports their state."""
 
     def wake(self) -> None:
-        """Let ``poll`` return, although there may be no news; other threads may call it."""
+        """Make ``poll`` return, even without events; other threads may call this."""
 
     @property
     def busy(self) -> bool:
-        """Say whether some program still runs, or its end was not told yet."""
+        """Return whether a program runs or its end has not been reported."""
 
     def halt(self, grace_s: float) -> None:
-        """End all programs, as if they had asked to be run again later; ``poll`` reports it."""
-
-    def find(self, jobs: Sequence[RecoveredAttempt]) -> None:
-        """Take up the attempts of an engine that died; what became of them is reported by ``poll``."""
+        """Terminate all programs; ``poll`` reports them with the exit code for another run."""
 
     def close(self, *, stop: bool) -> None:
-        """Let go of the machines. ``stop``: nothing more will be asked of them; else programs go on."""
+        """Release the machines. ``stop``: no more work follows; otherwise programs continue to run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRecord:
+    """A file or directory at the time it was measured."""
+
+    name: str
+    """Name in the task's directory, with wildcards resolved."""
+    size_bytes: int
+    digest: str
+    """BLAKE2b hash of the content, in hexadecimal; for a directory, of its sorted names and contents."""
+    modified_ns: int = 0
+    """Modification time; a different time means that the file may have changed."""
+
+
+@message
+class Product:
+    """The outputs of a completed task. A later run can reuse them if the fingerprint is equal."""
+
+    execution: int
+    run: int
+    task: int
+    name: str
+    """Name of the task, such as ``lapw1[k=3]``."""
+    kind: str
+    """Name of its description, such as ``lapw1``."""
+    workflow: str
+    attempt: int
+    iteration: int = 1
+    machine: str = ""
+    directory: str = ""
+    """Directory of the files."""
+    files: tuple[FileRecord, ...] = ()
+    exit_code: int = 0
+    result: Mapping[str, Value] = field(default_factory=dict)
+    fingerprint: str = ""
+    """Hash over everything the outputs depend on; "": unknown, never reused."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprint by part (``command``, ``environment``, ``inputs``, ``scripts``, ``version``)."""
+    seconds: float = 0.0
+    """Run time of the program."""
+
+
+class ProductStore(Protocol):
+    """Storage of products; implemented by the repository."""
+
+    def add(self, product: Product) -> None:
+        """Add a product; it is on disk before the next event."""
+
+    def of(self, execution: int, run: int, task: int) -> Product | None:
+        """Return the last product of a task of a run."""
+
+    def find_by_fingerprint(self, fingerprint: str, besides: int | None = None) -> Product | None:
+        """Return the newest product with a fingerprint; ``besides``: ignore this execution."""
+
+    def find_by_name(self, workflow: str, name: str) -> Product | None:
+        """Return the newest product of a task by its name, with any fingerprint."""

@@ -63,10 +63,12 @@ def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None
 
 
 def _check_machines(platform: Platform) -> Platform:
-    """Give a platform; what `weft run` refuses of machines of this computer is refused here too."""
-    from weft.backends.local.backend import check_machines
+    """Return the platform after the same checks of its machines as in `weft run`."""
+    from weft.backends import BACKENDS
 
-    check_machines(each for each in platform.machines if each.backend.get("kind") == "local")
+    kinds = {str(machine.backend.get("kind", "")) for machine in platform.machines}
+    for kind in sorted(kinds.intersection(BACKENDS)):
+        BACKENDS.load(kind).check_machines(each for each in platform.machines if each.backend["kind"] == kind)
     return platform
 
 

@@ -48,6 +48,7 @@ class Engine:
         """
         self.settings = settings or EngineSettings()
         self.policy = policy
+        self.instance = instance
         self.state = EngineState(
             library,
             instance,

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from weft.backends import BACKENDS
-from weft.backends.backend import Backend, BackendContext, RecoveredAttempt
+from weft.backends.backend import Backend, ProjectContext, RecoveredAttempt
 from weft.backends.layout import ProjectLayout
-from weft.backends.local.backend import check_machines
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
@@ -258,9 +257,8 @@ def find_backend_kind(platform: Platform) -> str:
 
 
 def check_backend(platform: Platform) -> None:
-    """Refuse a platform whose machines cannot be reached as it says."""
-    if find_backend_kind(platform) == "local":
-        check_machines(platform.machines)
+    """Raise InvalidInput if the machines of a platform cannot be used by their backend."""
+    BACKENDS.load(find_backend_kind(platform)).check_machines(platform.machines)
 
 
 class Execution:
@@ -493,14 +491,15 @@ class Execution:
 
     def _made_backend(self, token: str) -> Backend:
         platform = self.header.platform
-        made: Callable[[BackendContext], Backend] = BACKENDS.load(find_backend_kind(platform))
+        made: Callable[[ProjectContext], Backend] = BACKENDS.load(find_backend_kind(platform))
         return made(
-            BackendContext(
+            ProjectContext(
                 layout=self.layout,
                 execution=self.number,
                 machines=tuple(platform.machines),
-                known_of=lambda run: self.engine.state.runs[run].compiled,
-                folder_of=functools.cache(self._folder_of),
+                instance=self.engine.instance,
+                compiled_workflow=lambda run: self.engine.state.runs[run].compiled,
+                workflow_folder=functools.cache(self._folder_of),
                 products=self.products,
                 token=token,
             )

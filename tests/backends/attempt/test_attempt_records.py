@@ -29,12 +29,12 @@ def _workdir(tmp_path: Path, attempt: int) -> Path:
 def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in range(1, 4):
         made.make_workdir(str(_workdir(tmp_path, attempt)))
-        made.begin(str(_records(tmp_path, attempt)))
+        made.create(str(_records(tmp_path, attempt)))
         script = (b"script %d" % attempt).strip
-        made.add_later(str(_records(tmp_path, attempt)), "command.sh", script, pytest.fail)
-        made.add(str(_records(tmp_path, attempt)), "exitcode", b"%d\n" % attempt)
+        made.write_later(str(_records(tmp_path, attempt)), "command.sh", script, pytest.fail)
+        made.write(str(_records(tmp_path, attempt)), "exitcode", b"%d\n" % attempt)
     assert not (_records(tmp_path, 3) / "command.sh").exists(), "it has time"
-    made.add_what_waits()
+    made.write_pending()
     for attempt in range(1, 4):
         found = {path.name: path.read_text() for path in _records(tmp_path, attempt).iterdir()}
         assert found == {"command.sh": f"script {attempt}", "exitcode": f"{attempt}\n"}
@@ -43,12 +43,12 @@ def test_records_of_many_attempts_lie_where_they_should(made: AttemptRecords, tm
 
 def test_an_attempt_that_begins_again_has_new_records(made: AttemptRecords, tmp_path: Path) -> None:
     for attempt in (1, 2):
-        made.begin(str(_records(tmp_path, attempt)))
-        made.add(str(_records(tmp_path, attempt)), "command.sh", b"before")
+        made.create(str(_records(tmp_path, attempt)))
+        made.write(str(_records(tmp_path, attempt)), "command.sh", b"before")
         (_records(tmp_path, attempt) / "out").write_text("old")
-        made.begin(str(_records(tmp_path, attempt)))
+        made.create(str(_records(tmp_path, attempt)))
         assert list(_records(tmp_path, attempt).iterdir()) == []
-        made.add(str(_records(tmp_path, attempt)), "command.sh", b"again")
+        made.write(str(_records(tmp_path, attempt)), "command.sh", b"again")
         assert [path.name for path in _records(tmp_path, attempt).iterdir()] == ["command.sh"]
         assert (_records(tmp_path, attempt) / "command.sh").read_bytes() == b"again"
 
@@ -58,9 +58,9 @@ def test_a_record_never_goes_through_a_link(made: AttemptRecords, tmp_path: Path
     canary.write_text("sings")
     for attempt in (1, 2):  # the first goes the long way, the second the short one
         records = _records(tmp_path, attempt)
-        made.begin(str(records))
+        made.create(str(records))
         (records / "exitcode").symlink_to(canary)
-        made.add(str(records), "exitcode", b"0\n")
+        made.write(str(records), "exitcode", b"0\n")
         assert not (records / "exitcode").is_symlink()
         assert (records / "exitcode").read_text() == "0\n"
     assert canary.read_text() == "sings"
@@ -71,11 +71,11 @@ def test_records_replaced_by_a_link_to_elsewhere_are_refused(made: AttemptRecord
     outside.mkdir()
     for attempt in (1, 2):
         records = _records(tmp_path, attempt)
-        made.begin(str(records))
+        made.create(str(records))
         records.rename(tmp_path / f"moved {attempt}")
         records.symlink_to(outside)
         with pytest.raises(StagingProblem):
-            made.add(str(records), "exitcode", b"0\n")
+            made.write(str(records), "exitcode", b"0\n")
     assert list(outside.iterdir()) == []
 
 
@@ -91,7 +91,7 @@ def test_what_lies_above_all_attempts_is_replaced_by_a_link(
         if what == "workdir":
             made.make_workdir(str(place(tmp_path, attempt)))
         else:
-            made.begin(str(place(tmp_path, attempt)))
+            made.create(str(place(tmp_path, attempt)))
 
     make(1)
     above = place(tmp_path, 1).parent
@@ -129,11 +129,11 @@ def test_who_adds_a_record_later_is_told_that_it_cannot_be_written(
     made: AttemptRecords, tmp_path: Path
 ) -> None:
     told: list[str] = []
-    made.begin(str(_records(tmp_path, 1)))
+    made.create(str(_records(tmp_path, 1)))
     _records(tmp_path, 1).rmdir()
     _records(tmp_path, 1).write_text("in its place")
-    made.add_later(str(_records(tmp_path, 1)), "command.sh", b"script".strip, told.append)
+    made.write_later(str(_records(tmp_path, 1)), "command.sh", b"script".strip, told.append)
     assert told == []
-    made.add_what_waits()
+    made.write_pending()
     assert len(told) == 1
     assert str(_records(tmp_path, 1)) in told[0]

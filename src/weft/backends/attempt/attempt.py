@@ -1,11 +1,9 @@
-"""Live attempts: what the local world remembers of each, from its assignment to its end.
+"""Attempts of a backend that runs programs: their state, their working directories and their record files.
 
-Records of an attempt (``command.sh``, ``exitcode``) and its directory: made without following links.
-
-A task can put links, also hard ones, where weft will write next: so every directory on the way is entered as
-itself, and a record is always a new file. The directories in which those of attempts lie are entered once and
-held, as long as their paths lead to them: thousands of attempts begin and end in a second. What does not go
-this short way (something is there already, or was moved) goes the long one, which says what is wrong.
+A task can create links, also hard ones, where weft writes next. Therefore every directory is entered without
+following links, and a record is always a new file. The parent directories of attempts are opened once and
+kept open while their paths still lead to them, because thousands of attempts may start and end in a second.
+If this fast path fails (an entry exists or was moved), the slow path tries again and reports errors.
 """
 
 from __future__ import annotations
@@ -25,15 +23,22 @@ from weft.backends.attempt.command import RESULT_FILE
 from weft.backends.attempt.safe_paths import StagingProblem, open_directory, staging_errors
 from weft.backends.attempt.staging import write_all
 from weft.backends.attempt.task_files import TaskFiles
-from weft.backends.local.records import encode_record
 from weft.engine.messages import Assign, Start
 
-__all__ = ["ActiveAttempt", "AttemptRecords"]
+__all__ = ["ActiveAttempt", "AttemptRecords", "ProgramReport"]
+
+ProgramReport = Mapping[str, Any]
+"""Report of a transport on a program: ``is`` (``ended``, ``stopped``, ``continued``) and ``attempt``.
+
+An end has ``code``, ``signal``, ``cause``, ``text``, ``at`` (wall-clock time) and ``seconds`` (run time).
+"""
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(slots=True, eq=False)
 class ActiveAttempt:
-    """One attempt."""
+    """State of an attempt from its assignment to its end."""
 
     number: int
     run: int
@@ -45,172 +50,164 @@ class ActiveAttempt:
     records_path: str
     iteration: int = 1
     start: Start | None = None
-    """The command to start it; None: it has not come."""
-    parts: set[int] = field(default_factory=set)
-    """The numbers of the StageIns that were begun."""
+    """The command that started it; None: not received yet."""
+    staged_parts: set[int] = field(default_factory=set)
+    """Numbers of the StageIn commands received."""
     cancelled: bool = False
-    """Whether the engine wants it to end."""
+    """Whether the engine cancelled it."""
     halted: bool = False
-    """Whether it is ended because the engine stops; it will run again."""
+    """Whether it is terminated because the engine stops; it will run again."""
     launched: bool = False
-    """Whether its runner was told to start it."""
+    """Whether its program was given to the transport."""
     over: bool = False
-    """Whether its end was reported, or is about to be."""
+    """Whether its end was reported, or is being processed."""
     inherited: bool = False
-    """Whether an engine that died had decided to start it."""
+    """Whether an earlier engine had decided to start it."""
     began_at: float = 0.0
-    """Wall time at which its program was given to the runner."""
-    record: Mapping[str, Any] | None = None
-    """What its runner says of its program's end; None: it has not ended, or there was none."""
-    unrecorded: str = ""
-    """Why its records cannot be written; "": they can."""
-    stale: str = ""
-    """Why what an earlier execution has made could not be taken over; "": there was nothing."""
+    """Wall-clock time of the start."""
+    end: ProgramReport | None = None
+    """The transport's report on the end of the program; None: there is none."""
+    record_problem: str = ""
+    """Why its record files cannot be written; "": no problem."""
+    staleness: str = ""
+    """Why the product of an earlier execution was not reused; "": there was none."""
     fingerprint: str = ""
     fingerprint_parts: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
-    """Digest of each input that was brought."""
-    news: TaskFiles | None = None
-    """What its program says through files; None: nothing is expected."""
+    input_digests: dict[str, str] = field(default_factory=dict)
+    """Digest of each staged input, by name."""
+    files: TaskFiles | None = None
+    """Observer of the files written by the program; None: not observed yet."""
     done: float | None = None
-    """The share of the work its program last said it has done."""
+    """Completed share of the work as last reported by the program."""
 
     @property
     def workdir(self) -> Path:
-        """Give the directory in which it works."""
+        """Return the working directory."""
         return Path(self.workdir_path)
 
-    def reminder(self) -> str:
-        """Write down what only this engine knows of it: the runner keeps it for the next one."""
-        return encode_record({"made": self.fingerprint, "from": self.fingerprint_parts, "stale": self.stale})
+    def save(self) -> str:
+        """Return what a later engine needs to know; the transport stores it with the program's start."""
+        return _encode({"made": self.fingerprint, "from": self.fingerprint_parts, "stale": self.staleness})
 
-    def recall(self, reminder: str) -> None:
-        """Know again what was written down; "": nothing was."""
-        if reminder:
-            known = json.loads(reminder)
+    def restore(self, saved: str) -> None:
+        """Restore what ``save`` returned; "" restores nothing."""
+        if saved:
+            known = json.loads(saved)
             self.fingerprint, self.fingerprint_parts = known["made"], known["from"]
-            self.stale = known["stale"]
+            self.staleness = known["stale"]
 
     @classmethod
     def of(cls, command: Assign, workdir: str, records: str) -> ActiveAttempt:
-        """Begin what an assignment says."""
-        return cls(
-            command.attempt,
-            command.run,
-            command.task,
-            command.machine,
-            command.nodes,
-            command.count,
-            workdir,
-            records,
-        )
+        """Return the initial state after an assignment."""
+        place = command.machine, command.nodes, command.count
+        return cls(command.attempt, command.run, command.task, *place, workdir, records)
 
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _ENTER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WORKDIR_DEPTH, _RECORDS_DEPTH = 2, 3
-"""How deep they lie below a directory that is not made here: the sandbox, the project's own."""
+"""Depth below an existing directory: the sandbox, and ``.weft``."""
 
 _Identity = tuple[int, int]
-_Failed = Callable[[str], None]
-_NOT_HELD = -1, (-1, -1)
+_OnFailure = Callable[[str], None]
+_NOT_OPEN = -1, (-1, -1)
 
 
 class AttemptRecords:
-    """Makes directories and records of attempts. Threads may share it."""
+    """Creates working directories and record files of attempts. Threads may share it."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[int, _Identity]] = {}
-        """Directories that are open, by path, each with its device and inode."""
-        self._waiting: deque[tuple[str, str, Callable[[], bytes], _Failed]] = deque()
-        """Records that are still to be written: of which attempt, their names and contents, who is told."""
+        self._open: dict[str, tuple[int, _Identity]] = {}
+        """Open parent directories by path, with device and inode."""
+        self._pending: deque[tuple[str, str, Callable[[], bytes], _OnFailure]] = deque()
+        """Deferred records: directory, name, content and failure callback."""
 
     def make_workdir(self, path: str) -> None:
-        """Make the directory in which an attempt works; it may be there already."""
+        """Create the working directory of an attempt; it may exist already."""
         try:
-            os.mkdir(_name(path), dir_fd=self._above(path))
+            os.mkdir(_name(path), dir_fd=self._checked_parent(path))
         except OSError:
             workdir = Path(path)
             sandbox = workdir.parents[_WORKDIR_DEPTH - 1]
             if not sandbox.exists():
                 with staging_errors("cannot be made", str(sandbox)):
                     sandbox.mkdir(parents=True, exist_ok=True)
-            with _opened(workdir, _WORKDIR_DEPTH):
-                self._hold(workdir.parent)
+            with _open_nested(workdir, _WORKDIR_DEPTH):
+                self._keep_open(workdir.parent)
 
     def has_no_result(self, workdir: str) -> bool:
-        """Say whether an attempt has surely left no result; False: one has to look for it with care."""
+        """Return whether an attempt certainly left no result file; False: it must be checked."""
         try:
-            above, name = self._held_above(workdir), _name(workdir)
-            if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            parent, name = self._parent(workdir), _name(workdir)
+            if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 return False
-            os.stat(f"{name}/{RESULT_FILE}", dir_fd=above, follow_symlinks=False)
+            os.stat(f"{name}/{RESULT_FILE}", dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError:
             return True
         except OSError:
             return False
         return False
 
-    def begin(self, path: str) -> None:
-        """Make the directory of an attempt's records, with none in it; raises StagingProblem."""
+    def create(self, path: str) -> None:
+        """Create an empty directory for the records of an attempt; raises StagingProblem."""
         try:
-            os.mkdir(_name(path), dir_fd=self._above(path))
+            os.mkdir(_name(path), dir_fd=self._checked_parent(path))
         except OSError:
             records = Path(path)
             _clear(records, ("command.sh", "out", "err"))
-            self._hold(records.parent)
+            self._keep_open(records.parent)
 
-    def add(self, path: str, name: str, content: bytes) -> None:
-        """Add a record to those of an attempt, in place of what has its name; raises StagingProblem."""
+    def write(self, path: str, name: str, content: bytes) -> None:
+        """Write a record, replacing any entry of its name; raises StagingProblem."""
         try:
-            _write_new(self._held_above(path), _name(path), name, content)
+            _write_new(self._parent(path), _name(path), name, content)
         except OSError:
-            _write_anew(Path(path), name, content)
+            _replace(Path(path), name, content)
 
-    def add_later(self, path: str, name: str, content: Callable[[], bytes], failed: _Failed) -> None:
-        """Add a record for readers, which has time: whoever waits for its attempt goes first."""
-        self._waiting.append((path, name, content, failed))
+    def write_later(self, path: str, name: str, content: Callable[[], bytes], on_failure: _OnFailure) -> None:
+        """Write a record at the next ``write_pending``, so that it does not delay the start of programs."""
+        self._pending.append((path, name, content, on_failure))
 
-    def add_what_waits(self) -> None:
-        """Write the records that had time; where one cannot be written, who added it is told."""
-        while self._waiting:
-            path, name, content, failed = self._waiting.popleft()
+    def write_pending(self) -> None:
+        """Write the deferred records; a failure is passed to the record's callback."""
+        while self._pending:
+            path, name, content, on_failure = self._pending.popleft()
             try:
-                self.add(path, name, content())
+                self.write(path, name, content())
             except StagingProblem as problem:
-                failed(str(problem))
+                on_failure(str(problem))
 
     def close(self) -> None:
-        """Let go of the directories."""
-        while self._held:
-            os.close(self._held.popitem()[1][0])
+        """Close the directories."""
+        while self._open:
+            os.close(self._open.popitem()[1][0])
 
-    def _above(self, path: str) -> int:
-        """Give the open directory in which a path lies; raises OSError if none is held that still is it."""
+    def _checked_parent(self, path: str) -> int:
+        """Return the open parent directory of a path; raise OSError if none is open or it was replaced."""
         directory = path[: path.rfind("/")]
-        held = self._held.get(directory, _NOT_HELD)
+        fd, identity = self._open.get(directory, _NOT_OPEN)
         found = os.stat(directory)  # noqa: PTH116 -- for every attempt
-        if (found.st_dev, found.st_ino) != held[1]:
-            raise BlockingIOError(f"{directory} is not held")
-        return held[0]
-
-    def _held_above(self, path: str) -> int:
-        """Give the open directory in which a path lay when its attempt began; raises OSError if none is."""
-        directory = path[: path.rfind("/")]
-        fd, _ = self._held.get(directory, _NOT_HELD)
-        if fd < 0:
-            raise BlockingIOError(f"{directory} is not held")
+        if (found.st_dev, found.st_ino) != identity:
+            raise BlockingIOError(f"{directory} is not open")
         return fd
 
-    def _hold(self, directory: Path) -> None:
-        """Hold a directory, entered with care; one that was held under this path before stays held."""
-        if str(directory) in self._held:
+    def _parent(self, path: str) -> int:
+        """Return the parent directory that was open when the attempt started; raise OSError if none was."""
+        directory = path[: path.rfind("/")]
+        fd, _ = self._open.get(directory, _NOT_OPEN)
+        if fd < 0:
+            raise BlockingIOError(f"{directory} is not open")
+        return fd
+
+    def _keep_open(self, directory: Path) -> None:
+        """Open a directory and keep it open, unless one is open under this path."""
+        if str(directory) in self._open:
             return
         with open_directory(directory.parent, (directory.name,)) as entered:
             found = os.fstat(entered)
             kept = os.open(f"/proc/self/fd/{entered}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         mine = kept, (found.st_dev, found.st_ino)
-        if self._held.setdefault(str(directory), mine) is not mine:
+        if self._open.setdefault(str(directory), mine) is not mine:
             os.close(kept)
 
 
@@ -218,9 +215,9 @@ def _name(path: str) -> str:
     return path[path.rfind("/") + 1 :]
 
 
-def _write_new(above: int, attempt: str, name: str, content: bytes) -> None:
-    """Write a record that must not be there yet, into a directory that must be one; raises OSError."""
-    directory = os.open(attempt, _ENTER, dir_fd=above)
+def _write_new(parent: int, attempt: str, name: str, content: bytes) -> None:
+    """Write a record that does not exist yet; raises OSError."""
+    directory = os.open(attempt, _ENTER, dir_fd=parent)
     try:
         file = os.open(name, _NEW, 0o666, dir_fd=directory)
     finally:
@@ -233,17 +230,20 @@ def _write_new(above: int, attempt: str, name: str, content: bytes) -> None:
 
 
 def _clear(records: Path, names: Sequence[str]) -> None:
-    """Make the directory of records that may be there already, without these."""
-    with _opened(records, _RECORDS_DEPTH) as directory, staging_errors("cannot be cleared", str(records)):
+    """Create the directory of records if missing, and remove these records from it."""
+    with (
+        _open_nested(records, _RECORDS_DEPTH) as directory,
+        staging_errors("cannot be cleared", str(records)),
+    ):
         for name in names:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=directory)
 
 
-def _write_anew(records: Path, name: str, content: bytes) -> None:
-    """Write a record in place of whatever has its name."""
+def _replace(records: Path, name: str, content: bytes) -> None:
+    """Write a record in place of any entry of its name."""
     with (
-        _opened(records, _RECORDS_DEPTH) as directory,
+        _open_nested(records, _RECORDS_DEPTH) as directory,
         staging_errors("cannot be written", str(records / name)),
     ):
         with suppress(FileNotFoundError):
@@ -256,8 +256,8 @@ def _write_anew(records: Path, name: str, content: bytes) -> None:
 
 
 @contextmanager
-def _opened(path: Path, depth: int) -> Iterator[int]:
-    """Open a directory that lies so deep below one that is there, made where absent."""
+def _open_nested(path: Path, depth: int) -> Iterator[int]:
+    """Open a directory whose last ``depth`` components are created if missing."""
     try:
         opened = open_directory(path.parents[depth - 1], path.parts[-depth:], make=True)
         directory = opened.__enter__()

@@ -1,6 +1,7 @@
-"""Watching running programs: what they say through files, once a second (S3 section 2).
+"""Observation of running programs, and completion of attempts whose program has ended.
 
-Finishing an attempt: what its program's end means, what it has made, and where that goes.
+While a program runs, the files through which it reports are read once a second (docs/papers/adaptive-jobs.md,
+section 2). After its end the cause is determined, and outputs and result are collected and published.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords
+from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
 from weft.backends.attempt.checkpoints import keep_checkpoint
 from weft.backends.attempt.command import monitored_files
 from weft.backends.attempt.external_files import publish
@@ -21,92 +22,87 @@ from weft.backends.attempt.staging import collect_outputs, make_read_only
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import Observation, TaskFiles, read_result, read_sweep_lines
 from weft.backends.attempt.trees import remove_tree
-from weft.backends.backend import BackendContext, FileRecord, Product
-from weft.backends.local.link import RunnerMessage
+from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
 from weft.workflow.templates import fill_template
 
-__all__ = [
-    "HALTED_TEXT",
-    "AttemptFinisher",
-    "FinishedAttempt",
-    "TaskMonitor",
-    "keep_restart_files",
-    "with_measured_times",
-    "work_done",
-]
+__all__ = ["AttemptFinisher", "FinishedAttempt", "TaskMonitor", "add_measured_times", "halted_event"]
 
-
-_EVERY_S = 1.0
+_RERUN_CODE, _CHECKPOINTED_CODE = 99, 85
+_INTERVAL_S = 1.0
 _LEAST, _MOST = 1e-6, 0.999
-"""Restart files are worth something, and never all of it."""
+"""Bounds of the estimated work in restart files: more than nothing, less than everything."""
+_EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+"""Signals that programs do not send to themselves: the program was removed from the machine."""
 
 
 class TaskMonitor:
-    """Looks at the files of running programs."""
+    """Observes the files of running programs and reports changes as events."""
 
-    def __init__(self, circumstances: BackendContext) -> None:
-        self._circumstances = circumstances
-        self._watched: dict[int, ActiveAttempt] = {}
-        self._next = time.monotonic() + _EVERY_S
+    def __init__(self, context: ProjectContext) -> None:
+        self._context = context
+        self._attempts: dict[int, ActiveAttempt] = {}
+        self._next = time.monotonic() + _INTERVAL_S
 
-    def begin(self, live: ActiveAttempt) -> None:
-        """Watch a program that has begun."""
-        self._watched[live.number] = live
+    def add(self, attempt: ActiveAttempt) -> None:
+        """Observe an attempt."""
+        self._attempts[attempt.number] = attempt
 
-    def end(self, live: ActiveAttempt) -> None:
-        """Watch it no longer."""
-        self._watched.pop(live.number, None)
+    def remove(self, attempt: ActiveAttempt) -> None:
+        """Stop observing an attempt."""
+        self._attempts.pop(attempt.number, None)
 
-    def next_in_s(self) -> float:
-        """Give the seconds until the next look."""
+    def remaining_s(self) -> float:
+        """Return the seconds until the next observation."""
         return self._next - time.monotonic()
 
-    def look(self) -> list[ev.Event]:
-        """Look at everything, and give what is new."""
-        self._next = time.monotonic() + _EVERY_S
+    def check(self) -> list[ev.Event]:
+        """Observe all attempts and return the changes."""
+        self._next = time.monotonic() + _INTERVAL_S
         found: list[ev.Event] = []
-        for live in list(self._watched.values()):
-            found += self._told(live, self._look(live))
+        for attempt in list(self._attempts.values()):
+            found += self._events(attempt, self._observe(attempt))
         return found
 
-    def progress(self, live: ActiveAttempt) -> list[ev.Event]:
-        """Answer a question: how far a program is, after whatever else it has said meanwhile."""
-        seen = self._look(live)
+    def report_progress(self, attempt: ActiveAttempt) -> list[ev.Event]:
+        """Observe one attempt; return the changes, then its progress."""
+        seen = self._observe(attempt)
         answer = ev.Progressed(
-            attempt=live.number,
-            work_done=live.done,
+            attempt=attempt.number,
+            work_done=attempt.done,
             last_iteration_s=seen.last_iteration_s,
             iterations=seen.iterations,
             all_iterations=seen.all_iterations,
         )
-        return [*self._told(live, seen), answer]
+        return [*self._events(attempt, seen), answer]
 
-    def _look(self, live: ActiveAttempt) -> Observation:
-        news = live.news
-        if news is None:
-            # What is there already was written by this very attempt, unless it goes on from restart files.
-            from_now = live.start is not None and live.start.restart_from > 0
-            known = self._circumstances.known_of(live.run)
-            news = live.news = TaskFiles.of(known, live.task, live.workdir, from_now=from_now)
-        seen = news.look()
+    def _observe(self, attempt: ActiveAttempt) -> Observation:
+        files = attempt.files
+        if files is None:
+            # Restart files that exist now were written by this attempt, unless it restarted from them.
+            from_now = attempt.start is not None and attempt.start.restart_from > 0
+            compiled = self._context.compiled_workflow(attempt.run)
+            files = TaskFiles.of(compiled, attempt.task, attempt.workdir, from_now=from_now)
+            attempt.files = files
+        seen = files.look()
         if seen.done is not None:
-            live.done = min(1.0, max(0.0, seen.done))
+            attempt.done = min(1.0, max(0.0, seen.done))
         return seen
 
-    def _told(self, live: ActiveAttempt, seen: Observation) -> list[ev.Event]:
-        """Give what is new; nobody else sees it, since the next look finds the same files."""
+    def _events(self, attempt: ActiveAttempt, seen: Observation) -> list[ev.Event]:
         found: list[ev.Event] = []
-        if seen.restart_changed and keep_restart_files(self._circumstances, live):
-            found.append(ev.Checkpointed(attempt=live.number, work_done=work_done(self._circumstances, live)))
+        if seen.restart_changed and _keep_restart_files(self._context, attempt):
+            share = _work_done(self._context, attempt)
+            found.append(ev.Checkpointed(attempt=attempt.number, work_done=share))
         if seen.degraded is not None:
-            found.append(ev.Progressed(attempt=live.number, work_done=live.done, degraded=seen.degraded))
+            degraded = seen.degraded
+            found.append(ev.Progressed(attempt=attempt.number, work_done=attempt.done, degraded=degraded))
         if seen.requirements is not None or seen.rank is not None or seen.problems:
             found.append(
                 ev.RequirementsChanged(
-                    attempt=live.number,
+                    attempt=attempt.number,
                     requirements=seen.requirements,
                     rank=seen.rank,
                     mandatory=seen.mandatory,
@@ -116,236 +112,247 @@ class TaskMonitor:
         return found
 
 
-def keep_restart_files(circumstances: BackendContext, live: ActiveAttempt) -> bool:
-    """Keep a program's restart files on our side; False: they are just being written, or cannot be had."""
-    into = circumstances.layout.checkpoints(circumstances.execution, live.run, live.task)
-    _, names = monitored_files(circumstances.known_of(live.run), live.task)
+def _keep_restart_files(context: ProjectContext, attempt: ActiveAttempt) -> bool:
+    """Copy the restart files of an attempt; return False if they are being written or unreadable."""
+    into = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
+    _, names = monitored_files(context.compiled_workflow(attempt.run), attempt.task)
     try:
-        return bool(names) and keep_checkpoint(live.workdir, names, into)
+        return bool(names) and keep_checkpoint(attempt.workdir, names, into)
     except StagingProblem:
         return False
 
 
-def work_done(circumstances: BackendContext, live: ActiveAttempt, *, over: bool = False) -> float:
-    """Give the share of the work that is done: what the program says, else what the time suggests.
+def _work_done(context: ProjectContext, attempt: ActiveAttempt, *, ended: bool = False) -> float:
+    """Return the completed share of the work as reported by the program, or estimated from the run time.
 
-    ``over``: the program has ended, and what it said last has not been looked at yet.
+    ``ended``: the program has ended; its last progress report is read first.
     """
-    if over and live.news is not None:
-        said = live.news.look().done
-        live.done = live.done if said is None else min(1.0, max(0.0, said))
-    if live.done is not None:
-        return max(_LEAST, live.done)
-    start = live.start
-    assert start is not None
-    whole_s = circumstances.known_of(live.run).seconds(live.task, live.machine, live.count)
-    until = time.time() if live.record is None else float(live.record.get("at", time.time()))
-    passed = (until - live.began_at) / whole_s if whole_s > 0 else 0.5
-    return min(_MOST, max(_LEAST, start.restart_from + passed))
-
-
-RERUN_CODE, CHECKPOINTED_CODE = 99, 85
-HALTED_TEXT = "the engine was stopped"
-_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-"""Signals that programs do not send themselves: whoever sent one wanted the program off the machine."""
+    if ended and attempt.files is not None:
+        reported = attempt.files.look().done
+        attempt.done = attempt.done if reported is None else min(1.0, max(0.0, reported))
+    if attempt.done is not None:
+        return max(_LEAST, attempt.done)
+    assert attempt.start is not None
+    compiled = context.compiled_workflow(attempt.run)
+    whole_s = compiled.seconds(attempt.task, attempt.machine, attempt.count)
+    until = time.time() if attempt.end is None else float(attempt.end.get("at", time.time()))
+    passed = (until - attempt.began_at) / whole_s if whole_s > 0 else 0.5
+    return min(_MOST, max(_LEAST, attempt.start.restart_from + passed))
 
 
 @dataclass(slots=True)
 class FinishedAttempt:
-    """What is to be told of an end."""
+    """Everything to report about the end of an attempt."""
 
     ended: ev.Ended
     product: Product | None = None
     checkpoint: float | None = None
-    """The share of the work that its last restart files spare; None: there are no new ones."""
+    """Share of the work in the last restart files; None: there are no new ones."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lines of files that define sweeps, by file name."""
 
 
 class AttemptFinisher:
-    """Looks at what programs leave; staging threads call it."""
+    """Collects and publishes the outputs of ended programs; called by staging threads."""
 
-    def __init__(self, circumstances: BackendContext, records: AttemptRecords) -> None:
-        self._circumstances = circumstances
+    def __init__(self, context: ProjectContext, records: AttemptRecords) -> None:
+        self._context = context
         self._records = records
 
-    def is_plain(self, live: ActiveAttempt) -> bool:
-        """Say whether there is nothing to look at but the end itself."""
-        known = self._circumstances.known_of(live.run)
-        description = known.description(live.task)
+    def needs_no_files(self, attempt: ActiveAttempt) -> bool:
+        """Return whether an attempt has no outputs and no restart files."""
+        description = self._context.compiled_workflow(attempt.run).description(attempt.task)
         return not description.outputs and description.recovery.checkpoint is None
 
-    def finish(self, live: ActiveAttempt, record: RunnerMessage) -> FinishedAttempt:
-        """Judge an end, and take in what was made."""
-        known = self._circumstances.known_of(live.run)
-        self._write_exit_code(live, record)
-        if live.unrecorded:
+    def finish(self, attempt: ActiveAttempt, report: ProgramReport) -> FinishedAttempt:
+        """Determine the cause of an end and collect outputs, result or restart files."""
+        compiled = self._context.compiled_workflow(attempt.run)
+        self._write_exit_code(attempt, report)
+        if attempt.record_problem:
+            story = attempt.record_problem
             return FinishedAttempt(
-                ev.Ended(attempt=live.number, exit_code=None, cause="staging", story=live.unrecorded)
+                ev.Ended(attempt=attempt.number, exit_code=None, cause="staging", story=story)
             )
-        ended = _classify_end(live, record)
+        ended = _classify_end(attempt, report)
         finished = FinishedAttempt(ended)
-        if (
-            not ended.cause
-            and ended.exit_code is not None
-            and ended.exit_code not in (RERUN_CODE, CHECKPOINTED_CODE)
+        completed = not ended.cause and ended.exit_code not in (None, _RERUN_CODE, _CHECKPOINTED_CODE)
+        if completed:
+            self._collect(attempt, report, compiled, finished)
+        elif compiled.description(attempt.task).recovery.checkpoint and _keep_restart_files(
+            self._context, attempt
         ):
-            self._take_in(live, record, known, finished)
-        elif known.description(live.task).recovery.checkpoint and keep_restart_files(
-            self._circumstances, live
-        ):
-            finished.checkpoint = work_done(self._circumstances, live, over=True)
+            finished.checkpoint = _work_done(self._context, attempt, ended=True)
         return finished
 
-    def _take_in(
-        self, live: ActiveAttempt, record: RunnerMessage, known: CompiledWorkflow, finished: FinishedAttempt
+    def _collect(
+        self,
+        attempt: ActiveAttempt,
+        report: ProgramReport,
+        compiled: CompiledWorkflow,
+        finished: FinishedAttempt,
     ) -> None:
-        """Take in the outputs and the result of a program that ended by itself."""
+        """Collect outputs and result of a program that exited with an accepted code."""
         ended = finished.ended
-        good = ended.exit_code == 0 or ended.exit_code in known.outcomes(live.task)
-        if not good:
+        if ended.exit_code != 0 and ended.exit_code not in compiled.outcomes(attempt.task):
             return
         try:
-            files = self._files(live, known, all_of_them=ended.exit_code == 0)
-            silent = not live.launched or self._records.has_no_result(live.workdir_path)
-            result = {} if silent else read_result(live.workdir)
-            finished.lines = dict(read_sweep_lines(known, live.task, live.workdir_path, live.iteration))
-        except (StagingProblem, JobProblem) as problem:
-            finished.ended = ev.Ended(attempt=live.number, exit_code=None, cause="error", story=str(problem))
-            return
-        if result or live.stale:
-            finished.ended = ev.Ended(
-                attempt=live.number, exit_code=ended.exit_code, result=result, work_done=1.0, story=live.stale
+            files = self._collect_files(attempt, compiled, all_required=ended.exit_code == 0)
+            silent = not attempt.launched or self._records.has_no_result(attempt.workdir_path)
+            result = {} if silent else read_result(attempt.workdir)
+            finished.lines = dict(
+                read_sweep_lines(compiled, attempt.task, attempt.workdir_path, attempt.iteration)
             )
-        finished.product = self._product(live, record, known, files, result)
+        except (StagingProblem, JobProblem) as problem:
+            story = str(problem)
+            finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause="error", story=story)
+            return
+        if result or attempt.staleness:
+            finished.ended = ev.Ended(
+                attempt=attempt.number,
+                exit_code=ended.exit_code,
+                result=result,
+                work_done=1.0,
+                story=attempt.staleness,
+            )
+        finished.product = self._product(attempt, report, compiled, files, result)
 
-    def _files(
-        self, live: ActiveAttempt, known: CompiledWorkflow, *, all_of_them: bool
+    def _collect_files(
+        self, attempt: ActiveAttempt, compiled: CompiledWorkflow, *, all_required: bool
     ) -> tuple[FileRecord, ...]:
-        names = output_names(known, live.task, live.iteration)
+        names = output_names(compiled, attempt.task, attempt.iteration)
         if not names:
             return ()
-        files = collect_outputs(live.workdir, names, missing_ok=not all_of_them)
-        make_read_only(live.workdir, files)
+        files = collect_outputs(attempt.workdir, names, missing_ok=not all_required)
+        make_read_only(attempt.workdir, files)
         return files
 
     def _product(
         self,
-        live: ActiveAttempt,
-        record: RunnerMessage,
-        known: CompiledWorkflow,
+        attempt: ActiveAttempt,
+        report: ProgramReport,
+        compiled: CompiledWorkflow,
         files: tuple[FileRecord, ...],
         result: dict[str, Value],
     ) -> Product:
-        circumstances, start = self._circumstances, live.start
-        assert start is not None
+        assert attempt.start is not None
         return Product(
-            execution=circumstances.execution,
-            run=live.run,
-            task=live.task,
-            name=known.names[live.task],
-            kind=known.description(live.task).name,
-            workflow=known.key,
-            attempt=live.number,
-            iteration=start.iteration,
-            machine=circumstances.machines[live.machine].name,
-            directory=live.workdir_path,
+            execution=self._context.execution,
+            run=attempt.run,
+            task=attempt.task,
+            name=compiled.names[attempt.task],
+            kind=compiled.description(attempt.task).name,
+            workflow=compiled.key,
+            attempt=attempt.number,
+            iteration=attempt.start.iteration,
+            machine=self._context.machines[attempt.machine].name,
+            directory=attempt.workdir_path,
             files=files,
-            exit_code=int(record.get("code") or 0),
+            exit_code=int(report.get("code") or 0),
             result=result,
-            fingerprint=live.fingerprint,
-            parts=live.fingerprint_parts,
-            seconds=float(record.get("seconds", 0.0)),
+            fingerprint=attempt.fingerprint,
+            parts=attempt.fingerprint_parts,
+            seconds=float(report.get("seconds", 0.0)),
         )
 
-    def stage_out(self, live: ActiveAttempt, product: Product | None) -> ev.StagedOut:
-        """Bring outputs to where the user wants them, and give what is to be told of it."""
+    def stage_out(self, attempt: ActiveAttempt, product: Product | None) -> ev.StagedOut:
+        """Publish the outputs with a target and the results of the workflow; return the event."""
         if product is None:
-            return ev.StagedOut(attempt=live.number, problem="what it has made is not known any more")
-        known = self._circumstances.known_of(live.run)
-        folder = Path(self._circumstances.folder_of(live.run))
-        names = start_values(known, live.task, live.iteration)
-        description = known.description(live.task)
+            return ev.StagedOut(attempt=attempt.number, problem="the record of its outputs is missing")
+        compiled = self._context.compiled_workflow(attempt.run)
+        folder, directory = Path(self._context.workflow_folder(attempt.run)), Path(product.directory)
+        values = start_values(compiled, attempt.task, attempt.iteration)
+        description = compiled.description(attempt.task)
         targets = {
-            fill_template(item.file, names): item.target
+            fill_template(item.file, values): item.target
             for item in description.outputs
             if item.target is not None
         }
-        results = {fill_template(name, names) for name in known.results(live.task)}
+        results = {fill_template(name, values) for name in compiled.results(attempt.task)}
         try:
             for file in product.files:
                 target = targets.get(file.name)
                 if target is not None:
-                    refuse_redirection(description, target, names)
-                    publish(Path(product.directory), file, fill_template(target, names), folder=folder)
+                    refuse_redirection(description, target, values)
+                    publish(directory, file, fill_template(target, values), folder=folder)
                 elif _is_result(file.name, results):
                     _refuse_state_folder(file.name)
-                    publish(Path(product.directory), file, file.name, folder=folder)
+                    publish(directory, file, file.name, folder=folder)
         except StagingProblem as problem:
-            return ev.StagedOut(attempt=live.number, problem=str(problem), lasting=problem.lasting)
-        return ev.StagedOut(attempt=live.number)
+            return ev.StagedOut(attempt=attempt.number, problem=str(problem), lasting=problem.lasting)
+        return ev.StagedOut(attempt=attempt.number)
 
-    def clean_up(self, live: ActiveAttempt) -> str:
-        """Remove an attempt's directory; give the problem, or ""."""
+    def clean_up(self, attempt: ActiveAttempt) -> str:
+        """Remove the working directory of an attempt; return a problem, or ""."""
         try:
-            remove_tree(live.workdir.parent, live.workdir.name)
+            remove_tree(attempt.workdir.parent, attempt.workdir.name)
         except StagingProblem as problem:
             return str(problem)
         return ""
 
-    def _write_exit_code(self, live: ActiveAttempt, record: RunnerMessage) -> None:
-        if live.launched:
-            code = record.get("code")
-            text = f"{code}\n" if code is not None else f"signal {record.get('signal')}\n"
-            # Without it too: the journal knows.
-            self._records.add_later(live.records_path, "exitcode", text.encode, lambda _: None)
+    def _write_exit_code(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        if attempt.launched:
+            code = report.get("code")
+            text = f"{code}\n" if code is not None else f"signal {report.get('signal')}\n"
+            # A failure to write is ignored: the journal has the exit code too.
+            self._records.write_later(attempt.records_path, "exitcode", text.encode, lambda _: None)
 
 
-def with_measured_times(live: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
-    """Give an end with the times that the runner has measured: no engine was there all the time.
+def add_measured_times(attempt: ActiveAttempt, ended: ev.Ended) -> ev.Ended:
+    """Return an end with the times measured by the transport, for an attempt of an earlier engine.
 
-    Of a program that died with its runner nobody knows when it did.
+    The end of a program that died with its runner was not measured.
     """
-    record = live.record
-    if record is None:  # there was no program
+    report = attempt.end
+    if report is None:  # there was no program
         return replace(ended, ran_s=0.0)
-    if record.get("cause") == "lost":
+    if report.get("cause") == "lost":
         return ended
     now = time.time()
     return replace(
-        ended, ran_s=float(record.get("seconds", 0.0)), late_s=max(0.0, now - record.get("at", now))
+        ended, ran_s=float(report.get("seconds", 0.0)), late_s=max(0.0, now - report.get("at", now))
     )
 
 
+def halted_event(attempt: ActiveAttempt) -> ev.Ended:
+    """Return the end of an attempt that was terminated because the engine stops."""
+    return ev.Ended(attempt=attempt.number, exit_code=_RERUN_CODE, story="the engine was stopped")
+
+
 def _is_result(name: str, results: set[str]) -> bool:
-    if name in results or f"{name}/" in results:  # a directory is declared with a slash, and made without
+    if name in results or f"{name}/" in results:  # a directory is declared with a trailing slash
         return True
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in results)
 
 
 def _refuse_state_folder(name: str) -> None:
-    """Refuse a result that would take the place of what weft keeps."""
+    """Raise StagingProblem for a result that would overwrite the state of weft."""
     if split_name(name)[0] == ".weft":
         why = "weft keeps its own state there"
-        raise StagingProblem("is not brought to the project", name, why, lasting=True)
+        raise StagingProblem("is not copied to the project", name, why, lasting=True)
 
 
-def _classify_end(live: ActiveAttempt, record: RunnerMessage) -> ev.Ended:
-    """Say how a program ended, in the engine's words."""
-    code, by, cause = record.get("code"), record.get("signal"), record.get("cause") or ""
-    text = str(record.get("text") or "")
-    by_itself = code is not None and not cause
-    # Cancelled, and not by the engine: it was halted by one that did not live to hear of it.
-    halted = live.halted or cause == "cancelled"
-    if halted and not live.cancelled and not by_itself:
-        return ev.Ended(attempt=live.number, exit_code=RERUN_CODE, story=HALTED_TEXT)
+def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
+    """Return the event for the end of a program."""
+    number, code, by, cause = (
+        attempt.number,
+        report.get("code"),
+        report.get("signal"),
+        report.get("cause") or "",
+    )
+    text = str(report.get("text") or "")
+    # A program cancelled without a command of this engine was halted by an earlier engine.
+    halted = attempt.halted or cause == "cancelled"
+    if halted and not attempt.cancelled and (code is None or cause):
+        return halted_event(attempt)
     if cause == "error":
-        return ev.Ended(attempt=live.number, exit_code=code, cause="error", story=text)
+        return ev.Ended(attempt=number, exit_code=code, cause="error", story=text)
     if cause:
-        return ev.Ended(attempt=live.number, exit_code=None, cause=cause, story=text)
+        return ev.Ended(attempt=number, exit_code=None, cause=cause, story=text)
     if code is None and by is not None:
         name = signal.Signals(by).name if by in signal.valid_signals() else f"signal {by}"
-        outside = by in _FROM_OUTSIDE
-        story = f"killed from outside ({name})" if outside else f"ended by {name}"
-        cause = "preempted" if outside else "error"
-        return ev.Ended(attempt=live.number, exit_code=None, cause=cause, story=story)
-    return ev.Ended(attempt=live.number, exit_code=code, work_done=1.0)
+        external = by in _EXTERNAL_SIGNALS
+        story = f"killed from outside ({name})" if external else f"ended by {name}"
+        return ev.Ended(
+            attempt=number, exit_code=None, cause="preempted" if external else "error", story=story
+        )
+    return ev.Ended(attempt=number, exit_code=code, work_done=1.0)

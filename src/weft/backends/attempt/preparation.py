@@ -1,7 +1,7 @@
-"""Preparing an attempt: its files come to its directory, and its program is written down.
+"""Preparation of attempts: stage the inputs, render the command, and reuse equal products of earlier runs.
 
-Every declared input is brought, whoever makes it; then everything the program is made from is known, and with
-it whether an earlier execution has done the same (design section 7).
+After all declared inputs are staged, everything the outputs depend on is known. If an earlier execution has a
+product with the same fingerprint, its files are staged instead of running the program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.backends.attempt.safe_paths import StagingProblem, make_parents
 from weft.backends.attempt.staging import is_intact, link_or_copy
 from weft.backends.attempt.substitution import JobProblem
 from weft.backends.attempt.task_files import read_sweep_lines
-from weft.backends.backend import BackendContext, FileRecord, Product
+from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine.messages import Ended, StagedIn, StageIn
 from weft.engine.state.compiled import CompiledWorkflow
 from weft.expressions import Value
@@ -33,23 +33,25 @@ __all__ = ["AttemptPreparer", "PreparedAttempt"]
 
 @dataclass(slots=True)
 class PreparedAttempt:
-    """What is ready to be run; or why it is not, or need not be."""
+    """A prepared program, a reused product, or the problem that prevents the start."""
 
-    message: dict[str, Any] | None = None
-    """What the runner is told; None: there is no program."""
+    order: dict[str, Any] | None = None
+    """Start order for the transport; None: there is no program."""
     problem: str = ""
     cause: str = "staging"
     lasting: bool = False
-    """Whether the problem would be the same another time."""
-    taken: Product | None = None
-    """What an earlier execution has made from the same, now in this attempt's directory."""
-    taken_from: int = 0
+    """Whether a retry would have the same problem."""
+    reused: Product | None = None
+    """Product of an earlier execution, now staged in this attempt's directory."""
+    reused_from: int = 0
+    """Number of that execution."""
     lines: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Lines of reused files that define sweeps, by file name."""
 
-    def failed(self, live: ActiveAttempt) -> Ended:
-        """Give what is to be told of an attempt that cannot be run."""
+    def failure(self, attempt: ActiveAttempt) -> Ended:
+        """Return the event for an attempt that cannot be started."""
         return Ended(
-            attempt=live.number,
+            attempt=attempt.number,
             exit_code=None,
             cause=self.cause,
             story=self.problem,
@@ -58,235 +60,229 @@ class PreparedAttempt:
 
 
 class AttemptPreparer:
-    """Brings files and renders programs; staging threads call it."""
+    """Stages files and renders commands; called by staging threads."""
 
     def __init__(
         self,
-        circumstances: BackendContext,
+        context: ProjectContext,
         records: AttemptRecords,
-        made: RunProducts,
-        unrecorded: Callable[[ActiveAttempt, str], None],
+        products: RunProducts,
+        on_record_problem: Callable[[ActiveAttempt, str], None],
     ) -> None:
-        self._circumstances = circumstances
+        self._context = context
         self._records = records
-        self._made = made
+        self._products = products
+        self._on_record_problem = on_record_problem
         self._inputs: dict[int, tuple[CompiledWorkflow, TaskInputs]] = {}
-        self._unrecorded = unrecorded
         self._caches: dict[int, InputCache] = {}
         self._folders: dict[int, Path] = {}
 
-    def is_plain(self, live: ActiveAttempt) -> bool:
-        """Say whether an attempt needs no file, so that it can be prepared in no time."""
-        known = self._circumstances.known_of(live.run)
-        return not known.description(live.task).inputs and not (live.start and live.start.restart_from)
+    def needs_no_files(self, attempt: ActiveAttempt) -> bool:
+        """Return whether an attempt has no inputs and no restart files, so that preparation is fast."""
+        description = self._context.compiled_workflow(attempt.run).description(attempt.task)
+        return not description.inputs and not (attempt.start and attempt.start.restart_from)
 
-    def stage_in(self, live: ActiveAttempt, command: StageIn) -> StagedIn:
-        """Bring parcels to an attempt's directory, and give what is to be told of it."""
-        makers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
+    def stage_in(self, attempt: ActiveAttempt, command: StageIn) -> StagedIn:
+        """Stage the inputs named by a command and return the event that reports it."""
+        producers = {parcel.task for parcel in command.parcels if parcel.task >= 0}
         named = {parcel.name for parcel in command.parcels if parcel.source < 0}
-        machine = self._circumstances.machines[live.machine]
-        moved, why, lasting = 0.0, "", False
+        machine = self._context.machines[attempt.machine]
+        moved, problem, lasting = 0.0, "", False
         try:
-            self._records.make_workdir(live.workdir_path)
-            for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
-                if makers.intersection(wanted.makers) or (wanted.source and wanted.source in named):
-                    moved += self._bring(live, wanted)[1]
-        except StagingProblem as problem:
-            why, lasting = str(problem), problem.lasting
+            self._records.make_workdir(attempt.workdir_path)
+            for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
+                if producers.intersection(item.makers) or (item.source and item.source in named):
+                    moved += self._stage(attempt, item)[1]
+        except StagingProblem as error:
+            problem, lasting = str(error), error.lasting
         return StagedIn(
-            attempt=live.number, part=command.part, problem=why, moved_bytes=moved, lasting=lasting
+            attempt=attempt.number, part=command.part, problem=problem, moved_bytes=moved, lasting=lasting
         )
 
-    def prepare(self, live: ActiveAttempt) -> PreparedAttempt:
-        """Bring what is still missing, and write the program down."""
+    def prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
+        """Stage the remaining files and render the command."""
         try:
-            return self._prepared(live)
+            return self._prepare(attempt)
         except StagingProblem as problem:
             return PreparedAttempt(problem=str(problem), lasting=problem.lasting)
         except JobProblem as problem:
             return PreparedAttempt(problem=str(problem), cause="error")
 
-    def _prepared(self, live: ActiveAttempt) -> PreparedAttempt:
-        circumstances, start = self._circumstances, live.start
+    def _prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
+        context, start = self._context, attempt.start
         assert start is not None
-        known = circumstances.known_of(live.run)
-        machine = circumstances.machines[live.machine]
-        described = known.description(live.task)
-        # A task without a program, of which there may be very many, needs none.
-        if described.job or described.inputs or described.outputs:
-            self._records.make_workdir(live.workdir_path)
+        compiled = context.compiled_workflow(attempt.run)
+        machine = context.machines[attempt.machine]
+        description = compiled.description(attempt.task)
+        # A task without a program needs no directory; there may be very many of them.
+        if description.job or description.inputs or description.outputs:
+            self._records.make_workdir(attempt.workdir_path)
         names: list[str] = []
-        if described.inputs:
-            for wanted in self._inputs_of(live.run).of(live.task, machine, live.iteration):
-                names += self._bring(live, wanted)[0]
-        restarts = self._restored(live)
+        if description.inputs:
+            for item in self._task_inputs(attempt.run).of(attempt.task, machine, attempt.iteration):
+                names += self._stage(attempt, item)[0]
+        restarted = self._restore_checkpoint(attempt)
         job = render_job(
-            known,
+            compiled,
             start,
             machine,
-            workdir=live.workdir_path,
-            records=live.records_path,
-            project=circumstances.layout.project,
-            folder=self._folder(live.run),
+            workdir=attempt.workdir_path,
+            records=attempt.records_path,
+            project=context.layout.project,
+            folder=self._folder(attempt.run),
             inputs=names,
-            results=self._results(live, find_result_tasks(known, live.task)),
+            results=self._results(attempt, find_result_tasks(compiled, attempt.task)),
             attempt_number=start.tries,
-            restart=restarts,
+            restart=restarted,
         )
-        scripts = self._bring_words(live, job)
-        found = compute_fingerprint(job, live.inputs, scripts)
-        live.fingerprint, live.fingerprint_parts = found.key, dict(found.parts)
-        taken = None if restarts else self._taken_over(live, found.key)
-        if taken is not None:
-            return taken
-        live.stale = self._why_stale(live, known)
-        return PreparedAttempt(message=self._written(live, job))
+        scripts = self._stage_scripts(attempt, job)
+        found = compute_fingerprint(job, attempt.input_digests, scripts)
+        attempt.fingerprint, attempt.fingerprint_parts = found.key, dict(found.parts)
+        reused = None if restarted else self._reuse(attempt, found.key)
+        if reused is not None:
+            return reused
+        attempt.staleness = self._staleness(attempt, compiled)
+        return PreparedAttempt(order=self._write_order(attempt, job))
 
-    def _restored(self, live: ActiveAttempt) -> bool:
-        """Put the last restart files in place, if the attempt goes on from them."""
-        circumstances, start = self._circumstances, live.start
+    def _restore_checkpoint(self, attempt: ActiveAttempt) -> bool:
+        """Stage the kept restart files if the attempt restarts from them."""
+        context, start = self._context, attempt.start
         assert start is not None
         if not start.restart_from:
             return False
-        kept = circumstances.layout.checkpoints(circumstances.execution, live.run, live.task)
-        return restore_checkpoint(kept, live.workdir)
+        kept = context.layout.checkpoints(context.execution, attempt.run, attempt.task)
+        return restore_checkpoint(kept, attempt.workdir)
 
-    def _bring(self, live: ActiveAttempt, wanted: DeclaredInput) -> tuple[list[str], float]:
-        """Bring one declared input; give the names under which it lies there, and the bytes moved."""
-        known = self._circumstances.known_of(live.run)
-        products = self._made.for_input(known, live.run, live.task, live.iteration, wanted)
+    def _stage(self, attempt: ActiveAttempt, item: DeclaredInput) -> tuple[list[str], float]:
+        """Stage one declared input; return the names of its files and the bytes copied."""
+        compiled = self._context.compiled_workflow(attempt.run)
+        products = self._products.for_input(compiled, attempt.run, attempt.task, attempt.iteration, item)
         if products:
-            return self._bring_made(live, wanted, products)
-        folder = self._folder(live.run)
-        source = wanted.source or wanted.name
-        # Through the cache, so that no task ever holds a link to the user's own file.
-        shared = wanted.shared or not is_url(source)
-        brought = self._cache(live.machine).bring(
-            InputSource(source, folder),
-            live.workdir,
-            wanted.name,
-            shared=shared,
-            compressed=wanted.compressed,
+            return self._stage_products(attempt, item, products)
+        source = item.source or item.name
+        # Local files go through the cache, so that no task gets a link to the user's own file.
+        fetched = self._cache(attempt.machine).bring(
+            InputSource(source, self._folder(attempt.run)),
+            attempt.workdir,
+            item.name,
+            shared=item.shared or not is_url(source),
+            compressed=item.compressed,
         )
-        if self._is_rewritten(live, brought.file.name):
-            link_or_copy(
-                live.workdir, brought.file.name, live.workdir, brought.file.name, how="copy", modes="own"
-            )
-        live.inputs[brought.file.name] = brought.file.digest
-        return [brought.file.name], brought.copied_bytes
+        name = fetched.file.name
+        if self._is_rewritten(attempt, name):
+            link_or_copy(attempt.workdir, name, attempt.workdir, name, how="copy", modes="own")
+        attempt.input_digests[name] = fetched.file.digest
+        return [name], fetched.copied_bytes
 
-    def _bring_made(
-        self, live: ActiveAttempt, wanted: DeclaredInput, products: list[Product]
+    def _stage_products(
+        self, attempt: ActiveAttempt, item: DeclaredInput, products: list[Product]
     ) -> tuple[list[str], float]:
         moved, names = 0.0, []
         for product in products:
-            for file in select_files(product, wanted.name):
-                moved += self._bring_file(live, product, file)
+            for file in select_files(product, item.name):
+                moved += self._stage_file(attempt, product, file)
                 names.append(file.name)
         if not names:
-            why = "the tasks that make it have made no such file"
-            raise StagingProblem("cannot be brought", wanted.name, why, lasting=True)
+            why = "the tasks that produce it have written no such file"
+            raise StagingProblem("cannot be staged", item.name, why, lasting=True)
         return names, moved
 
-    def _bring_file(self, live: ActiveAttempt, product: Product, file: FileRecord) -> float:
-        if live.inputs.get(file.name) == file.digest:
+    def _stage_file(self, attempt: ActiveAttempt, product: Product, file: FileRecord) -> float:
+        if attempt.input_digests.get(file.name) == file.digest:
             return 0.0
         directory = Path(product.directory)
         if not is_intact(directory, file):
-            why = f"what {product.name} has made was changed or removed since"
-            raise StagingProblem("cannot be brought", file.name, why)
-        own = self._is_rewritten(live, file.name)
+            why = f"the output of {product.name} was modified or removed"
+            raise StagingProblem("cannot be staged", file.name, why)
+        own = self._is_rewritten(attempt, file.name)
         moved = link_or_copy(
             directory,
             file.name,
-            live.workdir,
+            attempt.workdir,
             file.name,
             how="copy" if own else "link",
             modes="own" if own else "kept",
             digest=file.digest,
         )
-        live.inputs[file.name] = file.digest
+        attempt.input_digests[file.name] = file.digest
         return moved
 
-    def _is_rewritten(self, live: ActiveAttempt, name: str) -> bool:
-        """Say whether a task writes a file it reads: then it must have one of its own, not a link."""
-        return any(fnmatch.fnmatchcase(name, each) for each in self._written_names(live))
+    def _is_rewritten(self, attempt: ActiveAttempt, name: str) -> bool:
+        """Return whether the task overwrites an input, which must then be a copy and not a link."""
+        compiled = self._context.compiled_workflow(attempt.run)
+        outputs = output_names(compiled, attempt.task, attempt.iteration)
+        written = [*outputs, *monitored_files(compiled, attempt.task)[1]]
+        return any(fnmatch.fnmatchcase(name, f"{each}*" if each.endswith("/") else each) for each in written)
 
-    def _written_names(self, live: ActiveAttempt) -> list[str]:
-        known = self._circumstances.known_of(live.run)
-        names = [*output_names(known, live.task, live.iteration), *monitored_files(known, live.task)[1]]
-        return [f"{name}*" if name.endswith("/") else name for name in names]
+    def _stage_scripts(self, attempt: ActiveAttempt, job: RenderedJob) -> dict[str, str]:
+        """Copy the files of the workflow's folder that the command names; return their digests."""
+        folder = self._folder(attempt.run)
+        return {
+            word: fetch(InputSource(word, folder), attempt.workdir, word, how="copy").file.digest
+            for word in job.words
+        }
 
-    def _bring_words(self, live: ActiveAttempt, job: RenderedJob) -> dict[str, str]:
-        """Bring the files of the workflow's folder that the command names: they are copies, not links."""
-        folder = self._folder(live.run)
-        found = {}
-        for word in job.words:
-            found[word] = fetch(InputSource(word, folder), live.workdir, word, how="copy").file.digest
-        return found
-
-    def _results(self, live: ActiveAttempt, needed: Mapping[str, int]) -> dict[str, dict[str, Value]]:
+    def _results(self, attempt: ActiveAttempt, needed: Mapping[str, int]) -> dict[str, dict[str, Value]]:
         found: dict[str, dict[str, Value]] = {}
         for name, task in needed.items():
-            product = self._made.of(live.run, task)
+            product = self._products.of(attempt.run, task)
             if product is not None:
                 found[name] = {"exit_code": product.exit_code, "result": dict(product.result)}
         return found
 
-    def _taken_over(self, live: ActiveAttempt, key: str) -> PreparedAttempt | None:
-        """Make use of what an earlier execution has made from the same, if it is still there."""
-        circumstances = self._circumstances
-        product = circumstances.products.find_by_fingerprint(key, besides=circumstances.execution)
+    def _reuse(self, attempt: ActiveAttempt, fingerprint: str) -> PreparedAttempt | None:
+        """Stage the product of an earlier execution with the same fingerprint if its files are intact."""
+        context = self._context
+        product = context.products.find_by_fingerprint(fingerprint, besides=context.execution)
         if product is None:
             return None
         directory = Path(product.directory)
         if not all(is_intact(directory, file) for file in product.files):
             return None
         for file in product.files:
-            link_or_copy(directory, file.name, live.workdir, file.name, digest=file.digest)
-        known = circumstances.known_of(live.run)
-        machine = circumstances.machines[live.machine].name
-        taken = replace(
+            link_or_copy(directory, file.name, attempt.workdir, file.name, digest=file.digest)
+        compiled = context.compiled_workflow(attempt.run)
+        reused = replace(
             product,
-            execution=circumstances.execution,
-            run=live.run,
-            task=live.task,
-            name=known.names[live.task],
-            kind=known.description(live.task).name,
-            workflow=known.key,
-            attempt=live.number,
-            iteration=live.start.iteration if live.start is not None else 1,
-            machine=machine,
-            directory=live.workdir_path,
+            execution=context.execution,
+            run=attempt.run,
+            task=attempt.task,
+            name=compiled.names[attempt.task],
+            kind=compiled.description(attempt.task).name,
+            workflow=compiled.key,
+            attempt=attempt.number,
+            iteration=attempt.iteration,
+            machine=context.machines[attempt.machine].name,
+            directory=attempt.workdir_path,
         )
-        lines = dict(read_sweep_lines(known, live.task, live.workdir_path, live.iteration))
-        return PreparedAttempt(taken=taken, taken_from=product.execution, lines=lines)
+        lines = dict(read_sweep_lines(compiled, attempt.task, attempt.workdir_path, attempt.iteration))
+        return PreparedAttempt(reused=reused, reused_from=product.execution, lines=lines)
 
-    def _why_stale(self, live: ActiveAttempt, known: CompiledWorkflow) -> str:
-        old = self._circumstances.products.find_by_name(known.key, known.names[live.task])
-        if old is None or old.execution == self._circumstances.execution:
+    def _staleness(self, attempt: ActiveAttempt, compiled: CompiledWorkflow) -> str:
+        old = self._context.products.find_by_name(compiled.key, compiled.names[attempt.task])
+        if old is None or old.execution == self._context.execution:
             return ""
-        return explain_staleness(live.fingerprint_parts, old) or "what it made was changed or removed"
+        return explain_staleness(attempt.fingerprint_parts, old) or "its outputs were modified or removed"
 
-    def _written(self, live: ActiveAttempt, job: RenderedJob) -> dict[str, Any] | None:
-        """Write the program down where users look for it, and give what the runner is told."""
-        start = live.start
+    def _write_order(self, attempt: ActiveAttempt, job: RenderedJob) -> dict[str, Any] | None:
+        """Write ``command.sh`` for users, and return the start order for the transport."""
+        start = attempt.start
         assert start is not None
         if job.argv is None:
             return None
-        records = live.records_path
-        self._records.begin(records)
+        records = attempt.records_path
+        self._records.create(records)
         if job.needs_script:
-            self._records.add(records, "command.sh", _encode_script(job))
+            self._records.write(records, "command.sh", _encode_script(job))
         else:
-            self._records.add_later(
-                records, "command.sh", partial(_encode_script, job), partial(self._unrecorded, live)
+            self._records.write_later(
+                records, "command.sh", partial(_encode_script, job), partial(self._on_record_problem, attempt)
             )
         for stream in job.streams:
-            make_parents(live.workdir, stream)
+            make_parents(attempt.workdir, stream)
         return {
             "do": "start",
-            "attempt": live.number,
+            "attempt": attempt.number,
             "argv": list(job.argv),
             "env": dict(job.env),
             "cwd": job.workdir,
@@ -295,28 +291,28 @@ class AttemptPreparer:
             "stderr": job.stderr,
             "time_s": start.time_limit_s,
             "memory_bytes": start.memory_bytes,
-            "reminder": live.reminder(),
+            "reminder": attempt.save(),
         }
 
-    def _inputs_of(self, run: int) -> TaskInputs:
-        """Give who makes which file of a run; a graph that has grown has more makers."""
-        known = self._circumstances.known_of(run)
+    def _task_inputs(self, run: int) -> TaskInputs:
+        """Return the inputs of a run's tasks; recomputed when the workflow has grown."""
+        compiled = self._context.compiled_workflow(run)
         found = self._inputs.get(run)
-        if found is None or found[0] is not known:
-            found = self._inputs[run] = known, TaskInputs(known)
+        if found is None or found[0] is not compiled:
+            found = self._inputs[run] = compiled, TaskInputs(compiled)
         return found[1]
 
     def _folder(self, run: int) -> Path:
         found = self._folders.get(run)
         if found is None:
-            found = self._folders[run] = Path(self._circumstances.folder_of(run))
+            found = self._folders[run] = Path(self._context.workflow_folder(run))
         return found
 
     def _cache(self, machine: int) -> InputCache:
         found = self._caches.get(machine)
         if found is None:
-            described = self._circumstances.machines[machine]
-            found = self._caches[machine] = InputCache(self._circumstances.layout.cache(described))
+            described = self._context.machines[machine]
+            found = self._caches[machine] = InputCache(self._context.layout.cache(described))
         return found
 
 

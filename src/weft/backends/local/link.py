@@ -17,12 +17,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from weft.backends.attempt.attempt import ProgramReport
+from weft.backends.attempt.backend import SurvivingPrograms
 from weft.backends.attempt.safe_paths import StagingProblem, open_directory
-from weft.backends.backend import BackendContext
+from weft.backends.backend import ProjectContext
 from weft.backends.local import runner
 from weft.backends.local.processes import (
     TICKS_PER_S,
@@ -42,7 +44,6 @@ __all__ = [
     "RunnerFailed",
     "RunnerGone",
     "RunnerLink",
-    "RunnerMessage",
     "RunnerPool",
     "RunnerUnresponsive",
     "find_orphans",
@@ -477,31 +478,115 @@ class RunnerLink:
 
 
 _FORGET_BATCH = 100
-"""So many ends are told to be forgotten at once: until then the runner keeps them in memory."""
-
-RunnerMessage = Mapping[str, Any]
-"""What a runner says: of a program's end, of all that it has."""
+"""Number of confirmed ends sent in one ``forget`` message; until then the runner keeps them in memory."""
 
 
 class RunnerPool:
-    """Connections to runners, by machine."""
+    """Transport to the runners of an execution: one per machine, started on first use."""
 
-    def __init__(self, circumstances: BackendContext, poller: select.poll) -> None:
-        self._circumstances = circumstances
+    def __init__(self, context: ProjectContext, poller: select.poll) -> None:
+        self._context = context
         self._poller = poller
         self._links: dict[int, RunnerLink] = {}
         self._machine_of: dict[int, int] = {}
         """By file descriptor."""
+        self._programs: dict[int, set[int]] = {}
+        """By machine: attempts whose programs run."""
+        self._backlog: list[ProgramReport] = []
+        """Ends found while another program was started; returned by ``check``."""
         self._unsent: set[int] = set()
-        """Machines for whose runner messages have gathered."""
-        self._over: dict[int, list[int]] = {}
-        """By machine: attempts whose end is in the journal, which the runner has not been told."""
+        """Machines with buffered messages."""
+        self._confirmed: dict[int, list[int]] = {}
+        """By machine: attempts whose end is in the journal, not yet sent to the runner."""
         self._environment = dict(os.environ)
 
-    def connect(self, machine: int) -> RunnerMessage:
-        """Reach a machine's runner, or start one; give its greeting: what runs, and ends not yet forgotten.
+    def start(self, machine: int, order: Mapping[str, Any]) -> str:
+        """Start a program through the machine's runner; return a problem, or ""."""
+        if not self._is_connected(machine):
+            self._backlog += self._replace_runner(machine)
+        if not self._is_connected(machine):
+            try:
+                self._connect(machine)
+            except (RunnerFailed, RunnerUnresponsive) as error:
+                return str(error)
+        self._send(machine, order)
+        self._programs.setdefault(machine, set()).add(order["attempt"])
+        return ""
 
-        What a dead runner left is ended first, and told as lost; one that hangs is killed. Raises
+    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
+        """Terminate a program, and kill it after a grace period."""
+        self._send(machine, {"do": "cancel", "attempt": attempt, "grace_s": grace_s})
+
+    def signal(self, machine: int, attempt: int, name: str) -> None:
+        """Send a signal to a program."""
+        self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
+
+    def forget(self, machine: int, attempt: int) -> None:
+        """Drop the end of a program that is now in the journal."""
+        confirmed = self._confirmed.setdefault(machine, [])
+        confirmed.append(attempt)
+        if len(confirmed) >= _FORGET_BATCH:
+            self._send_confirmed(machine)
+
+    def _send_confirmed(self, machine: int) -> None:
+        confirmed = self._confirmed.get(machine)
+        if confirmed:
+            self._send(machine, {"do": "forget", "attempts": confirmed.copy()})
+            confirmed.clear()
+
+    def flush(self) -> None:
+        """Send buffered messages."""
+        for machine in list(self._unsent):
+            link = self._links[machine]
+            link.flush()
+            if not link.has_unsent:
+                self._unsent.discard(machine)
+
+    def receive(self, descriptor: int) -> list[ProgramReport]:
+        """Return the reports of a runner; if it is gone, those of its replacement."""
+        machine = self._machine_of[descriptor]
+        try:
+            reports: list[ProgramReport] = list(self._links[machine].receive())
+        except RunnerGone:
+            self._unregister(machine)
+            return self._replace_runner(machine)
+        running = self._programs.setdefault(machine, set())
+        running.difference_update(each["attempt"] for each in reports if each["is"] == "ended")
+        return reports
+
+    def check(self) -> list[ProgramReport]:
+        """Replace unresponsive runners; return the ends of the programs lost with them."""
+        found, self._backlog = self._backlog, []
+        for machine, link in self._links.items():
+            if link.connected and link.hangs:
+                found += self._replace_runner(machine)
+        return found
+
+    def recover(self, machines: Iterable[int]) -> SurvivingPrograms:
+        """Connect to the runners of an earlier engine; return their programs. Raises RunnerFailed."""
+        found = SurvivingPrograms()
+        for machine in machines:
+            survivors = self._connect(machine)
+            self._programs.setdefault(machine, set()).update(survivors.running)
+            found.update(survivors)
+        return found
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect. ``stop``: runners exit when no program runs, also those of an earlier engine."""
+        if stop:
+            self._reach_unused()
+        for machine, link in self._links.items():
+            self._unregister(machine)
+            if link.connected and stop:
+                self._send_confirmed(machine)
+                link.end()
+            link.flush()
+            link.close()
+
+    def _connect(self, machine: int) -> SurvivingPrograms:
+        """Connect to a machine's runner or start one; return its programs.
+
+        Orphans of a dead runner are killed and reported as lost; an unresponsive runner is killed. Raises
         RunnerFailed.
         """
         link = self._link(machine)
@@ -513,85 +598,43 @@ class RunnerPool:
             here = link.connect()
         self._machine_of[link.fileno()] = machine
         self._poller.register(link.fileno(), select.POLLIN)
-        return here
+        return SurvivingPrograms(
+            running={int(each["attempt"]) for each in here["running"]},
+            ends={int(each["attempt"]): each for each in here["ended"]},
+            # A runner of an older version sends no starts.
+            starts={int(each["attempt"]): each for each in here.get("starts", ())},
+        )
 
-    def start(self, machine: int, message: RunnerMessage) -> str:
-        """Give a program to the machine's runner; say why that was not possible, or ""."""
-        link = self._links.get(machine)
-        if link is None or not link.connected:
-            try:
-                self.connect(machine)
-            except (RunnerFailed, RunnerUnresponsive) as error:
-                return str(error)
-        self._send(machine, message)
-        return ""
-
-    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
-        """Tell a program to end."""
-        self._send(machine, {"do": "cancel", "attempt": attempt, "grace_s": grace_s})
-
-    def signal(self, machine: int, attempt: int, name: str) -> None:
-        """Send a signal to a program."""
-        self._send(machine, {"do": "signal", "attempt": attempt, "signal": name})
-
-    def forget(self, machine: int, attempt: int) -> None:
-        """Say that the end of a program is in the journal: that has time, and is said of many at once."""
-        over = self._over.setdefault(machine, [])
-        over.append(attempt)
-        if len(over) >= _FORGET_BATCH:
-            self._send_over(machine)
-
-    def _send_over(self, machine: int) -> None:
-        over = self._over.get(machine)
-        if over:
-            self._send(machine, {"do": "forget", "attempts": over.copy()})
-            over.clear()
-
-    def flush(self) -> None:
-        """Send what has gathered."""
-        for machine in list(self._unsent):
-            link = self._links[machine]
-            link.flush()
-            if not link.has_unsent:
-                self._unsent.discard(machine)
-
-    def receive(self, descriptor: int) -> tuple[int, list[dict[str, Any]], bool]:
-        """Take what a runner says: the machine, the messages, and whether the runner is gone."""
-        machine = self._machine_of[descriptor]
+    def _replace_runner(self, machine: int) -> list[ProgramReport]:
+        """Start another runner and return the ends of the programs that did not survive."""
+        waiting = sorted(self._programs.get(machine, ()))
+        if not waiting:
+            return []
+        text, left = "its runner died", SurvivingPrograms()
         try:
-            return machine, list(self._links[machine].receive()), False
-        except RunnerGone:
-            self._unregister(machine)
-            return machine, [], True
+            left = self._connect(machine)
+        except (RunnerFailed, RunnerUnresponsive) as error:
+            text = str(error)
+        ended = [attempt for attempt in waiting if attempt not in left.running]
+        self._programs[machine].difference_update(ended)
+        lost = {"is": "ended", "cause": "lost", "text": text}
+        return [left.ends.get(attempt, {**lost, "attempt": attempt}) for attempt in ended]
 
-    def silent(self) -> list[int]:
-        """List the machines whose runner lives and shows no sign of it."""
-        return [machine for machine, link in self._links.items() if link.connected and link.hangs]
-
-    def close(self, *, stop: bool) -> None:
-        """Let go of all; ``stop``: they end as soon as nothing runs, those of an engine that died too."""
-        if stop:
-            self._reach_others()
-        for machine, link in self._links.items():
-            self._unregister(machine)
-            if link.connected and stop:
-                self._send_over(machine)
-                link.end()
-            link.flush()
-            link.close()
-
-    def _reach_others(self) -> None:
-        """Connect to the living runners that were not needed any more since an engine died."""
-        circumstances = self._circumstances
-        for machine, described in enumerate(circumstances.machines):
-            place = circumstances.layout.runner(circumstances.execution, described)
+    def _reach_unused(self) -> None:
+        """Connect to running runners of an earlier engine that were not needed since."""
+        context = self._context
+        for machine, described in enumerate(context.machines):
+            place = context.layout.runner(context.execution, described)
             if machine not in self._links and place.is_dir():
                 self._link(machine).reach()
 
-    def _send(self, machine: int, message: RunnerMessage) -> None:
+    def _is_connected(self, machine: int) -> bool:
         link = self._links.get(machine)
-        if link is not None and link.connected:
-            link.send(message)
+        return link is not None and link.connected
+
+    def _send(self, machine: int, message: Mapping[str, Any]) -> None:
+        if self._is_connected(machine):
+            self._links[machine].send(message)
             self._unsent.add(machine)
 
     def _unregister(self, machine: int) -> None:
@@ -599,31 +642,31 @@ class RunnerPool:
             self._poller.unregister(descriptor)
             del self._machine_of[descriptor]
 
-    def _make_room(self) -> None:
-        """Make the directory of all runners, entered without following links that a task has put there."""
-        above = "runners", str(self._circumstances.execution)
-        try:
-            with open_directory(self._circumstances.layout.home, above, make=True):
-                return
-        except StagingProblem as problem:
-            raise RunnerFailed(f"no runner can be started: {problem}") from problem
-
     def _link(self, machine: int) -> RunnerLink:
         link = self._links.get(machine)
         if link is None:
-            circumstances = self._circumstances
-            described = circumstances.machines[machine]
-            self._make_room()
+            context = self._context
+            described = context.machines[machine]
+            self._make_folder()
             link = self._links[machine] = RunnerLink(
-                circumstances.layout.runner(circumstances.execution, described),
-                circumstances.token,
+                context.layout.runner(context.execution, described),
+                context.token,
                 cores=_machine_cores(described),
                 environment=self._environment,
             )
         return link
 
+    def _make_folder(self) -> None:
+        """Create the folder of all runners, without following links created by tasks."""
+        above = "runners", str(self._context.execution)
+        try:
+            with open_directory(self._context.layout.home, above, make=True):
+                return
+        except StagingProblem as problem:
+            raise RunnerFailed(f"no runner can be started: {problem}") from problem
+
 
 def _machine_cores(machine: Machine) -> list[int] | None:
-    """Give the cores a machine asks for as its own; None: any."""
+    """Return the cores reserved for a machine; None: any."""
     stated = machine.backend.get("cores")
     return [int(core) for core in stated] if isinstance(stated, list | tuple) else None

@@ -1,0 +1,475 @@
+"""Base of all backends that run programs: attempts from assignment to clean-up, over a transport.
+
+One thread waits for the transport, the staging threads and the next observation of running programs. Slow
+work (staging, hashing, removing files) is done in threads; an attempt without files needs none of them.
+A subclass supplies a ``Transport``, which starts programs on machines and reports their ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, ClassVar, Protocol
+
+from weft.backends.attempt.attempt import ActiveAttempt, AttemptRecords, ProgramReport
+from weft.backends.attempt.completion import (
+    AttemptFinisher,
+    FinishedAttempt,
+    TaskMonitor,
+    add_measured_times,
+    halted_event,
+)
+from weft.backends.attempt.inputs import RunProducts
+from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
+from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
+from weft.engine import messages as cm
+from weft.engine import messages as ev
+
+__all__ = ["ProgramBackend", "SurvivingPrograms", "Transport"]
+
+_THREADS = 4
+_SIGNALS = {"checkpoint": "USR1", "suspend": "STOP", "resume": "CONT"}
+
+
+@dataclass(slots=True)
+class SurvivingPrograms:
+    """Programs that an earlier engine started, as found by ``Transport.recover``."""
+
+    running: set[int] = field(default_factory=set)
+    """Attempts whose programs still run."""
+    ends: dict[int, ProgramReport] = field(default_factory=dict)
+    """Attempts whose programs have ended since."""
+    starts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    """By attempt: ``at`` (wall-clock time of the start) and ``reminder`` (see ``ActiveAttempt.save``)."""
+
+    def update(self, other: SurvivingPrograms) -> None:
+        """Add the programs of another machine."""
+        self.running |= other.running
+        self.ends |= other.ends
+        self.starts |= other.starts
+
+    def restore(self, attempt: ActiveAttempt) -> None:
+        """Restore what was known when the program was started; its inputs may have changed since."""
+        number = attempt.number
+        start = self.starts.pop(number, None)
+        if start is None or not (number in self.running or number in self.ends):
+            return
+        attempt.restore(str(start.get("reminder") or ""))
+        # The end of a lost program was not observed, so its run time is unknown.
+        if number in self.running or self.ends[number].get("cause") != "lost":
+            attempt.began_at = float(start["at"])
+
+
+class Transport(Protocol):
+    """Starts programs on machines and reports their ends; used by one thread.
+
+    Reports arrive through descriptors that the transport registers with the poller it is created with, or
+    through the periodic ``check``.
+    """
+
+    def start(self, machine: int, order: Mapping[str, Any]) -> str:
+        """Start a program (see ``AttemptPreparer``); return a problem, or ""."""
+
+    def cancel(self, machine: int, attempt: int, grace_s: float) -> None:
+        """Terminate a program, and kill it after a grace period."""
+
+    def signal(self, machine: int, attempt: int, name: str) -> None:
+        """Send a signal to a program."""
+
+    def forget(self, machine: int, attempt: int) -> None:
+        """Drop the end of a program that is now in the journal."""
+
+    def flush(self) -> None:
+        """Send buffered requests."""
+
+    def receive(self, descriptor: int) -> Sequence[ProgramReport]:
+        """Return the reports available on a descriptor."""
+
+    def check(self) -> Sequence[ProgramReport]:
+        """Return the reports found by a periodic check of the machines; called once a second."""
+
+    def recover(self, machines: Iterable[int]) -> SurvivingPrograms:
+        """Return the programs that an earlier engine started on these machines."""
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect. ``stop``: no more work follows; otherwise programs continue to run."""
+
+
+class ProgramBackend:
+    """Executes attempts as programs through a transport. Implements ``Backend`` except ``kind``."""
+
+    kind: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    def __init__(
+        self, context: ProjectContext, transport: Callable[[select.poll], Transport], *, grace_s: float
+    ) -> None:
+        """``grace_s``: time between the termination and the killing of a cancelled program."""
+        self._context = context
+        self._grace_s = grace_s
+        self._attempts: dict[int, ActiveAttempt] = {}
+        self._last_attempt: dict[tuple[int, int], int] = {}
+        """By run and task."""
+        self._events: deque[ev.Event] = deque()
+        self._inherited: set[int] = set()
+        """Attempts that an earlier engine had decided to start."""
+        self._survivors = SurvivingPrograms()
+        self._finishing: set[int] = set()
+        """Attempts whose outputs are being collected in a thread."""
+        self._unreported: list[ActiveAttempt] = []
+        """Attempts whose end is returned by the next ``poll``."""
+        self._reported: list[ActiveAttempt] = []
+        """Attempts whose end was returned by the last ``poll``; at the next one it is in the journal."""
+        self._threads = _StagingThreads()
+        self._poller = select.poll()
+        self._poller.register(self._threads.descriptor, select.POLLIN)
+        self._transport = transport(self._poller)
+        self._products = RunProducts(context.products, context.execution)
+        layout, execution = context.layout, context.execution
+        # Strings, because joining paths would take longer than the rest of an assignment.
+        self._workdirs = [str(layout.workdir(execution, each, 0).parent) for each in context.machines]
+        self._record_folder = str(layout.records(execution, 0).parent)
+        self._records = AttemptRecords()
+        self._preparer = AttemptPreparer(context, self._records, self._products, self._on_record_problem)
+        self._finisher = AttemptFinisher(context, self._records)
+        self._monitor = TaskMonitor(context)
+        self._actions: dict[type, Callable[[Any], None]] = {
+            cm.Assign: self._assign,
+            cm.Settle: self._settle,
+            cm.StageIn: self._stage_in,
+            cm.Start: self._start,
+            cm.Signal: self._signal,
+            cm.Cancel: self._cancel,
+            cm.StageOut: self._stage_out,
+            cm.CleanUp: self._clean_up,
+            cm.Drop: self._drop,
+            cm.Probe: self._probe,
+            cm.Discover: self._discover,
+            cm.Fetch: self._fetch,
+        }
+
+    # Commands of the engine.
+
+    def execute(self, commands: Sequence[cm.Command]) -> None:
+        """Start executing commands."""
+        for command in commands:
+            action = self._actions.get(type(command))
+            if action is not None:
+                action(command)
+        self._transport.flush()
+
+    def _assign(self, command: cm.Assign) -> None:
+        number = command.attempt
+        if number in self._attempts:
+            return
+        self._last_attempt[command.run, command.task] = number
+        workdir, records = f"{self._workdirs[command.machine]}/{number}", f"{self._record_folder}/{number}"
+        self._attempts[number] = ActiveAttempt.of(command, workdir, records)
+
+    def _settle(self, command: cm.Settle) -> None:
+        """Drop an attempt that is over, unless its directory is kept for the next one."""
+        number = self._last_attempt.get((command.run, command.task))
+        attempt = None if number is None else self._attempts.get(number)
+        if attempt is not None and attempt.over and not command.keep:
+            del self._attempts[attempt.number]
+            del self._last_attempt[command.run, command.task]
+
+    def _stage_in(self, command: cm.StageIn) -> None:
+        attempt = self._attempts[command.attempt]
+        if command.part in attempt.staged_parts:
+            return
+        attempt.staged_parts.add(command.part)
+        attempt.iteration = command.iteration
+        self._threads.run(lambda: self._preparer.stage_in(attempt, command), self._events.append)
+
+    def _start(self, command: cm.Start) -> None:
+        attempt = self._attempts[command.attempt]
+        if attempt.start is not None:
+            return
+        number, survivors = attempt.number, self._survivors
+        attempt.start = command
+        attempt.iteration = command.iteration
+        attempt.began_at = time.time()
+        attempt.inherited = number in self._inherited
+        survivors.restore(attempt)
+        if number in survivors.running:
+            attempt.launched = True
+            self._monitor.add(attempt)
+        elif number in survivors.ends:
+            attempt.launched = True
+            self._program_ended(attempt, survivors.ends.pop(number))
+        elif self._preparer.needs_no_files(attempt):
+            self._launch(attempt, self._preparer.prepare(attempt))
+        else:
+            self._threads.run(lambda: self._preparer.prepare(attempt), partial(self._launch, attempt))
+
+    def _launch(self, attempt: ActiveAttempt, prepared: PreparedAttempt) -> None:
+        """Give a prepared program to the transport, or report why there is none to run."""
+        if attempt.over:
+            return
+        if attempt.cancelled or attempt.halted:
+            self._report_not_started(attempt)
+        elif prepared.problem:
+            self._report_end(attempt, prepared.failure(attempt))
+        elif prepared.reused is not None:
+            self._report_reuse(attempt, prepared, prepared.reused.exit_code)
+        elif prepared.order is None:
+            self._program_ended(attempt, {"code": 0})
+        else:
+            problem = self._transport.start(attempt.machine, prepared.order)
+            if problem:
+                lost = ev.Ended(attempt=attempt.number, exit_code=None, cause="lost", story=problem)
+                self._report_end(attempt, lost)
+                return
+            attempt.launched = True
+            self._monitor.add(attempt)
+
+    def _report_reuse(self, attempt: ActiveAttempt, prepared: PreparedAttempt, exit_code: int) -> None:
+        product = prepared.reused
+        assert product is not None
+        self._products.add(product)
+        # Stored for this execution too, so that it can be resumed after the other one is cleaned up.
+        self._context.products.add(product)
+        ended = ev.Ended(
+            attempt=attempt.number,
+            exit_code=exit_code,
+            result=product.result,
+            work_done=1.0,
+            story=f"reused from execution {prepared.reused_from}",
+            taken_over=prepared.reused_from,
+        )
+        self._report_end(attempt, ended, prepared.lines)
+
+    def _on_record_problem(self, attempt: ActiveAttempt, problem: str) -> None:
+        """Terminate a program whose record files cannot be written."""
+        attempt.record_problem = problem
+        self._transport.cancel(attempt.machine, attempt.number, 0.0)
+
+    def _signal(self, command: cm.Signal) -> None:
+        attempt = self._attempts.get(command.attempt)
+        if attempt is not None and attempt.launched:
+            self._transport.signal(attempt.machine, attempt.number, _SIGNALS[command.what])
+
+    def _cancel(self, command: cm.Cancel) -> None:
+        attempt = self._attempts[command.attempt]
+        if attempt.over or attempt.cancelled:
+            return
+        attempt.cancelled = True
+        if attempt.launched:
+            self._transport.cancel(attempt.machine, attempt.number, self._grace_s)
+        elif attempt.start is None:
+            self._report_not_started(attempt)
+
+    def _report_not_started(self, attempt: ActiveAttempt) -> None:
+        """Report the end of an attempt that was cancelled or halted before its program started."""
+        if attempt.halted and not attempt.cancelled:
+            self._report_end(attempt, halted_event(attempt))
+        else:
+            self._report_end(attempt, ev.Ended(attempt=attempt.number, exit_code=None, cause="cancelled"))
+
+    def _stage_out(self, command: cm.StageOut) -> None:
+        attempt = self._attempts[command.attempt]
+        self._threads.run(
+            lambda: self._finisher.stage_out(attempt, self._products.of(attempt.run, attempt.task)),
+            self._events.append,
+        )
+
+    def _clean_up(self, command: cm.CleanUp) -> None:
+        attempt = self._attempts.get(command.attempt)
+        self._threads.run(
+            lambda: "" if attempt is None else self._finisher.clean_up(attempt),
+            lambda problem: self._events.append(ev.CleanedUp(attempt=command.attempt, problem=problem)),
+        )
+
+    def _drop(self, command: cm.Drop) -> None:
+        self._attempts.pop(command.attempt, None)
+
+    def _probe(self, command: cm.Probe) -> None:
+        if command.of == "progress" and command.attempt is not None:
+            attempt = self._attempts.get(command.attempt)
+            if attempt is not None and attempt.launched and not attempt.over:
+                self._events.extend(self._monitor.report_progress(attempt))
+        elif command.of == "reattach" and command.attempt is not None:
+            return  # the transport reconnects by itself
+        elif command.machine is not None:
+            alive = command.of != "job" or command.attempt in self._attempts
+            self._events.append(
+                ev.Answered(of=command.of, alive=alive, attempt=command.attempt, machine=command.machine)
+            )
+
+    def _discover(self, _: cm.Discover) -> None:
+        self._events.append(ev.Discovered(machines=tuple(range(len(self._context.machines)))))
+
+    def _fetch(self, command: cm.Fetch) -> None:
+        self._events.append(ev.Fetched(machine=command.machine, speed_factor=1.0))
+
+    # Events.
+
+    def poll(self, timeout_s: float) -> list[ev.Event]:
+        """Return new events; without any, wait for at most ``timeout_s``."""
+        # The ends of the last call are in the journal now; a new engine need not be told again.
+        for attempt in self._reported:
+            self._transport.forget(attempt.machine, attempt.number)
+        self._records.write_pending()
+        self._transport.flush()
+        if self._events or self._threads.has_results:
+            timeout_s = 0.0
+        wait_s = min(timeout_s, self._monitor.remaining_s())
+        for descriptor, _ in self._poller.poll(max(0.0, wait_s) * 1000.0):
+            if descriptor == self._threads.descriptor:
+                self._threads.drain()
+            else:
+                self._process(self._transport.receive(descriptor))
+        self._threads.deliver()
+        if self._monitor.remaining_s() <= 0.0:
+            self._events.extend(self._monitor.check())
+            self._process(self._transport.check())
+        self._transport.flush()
+        found = list(self._events)
+        self._events.clear()
+        self._reported, self._unreported = self._unreported, []
+        return found
+
+    def _process(self, reports: Iterable[ProgramReport]) -> None:
+        for report in reports:
+            attempt = self._attempts.get(report.get("attempt", -1))
+            if attempt is None:
+                continue
+            if report["is"] == "ended":
+                self._program_ended(attempt, report)
+            elif report["is"] == "stopped" and not attempt.over:
+                self._events.append(ev.Suspended(attempt=attempt.number))
+            elif report["is"] == "continued" and not attempt.over:
+                self._events.append(ev.Resumed(attempt=attempt.number))
+
+    def _program_ended(self, attempt: ActiveAttempt, report: ProgramReport) -> None:
+        """Collect the outputs of an ended program, then report its end."""
+        if attempt.over:
+            return
+        attempt.over = True
+        attempt.end = report
+        self._monitor.remove(attempt)
+        if self._finisher.needs_no_files(attempt):
+            self._finished(attempt, self._finisher.finish(attempt, report))
+        else:
+            self._finishing.add(attempt.number)
+            self._threads.run(
+                lambda: self._finisher.finish(attempt, report), partial(self._finished, attempt)
+            )
+
+    def _finished(self, attempt: ActiveAttempt, finished: FinishedAttempt) -> None:
+        self._finishing.discard(attempt.number)
+        if finished.product is not None:
+            self._products.add(finished.product)
+            self._context.products.add(finished.product)
+        if finished.checkpoint is not None:
+            self._events.append(ev.Checkpointed(attempt=attempt.number, work_done=finished.checkpoint))
+        attempt.over = False
+        self._report_end(attempt, finished.ended, finished.lines)
+
+    def _report_end(
+        self, attempt: ActiveAttempt, ended: ev.Ended, lines: dict[str, tuple[str, ...]] | None = None
+    ) -> None:
+        if attempt.over:
+            return
+        attempt.over = True
+        if lines:
+            self._events.append(ev.TasksAdded(run=attempt.run, lines=lines))
+        self._events.append(add_measured_times(attempt, ended) if attempt.inherited else ended)
+        if attempt.launched:
+            self._unreported.append(attempt)
+
+    # Start and end of the engine.
+
+    def find(self, attempts: Sequence[RecoveredAttempt]) -> None:
+        """Re-attach to the programs of an earlier engine, or collect their ends."""
+        started = [attempt for attempt in attempts if attempt.stage == "started"]
+        self._inherited |= {attempt.attempt for attempt in started}
+        machines = sorted({attempt.machine for attempt in started})
+        self._survivors.update(self._transport.recover(machines))
+
+    def halt(self, grace_s: float) -> None:
+        """Terminate all programs; they are reported with the exit code for another run."""
+        for attempt in list(self._attempts.values()):
+            if attempt.over or attempt.halted:
+                continue
+            attempt.halted = True
+            if attempt.launched:
+                self._transport.cancel(attempt.machine, attempt.number, grace_s)
+        self._transport.flush()
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a program runs or its end has not been reported."""
+        running = (attempt.start is not None and not attempt.over for attempt in self._attempts.values())
+        return bool(self._finishing) or any(running)
+
+    def wake(self) -> None:
+        """Make ``poll`` return."""
+        self._threads.wake()
+
+    def close(self, *, stop: bool) -> None:
+        """Disconnect from the machines. ``stop``: no more work follows."""
+        self._threads.close()
+        self._records.write_pending()
+        self._transport.close(stop=stop)
+        self._records.close()
+
+
+class _StagingThreads:
+    """Thread pool whose results are delivered in the thread that polls ``descriptor``."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="staging")
+        self._results: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.descriptor, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Call ``work`` in a thread; the next ``deliver`` passes its result to ``then``."""
+        self._pool.submit(self._run, work, then)
+
+    def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        try:
+            self._results.put(partial(then, work()))
+        except BaseException as error:  # raised again by ``deliver``
+            self._results.put(partial(_reraise, error))
+        self.wake()
+
+    @property
+    def has_results(self) -> bool:
+        """Return whether ``deliver`` has work."""
+        return not self._results.empty()
+
+    def deliver(self) -> None:
+        """Pass the results of finished work to their callbacks."""
+        while not self._results.empty():
+            self._results.get()()
+
+    def wake(self) -> None:
+        """Make the descriptor readable."""
+        with suppress(BlockingIOError):  # the pipe is full, so it is readable
+            os.write(self._waker, b"x")
+
+    def drain(self) -> None:
+        """Empty the pipe behind the descriptor."""
+        with suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                pass
+
+    def close(self) -> None:
+        """Wait for the threads and close the descriptors."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        os.close(self.descriptor)
+        os.close(self._waker)
+
+
+def _reraise(error: BaseException) -> None:
+    raise error
