@@ -1,7 +1,9 @@
-"""The documentation cannot rot: links lead somewhere, files are valid, commands give what the page shows."""
+"""The documentation is current: links resolve, files are valid, commands print what the page shows."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import subprocess
@@ -25,7 +27,7 @@ FULL_FILE = re.compile(r"(#[^\n]*\n)*weft: 1\b")
 
 
 @ALL_PAGES
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     broken = []
     for target in links(page.read_text(encoding="utf-8")):
         if re.match(r"[a-z][a-z0-9+.-]*:", target):
@@ -70,8 +72,21 @@ def test_commands_in_it_give_what_it_shows(page: Path, tmp_path: Path) -> None:
                 )
 
 
+@ALL_PAGES
+def test_python_imports_in_it_exist(page: Path) -> None:
+    missing = []
+    for block in blocks(page.read_text(encoding="utf-8")):
+        for node in ast.walk(ast.parse(block.text)) if block.language == "python" else ():
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "weft":
+                module = importlib.import_module(node.module or "")
+                missing += [
+                    f"{node.module}.{name.name}" for name in node.names if not hasattr(module, name.name)
+                ]
+    assert missing == []
+
+
 def playground(tmp_path: Path) -> Path:
-    """Make a folder that looks like the project to commands, so that what they write does not stay."""
+    """Create a copy of the project's folder for commands that write files."""
     here = tmp_path / "project"
     here.mkdir()
     for name in ("examples", "docs", "README.md"):
@@ -85,7 +100,7 @@ def playground(tmp_path: Path) -> Path:
 
 
 def write_named_file(block: Block, here: Path) -> None:
-    """A block whose first line is ``# NAME.yaml`` is that file for the commands below it."""
+    """Write a block whose first line is ``# NAME.yaml`` to that file, for the commands below it."""
     named = NAMED.match(block.text)
     if block.language in ("yaml", "yml") and named:
         (here / named["name"]).write_text(block.text, encoding="utf-8")
@@ -122,7 +137,7 @@ $ ls
 """
 
 
-def test_a_page_is_taken_apart() -> None:
+def test_a_page_is_split_into_blocks_and_examples() -> None:
     console, yaml = blocks(PAGE)
     assert (console.language, console.line, yaml.language, yaml.text) == ("console", 5, "yaml", "weft: 1\n")
     found = [(example.command, example.expected, example.line) for example in examples(console)]
