@@ -140,7 +140,7 @@ def test_islands_do_not_exceed_a_small_limit_by_much():
 
 @pytest.mark.parametrize("method", [Simplex(), Gradient()])
 def test_numeric_methods_refuse_names_and_find_a_top_by_few_points(method):
-    assert "no numbers" in method.refuses(make_space([3, 3]))
+    assert "not numbers" in method.refuses(make_space([3, 3]))
     axis = np.linspace(-1, 1, 201)
 
     def hill(points):

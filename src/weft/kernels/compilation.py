@@ -34,14 +34,10 @@ from weft.errors import InvalidInput, Problem
 
 __all__ = [
     "CompilationListener",
-    "cache_folder",
     "compile_kernel",
-    "is_cached",
     "kernel",
-    "needs_compilation",
     "report_compilation",
     "run_kernel",
-    "use_cache",
 ]
 
 
@@ -79,7 +75,7 @@ def run_kernel(
     """
     assert isinstance(function, FunctionType)
     if _pays_to_compile(function, work_s):
-        cold = function not in _compiled and needs_compilation(function)
+        cold = function not in _compiled and _needs_compilation(function)
         heard = [listener(function.__name__) for listener in _listeners] if cold else []
         value = compile_kernel(function)(*inputs, *outputs)
         for over in heard:
@@ -145,7 +141,7 @@ def _compile(function: FunctionType, *, called_from_python: bool) -> Any:
         function.__code__, {**function.__globals__, **others}, function.__name__, function.__defaults__
     )
     copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
-    with use_cache() as possible:
+    with _use_cache() as possible:
         return numba.njit(
             # Cache entry points only: their machine code includes the kernels they call.
             cache=possible and called_from_python,
@@ -167,9 +163,9 @@ def _called_kernels(function: FunctionType) -> Iterator[tuple[str, FunctionType]
             yield name, other
 
 
-def needs_compilation(function: Callable[..., Any]) -> bool:
+def _needs_compilation(function: Callable[..., Any]) -> bool:
     """Tell whether a kernel has no cached machine code, so that its first call takes seconds."""
-    return not is_cached(function.__name__)
+    return not _is_cached(function.__name__)
 
 
 @contextmanager
@@ -183,7 +179,7 @@ def report_compilation(listener: CompilationListener) -> Iterator[None]:
 
 
 @cache
-def cache_folder() -> Path | None:
+def _cache_folder() -> Path | None:
     """Return the folder for machine code of this version on this processor; None if none is writable."""
     for base in (_user_cache(), _temporary_cache()):
         if base is not None:
@@ -232,18 +228,18 @@ def _kernel_digest() -> str:
     return found.hexdigest()[:16]
 
 
-def is_cached(name: str) -> bool:
+def _is_cached(name: str) -> bool:
     """Tell whether the cache folder contains machine code of a kernel."""
-    found = cache_folder()
+    found = _cache_folder()
     return found is not None and any(found.rglob(f"*.{name}-*.nbi"))
 
 
 @contextmanager
-def use_cache() -> Iterator[bool]:
+def _use_cache() -> Iterator[bool]:
     """Let numba use the cache folder inside the ``with`` block; yield whether there is one."""
     import numba
 
-    found = cache_folder()
+    found = _cache_folder()
     before = numba.config.CACHE_DIR
     if found is not None:
         numba.config.CACHE_DIR = str(found)

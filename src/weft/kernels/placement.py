@@ -6,7 +6,7 @@ its mode.
 
 There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds and
 stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes the
-smallest count that finishes within a factor of the earliest finish. ``choose_best_score`` evaluates every
+smallest count that finishes within a factor of the earliest finish. ``_choose_best_score`` evaluates every
 mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine index.
 """
 
@@ -47,8 +47,6 @@ __all__ = [
     "START",
     "PartialSchedule",
     "PlacementRule",
-    "choose_best_score",
-    "choose_mode",
     "commit_task",
     "evaluate_task",
     "find_modes",
@@ -121,7 +119,7 @@ def find_modes(modes: ModeArrays, task: int, machine: int) -> tuple[int, int]:
 
 
 @kernel
-def choose_mode(
+def _choose_mode(
     needs: int,
     amount: Doubles,
     modes: ModeArrays,
@@ -142,13 +140,13 @@ def choose_mode(
     """
     group = modes.group[task]
     if rule.criterion != FINISH or rule.weighs != 0 or rule.price_weight != 0.0 or rule.counts != 0:
-        return choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
+        return _choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
     if rule.factor > 1.0 and modes.moldable[group] != 0:
         return _choose_frugal(
             needs, amount, modes, machines, timelines, arrivals, rule, task, bound, mode_start, mode_finish
         )
     if bound < machines.number or rule.place == APPENDED:
-        return choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
+        return _choose_best_score(needs, amount, modes, machines, timelines, arrivals, rule, task, bound)
     return _choose_earliest_finish(needs, amount, modes, machines, timelines, arrivals, task, homes)
 
 
@@ -300,7 +298,7 @@ def _choose_frugal(
 
 
 @kernel
-def choose_best_score(
+def _choose_best_score(
     needs: int,
     amount: Doubles,
     modes: ModeArrays,
@@ -444,7 +442,7 @@ def evaluate_task(
     """Return the mode that a rule prefers for a compute task, and its start."""
     homes = gather_all_data(tasks, machines, arrivals, schedule, task)
     bound = schedule.bound[tasks.variable[task]]
-    return choose_mode(
+    return _choose_mode(
         tasks.need[task],
         tasks.amount,
         modes,

@@ -28,22 +28,17 @@ __all__ = [
     "EASY",
     "FIFO",
     "FIRST_FIT",
-    "WRONG",
     "JobRequests",
     "QueueJobs",
     "QueueState",
-    "insert_rank",
-    "insert_running",
-    "remove_rank",
     "run_amount_queue",
     "run_queue",
-    "submit_jobs",
 ]
 
 
 FIFO, FIRST_FIT, EASY, CONSERVATIVE = 0, 1, 2, 3
 """Queue rules, in the order of ``weft.platform.machine.QUEUES``."""
-WRONG = -1.0
+_WRONG = -1.0
 """Returned instead of node-seconds for an invalid individual."""
 
 
@@ -136,8 +131,8 @@ def run_queue(
     For jobs that take nodes alone under a rule other than CONSERVATIVE; otherwise use ``run_amount_queue``.
     """
     for individual in range(requests.number):
-        used = submit_jobs(jobs, requests, individual, state)
-        if used == WRONG:
+        used = _submit_jobs(jobs, requests, individual, state)
+        if used == _WRONG:
             return individual
         makespan[individual] = _serve(
             rule,
@@ -200,13 +195,13 @@ def _serve(
                 lack = missing[follower] - 1
                 missing[follower] = lack
                 if lack == 0 and nodes[follower] > 0:
-                    insert_rank(waiting, ready, ready_end, rank[follower])
+                    _insert_rank(waiting, ready, ready_end, rank[follower])
                     ready_end += 1
                 elif lack == 0:
                     end = now + spent[follower]
                     start[row + follower] = now
                     finish[row + follower] = end
-                    insert_running(running_job, until, running, running_end, follower, end)
+                    _insert_running(running_job, until, running, running_end, follower, end)
                     running_end += 1
         while ready < ready_end and nodes[job_at[waiting[ready]]] <= free:
             job = job_at[waiting[ready]]
@@ -215,7 +210,7 @@ def _serve(
             end = now + spent[job]
             start[row + job] = now
             finish[row + job] = end
-            insert_running(running_job, until, running, running_end, job, end)
+            _insert_running(running_job, until, running, running_end, job, end)
             running_end += 1
         if rule == FIFO or free == 0 or ready_end - ready < 2:
             continue
@@ -243,25 +238,25 @@ def _serve(
                 free -= wanted
                 start[row + job] = now
                 finish[row + job] = end
-                insert_running(running_job, until, running, running_end, job, end)
+                _insert_running(running_job, until, running, running_end, job, end)
                 running_end += 1
-                remove_rank(waiting, ready, index)
+                _remove_rank(waiting, ready, index)
                 ready += 1
             index += 1
     return last
 
 
 @kernel
-def submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state: QueueState) -> float:
+def _submit_jobs(jobs: QueueJobs, requests: JobRequests, individual: int, state: QueueState) -> float:
     """Rank the jobs of one individual and look up their choices; return the node-seconds of its tasks.
 
-    Returns WRONG if the order does not contain every task once or a count is not allowed.
+    Returns _WRONG if the order does not contain every task once or a count is not allowed.
     """
     order_row = individual * requests.order_step
     if (individual == 0 or order_row > 0) and not _rank_jobs(
         jobs.tasks, jobs.number, requests.order, order_row, state.rank, state.job
     ):
-        return WRONG
+        return _WRONG
     state.running[0] = jobs.number
     state.until[0] = 0.0
     for job in range(jobs.number):
@@ -317,7 +312,7 @@ def _look_up_choices(
     job_spent: Doubles,
     job_need: Integers,
 ) -> float:
-    """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or WRONG."""
+    """Fill nodes, seconds and rows of all jobs; return the node-seconds of the tasks, or _WRONG."""
     used = 0.0
     for job in range(number):
         choice = row[job]
@@ -325,12 +320,12 @@ def _look_up_choices(
         if job < tasks and most[job] > 0:
             asked = count[first + job]
             if asked > most[job]:
-                return WRONG
+                return _WRONG
             choice += asked
             taken *= asked
         spent = seconds[choice]
         if spent < 0.0:
-            return WRONG
+            return _WRONG
         if job < tasks:
             used += taken * spent
         if spent == 0.0:
@@ -344,7 +339,7 @@ def _look_up_choices(
 
 
 @kernel
-def insert_rank(ready: Indices, begin: int, end: int, rank: int) -> None:
+def _insert_rank(ready: Indices, begin: int, end: int, rank: int) -> None:
     """Insert a rank into an ascending list."""
     position = end
     while position > begin and ready[position - 1] > rank:
@@ -354,7 +349,7 @@ def insert_rank(ready: Indices, begin: int, end: int, rank: int) -> None:
 
 
 @kernel
-def insert_running(running: Indices, until: Doubles, begin: int, end: int, job: int, moment: float) -> None:
+def _insert_running(running: Indices, until: Doubles, begin: int, end: int, job: int, moment: float) -> None:
     """Insert a job into the list of running jobs, after all that finish no later."""
     position = end
     while position > begin and until[position - 1] > moment:
@@ -366,7 +361,7 @@ def insert_running(running: Indices, until: Doubles, begin: int, end: int, job: 
 
 
 @kernel
-def remove_rank(ready: Indices, begin: int, index: int) -> None:
+def _remove_rank(ready: Indices, begin: int, index: int) -> None:
     """Remove a rank from the list of ready jobs; the caller increments ``begin``."""
     for back in range(index - begin):
         position = index - back
@@ -390,8 +385,8 @@ def run_amount_queue(
     ``skyline`` is a skyline for CONSERVATIVE: the free capacity beside all starts given so far.
     """
     for individual in range(requests.number):
-        used = submit_jobs(jobs, requests, individual, state)
-        if used == WRONG:
+        used = _submit_jobs(jobs, requests, individual, state)
+        if used == _WRONG:
             return individual
         row = individual * requests.kept * jobs.number
         makespan[individual] = _serve_amounts(jobs, rule, skyline, state, row, start, finish)
@@ -438,13 +433,13 @@ def _serve_amounts(
                 after = jobs.after[position]
                 state.missing[after] -= 1
                 if state.missing[after] == 0 and state.nodes[after] > 0:
-                    insert_rank(state.ready, ready, ready_end, state.rank[after])
+                    _insert_rank(state.ready, ready, ready_end, state.rank[after])
                     ready_end += 1
                 elif state.missing[after] == 0:
                     end = now + state.spent[after]
                     start[row + after] = now
                     finish[row + after] = end
-                    insert_running(state.running, state.until, running, running_end, after, end)
+                    _insert_running(state.running, state.until, running, running_end, after, end)
                     running_end += 1
         blocked = False
         shadow = INFINITY
@@ -475,9 +470,9 @@ def _serve_amounts(
                 _take(state.left, state.taken, resources)
                 start[row + job] = begin
                 finish[row + job] = end
-                insert_running(state.running, state.until, running, running_end, job, end)
+                _insert_running(state.running, state.until, running, running_end, job, end)
                 running_end += 1
-                remove_rank(state.ready, ready, index)
+                _remove_rank(state.ready, ready, index)
                 ready += 1
             elif rule == FIFO:
                 break

@@ -57,8 +57,6 @@ __all__ = [
     "SUFFERAGE",
     "SelectionQueue",
     "SelectionRule",
-    "data_made_s",
-    "find_two_best",
     "place_by_selection",
 ]
 
@@ -68,7 +66,7 @@ AVAILABILITY = 2
 
 
 @kernel
-def data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> float:
+def _data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> float:
     """Return when all data of a task exist, on any machine; not before its earliest start."""
     made = tasks.earliest[task]
     for edge in range(tasks.pointer[task], tasks.pointer[task + 1]):
@@ -82,7 +80,7 @@ def data_made_s(tasks: TaskArrays, schedule: PartialSchedule, task: int) -> floa
 
 
 @kernel
-def find_two_best(
+def _find_two_best(
     tasks: TaskArrays,
     modes: ModeArrays,
     machines: MachineArrays,
@@ -438,8 +436,8 @@ def _evaluate_ready(
     bound = schedule.bound[tasks.variable[task]]
     made = 0.0
     if selection.criterion == AVAILABILITY:
-        made = data_made_s(tasks, schedule, task)
-    mode, start, value, other, next_value = find_two_best(
+        made = _data_made_s(tasks, schedule, task)
+    mode, start, value, other, next_value = _find_two_best(
         tasks, modes, machines, timelines, arrivals, selection.criterion, rule.place, task, bound, made
     )
     if start < INFINITY:

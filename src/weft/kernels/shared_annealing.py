@@ -40,13 +40,6 @@ __all__ = [
     "SharedScratch",
     "SharedState",
     "anneal_shared",
-    "change_mode",
-    "copy_state",
-    "generate_schedule",
-    "move_task",
-    "move_variable",
-    "shift_task",
-    "sort_by_finish",
 ]
 
 
@@ -130,7 +123,7 @@ class SharedSchedule(NamedTuple):
 
 
 @kernel
-def generate_schedule(
+def _generate_schedule(
     problem: SharedProblem,
     links: SharedLinks,
     ways: SharedModes,
@@ -339,7 +332,7 @@ class SharedState(NamedTuple):
 
 
 @kernel
-def copy_state(tasks: int, variables: int, state: SharedState, other: SharedState) -> None:
+def _copy_state(tasks: int, variables: int, state: SharedState, other: SharedState) -> None:
     """Copy a state to another one."""
     for task in range(tasks):
         other.order[task] = state.order[task]
@@ -350,7 +343,7 @@ def copy_state(tasks: int, variables: int, state: SharedState, other: SharedStat
 
 
 @kernel
-def shift_task(
+def _shift_task(
     pointer: Indices,
     before: Indices,
     after_pointer: Indices,
@@ -378,11 +371,11 @@ def shift_task(
         target = low + int(draw * (high - low))
         if target >= place[task]:
             target += 1
-        move_task(task, target, order, place)
+        _move_task(task, target, order, place)
 
 
 @kernel
-def move_task(task: int, target: int, order: Indices, place: Indices) -> None:
+def _move_task(task: int, target: int, order: Indices, place: Indices) -> None:
     """Move a task to a position; the tasks in between shift by one."""
     position = 0 + place[task]
     while position < target:
@@ -400,7 +393,7 @@ def move_task(task: int, target: int, order: Indices, place: Indices) -> None:
 
 
 @kernel
-def change_mode(
+def _change_mode(
     first_way: Indices,
     way_machine: Indices,
     task: int,
@@ -435,7 +428,7 @@ def change_mode(
 
 
 @kernel
-def move_variable(
+def _move_variable(
     first_way: Indices,
     way_machine: Indices,
     moves: SharedMoves,
@@ -491,7 +484,7 @@ def _first_on(machines: Indices, low: int, high: int, machine: int) -> int:
 
 
 @kernel
-def sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> None:
+def _sort_by_finish(number: int, order: Indices, key: Doubles, sense: int) -> None:
     """Sort tasks by descending finish, ties by ascending (1) or descending (-1) index.
 
     The index orders a task of 0 seconds and its successor.
@@ -606,13 +599,13 @@ def anneal_shared(
                 pick -= moves.justify_share
                 if pick < moves.mold_share:
                     task = moves.molded[int(uniform[draw + 1] * moves.molds)]
-                    changed = change_mode(
+                    changed = _change_mode(
                         ways.first, ways.machine, task, uniform[draw + 2], way, changed_task, old_way
                     )
                 elif pick < moves.mold_share + moves.take_share:
                     variable = moves.taken[int(uniform[draw + 1] * moves.takes)]
                     machine = state.bound[variable]
-                    changed = move_variable(
+                    changed = _move_variable(
                         ways.first,
                         ways.machine,
                         moves,
@@ -627,7 +620,7 @@ def anneal_shared(
                     task = moves.shifted[int(uniform[draw + 1] * moves.shifts)]
                 origin = state.place[task]
                 if pick >= moves.mold_share + moves.take_share or uniform[draw + 3] < moves.both_share:
-                    shift_task(
+                    _shift_task(
                         problem.pointer,
                         problem.before,
                         problem.after_pointer,
@@ -653,8 +646,8 @@ def anneal_shared(
                 if laying == 1:
                     for position in range(problem.tasks):
                         laid[position] = order[problem.tasks - 1 - position]
-                sort_by_finish(problem.tasks, laid, schedule.finish, laying * 2 - 3)
-            makespan = generate_schedule(
+                _sort_by_finish(problem.tasks, laid, schedule.finish, laying * 2 - 3)
+            makespan = _generate_schedule(
                 problem, links, ways, 1 - laying % 2, laid, way, state.bound, limit_s, schedule
             )
         step += 1
@@ -673,9 +666,9 @@ def anneal_shared(
             if _is_better(missed, value, score.best_missed[0], score.best_value[0]):
                 score.best_missed[0] = missed
                 score.best_value[0] = value
-                copy_state(problem.tasks, problem.variables, state, best)
+                _copy_state(problem.tasks, problem.variables, state, best)
         elif moved:
-            move_task(task, origin, order, state.place)
+            _move_task(task, origin, order, state.place)
             for position in range(changed):
                 way[changed_task[position]] = old_way[position]
             if variable < problem.variables:

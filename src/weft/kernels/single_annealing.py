@@ -27,12 +27,6 @@ __all__ = [
     "SingleProblem",
     "SingleState",
     "anneal_single",
-    "find_ready",
-    "find_slot",
-    "longest_tail",
-    "move_on_line",
-    "reset_state",
-    "transfer_lag",
 ]
 
 
@@ -124,7 +118,7 @@ class SingleState(NamedTuple):
 
 
 @kernel
-def transfer_lag(
+def _transfer_lag(
     edge: int,
     link: int,
     size: Doubles,
@@ -141,7 +135,7 @@ def transfer_lag(
 
 
 @kernel
-def find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: int, here: int) -> float:
+def _find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: int, here: int) -> float:
     """Return when all data of a task are on a host."""
     latest = problem.earliest[task]
     before, hosts = problem.before, problem.hosts
@@ -150,14 +144,14 @@ def find_ready(problem: SingleProblem, home: Indices, finish: Doubles, task: int
     for edge in range(problem.pointer[task], problem.pointer[task + 1]):
         other = before[edge]
         link = 0 + home[other] * hosts + here
-        arrival = finish[other] + transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
+        arrival = finish[other] + _transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
         if arrival > latest:
             latest = arrival
     return latest
 
 
 @kernel
-def longest_tail(problem: SingleProblem, home: Indices, tail: Doubles, task: int, here: int) -> float:
+def _longest_tail(problem: SingleProblem, home: Indices, tail: Doubles, task: int, here: int) -> float:
     """Return the longest path after a task on a host, ignoring its line."""
     longest = 0.0
     after, after_edge, hosts = problem.after, problem.after_edge, problem.hosts
@@ -168,14 +162,14 @@ def longest_tail(problem: SingleProblem, home: Indices, tail: Doubles, task: int
         other = after[place]
         link = 0 + home[other] + links
         edge = 0 + after_edge[place]
-        length = tail[other] + transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
+        length = tail[other] + _transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
         if length > longest:
             longest = length
     return longest
 
 
 @kernel
-def reset_state(
+def _reset_state(
     problem: SingleProblem, weighed: int, weight: Doubles, price: Doubles, state: SingleState
 ) -> None:
     """Compute lines, paths and totals of a state from its order and machines."""
@@ -207,7 +201,7 @@ def reset_state(
     owed = 0.0
     for place in range(tasks):
         task = 0 + state.order[place]
-        start = find_ready(problem, state.home, state.finish, task, 0 + state.home[task])
+        start = _find_ready(problem, state.home, state.finish, task, 0 + state.home[task])
         other = state.previous[task]
         if other < tasks and state.finish[other] > start:
             start = state.finish[other]
@@ -218,7 +212,7 @@ def reset_state(
             paid += price[cell]
     for back in range(tasks):
         task = 0 + state.order[tasks - 1 - back]
-        length = longest_tail(problem, state.home, state.tail, task, 0 + state.home[task])
+        length = _longest_tail(problem, state.home, state.tail, task, 0 + state.home[task])
         other = state.following[task]
         if other < tasks and state.tail[other] > length:
             length = state.tail[other]
@@ -233,7 +227,7 @@ def reset_state(
 
 
 @kernel
-def find_slot(
+def _find_slot(
     tasks: int,
     machines: int,
     place: int,
@@ -259,7 +253,7 @@ def find_slot(
 
 
 @kernel
-def move_on_line(
+def _move_on_line(
     problem: SingleProblem, task: int, machine: int, place: int, before: int, state: SingleState
 ) -> float:
     """Move a task to another machine and position of the order; return the makespan.
@@ -355,7 +349,7 @@ def _follow_heads(
             continue
         stale[other] = 0
         waiting -= 1
-        start = find_ready(problem, home, finish, other, 0 + home[other])
+        start = _find_ready(problem, home, finish, other, 0 + home[other])
         ahead = previous[other]
         if ahead < tasks and finish[ahead] > start:
             start = finish[ahead]
@@ -399,7 +393,7 @@ def _follow_tails(
             continue
         stale[other] = 0
         waiting -= 1
-        length = longest_tail(problem, home, tail, other, 0 + home[other])
+        length = _longest_tail(problem, home, tail, other, 0 + home[other])
         behind = following[other]
         if behind < tasks and tail[behind] > length:
             length = tail[behind]
@@ -472,7 +466,7 @@ def anneal_single(
     spent_by, finish, tail, total = state.spent, state.finish, state.tail, state.total
     per_second, deadline, per_late = objective.per_second, objective.deadline, objective.per_late_second
     weighed = objective.weighed
-    reset_state(problem, weighed, objective.weight, objective.price, state)
+    _reset_state(problem, weighed, objective.weight, objective.price, state)
     makespan = total[0]
     energy = _energy(objective, makespan, total[1], total[2])
     _keep_best(tasks, energy, state)
@@ -561,7 +555,7 @@ def anneal_single(
             for edge in range(first_edge, end_edge):
                 other = 0 + before[edge]
                 link = 0 + home[other] * hosts + here
-                arrival = finish[other] + transfer_lag(
+                arrival = finish[other] + _transfer_lag(
                     edge, link, size, inverse, files, latency, fixed, apart
                 )
                 if arrival > head:
@@ -576,7 +570,7 @@ def anneal_single(
                 other = 0 + after[index]
                 link = 0 + here * hosts + home[other]
                 edge = 0 + after_edge[index]
-                length = tail[other] + transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
+                length = tail[other] + _transfer_lag(edge, link, size, inverse, files, latency, fixed, apart)
                 if length > rear:
                     rear = length
                 if position[other] <= high:
@@ -588,7 +582,7 @@ def anneal_single(
                 target = low + ((((two >> _BITS) & _PART) * (high - low + 1)) >> _BITS)
                 if spent > 0.0 and lined[machine] != 0:
                     bar = target if target <= place else target + 1
-                    ahead = find_slot(tasks, machines, bar, machine, order, position, line, last, previous)
+                    ahead = _find_slot(tasks, machines, bar, machine, order, position, line, last, previous)
                     behind = 0 + state.first[machine]
                     if ahead < tasks:
                         behind = 0 + following[ahead]
@@ -603,7 +597,7 @@ def anneal_single(
                 if ahead == tasks or position[ahead] > high:
                     continue
                 target = 0 + position[ahead]
-                done = find_ready(problem, home, finish, ahead, here)
+                done = _find_ready(problem, home, finish, ahead, here)
                 if previous[task] < tasks and finish[previous[task]] > done:
                     done = finish[previous[task]]
                 done += spent_by[ahead]
@@ -613,7 +607,7 @@ def anneal_single(
                 if behind < tasks and tail[behind] > rear:
                     rear = tail[behind]
                 path = head + spent + rear
-                length = longest_tail(problem, home, tail, ahead, here)
+                length = _longest_tail(problem, home, tail, ahead, here)
                 if spent + rear > length:
                     length = spent + rear
                 if done + length > path:
@@ -637,10 +631,10 @@ def anneal_single(
                     target = 0 + position[mover]
                     ahead = tasks
                     if seconds[mover * machines + goal] > 0.0 and lined[goal] != 0:
-                        ahead = find_slot(
+                        ahead = _find_slot(
                             tasks, machines, target, goal, order, position, line, last, previous
                         )
-                total[0] = move_on_line(problem, mover, goal, target, ahead, state)
+                total[0] = _move_on_line(problem, mover, goal, target, ahead, state)
             if way == 1:
                 break
             new = _energy(objective, total[0], total[1] + weight, total[2] + price)

@@ -29,7 +29,6 @@ __all__ = [
     "earliest_start_single",
     "find_gap",
     "occupy",
-    "occupy_steps",
     "reset_gaps",
     "reset_timelines",
 ]
@@ -423,11 +422,11 @@ def occupy(
             append_gap(timelines.gaps, machine, free, start)
         timelines.free_from[machine] = start + seconds
     else:
-        occupy_steps(machines, timelines, machine, start, seconds, nodes, need, amount, 1.0)
+        _occupy_steps(machines, timelines, machine, start, seconds, nodes, need, amount, 1.0)
 
 
 @kernel
-def occupy_steps(
+def _occupy_steps(
     machines: MachineArrays,
     timelines: Timelines,
     machine: int,

@@ -21,7 +21,7 @@ from weft.kernels.compilation import kernel
 from weft.kernels.placement import mode_seconds
 from weft.kernels.problem import INFINITY, Doubles, Flags, Indices, ModeArrays
 
-__all__ = ["SubtaskGraph", "SubtaskQueues", "move_subtasks"]
+__all__ = ["SubtaskGraph", "move_subtasks"]
 
 _ROUNDING = 1e-12
 """Times that differ by less than this share of the schedule length are equal."""
@@ -44,7 +44,7 @@ class SubtaskGraph(NamedTuple):
     """Per subtask: the machine it is bound to; otherwise ``machines``."""
 
 
-class SubtaskQueues(NamedTuple):
+class _SubtaskQueues(NamedTuple):
     """The queues of machines as linked lists; the number of subtasks ends a list."""
 
     mode: Indices
@@ -81,7 +81,7 @@ def move_subtasks(
 
     Changes the queues in place; fills ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT).
     """
-    queues = SubtaskQueues(mode, seconds, previous, following, head, order)
+    queues = _SubtaskQueues(mode, seconds, previous, following, head, order)
     for task in range(graph.number):
         if modes.group[task] < modes.groups:
             # Adding 0 makes an index signed, so that it can be subtracted.
@@ -111,7 +111,7 @@ def move_subtasks(
 
 @kernel
 def _times(
-    graph: SubtaskGraph, queues: SubtaskQueues, start: Doubles, finish: Doubles, latest: Doubles
+    graph: SubtaskGraph, queues: _SubtaskQueues, start: Doubles, finish: Doubles, latest: Doubles
 ) -> float:
     """Compute AEFT and ALFT of all subtasks (step 3); return the length of the schedule (DCPL)."""
     number = graph.number
@@ -193,7 +193,7 @@ def _least_slack(
 
 
 @kernel
-def _take_out(queues: SubtaskQueues, nobody: int, task: int, machine: int) -> None:
+def _take_out(queues: _SubtaskQueues, nobody: int, task: int, machine: int) -> None:
     earlier = queues.previous[task]
     later = queues.following[task]
     if earlier < nobody:
@@ -207,7 +207,7 @@ def _take_out(queues: SubtaskQueues, nobody: int, task: int, machine: int) -> No
 
 
 @kernel
-def _put_in(queues: SubtaskQueues, nobody: int, task: int, machine: int, earlier: int) -> None:
+def _put_in(queues: _SubtaskQueues, nobody: int, task: int, machine: int, earlier: int) -> None:
     """Insert a subtask after another one, or first if ``earlier`` is the sentinel."""
     if earlier < nobody:
         later = queues.following[earlier]
@@ -227,7 +227,7 @@ _DESCENDANT, _ANCESTOR = 1, 2
 @kernel
 def _forward_without(
     graph: SubtaskGraph,
-    queues: SubtaskQueues,
+    queues: _SubtaskQueues,
     task: int,
     mark: Flags,
     finish: Doubles,
@@ -277,7 +277,7 @@ def _is_next_to(pointer: Indices, neighbour: Indices, mark: Flags, task: int, wa
 @kernel
 def _backward_without(
     graph: SubtaskGraph,
-    queues: SubtaskQueues,
+    queues: _SubtaskQueues,
     task: int,
     mark: Flags,
     length: float,
@@ -315,7 +315,7 @@ def _backward_without(
 def _best_slot(
     graph: SubtaskGraph,
     modes: ModeArrays,
-    queues: SubtaskQueues,
+    queues: _SubtaskQueues,
     task: int,
     length: float,
     mark: Flags,
@@ -367,7 +367,7 @@ def _best_slot(
 
 
 @kernel
-def _reorder(graph: SubtaskGraph, queues: SubtaskQueues, task: int, mark: Flags, spare: Indices) -> None:
+def _reorder(graph: SubtaskGraph, queues: _SubtaskQueues, task: int, mark: Flags, spare: Indices) -> None:
     """Restore the order after a move: descendants of the moved subtask go after it, all others before it."""
     number = graph.number
     order = queues.order

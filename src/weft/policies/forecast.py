@@ -44,35 +44,29 @@ from weft.predictors.seconds import ClassSeconds, RelatedSeconds
 from weft.workflow.task_graph import COMPUTE, TRANSFER
 
 __all__ = [
-    "ClassMode",
     "FinishForecast",
-    "ForecastModel",
-    "FreeNodes",
-    "SpeedFactors",
-    "forecast_model",
-    "remaining_end_s",
 ]
 
 
-SpeedFactors = tuple[float, ...]
+_SpeedFactors = tuple[float, ...]
 """Per machine: its estimated speed factor; 0 if it is down."""
 
-ClassMode = tuple[int, float, int]
+_ClassMode = tuple[int, float, int]
 """A class of machines, the seconds of the fastest count there, and its nodes."""
 
-_models: WeakKeyDictionary[Instance, ForecastModel] = WeakKeyDictionary()
+_models: WeakKeyDictionary[Instance, _ForecastModel] = WeakKeyDictionary()
 
 
-def forecast_model(instance: Instance, factors: SpeedFactors) -> ForecastModel:
+def _forecast_model(instance: Instance, factors: _SpeedFactors) -> _ForecastModel:
     """Return the cached model of an instance, updated to the current speed factors."""
     found = _models.get(instance)
     if found is None:
-        found = _models[instance] = ForecastModel(instance)
+        found = _models[instance] = _ForecastModel(instance)
     found.update(factors)
     return found
 
 
-class ForecastModel:
+class _ForecastModel:
     """Tasks, modes and machine classes of an instance in plain lists."""
 
     def __init__(self, instance: Instance) -> None:
@@ -105,12 +99,12 @@ class ForecastModel:
         self._group: list[int] = instance.group.tolist()
         self._seconds = instance.seconds
         self._stated = _stated_classes(instance, with_places=self.moves_data)
-        self._factors: SpeedFactors | None = None
+        self._factors: _SpeedFactors | None = None
         self._firsts: dict[int, list[tuple[int, int, int, int]]] = {}
         """Per group: class, machine, count and nodes of the modes on the first machine of each class."""
-        self._choices: dict[int, list[ClassMode]] = {}
+        self._choices: dict[int, list[_ClassMode]] = {}
 
-    def update(self, factors: SpeedFactors) -> None:
+    def update(self, factors: _SpeedFactors) -> None:
         """Group the machines into classes if the speed factors have changed."""
         if factors is self._factors or factors == self._factors:
             return
@@ -128,12 +122,12 @@ class ForecastModel:
         self._choices.clear()
         self.cached.clear()
 
-    def choices(self, task: int) -> list[ClassMode]:
+    def choices(self, task: int) -> list[_ClassMode]:
         """Return the fastest mode of a compute task on each class of machines that can run it."""
         found = self._choices.get(task)
         if found is None:
             assert self._factors is not None
-            best: dict[int, ClassMode] = {}
+            best: dict[int, _ClassMode] = {}
             for number, machine, count, nodes in self._first_modes(self._group[task]):
                 taken = self._seconds.at(task, machine, count) / self._factors[machine]
                 if number not in best or taken < best[number][1]:
@@ -186,16 +180,16 @@ def _rows(instance: Instance, group: int) -> list[tuple[int, int, int]]:
 _SAMPLE = 64
 """Maximal number of tasks in the sample that converts mean seconds."""
 
-FreeNodes = list[list[tuple[float, int]]]
+_FreeNodes = list[list[tuple[float, int]]]
 """Per class of machines: (free from, number of nodes) of the machines that a run uses."""
 
 
-def remaining_end_s(
-    model: ForecastModel,
+def _remaining_end_s(
+    model: _ForecastModel,
     run: RunView,
     placed: Sequence[int],
     ends: Mapping[int, float],
-    free: FreeNodes,
+    free: _FreeNodes,
     left_s: float,
 ) -> float:
     """Estimate the end of the remaining tasks with ``left_s`` mean seconds, in seconds from now."""
@@ -209,7 +203,7 @@ def remaining_end_s(
     return max(longest, _level_s(model, _rates(model, means, sample), free, left_s))
 
 
-def _rates(model: ForecastModel, means: Sequence[float], sample: Sequence[int]) -> list[float]:
+def _rates(model: _ForecastModel, means: Sequence[float], sample: Sequence[int]) -> list[float]:
     """Return per class of machines the mean seconds of work that a node does in a second."""
     work, spent = ([0.0] * len(model.members) for _ in range(2))
     for task in sample:
@@ -219,7 +213,7 @@ def _rates(model: ForecastModel, means: Sequence[float], sample: Sequence[int]) 
     return [done / taken if taken > 0.0 else 0.0 for done, taken in zip(work, spent, strict=True)]
 
 
-def _level_s(model: ForecastModel, rates: Sequence[float], free: FreeNodes, left_s: float) -> float:
+def _level_s(model: _ForecastModel, rates: Sequence[float], free: _FreeNodes, left_s: float) -> float:
     """Return the time by which the nodes have done the remaining work, each from the time it is free."""
     steps: list[tuple[float, float]] = []
     for members, rate, used in zip(model.members, rates, free, strict=True):
@@ -255,7 +249,7 @@ class FinishForecast:
 
     def left_s(self, run: RunView) -> float:
         """Estimate the seconds to the end of a run; infinity if the next tasks cannot run."""
-        model = forecast_model(run.instance, self._factors)
+        model = _forecast_model(run.instance, self._factors)
         attempts = self._attempts.get(run.index)
         if attempts is None:
             attempts = self._attempts[run.index] = self._view.attempts_of(run, _MOST_PLACED)
@@ -274,7 +268,7 @@ class FinishForecast:
         return found
 
 
-def _behind_s(model: ForecastModel, run: RunView, ahead: Iterable[int]) -> float:
+def _behind_s(model: _ForecastModel, run: RunView, ahead: Iterable[int]) -> float:
     """Return the mean seconds of all unfinished compute tasks except these, each counted once."""
     means = run.mean_seconds
     taken = sum(means[task] for task in dict.fromkeys(ahead) if model.kind[task] == COMPUTE)
@@ -282,7 +276,7 @@ def _behind_s(model: ForecastModel, run: RunView, ahead: Iterable[int]) -> float
 
 
 def _left_s(
-    model: ForecastModel,
+    model: _ForecastModel,
     run: RunView,
     tasks: Sequence[int],
     attempts: Sequence[AttemptView],
@@ -298,19 +292,19 @@ def _left_s(
     if behind_s is None:
         return last
     last = max(last, *(ends[attempt.task] for attempt in attempts), 0.0)
-    return max(last, remaining_end_s(model, run, tasks, ends, free, behind_s))
+    return max(last, _remaining_end_s(model, run, tasks, ends, free, behind_s))
 
 
 def _place_without_data(
-    model: ForecastModel, run: RunView, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
-) -> tuple[Mapping[int, float], FreeNodes]:
+    model: _ForecastModel, run: RunView, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
+) -> tuple[Mapping[int, float], _FreeNodes]:
     """Place tasks on single-node machines without data; a faster form of ``_ForecastSchedule``."""
     end: dict[int, float] = {}
     busy: dict[int, float] = {}
     for attempt in attempts:
         end[attempt.task] = left = max(0.0, attempt.expected_end_s - now)
         busy[attempt.machine] = max(left, busy.get(attempt.machine, 0.0))
-    lines: FreeNodes = [[] for _ in model.members]
+    lines: _FreeNodes = [[] for _ in model.members]
     for machine, left in busy.items():
         if model.class_of[machine] >= 0:
             lines[model.class_of[machine]].append((left, machine))
@@ -380,7 +374,7 @@ class _DataArrivals:
 class _ForecastSchedule:
     """One forecast: the occupancy of machines by the run."""
 
-    def __init__(self, model: ForecastModel, run: RunView) -> None:
+    def __init__(self, model: _ForecastModel, run: RunView) -> None:
         self._model = model
         self._run = run
         self._free: dict[int, list[tuple[float, int]]] = {}
@@ -400,7 +394,7 @@ class _ForecastSchedule:
 
     def placed(
         self, tasks: Sequence[int], attempts: Iterable[AttemptView], now: float
-    ) -> tuple[Mapping[int, float], FreeNodes]:
+    ) -> tuple[Mapping[int, float], _FreeNodes]:
         """Place tasks one after another; return their finishes, and when the nodes in use are free."""
         for attempt in attempts:
             left = max(0.0, attempt.expected_end_s - now)
@@ -409,7 +403,7 @@ class _ForecastSchedule:
         for task in tasks:
             if task not in self._end:
                 self._place(task)
-        free: FreeNodes = [[] for _ in self._model.members]
+        free: _FreeNodes = [[] for _ in self._model.members]
         for machine, steps in self._free.items():
             if self._model.class_of[machine] >= 0:
                 free[self._model.class_of[machine]] += steps

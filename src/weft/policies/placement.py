@@ -32,7 +32,6 @@ __all__ = [
     "Placement",
     "Sizing",
     "earliest_finish",
-    "planned_count",
     "send_transfers",
     "size_modes",
 ]
@@ -53,7 +52,7 @@ def size_modes(run: RunView, task: int, modes: list[Mode], sizing: Sizing) -> li
         by_machine.setdefault(mode.machine, []).append(mode)
     if len(by_machine) == len(modes):
         return modes
-    planned = planned_count(run, task)
+    planned = _planned_count(run, task)
     return [
         next((mode for mode in there if mode.count == planned), None) or _best(there, sizing)
         for there in by_machine.values()
@@ -66,7 +65,7 @@ def _best(modes: list[Mode], sizing: Sizing) -> Mode:
     return next(mode for mode in modes if mode.seconds <= limit)
 
 
-def planned_count(run: RunView, task: int) -> int | None:
+def _planned_count(run: RunView, task: int) -> int | None:
     """Return the planned node count of a task; None if it is not planned."""
     line = None if run.plan is None else run.plan.line.get(task)
     return None if line is None else line.count

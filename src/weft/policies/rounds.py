@@ -42,7 +42,6 @@ __all__ = [
     "WORKFLOW_PRIORITIES",
     "Inter",
     "Rounds",
-    "TaskPlacer",
     "Urgency",
     "place_first",
 ]
@@ -118,7 +117,7 @@ Rounds = Literal["tasks", "workflows"]
 _PriorityRule = Callable[[View], Urgency]
 
 
-class TaskPlacer(Protocol):
+class _TaskPlacer(Protocol):
     """Chooses machine and count of tasks."""
 
     def place(self, view: View, run: RunView, task: int) -> Place | None:
@@ -127,7 +126,7 @@ class TaskPlacer(Protocol):
 
 
 def place_first(
-    view: View, run: RunView, refused: set[int], placing: TaskPlacer, *, free: bool = True
+    view: View, run: RunView, refused: set[int], placing: _TaskPlacer, *, free: bool = True
 ) -> Place | None:
     """Place the first ready task that can be placed; None if none can. The others are added to ``refused``.
 

@@ -8,8 +8,8 @@ platform. ``alpha`` weighs the makespan against cost (1: time alone). The makesp
 Deviations: ``t_max`` is the time of sequential execution and ``c_min`` its node-seconds, which equals the
 paper's sum if tasks may run on one node; P is the number of nodes of all machines. A node-second counts by
 its price relative to the mean price of a node. The printed third function rewards wasted node-time for alpha
-below 1/2 (``static_literal_fitness``); our default counts idle node-time (``static_idle_fitness``), and
-``static_idle_fraction_fitness`` the share of idle node-time, which the paper plots.
+below 1/2 (``_static_literal_fitness``); our default counts idle node-time (``_static_idle_fitness``), and
+``_static_idle_fraction_fitness`` the share of idle node-time, which the paper plots.
 
 A lower bound above a limit proves that no plan keeps it. A plan above a limit proves nothing about other
 plans; the message says so.
@@ -31,62 +31,55 @@ from weft.schedule.schedule import Schedule
 from weft.units import format_seconds
 
 __all__ = [
-    "DEFAULT_ALPHA",
     "OBJECTIVES",
     "Objective",
-    "local_fitness",
     "make_objective",
-    "on_demand_fitness",
     "refuse_impossible_limits",
     "refuse_missed_limits",
-    "static_idle_fitness",
-    "static_idle_fraction_fitness",
-    "static_literal_fitness",
 ]
 
 
-def local_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:  # noqa: ARG001
+_Measure = Callable[[Schedule, Instance, float], float]
+
+
+def _local_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:  # noqa: ARG001
     """Fitness 1: the sum of the seconds of all compute tasks, without waiting."""
     computing = schedule.nodes > 0
     return float((schedule.finish_s[computing] - schedule.start_s[computing]).sum())
 
 
-def on_demand_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+def _on_demand_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
     """Fitness 2: ``alpha * makespan / t_max + (1 - alpha) * c / c_min``; only nodes in use are paid for."""
     least = sequential_execution(instance).node_seconds
-    return _weighed(
-        alpha, _time_share(schedule, instance), _share(_priced_node_seconds(schedule, instance), least)
-    )
+    cost = _share(_priced_node_seconds(schedule, instance), least)
+    return _weighed(alpha, schedule, instance, cost)
 
 
-def static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+def _static_idle_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
     """Fitness 3, our reading: ``alpha * makespan / t_max + (1 - alpha) * (P * makespan - c) / c_max``."""
     nodes = float(instance.capacity.sum())
     idle = nodes * schedule.makespan_s - _priced_node_seconds(schedule, instance)
     most = sequential_execution(instance).time_s * nodes
-    return _weighed(alpha, _time_share(schedule, instance), _share(idle, most))
+    return _weighed(alpha, schedule, instance, _share(idle, most))
 
 
-def static_literal_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+def _static_literal_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
     """Fitness 3 as printed: ``alpha * makespan / t_max + (1 - alpha) * (c_max - c) / c_max``."""
     most = sequential_execution(instance).time_s * float(instance.capacity.sum())
     unused = 1.0 - _share(_priced_node_seconds(schedule, instance), most)
-    return _weighed(alpha, _time_share(schedule, instance), unused)
+    return _weighed(alpha, schedule, instance, unused)
 
 
-def static_idle_fraction_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
+def _static_idle_fraction_fitness(schedule: Schedule, instance: Instance, alpha: float) -> float:
     """Fitness 3 by shares: ``alpha * makespan / t_max + (1 - alpha) * (1 - c / (P * makespan))``."""
     available = float(instance.capacity.sum()) * schedule.makespan_s
     idle = 1.0 - _priced_node_seconds(schedule, instance) / available if available > 0 else 0.0
-    return _weighed(alpha, _time_share(schedule, instance), idle)
+    return _weighed(alpha, schedule, instance, idle)
 
 
-def _weighed(alpha: float, time: float, cost: float) -> float:
+def _weighed(alpha: float, schedule: Schedule, instance: Instance, cost: float) -> float:
+    time = _share(schedule.makespan_s, sequential_execution(instance).time_s)
     return alpha * time + (1.0 - alpha) * cost
-
-
-def _time_share(schedule: Schedule, instance: Instance) -> float:
-    return _share(schedule.makespan_s, sequential_execution(instance).time_s)
 
 
 def _share(amount: float, whole: float) -> float:
@@ -100,28 +93,21 @@ def _priced_node_seconds(schedule: Schedule, instance: Instance) -> float:
     return float((taken * relative_prices(instance)[schedule.machine]).sum())
 
 
-DEFAULT_ALPHA = 0.5
-"""Time and cost have equal weight."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """A value of schedules to minimise or maximise, and limits that no plan may exceed."""
 
     name: str
     title: str
-    source: str
-    """Paper and section."""
-    measured_by: Callable[[Schedule, Instance, float], float] = field(repr=False, compare=False)
+    measured_by: _Measure = field(repr=False, compare=False)
     """Returns the value of a schedule of an instance for an alpha."""
     sense: Literal["minimise", "maximise"] = "minimise"
     has_alpha: bool = False
     """Whether alpha is part of it."""
     is_makespan: bool = False
-    """Whether it orders plans as the makespan does, so that planners that minimise the makespan support it.
-    """
+    """Whether it orders plans as the makespan does; planners that minimise the makespan support it."""
 
-    alpha: float = DEFAULT_ALPHA
+    alpha: float = 0.5
     """From 0 (cost alone) to 1 (time alone)."""
     deadline_s: float | None = None
     """Upper limit of the makespan; None for no deadline."""
@@ -145,13 +131,16 @@ def _metric(schedule: Schedule, instance: Instance, alpha: float, *, key: str) -
     return float(getattr(measure_schedule(schedule, instance), key))
 
 
+def _fitness(name: str, title: str, measured_by: _Measure) -> Objective:
+    return Objective(name=name, title=title, measured_by=measured_by, has_alpha=True)
+
+
 def _grid_metric(
-    name: str, title: str, number: int, key: str, sense: Literal["minimise", "maximise"] = "minimise"
+    name: str, title: str, key: str, sense: Literal["minimise", "maximise"] = "minimise"
 ) -> Objective:
     return Objective(
         name=name,
         title=title,
-        source=f"S1 section 7, metric {number}",
         measured_by=partial(_metric, key=key),
         sense=sense,
         # The sequential time is the same for all plans, so the shortest plan has the largest speed-up.
@@ -159,51 +148,21 @@ def _grid_metric(
     )
 
 
-def _moldable_fitness(
-    name: str, title: str, variant: str, measured_by: Callable[[Schedule, Instance, float], float]
-) -> Objective:
-    return Objective(
-        name=name, title=title, source=f"S2 section 4, {variant}", measured_by=measured_by, has_alpha=True
-    )
-
-
 _ALL = (
-    Objective(
-        name="makespan",
-        title="time until the last task has ended",
-        source="S1 section 7, metric 1",
-        measured_by=_makespan,
-        is_makespan=True,
-    ),
-    Objective(
-        name="cost", title="price of all node-hours taken", source="design section 5", measured_by=_cost
-    ),
-    Objective(
-        name="local",
-        title="sum of the tasks' times, whatever waits",
-        source="S2 section 4, fitness 1",
-        measured_by=local_fitness,
-    ),
-    _moldable_fitness("on-demand", "makespan and cost of nodes in use", "fitness 2", on_demand_fitness),
-    _moldable_fitness(
-        "static", "makespan and idle node-time", "fitness 3, variant idle", static_idle_fitness
-    ),
-    _moldable_fitness(
-        "static-literal", "makespan and unused node-time", "fitness 3 as printed", static_literal_fitness
-    ),
-    _moldable_fitness(
-        "static-idle-fraction",
-        "makespan and share of idle node-time",
-        "fitness 3, variant idle fraction",
-        static_idle_fraction_fitness,
-    ),
-    _grid_metric("speedup", "sequential time over makespan", 2, "speedup", "maximise"),
-    _grid_metric("efficiency", "speed-up over machines used", 3, "efficiency", "maximise"),
-    _grid_metric("communication", "moving data on the critical path", 4, "communication_s"),
-    _grid_metric("synchronisation", "waiting on the critical path", 5, "synchronisation_s"),
-    _grid_metric("overhead", "makespan less the sequential time's share per machine", 6, "overhead_s"),
-    _grid_metric("lost-parallelism", "overhead less moving and waiting", 7, "lost_parallelism_s"),
-    _grid_metric("throughput", "efficiency and time together", 8, "throughput", "maximise"),
+    Objective(name="makespan", title="finish of the last task", measured_by=_makespan, is_makespan=True),
+    Objective(name="cost", title="price of all occupied node-hours", measured_by=_cost),
+    Objective(name="local", title="sum of the tasks' times without waiting", measured_by=_local_fitness),
+    _fitness("on-demand", "makespan and cost of nodes in use", _on_demand_fitness),
+    _fitness("static", "makespan and idle node-time", _static_idle_fitness),
+    _fitness("static-literal", "makespan and unused node-time", _static_literal_fitness),
+    _fitness("static-idle-fraction", "makespan and share of idle node-time", _static_idle_fraction_fitness),
+    _grid_metric("speedup", "sequential time over makespan", "speedup", "maximise"),
+    _grid_metric("efficiency", "speed-up over machines used", "efficiency", "maximise"),
+    _grid_metric("communication", "transfers on the critical path", "communication_s"),
+    _grid_metric("synchronisation", "waiting on the critical path", "synchronisation_s"),
+    _grid_metric("overhead", "makespan minus the sequential time per machine", "overhead_s"),
+    _grid_metric("lost-parallelism", "overhead minus transfers and waiting", "lost_parallelism_s"),
+    _grid_metric("throughput", "efficiency and time combined", "throughput", "maximise"),
 )
 OBJECTIVES = {objective.name: objective for objective in _ALL}
 """By name, without limits and with the default alpha."""
@@ -219,7 +178,7 @@ def make_objective(
     """Return the objective of a name with alpha and limits. Raises InvalidInput."""
     if name not in OBJECTIVES:
         close = nearest(name, OBJECTIVES)
-        advice = f"did you mean {close!r}?" if close else f"known: {', '.join(OBJECTIVES)}"
+        advice = f"did you mean {close!r}?" if close else f"use one of {', '.join(OBJECTIVES)}"
         raise InvalidInput(Problem(what=f"unknown objective {name!r}", advice=advice))
     found = OBJECTIVES[name]
     _check_limit("deadline", deadline_s, "seconds")
@@ -282,7 +241,7 @@ def refuse_missed_limits(
     if most is not None and _exceeds(cost, most):
         found.append(f"costs {cost:.6g}, {cost - most:.3g} more than the maximal cost of {most:.6g}")
     if found:
-        advice = "this is no proof that none can do better: try another planner (`weft planners` lists them)"
+        advice = "another plan may keep it: try another planner (`weft planners` lists them)"
         raise Infeasible(f"the plan of {planner} {' and '.join(found)}; {advice}")
 
 

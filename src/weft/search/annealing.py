@@ -12,7 +12,6 @@ is to an adjacent value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,8 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
-from weft.search.pool import INLINE_POOL, Pool
+from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space, change_one_gene
 
 __all__ = ["AnnealingSettings", "SimulatedAnnealing"]
@@ -52,7 +50,7 @@ class AnnealingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedAnnealing:
+class SimulatedAnnealing(OptimiserBase):
     """Simulated annealing."""
 
     name: ClassVar[str] = "annealing"
@@ -60,46 +58,29 @@ class SimulatedAnnealing:
 
     settings: AnnealingSettings = AnnealingSettings()
 
-    def refuses(self, space: Space) -> str | None:  # noqa: ARG002
-        """Search every space."""
-        return None
-
-    def optimise(
-        self,
-        space: Space,
-        evaluate: Evaluate,
-        *,
-        rng: np.random.Generator,
-        limit: Limit = NO_LIMIT,
-        starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
-        pool: Pool = INLINE_POOL,
-        batch: int | None = None,
-    ) -> SearchResult:
-        """Walk and cool until the steps are used up or the limit ends it."""
+    def search(
+        self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
+    ) -> None:
+        """Change the points of all walkers and cool until the steps are used up."""
         settings = self.settings
-        given = list(starts)
         # A random walker would be far behind one that begins at a given start.
-        shared = [given[number % len(given)] for number in range(settings.walkers)] if given else ()
-        points = space.first_points(rng, settings.walkers, shared)
-        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
-        with tally:
-            values = tally.see(points)
-            if space.points == 1:
-                return tally.found(points)
-            tried = change_one_gene(points, space, rng)
-            new = tally.see(tried)
-            warm = settings.hot * _mean_loss(values, new)
-            _accept(points, values, tried, new, losable=np.zeros(len(points)))
-            for moves in _cooling_lengths(settings):
-                for move in range(moves):
-                    warmth = warm * settings.cold ** (move / moves)
-                    tried = change_one_gene(points, space, rng)
-                    new = tally.see(tried)
-                    _accept(points, values, tried, new, rng.standard_exponential(len(points)) * warmth)
-                points[:], values[:] = tally.best, tally.value
-                warm *= settings.milder
-        return tally.found(points)
+        shared = [starts[number % len(starts)] for number in range(settings.walkers)] if starts else ()
+        points = evaluator.last = space.first_points(rng, settings.walkers, shared)
+        values = evaluator.evaluate(points)
+        if space.points == 1:
+            return
+        tried = change_one_gene(points, space, rng)
+        new = evaluator.evaluate(tried)
+        temperature = settings.hot * _mean_loss(values, new)
+        _accept(points, values, tried, new, losable=np.zeros(len(points)))
+        for moves in _cooling_lengths(settings):
+            for move in range(moves):
+                tried = change_one_gene(points, space, rng)
+                new = evaluator.evaluate(tried)
+                warmth = temperature * settings.cold ** (move / moves)
+                _accept(points, values, tried, new, rng.standard_exponential(len(points)) * warmth)
+            points[:], values[:] = evaluator.best, evaluator.value
+            temperature *= settings.milder
 
 
 def _cooling_lengths(settings: AnnealingSettings) -> list[int]:

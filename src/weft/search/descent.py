@@ -13,8 +13,8 @@ section 4.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,18 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
-from weft.search.pool import INLINE_POOL, Pool
+from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space
 
-__all__ = ["Coordinates", "Descent", "Gradient", "LossFunction", "Simplex", "explain_no_coordinates"]
-
-
-def explain_no_coordinates(space: Space) -> str | None:
-    """Return why a space has no coordinates; None if it has."""
-    if space.scale is None:
-        return "its values are no numbers, so there is no way from one to the next"
-    return None
+__all__ = ["Coordinates", "Gradient", "Simplex"]
 
 
 class Coordinates:
@@ -66,14 +58,14 @@ def _scale_to_unit(numbers: Floats) -> Floats:
     return unit
 
 
-LossFunction = Callable[[Points], Floats]
+_LossFunction = Callable[[Points], Floats]
 """Returns the loss of every point: the negative value."""
 
 _NOT_ALLOWED = 1e300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Descent(ABC):
+class _Descent(OptimiserBase):
     """Base of the methods for numeric spaces."""
 
     restarts: int = 9
@@ -84,51 +76,37 @@ class Descent(ABC):
             raise InvalidInput(Problem(what=f"restarts is {self.restarts}", rule="must be at least 0"))
 
     @abstractmethod
-    def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
+    def descend(self, space: Space, axes: Coordinates, losses: _LossFunction, place: Floats) -> None:
         """Minimise the loss from a position."""
 
     def refuses(self, space: Space) -> str | None:
-        """Refuse values that are no numbers."""
-        return explain_no_coordinates(space)
+        """Refuse spaces whose values are not numeric."""
+        return "its values are not numbers, so they have no distances" if space.scale is None else None
 
-    def optimise(
-        self,
-        space: Space,
-        evaluate: Evaluate,
-        *,
-        rng: np.random.Generator,
-        limit: Limit = NO_LIMIT,
-        starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
-        pool: Pool = INLINE_POOL,
-        batch: int | None = None,
-    ) -> SearchResult:
-        """Descend from the best start, then from places drawn at random; give the best point of all."""
-        given = list(starts)
-        points = space.first_points(rng, max(1, len(given)), given)
-        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+    def search(
+        self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
+    ) -> None:
+        """Descend from the best start, then from random positions."""
         axes = Coordinates(space)
 
         def losses(points: Points) -> Floats:
-            return np.minimum(-tally.see(points), _NOT_ALLOWED)
+            return np.minimum(-evaluator.evaluate(points), _NOT_ALLOWED)
 
-        with tally:
-            tally.see(points)
-            place = axes.of(tally.best)
-            for _ in range(self.restarts + 1 if len(axes) else 0):
-                self.descend(space, axes, losses, place)
-                place = rng.random(len(axes))
-        return tally.found(tally.best[None])
+        evaluator.evaluate(space.first_points(rng, max(1, len(starts)), starts))
+        place = axes.of(evaluator.best)
+        for _ in range(self.restarts + 1 if len(axes) else 0):
+            self.descend(space, axes, losses, place)
+            place = rng.random(len(axes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gradient(Descent):
+class Gradient(_Descent):
     """Minimisation by L-BFGS-B."""
 
     name: ClassVar[str] = "gradient"
     title: ClassVar[str] = "gradient method for numbers (L-BFGS-B, Byrd et al. 1995)"
 
-    def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
+    def descend(self, space: Space, axes: Coordinates, losses: _LossFunction, place: Floats) -> None:
         """Run L-BFGS-B from a position until it converges."""
         from scipy.optimize import minimize
 
@@ -139,7 +117,7 @@ class Gradient(Descent):
 
 
 def _loss_and_slopes(
-    place: Floats, axes: Coordinates, space: Space, losses: LossFunction
+    place: Floats, axes: Coordinates, space: Space, losses: _LossFunction
 ) -> tuple[float, Floats]:
     """Evaluate the nearest point and both neighbours on every axis; return loss and slopes at a position."""
     point = axes.nearest(place)
@@ -168,13 +146,13 @@ _WIDTH = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simplex(Descent):
+class Simplex(_Descent):
     """Minimisation by Nelder-Mead, without derivatives."""
 
     name: ClassVar[str] = "simplex"
     title: ClassVar[str] = "simplex method for numbers (Nelder and Mead 1965)"
 
-    def descend(self, space: Space, axes: Coordinates, losses: LossFunction, place: Floats) -> None:
+    def descend(self, space: Space, axes: Coordinates, losses: _LossFunction, place: Floats) -> None:
         """Run Nelder-Mead from a position until the simplex is smaller than a step of the space."""
         from scipy.optimize import minimize
 

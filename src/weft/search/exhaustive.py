@@ -5,18 +5,16 @@ The last gene changes fastest. Given starts are evaluated first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
-from weft.search.pool import INLINE_POOL, Pool
+from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Points, Space
 
-__all__ = ["ExhaustiveSearch", "list_points"]
+__all__ = ["ExhaustiveSearch"]
 
 _MOST_POINTS = 10**9
 _TOGETHER = 1024
@@ -24,7 +22,7 @@ _TOGETHER = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExhaustiveSearch:
+class ExhaustiveSearch(OptimiserBase):
     """Evaluation of every point."""
 
     name: ClassVar[str] = "exhaustive"
@@ -34,30 +32,21 @@ class ExhaustiveSearch:
         """Refuse spaces of more than 10^9 points."""
         return None if space.points <= _MOST_POINTS else f"{float(space.points):.3g} points are too many"
 
-    def optimise(
+    def search(
         self,
         space: Space,
-        evaluate: Evaluate,
-        *,
+        evaluator: Evaluator,
         rng: np.random.Generator,  # noqa: ARG002
-        limit: Limit = NO_LIMIT,
-        starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
-        pool: Pool = INLINE_POOL,
-        batch: int | None = None,
-    ) -> SearchResult:
-        """Evaluate everything, some points at a time."""
-        given = [space.repair(start) for start in starts]
-        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
-        with tally:
-            if given:
-                tally.see(np.array(given, dtype=np.uint32))
-            for first in range(0, space.points, _TOGETHER):
-                tally.see(list_points(space, first, min(first + _TOGETHER, space.points)))
-        return tally.found(tally.best[None])
+        starts: list[ArrayLike],
+    ) -> None:
+        """Evaluate the starts, then all points in batches."""
+        if starts:
+            evaluator.evaluate(np.array([space.repair(start) for start in starts], dtype=np.uint32))
+        for first in range(0, space.points, _TOGETHER):
+            evaluator.evaluate(_list_points(space, first, min(first + _TOGETHER, space.points)))
 
 
-def list_points(space: Space, first: int, end: int) -> Points:
+def _list_points(space: Space, first: int, end: int) -> Points:
     """Return the points with numbers from ``first`` to before ``end``; the last gene changes fastest."""
     numbers = np.arange(first, end)
     points = np.empty((len(numbers), space.genes), dtype=np.uint32)

@@ -13,7 +13,6 @@ generation (grid, section 4.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -34,8 +33,7 @@ from weft.search.operators import (
     scale_fitness,
     select_elite,
 )
-from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
-from weft.search.pool import INLINE_POOL, Pool
+from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Floats, Points, Space
 
 __all__ = ["PRESETS", "GeneticAlgorithm", "GeneticSettings"]
@@ -72,13 +70,13 @@ class GeneticSettings:
     """Const as a multiple of the largest metric of the first generation."""
 
     def __post_init__(self) -> None:
-        wrong = self._wrong()
-        if wrong is not None:
-            name, rule = wrong
+        invalid = self._invalid_field()
+        if invalid is not None:
+            name, rule = invalid
             what = f"{name} of the genetic algorithm is {getattr(self, name)!r}"
             raise InvalidInput(Problem(what=what, rule=rule))
 
-    def _wrong(self) -> tuple[str, str] | None:
+    def _invalid_field(self) -> tuple[str, str] | None:
         if self.population < 2:
             return "population", "must be at least 2"
         if self.generations < 1:
@@ -119,7 +117,7 @@ and more).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneticAlgorithm:
+class GeneticAlgorithm(OptimiserBase):
     """Genetic search."""
 
     name: ClassVar[str] = "genetic"
@@ -127,39 +125,23 @@ class GeneticAlgorithm:
 
     settings: GeneticSettings = PRESETS["s2-recommended"]
 
-    def refuses(self, space: Space) -> str | None:  # noqa: ARG002
-        """Search every space."""
-        return None
-
-    def optimise(
-        self,
-        space: Space,
-        evaluate: Evaluate,
-        *,
-        rng: np.random.Generator,
-        limit: Limit = NO_LIMIT,
-        starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
-        pool: Pool = INLINE_POOL,
-        batch: int | None = None,
-    ) -> SearchResult:
-        """Breed generation after generation until the settings or the limit end it."""
+    def search(
+        self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
+    ) -> None:
+        """Evaluate one generation after another until the settings end the search."""
         settings = self.settings
         patience = settings.steady_share * settings.generations
-        points = space.first_points(rng, settings.population, starts)
-        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
-        with tally:
-            values = tally.see(points)
-            const = _const(values, settings.const_factor)
-            while tally.generations < settings.generations:
-                if 0 < patience <= tally.generations - 1 - tally.generation_of_best:
-                    break
-                children = self._children(space, points, values, const, rng)
-                values = tally.see(children)
-                points = children
-                if settings.elitist:
-                    keep_best(points, values, tally.best, tally.value)
-        return tally.found(points)
+        points = evaluator.last = space.first_points(rng, settings.population, starts)
+        values = evaluator.evaluate(points)
+        const = _const(values, settings.const_factor)
+        while evaluator.generations < settings.generations:
+            if 0 < patience <= evaluator.generations - 1 - evaluator.generation_of_best:
+                return
+            children = self._children(space, points, values, const, rng)
+            values = evaluator.evaluate(children)
+            points = evaluator.last = children
+            if settings.elitist:
+                keep_best(points, values, evaluator.best, evaluator.value)
 
     def _children(
         self, space: Space, points: Points, values: Floats, const: float, rng: np.random.Generator

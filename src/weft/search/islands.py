@@ -99,7 +99,7 @@ class Islands:
                 if tell is not None:
                     tell(standing)
             cut = cut or not limit.allows(log.visited)
-        return log.found(np.concatenate(held), cut=cut)
+        return log.result(np.concatenate(held), cut=cut)
 
     def _affordable(self, limit: Limit, visited: int) -> int:
         """Return the steps of the next round, halved until the limit is not exceeded by much."""
@@ -128,7 +128,7 @@ class _IslandLog:
         self.rounds.append(SearchState(len(self.rounds) + 1, self.visited, point, value))
         return self.rounds[-1]
 
-    def found(self, last: Points, *, cut: bool) -> SearchResult:
+    def result(self, last: Points, *, cut: bool) -> SearchResult:
         """Return the result of all rounds."""
         history = np.array([standing.value for standing in self.rounds])
         return SearchResult(

@@ -7,7 +7,6 @@ tries all changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from weft.errors import InvalidInput, Problem
-from weft.search.optimiser import NO_LIMIT, Evaluate, Evaluator, Limit, ProgressCallback, SearchResult
-from weft.search.pool import INLINE_POOL, Pool
+from weft.search.optimiser import Evaluator, OptimiserBase
 from weft.search.space import Points, Space, list_changes
 
 __all__ = ["LocalSearch", "LocalSearchSettings"]
@@ -44,7 +42,7 @@ class LocalSearchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSearch:
+class LocalSearch(OptimiserBase):
     """Iterated local search."""
 
     name: ClassVar[str] = "local-search"
@@ -52,39 +50,20 @@ class LocalSearch:
 
     settings: LocalSearchSettings = LocalSearchSettings()
 
-    def refuses(self, space: Space) -> str | None:  # noqa: ARG002
-        """Search every space."""
-        return None
-
-    def optimise(
-        self,
-        space: Space,
-        evaluate: Evaluate,
-        *,
-        rng: np.random.Generator,
-        limit: Limit = NO_LIMIT,
-        starts: Iterable[ArrayLike] = (),
-        tell: ProgressCallback | None = None,
-        pool: Pool = INLINE_POOL,
-        batch: int | None = None,
-    ) -> SearchResult:
-        """Climb from the best start, shake, climb again."""
-        settings = self.settings
-        given = list(starts)
-        points = space.first_points(rng, max(1, len(given)), given)
-        tally = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
-        with tally:
-            tally.see(points)
-            point, value = tally.best, tally.value
-            for restart in range(settings.restarts + 1):
-                if restart:
-                    point = self._shaken(tally.best, space, rng)
-                    value = float(tally.see(point[None])[0])
-                self._climb(point.copy(), value, space, tally, rng)
-        return tally.found(tally.best[None])
+    def search(
+        self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
+    ) -> None:
+        """Climb from the best start; perturb the best point and climb again."""
+        evaluator.evaluate(space.first_points(rng, max(1, len(starts)), starts))
+        point, value = evaluator.best, evaluator.value
+        for restart in range(self.settings.restarts + 1):
+            if restart:
+                point = self._perturb(evaluator.best, space, rng)
+                value = float(evaluator.evaluate(point[None])[0])
+            self._climb(point.copy(), value, space, evaluator, rng)
 
     def _climb(
-        self, point: Points, value: float, space: Space, tally: Evaluator, rng: np.random.Generator
+        self, point: Points, value: float, space: Space, evaluator: Evaluator, rng: np.random.Generator
     ) -> None:
         """Take improving changes until there is none."""
         together = self.settings.together
@@ -96,7 +75,7 @@ class LocalSearch:
                 changes = order[start : start + together]
                 tried = np.repeat(point[None], len(changes), axis=0)
                 tried[np.arange(len(changes)), gene[changes]] = other[changes]
-                values = tally.see(tried)
+                values = evaluator.evaluate(tried)
                 number = int(values.argmax())
                 if values[number] > best:
                     best, taken = float(values[number]), int(changes[number])
@@ -106,7 +85,7 @@ class LocalSearch:
                 return
             point[gene[taken]], value = other[taken], best
 
-    def _shaken(self, point: Points, space: Space, rng: np.random.Generator) -> Points:
+    def _perturb(self, point: Points, space: Space, rng: np.random.Generator) -> Points:
         """Return a copy of a point with some genes replaced at random."""
         number = min(space.genes, max(2, round(self.settings.shaken * space.genes)))
         genes = rng.choice(space.genes, number, replace=False)

@@ -36,8 +36,6 @@ __all__ = [
     "compute_fitness",
     "cross_pairs",
     "draw_hits",
-    "draw_single_point",
-    "draw_uniform",
     "keep_best",
     "mutate",
     "scale_fitness",
@@ -156,7 +154,7 @@ def cross_pairs(parents: Points, kind: Crossover, rate: float, rng: np.random.Ge
     return np.where(exchanged[:, None], couples[:, ::-1], couples).reshape(parents.shape)
 
 
-def draw_single_point(pairs: int, genes: int, rng: np.random.Generator) -> _Mask:
+def _draw_single_point(pairs: int, genes: int, rng: np.random.Generator) -> _Mask:
     """Draw a cut between two genes per pair; the genes after it are exchanged."""
     if genes == 1:
         return np.zeros((pairs, 1), dtype=np.bool_)
@@ -165,14 +163,14 @@ def draw_single_point(pairs: int, genes: int, rng: np.random.Generator) -> _Mask
     return behind
 
 
-def draw_uniform(pairs: int, genes: int, rng: np.random.Generator) -> _Mask:
+def _draw_uniform(pairs: int, genes: int, rng: np.random.Generator) -> _Mask:
     """Draw for every gene whether it is exchanged."""
     return rng.random((pairs, genes)) < 0.5
 
 
 CROSSOVERS: dict[str, Callable[[int, int, np.random.Generator], _Mask]] = {
-    "single-point": draw_single_point,
-    "uniform": draw_uniform,
+    "single-point": _draw_single_point,
+    "uniform": _draw_uniform,
 }
 
 

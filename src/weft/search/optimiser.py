@@ -7,6 +7,7 @@ search can be cut short at any time and then returns the best point so far.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,8 +24,8 @@ __all__ = [
     "Evaluate",
     "Evaluator",
     "Limit",
-    "LimitReached",
     "Optimiser",
+    "OptimiserBase",
     "ProgressCallback",
     "SearchResult",
     "SearchState",
@@ -126,7 +127,7 @@ class Optimiser(Protocol):
         ...
 
 
-class LimitReached(Exception):
+class _LimitReached(Exception):
     """The limit of a search is reached; the context of ``Evaluator`` handles it."""
 
 
@@ -146,7 +147,7 @@ class Evaluator:
         pool: Pool,
         batch: int | None,
     ) -> None:
-        self._evaluate = evaluate
+        self._function = evaluate
         self._limit = limit
         self._tell = tell
         self._pool = pool
@@ -156,6 +157,8 @@ class Evaluator:
         self.visited = 0
         self.generations = 0
         self.generation_of_best = 0
+        self.last: Points | None = None
+        """The current points of the search; None for the best point."""
         self._history: list[float] = []
         self.cut = False
         self._is_open = False
@@ -168,33 +171,31 @@ class Evaluator:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         # Without any evaluated point there is no result, so the interrupt propagates.
-        ended = kind is LimitReached or (kind is KeyboardInterrupt and self.visited > 0)
+        ended = kind is _LimitReached or (kind is KeyboardInterrupt and self.visited > 0)
         self.cut = self.cut or ended
         if ended and self._is_open:
             self._close()
         return ended
 
-    def see(self, points: Points) -> Floats:
-        """Evaluate a generation and return its values. Raises LimitReached if the limit allows no more."""
-        if self.visited and not self._limit.allows(self.visited):
-            raise LimitReached
+    def evaluate(self, points: Points) -> Floats:
+        """Evaluate a generation and return its values; a reached limit ends the search here."""
         size = len(points) if self._batch is None else self._batch
-        values = self._look_at(points) if size >= len(points) else self._in_batches(points, size)
+        parts = []
+        for start in range(0, len(points), size):
+            if self.visited and not self._limit.allows(self.visited):
+                raise _LimitReached
+            parts.append(self._evaluate_batch(points[start : start + size]))
         self._close()
-        return values
-
-    def _in_batches(self, points: Points, size: int) -> Floats:
-        """Evaluate a generation in batches and check the limit between them."""
-        parts = [self._look_at(points[:size])]
-        for start in range(size, len(points), size):
-            if not self._limit.allows(self.visited):
-                raise LimitReached
-            parts.append(self._look_at(points[start : start + size]))
         return np.concatenate(parts)
 
-    def _look_at(self, points: Points) -> Floats:
+    def _evaluate_batch(self, points: Points) -> Floats:
         """Evaluate points and keep the best."""
-        values = self._side_by_side(points)
+        workers = min(self._pool.workers, len(points))
+        if workers == 1:
+            values = self._function(points)
+        else:
+            parts = np.array_split(points, workers)
+            values = np.concatenate(list(self._pool.map(self._function, parts)))
         number = int(values.argmax())
         if not self.visited or values[number] > self.value:
             self.best, self.value = points[number].copy(), float(values[number])
@@ -211,14 +212,8 @@ class Evaluator:
         if self._tell is not None:
             self._tell(SearchState(self.generations, self.visited, self.best, self.value))
 
-    def _side_by_side(self, points: Points) -> Floats:
-        workers = min(self._pool.workers, len(points))
-        if workers == 1:
-            return self._evaluate(points)
-        return np.concatenate(list(self._pool.map(self._evaluate, np.array_split(points, workers))))
-
-    def found(self, last: Points) -> SearchResult:
-        """Return the result; ``last`` are the points at the end of the search."""
+    def result(self) -> SearchResult:
+        """Return the result of the search."""
         return SearchResult(
             best=self.best,
             value=self.value,
@@ -227,6 +222,38 @@ class Evaluator:
             generation_of_best=self.generation_of_best,
             first_best=self._history[0],
             history=np.array(self._history),
-            last=last,
+            last=self.best[None] if self.last is None else self.last,
             cut=self.cut,
         )
+
+
+class OptimiserBase(ABC):
+    """An optimiser that evaluates its points through an ``Evaluator``."""
+
+    def refuses(self, space: Space) -> str | None:  # noqa: ARG002
+        """Return None: every space can be searched."""
+        return None
+
+    @abstractmethod
+    def search(
+        self, space: Space, evaluator: Evaluator, rng: np.random.Generator, starts: list[ArrayLike]
+    ) -> None:
+        """Evaluate points until a rule of the method ends the search; keep ``evaluator.last`` up to date."""
+
+    def optimise(
+        self,
+        space: Space,
+        evaluate: Evaluate,
+        *,
+        rng: np.random.Generator,
+        limit: Limit = NO_LIMIT,
+        starts: Iterable[ArrayLike] = (),
+        tell: ProgressCallback | None = None,
+        pool: Pool = INLINE_POOL,
+        batch: int | None = None,
+    ) -> SearchResult:
+        """Search until a rule of the method or the limit ends it; see ``Optimiser.optimise``."""
+        evaluator = Evaluator(evaluate, limit=limit, tell=tell, pool=pool, batch=batch)
+        with evaluator:
+            self.search(space, evaluator, rng, list(starts))
+        return evaluator.result()

@@ -46,19 +46,16 @@ from weft.workflow.task_graph import Floats
 
 __all__ = [
     "SLACK",
-    "NestedSets",
     "SupplyLoad",
     "TimeWindows",
     "bound_by_area",
     "bound_by_turns",
-    "bound_nested_sets",
     "build_windows",
     "find_crossing",
     "find_cuts",
     "heads_after_ancestors",
     "heads_after_stages",
     "longest_refuted",
-    "nest_tasks",
 ]
 
 
@@ -152,7 +149,7 @@ class SupplyLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NestedSets:
+class _NestedSets:
     """Sets of tasks, each with one task more than the one before, and head plus tail of each set."""
 
     order: _Positions
@@ -161,18 +158,18 @@ class NestedSets:
     """Per set: the share of the supply that its tasks can take at once; None for all of it."""
 
 
-def nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> NestedSets:
+def _nest_tasks(load: SupplyLoad, tasks: _Positions, order: _Positions, around_s: Floats) -> _NestedSets:
     """Return the sets of the first one, two, ... tasks in an order."""
     if load.reach is None:
-        return NestedSets(order=order, around_s=around_s, reach=None)
+        return _NestedSets(order=order, around_s=around_s, reach=None)
     # Tasks without nodes have no area, so any positive reach is valid.
     nodes = np.maximum(1.0, load.widest[tasks][order].cumsum())
     counts, weights = load.reach
-    return NestedSets(order=order, around_s=around_s, reach=np.interp(nodes, counts, weights))
+    return _NestedSets(order=order, around_s=around_s, reach=np.interp(nodes, counts, weights))
 
 
-def bound_nested_sets(
-    load: SupplyLoad, nests: Sequence[NestedSets], tasks: _Positions, around_s: Floats, low_s: float
+def _bound_nested_sets(
+    load: SupplyLoad, nests: Sequence[_NestedSets], tasks: _Positions, around_s: Floats, low_s: float
 ) -> float:
     """Return the largest bound of all sets, at least ``low_s``.
 
@@ -189,7 +186,7 @@ def bound_nested_sets(
     return find_crossing(best, at)
 
 
-def _largest(nests: Sequence[NestedSets], area: Floats) -> float:
+def _largest(nests: Sequence[_NestedSets], area: Floats) -> float:
     best = 0.0
     for sets in nests:
         total = area[sets.order].cumsum()
@@ -219,13 +216,13 @@ def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: F
     """Return a bound for tasks with these heads and tails, at least ``low_s``."""
     by_head, by_tail = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
     around = head_s[by_head] + np.minimum.accumulate(tail_s[by_head])
-    nests = [nest_tasks(load, tasks, by_head, around)]
+    nests = [_nest_tasks(load, tasks, by_head, around)]
     for threshold in _pick_thresholds(head_s, _HEAD_THRESHOLDS):
         order = by_tail[head_s[by_tail] >= threshold]
         # Tasks are sorted by descending tail, so the tail of the last one is common to all.
-        nests.append(nest_tasks(load, tasks, order, threshold + tail_s[order]))
+        nests.append(_nest_tasks(load, tasks, order, threshold + tail_s[order]))
     low_s = max(low_s, _turns_between(load, tasks, head_s, tail_s))
-    return bound_nested_sets(load, nests, tasks, head_s + tail_s, low_s)
+    return _bound_nested_sets(load, nests, tasks, head_s + tail_s, low_s)
 
 
 def _turns_between(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats) -> float:
@@ -290,8 +287,8 @@ def _raise_head(
     )
     for load in waited_for:
         head = max(head, float(head_s[before].min()) + bound_by_turns(load, before))
-        nests = [nest_tasks(load, ancestors, order, around) for order, around in orders]
-        head = bound_nested_sets(load, nests, ancestors, heads + paths, head)
+        nests = [_nest_tasks(load, ancestors, order, around) for order, around in orders]
+        head = _bound_nested_sets(load, nests, ancestors, heads + paths, head)
     return head
 
 
