@@ -1,10 +1,4 @@
-"""Arrival times of the input data of one task on every machine.
-
-All machines of a location receive data at the same time, so arrivals are computed per location. The exception
-are machines on a host that already has some of the data: for them the latest arrival from *another* host
-counts. Every location therefore stores its two latest arrivals, from different hosts. O(d l) for a task with
-d predecessors on a platform of l locations.
-"""
+"""Arrival times of the input data of one task on every machine."""
 
 from __future__ import annotations
 
@@ -17,7 +11,13 @@ __all__ = ["Arrivals", "data_ready_s", "gather_data", "reset_arrivals", "send_da
 
 
 class Arrivals(NamedTuple):
-    """The arrivals of one task."""
+    """The arrivals of one task.
+
+    All machines of a location receive data at the same time, so arrivals are computed per location. The
+    exception are machines on a host that already has some of the data: for them the latest arrival from
+    *another* host counts. Every location therefore stores its two latest arrivals, from different hosts. O(d
+    l) for a task with d predecessors on a platform of l locations.
+    """
 
     latest: Doubles
     """Per location: the last arrival, for machines on hosts without data."""

@@ -1,18 +1,7 @@
 """Run kernels as plain Python for small work, as machine code otherwise, and cache the machine code.
 
-A kernel is a function marked ``@kernel``. It reads and writes flat arrays by index and calls nothing but
-other kernels and built-in arithmetic. ``run_kernel`` chooses the form: importing numba and compiling take
-longer than a small job, so small work runs uncompiled on lists (plain Python reads lists three times faster
-than arrays). Both forms must return the same bits, so a kernel uses no ``exp``, ``log`` or ``pow``, no array
-methods, no slices, no negative indices and no division by a number that may be 0.
-
 ``WEFT_KERNELS`` overrides the choice: ``plain`` never compiles, ``compiled`` always does, ``auto`` is the
 default.
-
-Numba's own cache notices a change only in the file of the compiled function, not in the kernels it calls. The
-cache folder is therefore named by a digest of *all* kernel files, the version of numba and the processor
-type. It is in the user's cache directory; if that is not writable, in a private temporary directory; if
-neither is, every process compiles anew.
 """
 
 from __future__ import annotations
@@ -59,7 +48,14 @@ _listeners: list[CompilationListener] = []
 
 
 def kernel(function: _Function) -> _Function:
-    """Mark a function as a kernel and return it unchanged; ``run_kernel`` may compile a copy."""
+    """Mark a function as a kernel and return it unchanged; ``run_kernel`` may compile a copy.
+
+    A kernel is a function marked ``@kernel``. It reads and writes flat arrays by index and calls nothing but
+    other kernels and built-in arithmetic. ``run_kernel`` chooses the form: importing numba and compiling take
+    longer than a small job, so small work runs uncompiled on lists (plain Python reads lists three times
+    faster than arrays). Both forms must return the same bits, so a kernel uses no ``exp``, ``log`` or
+    ``pow``, no array methods, no slices, no negative indices and no division by a number that may be 0.
+    """
     assert isinstance(function, FunctionType)
     _marked.add(function)
     return function
@@ -219,6 +215,13 @@ def _is_writable(path: Path) -> bool:
 
 
 def _kernel_digest() -> str:
+    """Return the name of the cache folder.
+
+    Numba's own cache notices a change only in the file of the compiled function, not in the kernels it calls.
+    The cache folder is therefore named by a digest of *all* kernel files, the version of numba and the
+    processor type. It is in the user's cache directory; if that is not writable, in a private temporary
+    directory; if neither is, every process compiles anew.
+    """
     import llvmlite.binding
     import numba
 

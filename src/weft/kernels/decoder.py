@@ -1,18 +1,4 @@
-"""Decode genomes (order, machine and mode of every task) to start and finish times.
-
-A task starts when its data have arrived and its machine is available under a rule. ``APPEND``: a machine
-serves tasks in order, none before or between others; on several nodes a task starts when enough of them stay
-free. ``INSERTION``: the first gap that is wide and long enough. ``EXCLUSIVE``: one task at a time, whatever
-its nodes (R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, section 6). ``UNLIMITED``: tasks do
-not delay each other (occupancy none of the same section).
-
-Busy intervals block machines under every rule except ``UNLIMITED``; a task may run before them. A task of 0
-seconds occupies nothing. Transfers occupy nothing and end on the machine of their destination.
-
-A population is decoded in one call, O(v + e + p) per individual for v tasks, e edges and p machines, plus the
-steps that are visited or moved where nodes and amounts are counted or gaps are filled. ``decode_bindings`` is
-twice as fast for one case: only bindings vary and only makespans are needed. It reads fewer arrays.
-"""
+"""Decode genomes (order, machine and mode of every task) to start and finish times."""
 
 from __future__ import annotations
 
@@ -113,6 +99,20 @@ def decode(
     finish: Doubles,
 ) -> int:
     """Decode all individuals; return the first invalid one, or their number.
+
+    A task starts when its data have arrived and its machine is available under a rule. ``APPEND``: a machine
+    serves tasks in order, none before or between others; on several nodes a task starts when enough of them
+    stay free. ``INSERTION``: the first gap that is wide and long enough. ``EXCLUSIVE``: one task at a time,
+    whatever its nodes (R. Prodan, T. Fahringer, SAC 2005; docs/papers/dynamic-grid.md, section 6).
+    ``UNLIMITED``: tasks do not delay each other (occupancy none of the same section).
+
+    Busy intervals block machines under every rule except ``UNLIMITED``; a task may run before them. A task of
+    0 seconds occupies nothing. Transfers occupy nothing and end on the machine of their destination.
+
+    A population is decoded in one call, O(v + e + p) per individual for v tasks, e edges and p machines, plus
+    the steps that are visited or moved where nodes and amounts are counted or gaps are filled.
+    ``decode_bindings`` is twice as fast for one case: only bindings vary and only makespans are needed. It
+    reads fewer arrays.
 
     ``drawn`` is the number of skylines per machine: 0 if machines are single or unlimited; 1 for their free
     capacity; 2 under APPEND with busy intervals, the first of them for the tasks alone. A task that never

@@ -1,11 +1,4 @@
-"""The inner loop of HEFT: earliest finish with insertion on SINGLE machines, as one flat function.
-
-It returns the same schedule as ``placement.place_in_order`` for the most common case (one count per task, no
-transfers, no countable amounts, earliest finish) and is ten times faster: every array is read into a local
-once and nothing is called except to change gaps, because a call that passes named tuples of arrays takes
-longer than placing a task. Modes are tried by ascending seconds; the first one that would finish too late on
-an idle machine ends the search. Gaps are searched from the time the task is ready to the time it would lose.
-"""
+"""The inner loop of HEFT: earliest finish with insertion on SINGLE machines, as one flat function."""
 
 from __future__ import annotations
 
@@ -29,7 +22,15 @@ def place_earliest_finish(
     arrivals: Arrivals,
     schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks where they finish first; return the task that fits nowhere, or the number of tasks."""
+    """Place all tasks where they finish first; return the task that fits nowhere, or the number of tasks.
+
+    It returns the same schedule as ``placement.place_in_order`` for the most common case (one count per task,
+    no transfers, no countable amounts, earliest finish) and is ten times faster: every array is read into a
+    local once and nothing is called except to change gaps, because a call that passes named tuples of arrays
+    takes longer than placing a task. Modes are tried by ascending seconds; the first one that would finish
+    too late on an idle machine ends the search. Gaps are searched from the time the task is ready to the time
+    it would lose.
+    """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     number, m, hosts, places = tasks.number, machines.number, machines.hosts, machines.locations
     apart = machines.apart

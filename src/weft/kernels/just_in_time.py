@@ -1,13 +1,4 @@
-"""Just-in-time placement: bind a task when its predecessors have finished and append it to the queue there.
-
-R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the
-lazy baseline (docs/papers/dynamic-grid.md, section 13). *The machine that gives the task the lowest time* can
-be read in two ways. By transfer: a transfer goes where it takes the least time, and the tasks there follow
-it; an unbound task goes where its data arrive first, then where it takes the least time. By finish: a task
-goes where it finishes first, after the tasks queued there.
-
-Tasks that become ready at the same time are bound by index. O(v log v + e l + v k) for k modes per task.
-"""
+"""Just-in-time placement: bind a task to a machine when its predecessors have finished."""
 
 from __future__ import annotations
 
@@ -69,6 +60,14 @@ def place_when_ready(
     schedule: PartialSchedule,
 ) -> int:
     """Place all tasks; return the task that fits nowhere, or the number of tasks.
+
+    R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005, the
+    lazy baseline (docs/papers/dynamic-grid.md, section 13). *The machine that gives the task the lowest time*
+    can be read in two ways. By transfer: a transfer goes where it takes the least time, and the tasks there
+    follow it; an unbound task goes where its data arrive first, then where it takes the least time. By
+    finish: a task goes where it finishes first, after the tasks queued there.
+
+    Tasks that become ready at the same time are bound by index. O(v log v + e l + v k) for k modes per task.
 
     ``draw`` (per task, from 0 to 1) chooses among machines that are equally good by transfer; 0 takes the
     first. ``rank`` orders tasks that become ready at the same time.

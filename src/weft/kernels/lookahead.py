@@ -1,10 +1,4 @@
-"""List scheduling with lookahead: place each task on the machine that lets its successors finish first.
-
-For every machine of a task, the earliest finish of each successor on any machine is computed; the latest of
-them is the score of the machine. A successor starts after the task, so the task cannot be in its way and
-needs no trial placement. Successors are evaluated one by one, each as if it were the only one. Data of
-predecessors that are not placed yet and successors without nodes are ignored.
-"""
+"""List scheduling with lookahead: place each task on the machine that lets its successors finish first."""
 
 from __future__ import annotations
 
@@ -64,6 +58,11 @@ def place_with_lookahead(
     schedule: PartialSchedule,
 ) -> int:
     """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
+
+    For every machine of a task, the earliest finish of each successor on any machine is computed; the latest
+    of them is the score of the machine. A successor starts after the task, so the task cannot be in its way
+    and needs no trial placement. Successors are evaluated one by one, each as if it were the only one. Data
+    of predecessors that are not placed yet and successors without nodes are ignored.
 
     Only ``rule.factor`` is used.
     """

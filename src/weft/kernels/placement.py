@@ -1,14 +1,4 @@
-"""List scheduling: place one task after another, each in the mode that a rule prefers.
-
-Tasks that share a binding variable follow the first of them that is placed. A transfer whose destination is
-not bound yet waits and is placed with the first task there; its arrival is considered when that task chooses
-its mode.
-
-There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds and
-stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes the
-smallest count that finishes within a factor of the earliest finish. ``_choose_best_score`` evaluates every
-mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine index.
-"""
+"""List scheduling: place one task after another, each in the mode that a rule prefers."""
 
 from __future__ import annotations
 
@@ -134,6 +124,12 @@ def _choose_mode(
     mode_finish: Doubles,
 ) -> tuple[int, float]:
     """Return mode and start of a task; the start is infinity if no mode fits.
+
+    There are three choices of a mode. ``_choose_earliest_finish`` goes through the modes by ascending seconds
+    and stops at the first one that would finish too late even on an idle machine. ``_choose_frugal`` takes
+    the smallest count that finishes within a factor of the earliest finish. ``_choose_best_score`` evaluates
+    every mode, for planners whose score is more than the finish. Ties: smaller count, then lower machine
+    index.
 
     ``bound`` is the machine the task is bound to, or the number of machines. ``needs`` is its first row of
     ``amount``.
@@ -412,7 +408,12 @@ def place_in_order(
     arrivals: Arrivals,
     schedule: PartialSchedule,
 ) -> int:
-    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks."""
+    """Place all tasks in a topological order; return the task that fits nowhere, or the number of tasks.
+
+    Tasks that share a binding variable follow the first of them that is placed. A transfer whose destination
+    is not bound yet waits and is placed with the first task there; its arrival is considered when that task
+    chooses its mode.
+    """
     tasks, modes, machines = problem.tasks, problem.modes, problem.machines
     reset_schedule(problem, timelines, arrivals, schedule)
     for position in range(tasks.number):

@@ -2,11 +2,6 @@
 
 Upward and downward ranks over mean seconds and mean communication: H. Topcuoglu, S. Hariri, M.-Y. Wu, IEEE
 TPDS 13(3), 2002, equations 8 and 9.
-
-Optimistic costs: H. Arabnejad, J. G. Barbosa, IEEE TPDS 25(3), 2014, equation 4: ``OCT(i, k) = max over
-successors j of min over machines w of (OCT(j, w) + seconds(j, w) + c_ij if w != k)``. The minimum over w is
-either the term of k itself or the least of all terms plus communication, so an edge costs O(p) instead of
-O(p^2).
 """
 
 from __future__ import annotations
@@ -73,6 +68,11 @@ def fill_optimistic_costs(
     ranks: Doubles,
 ) -> None:
     """Fill ``costs`` (tasks x machines) and ``ranks``, the mean cost of a task over its machines.
+
+    Optimistic costs: H. Arabnejad, J. G. Barbosa, IEEE TPDS 25(3), 2014, equation 4: ``OCT(i, k) = max over
+    successors j of min over machines w of (OCT(j, w) + seconds(j, w) + c_ij if w != k)``. The minimum over w
+    is either the term of k itself or the least of all terms plus communication, so an edge costs O(p) instead
+    of O(p^2).
 
     ``mean_seconds`` is read for transfers and virtual tasks; ``communication`` is the mean per edge;
     ``total`` is scratch, per machine.

@@ -1,19 +1,4 @@
-"""Simulate the batch queue of one machine: which ready tasks start when others finish.
-
-M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, cluster simulator
-(docs/papers/moldable.md, section 5). Tasks are submitted at time 0 in a given order. A task is ready when its
-predecessors have finished; a task that is not ready does not block others. At time 0 and after every finish
-(all finishes of one time together) ready tasks are considered in order of submission. ``FIFO`` stops at the
-first task that does not fit. ``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start, anew each time,
-and lets tasks pass that do not delay it. ``CONSERVATIVE`` gives every task, when it becomes ready, the
-earliest start that delays no start given before.
-
-Deviations: backfilling, which the paper leaves to future work (D. Lifka, The ANL/IBM SP Scheduling System,
-1995; A. Mu'alem, D. Feitelson, IEEE TPDS 12(6), 2001). A task of 0 seconds occupies nothing and starts when
-it is ready, as transfers and virtual tasks do.
-
-Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time.
-"""
+"""Simulate the batch queue of one machine: which ready tasks start when others finish."""
 
 from __future__ import annotations
 
@@ -127,6 +112,20 @@ def run_queue(
     finish: Doubles,
 ) -> int:
     """Run all individuals; return the first invalid one, or their number.
+
+    M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable Scientific Workflows, cluster simulator
+    (docs/papers/moldable.md, section 5). Tasks are submitted at time 0 in a given order. A task is ready when
+    its predecessors have finished; a task that is not ready does not block others. At time 0 and after every
+    finish (all finishes of one time together) ready tasks are considered in order of submission. ``FIFO``
+    stops at the first task that does not fit. ``FIRST_FIT`` skips it. ``EASY`` reserves its earliest start,
+    anew each time, and lets tasks pass that do not delay it. ``CONSERVATIVE`` gives every task, when it
+    becomes ready, the earliest start that delays no start given before.
+
+    Deviations: backfilling, which the paper leaves to future work (D. Lifka, The ANL/IBM SP Scheduling
+    System, 1995; A. Mu'alem, D. Feitelson, IEEE TPDS 12(6), 2001). A task of 0 seconds occupies nothing and
+    starts when it is ready, as transfers and virtual tasks do.
+
+    Complexity per individual: O(v r + e) for v tasks, e edges and at most r ready or running tasks at a time.
 
     For jobs that take nodes alone under a rule other than CONSERVATIVE; otherwise use ``run_amount_queue``.
     """

@@ -1,16 +1,4 @@
-"""List scheduling by selection: among all ready tasks, place the one that a rule prefers.
-
-A task is ready when all its predecessors are placed. Its best mode is computed once and cached. Later
-placements only delay other tasks, so a cached value is a lower bound and stays exact until the machine of the
-task is taken again or its variable is bound. Rules that look for the *least* value keep ready tasks in a heap
-by cached value and re-evaluate only the first task, O(log n) and few evaluations per task. Rules that look
-for the *largest* value check every ready task, O(n) per task.
-
-If starts are compared, all ready tasks tie as soon as a machine is free. No task starts before the first
-machine is free (the pace), so tasks that could have started by then are moved to a second heap, ordered by
-rank alone. Tasks that are identical (points of a sweep) are released one after another: only the first of
-them competes.
-"""
+"""List scheduling by selection: among all ready tasks, place the one that a rule prefers."""
 
 from __future__ import annotations
 
@@ -262,6 +250,17 @@ def place_by_selection(
     schedule: PartialSchedule,
 ) -> int:
     """Place all tasks; return the task that fits nowhere, or the number of tasks.
+
+    A task is ready when all its predecessors are placed. Its best mode is computed once and cached. Later
+    placements only delay other tasks, so a cached value is a lower bound and stays exact until the machine of
+    the task is taken again or its variable is bound. Rules that look for the *least* value keep ready tasks
+    in a heap by cached value and re-evaluate only the first task, O(log n) and few evaluations per task.
+    Rules that look for the *largest* value check every ready task, O(n) per task.
+
+    If starts are compared, all ready tasks tie as soon as a machine is free. No task starts before the first
+    machine is free (the pace), so tasks that could have started by then are moved to a second heap, ordered
+    by rank alone. Tasks that are identical (points of a sweep) are released one after another: only the first
+    of them competes.
 
     ``rule`` determines whether gaps are used and how many nodes a selected moldable task gives up.
     """

@@ -1,25 +1,4 @@
-"""Simulated annealing of order, modes and machines where nodes and amounts of machines are shared.
-
-S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220(4598), 1983. A state is an order of the tasks, a mode
-per task and a machine per binding variable. A move shifts a task in the order between its predecessors and
-successors, changes its mode on the same machine, or moves all tasks of a variable to another machine.
-Alternatively the schedule is justified: generated backwards, then forwards in the resulting order (V. Valls,
-F. Ballestin, S. Quintanilla, EJOR 165(2), 2005). Moves change the state in place; the caller stores what it
-needs to undo them.
-
-A state is decoded by serial schedule generation with insertion (R. Kolisch, EJOR 90(2), 1996): in the given
-order, each task starts at the first time at or after the arrival of its data at which its machine has enough
-free for its whole duration. Nodes and countable amounts are *packed* into one integer, one field each with a
-guard bit on top, so that one subtraction compares all of them.
-
-Deviations: the acceptance limit (current energy plus heat times an exponential variate) is drawn before a
-candidate is decoded; the probabilities are the same, and decoding stops early when a task finishes so late
-that the limit is missed. Limits of the objective and budgets are penalties. A mode may have a *drag*, which
-is part of the energy but not of the objective: without it moldable tasks drift to modes that waste nodes
-where that costs no time yet. Random numbers are passed in.
-
-Complexity per step: O(v + e + s) for v tasks, e edges and s steps of machines that are visited or moved.
-"""
+"""Simulated annealing of order, modes and machines where nodes and amounts of machines are shared."""
 
 from __future__ import annotations
 
@@ -135,6 +114,11 @@ def _generate_schedule(
     schedule: SharedSchedule,
 ) -> float:
     """Decode a state; return the makespan, or infinity if it would exceed the limit.
+
+    A state is decoded by serial schedule generation with insertion (R. Kolisch, EJOR 90(2), 1996): in the
+    given order, each task starts at the first time at or after the arrival of its data at which its machine
+    has enough free for its whole duration. Nodes and countable amounts are *packed* into one integer, one
+    field each with a guard bit on top, so that one subtraction compares all of them.
 
     Backwards, tasks are in descending order of finish, times count from the end, and transfers take no time.
     """
@@ -570,6 +554,21 @@ def anneal_shared(
     score: SharedScore,
 ) -> int:
     """Anneal from a state and keep the best one; return the number of generated schedules.
+
+    S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Science 220(4598), 1983. A state is an order of the tasks, a
+    mode per task and a machine per binding variable. A move shifts a task in the order between its
+    predecessors and successors, changes its mode on the same machine, or moves all tasks of a variable to
+    another machine. Alternatively the schedule is justified: generated backwards, then forwards in the
+    resulting order (V. Valls, F. Ballestin, S. Quintanilla, EJOR 165(2), 2005). Moves change the state in
+    place; the caller stores what it needs to undo them.
+
+    Deviations: the acceptance limit (current energy plus heat times an exponential variate) is drawn before a
+    candidate is decoded; the probabilities are the same, and decoding stops early when a task finishes so
+    late that the limit is missed. Limits of the objective and budgets are penalties. A mode may have a
+    *drag*, which is part of the energy but not of the objective: without it moldable tasks drift to modes
+    that waste nodes where that costs no time yet. Random numbers are passed in.
+
+    Complexity per step: O(v + e + s) for v tasks, e edges and s steps of machines that are visited or moved.
 
     That number exceeds ``allowed`` by at most two. With ``fresh`` the first step only decodes the given
     state.

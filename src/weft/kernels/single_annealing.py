@@ -1,18 +1,4 @@
-"""Simulated annealing of order and machines where machines serve one task at a time.
-
-Every machine has a line of tasks in which each task waits for the one before it. Lines and edges of the graph
-together give for each task the longest path to its finish and the longest path from its start. A move puts a
-task on another machine, or after its neighbour on the line. It is judged by the longest path through the task
-after the move, which follows from the paths of its new predecessors and successors without decoding: E.
-Balas, A. Vazacopoulos, Management Science 44(2), 1998; M. Mastrolilli, L. M. Gambardella, Journal of
-Scheduling 3(1), 2000. After an accepted move only the paths that change are recomputed, a few dozen of a
-thousand, so a move costs about the same in small and large workflows.
-
-Deviations: transfers take time between machines. The judgement is an upper bound because paths that the move
-shortens are ignored. Neither the makespan nor the longest path through the task may grow by more than the
-heat allows; without the second rule, tasks that are not critical would move at random on plateaus of the
-makespan of large workflows.
-"""
+"""Simulated annealing of order and machines where machines serve one task at a time."""
 
 from __future__ import annotations
 
@@ -435,6 +421,19 @@ def anneal_single(
     state: SingleState,
 ) -> int:
     """Anneal for some steps from the order and the machines of a state; return the number of accepted moves.
+
+    Every machine has a line of tasks in which each task waits for the one before it. Lines and edges of the
+    graph together give for each task the longest path to its finish and the longest path from its start. A
+    move puts a task on another machine, or after its neighbour on the line. It is judged by the longest path
+    through the task after the move, which follows from the paths of its new predecessors and successors
+    without decoding: E. Balas, A. Vazacopoulos, Management Science 44(2), 1998; M. Mastrolilli, L. M.
+    Gambardella, Journal of Scheduling 3(1), 2000. After an accepted move only the paths that change are
+    recomputed, a few dozen of a thousand, so a move costs about the same in small and large workflows.
+
+    Deviations: transfers take time between machines. The judgement is an upper bound because paths that the
+    move shortens are ignored. Neither the makespan nor the longest path through the task may grow by more
+    than the heat allows; without the second rule, tasks that are not critical would move at random on
+    plateaus of the makespan of large workflows.
 
     ``heat`` is multiplied by ``cooling`` after every step; ``variate`` holds 2,048 exponential variates.
     """

@@ -1,12 +1,4 @@
-"""Free capacity of machines over time, as step functions in contiguous arrays.
-
-Decoders know in advance how many tasks a machine gets, so every skyline has its own section of common arrays
-and steps are found by bisection. Placement does not know it and uses linked lists
-(``weft.kernels.timelines``). A skyline always has a step at time 0.
-
-Nodes are compared exactly. Amounts are sums of doubles, so callers pass the least amount that must be free,
-which is slightly less than the amount taken.
-"""
+"""Free capacity of machines over time, as step functions in contiguous arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +11,15 @@ __all__ = ["Skylines", "first_fit", "occupy_skyline", "permanent_fit", "write_de
 
 
 class Skylines(NamedTuple):
-    """``nodes`` and ``left`` are free from ``time`` of a step to the next step."""
+    """``nodes`` and ``left`` are free from ``time`` of a step to the next step.
+
+    Decoders know in advance how many tasks a machine gets, so every skyline has its own section of common
+    arrays and steps are found by bisection. Placement does not know it and uses linked lists
+    (``weft.kernels.timelines``). A skyline always has a step at time 0.
+
+    Nodes are compared exactly. Amounts are sums of doubles, so callers pass the least amount that must be
+    free, which is slightly less than the amount taken.
+    """
 
     resources: int
     first: Integers

@@ -1,14 +1,4 @@
-"""Free time of machines, and the earliest start of a task on them.
-
-A SINGLE machine keeps the gaps between its tasks, a SHARED machine a step function of free nodes and amounts:
-a linked list in a common pool. A search starts at the step found last on that machine, because consecutive
-tasks are ready at about the same time. A task of 0 seconds fits anywhere.
-
-The gaps of a machine are a section of common arrays, in order of time; a full section moves to one twice as
-long. A search bisects to the first gap that ends late enough, starting a few gaps before the one found last,
-and stops where no later gap is wide enough. The stored widths are upper bounds and are not lowered when a gap
-is cut; they only save time.
-"""
+"""Free time of machines, and the earliest start of a task on them."""
 
 from __future__ import annotations
 
@@ -42,7 +32,13 @@ _HINT_DISTANCE = 6
 
 
 class Gaps(NamedTuple):
-    """The gaps of all machines."""
+    """The gaps of all machines.
+
+    The gaps of a machine are a section of common arrays, in order of time; a full section moves to one twice
+    as long. A search bisects to the first gap that ends late enough, starting a few gaps before the one found
+    last, and stops where no later gap is wide enough. The stored widths are upper bounds and are not lowered
+    when a gap is cut; they only save time.
+    """
 
     base: Integers
     """Per machine: the position of its first gap."""
@@ -205,7 +201,12 @@ _STEPS, _SPARE = 0, 1
 
 
 class Timelines(NamedTuple):
-    """The occupancy of all machines. ``no_step`` (the size of the pool) ends a list."""
+    """The occupancy of all machines. ``no_step`` (the size of the pool) ends a list.
+
+    A SINGLE machine keeps the gaps between its tasks, a SHARED machine a step function of free nodes and
+    amounts: a linked list in a common pool. A search starts at the step found last on that machine, because
+    consecutive tasks are ready at about the same time. A task of 0 seconds fits anywhere.
+    """
 
     no_step: int
     used: Integers

@@ -1,17 +1,4 @@
-"""Steps of xDCP: move the subtask with the least slack to the slot where it finishes first.
-
-T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
-Tasks on Global Grids, section on xDCP (docs/papers/parameter-sweeps.md). Every machine has a queue whose
-subtasks run one after another. AEFT, the earliest finish, and ALFT, the latest finish that does not lengthen
-the schedule, follow from queues and dependencies.
-
-Deviations: The start values and the minimum in ALFT are corrected, and slots respect the parents (the printed
-test ignores them). A slack and a finish are compared with a tolerance for rounding, which otherwise would
-order the critical path at random and exclude a subtask from its own slot. While a subtask is out of its
-queue, the times of its descendants and ancestors are not needed: a slot after a descendant or before an
-ancestor would close a cycle, and no other slot reads them. This check also lets layers share machines.
-Complexity: O(v + e) per step, v steps per pass.
-"""
+"""Steps of xDCP: move the subtask with the least slack to the slot where it finishes first."""
 
 from __future__ import annotations
 
@@ -78,6 +65,18 @@ def move_subtasks(
     latest: Doubles,
 ) -> int:
     """Move up to ``limit`` subtasks that are not ``placed`` yet; return how many were moved.
+
+    T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with Parameter Sweep
+    Tasks on Global Grids, section on xDCP (docs/papers/parameter-sweeps.md). Every machine has a queue whose
+    subtasks run one after another. AEFT, the earliest finish, and ALFT, the latest finish that does not
+    lengthen the schedule, follow from queues and dependencies.
+
+    Deviations: The start values and the minimum in ALFT are corrected, and slots respect the parents (the
+    printed test ignores them). A slack and a finish are compared with a tolerance for rounding, which
+    otherwise would order the critical path at random and exclude a subtask from its own slot. While a subtask
+    is out of its queue, the times of its descendants and ancestors are not needed: a slot after a descendant
+    or before an ancestor would close a cycle, and no other slot reads them. This check also lets layers share
+    machines. Complexity: O(v + e) per step, v steps per pass.
 
     Changes the queues in place; fills ``seconds``, ``start``, ``finish`` (AEFT) and ``latest`` (ALFT).
     """

@@ -1,32 +1,4 @@
-"""Forecast of the finish of a run if it had the whole platform to itself from now on.
-
-The forward estimate of FOFT (docs/papers/many-workflows.md, section 3: R. Bolze, F. Desprez, B. Isnard,
-Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling Algorithms): tasks with an attempt
-keep their machine until the expected end of the attempt; the other tasks are placed by upward rank, each
-where it finishes first after the tasks placed there before. Other runs are ignored. All times are seconds
-from now, so the forecast of a run without attempts depends only on its instance, its unfinished tasks and the
-speed factors of machines; it is cached until one of them changes, and runs of one workflow share it.
-
-Deviations: the fastest node count of a machine is used, amounts of resources are ignored, a transfer task
-takes its mean time, data of completed tasks start to move now, and gaps are not used. Ties: the machine that
-is free first, then lower index. Machines are grouped into classes with equal seconds for all tasks, equal
-nodes, equal network location (if data move) and equal speed factor; of a class of single-node machines only
-the first free one and those with data of the task are evaluated.
-
-Only the first 256 unfinished tasks and the first 256 attempts are placed. The remaining tasks of a long
-workflow are estimated from their mean seconds (``RunView.computing_s``). They end at the earliest when
-
-- these seconds have filled the nodes that are up, from the time each node becomes free;
-- any placed task has finished and its longest path has passed: its upward rank without its own seconds.
-
-A sample of the placed tasks converts mean seconds to the speed of each class of machines. On 720 random
-layered graphs the result was 0.58 to 2.59 times that of placing all tasks, in all cases but one within a
-factor of two; it ignores data of the remaining tasks. The workflows of the paper have 6 to 17 tasks and are
-placed completely.
-
-Cost: O(v + e + modes) once per instance, O(machines) after a change of speed factors, and O(c) per placed
-task and edge for c classes of machines, plus the multi-node machines that the run uses.
-"""
+"""Forecast of the finish of a run if it had the whole platform to itself from now on."""
 
 from __future__ import annotations
 
@@ -238,7 +210,35 @@ _MOST_CACHED = 4_000
 
 
 class FinishForecast:
-    """Forecasts at one moment; the attempts of a run are read at its first forecast."""
+    """Forecasts at one moment; the attempts of a run are read at its first forecast.
+
+    The forward estimate of FOFT (docs/papers/many-workflows.md, section 3: R. Bolze, F. Desprez, B. Isnard,
+    Evaluation of Online Multi-Workflow Heuristics based on List-Scheduling Algorithms): tasks with an attempt
+    keep their machine until the expected end of the attempt; the other tasks are placed by upward rank, each
+    where it finishes first after the tasks placed there before. Other runs are ignored. All times are seconds
+    from now, so the forecast of a run without attempts depends only on its instance, its unfinished tasks and
+    the speed factors of machines; it is cached until one of them changes, and runs of one workflow share it.
+
+    Deviations: the fastest node count of a machine is used, amounts of resources are ignored, a transfer task
+    takes its mean time, data of completed tasks start to move now, and gaps are not used. Ties: the machine
+    that is free first, then lower index. Machines are grouped into classes with equal seconds for all tasks,
+    equal nodes, equal network location (if data move) and equal speed factor; of a class of single-node
+    machines only the first free one and those with data of the task are evaluated.
+
+    Only the first 256 unfinished tasks and the first 256 attempts are placed. The remaining tasks of a long
+    workflow are estimated from their mean seconds (``RunView.computing_s``). They end at the earliest when
+
+    - these seconds have filled the nodes that are up, from the time each node becomes free;
+    - any placed task has finished and its longest path has passed: its upward rank without its own seconds.
+
+    A sample of the placed tasks converts mean seconds to the speed of each class of machines. On 720 random
+    layered graphs the result was 0.58 to 2.59 times that of placing all tasks, in all cases but one within a
+    factor of two; it ignores data of the remaining tasks. The workflows of the paper have 6 to 17 tasks and
+    are placed completely.
+
+    Cost: O(v + e + modes) once per instance, O(machines) after a change of speed factors, and O(c) per placed
+    task and edge for c classes of machines, plus the multi-node machines that the run uses.
+    """
 
     def __init__(self, view: View) -> None:
         self._now = view.now

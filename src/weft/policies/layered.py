@@ -1,12 +1,4 @@
-"""Layered: a policy composed of five independent choices (docs/papers/unified.md, section 5).
-
-They are the priority between workflows (``inter``), the tasks considered in a round (``rounds``), the order
-within a workflow (``intra``), the number of nodes (``sizing``) and the machine (``placement``). The policies
-in ``multi_workflow.py`` and ``matchmaker.py`` are special cases.
-
-In rounds by tasks, a workflow offers its tasks in its own order and their upward ranks decide between
-workflows. With ``intra=rank`` the ready task with the highest priority of all is therefore next.
-"""
+"""Layered: a policy composed of five independent choices (docs/papers/unified.md, section 5)."""
 
 from __future__ import annotations
 
@@ -24,7 +16,15 @@ __all__ = ["LayeredPolicy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredPolicy:
-    """A combination of any inter-workflow priority, rounds, order, sizing and placement."""
+    """A combination of any inter-workflow priority, rounds, order, sizing and placement.
+
+    They are the priority between workflows (``inter``), the tasks considered in a round (``rounds``), the
+    order within a workflow (``intra``), the number of nodes (``sizing``) and the machine (``placement``). The
+    policies in ``multi_workflow.py`` and ``matchmaker.py`` are special cases.
+
+    In rounds by tasks, a workflow offers its tasks in its own order and their upward ranks decide between
+    workflows. With ``intra=rank`` the ready task with the highest priority of all is therefore next.
+    """
 
     name: ClassVar[str] = "layered"
     title: ClassVar[str] = "any order of workflows, order of tasks, sizing and placement, combined"

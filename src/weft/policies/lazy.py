@@ -1,15 +1,4 @@
-"""Lazy: without a plan, bind each ready task to the machine that gives it the lowest time.
-
-The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid,
-SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a transfer precedes every task, only the
-transfer is considered, and the task inherits its machine, so everything stays on the first machine.
-``by=finish`` is the better reading: the machine on which the task itself finishes first, after the tasks
-queued there.
-
-Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
-index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
-with estimated times. O(modes) per task.
-"""
+"""Lazy: without a plan, bind each ready task to the machine that gives it the lowest time."""
 
 from __future__ import annotations
 
@@ -27,7 +16,18 @@ __all__ = ["LazyPolicy"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyPolicy:
-    """Binds one task at a time when it becomes ready."""
+    """Binds one task at a time when it becomes ready.
+
+    The baseline of R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the
+    Grid, SAC 2005 (docs/papers/dynamic-grid.md, section 13). In the paper a transfer precedes every task,
+    only the transfer is considered, and the task inherits its machine, so everything stays on the first
+    machine. ``by=finish`` is the better reading: the machine on which the task itself finishes first, after
+    the tasks queued there.
+
+    Deviations: an edge with data counts as the transfer it implies. Ties: fewest seconds, then lower machine
+    index. A task is bound when its last predecessor has finished. The planner ``lazy`` simulates the same run
+    with estimated times. O(modes) per task.
+    """
 
     name: ClassVar[str] = "lazy"
     title: ClassVar[str] = "each task where it has the lowest time (baseline, Prodan and Fahringer 2005)"

@@ -1,15 +1,4 @@
-"""Manager and workers: an idle machine gets the first ready task it can run.
-
-M-S and pM-S of T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with
-Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). Machines are served
-by index. The first task is the one with the lowest index, or with the most urgent priority (``orders.py``).
-
-Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
-layers do not own their machines, a machine takes the first of all tasks it can run; with several workflows,
-the first of the workflow that arrived first. ``fastest`` is an option that the paper leaves open: the first
-task gets the idle machine that is fastest for it. A decision costs O(active workflows + kinds x machine
-classes).
-"""
+"""Manager and workers: an idle machine gets the first ready task it can run."""
 
 from __future__ import annotations
 
@@ -26,7 +15,19 @@ __all__ = ["ManagerWorker", "PriorityManagerWorker"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerWorker:
-    """Gives tasks to idle machines by index."""
+    """Gives tasks to idle machines by index.
+
+    M-S and pM-S of T. Ma, R. Buyya, Critical-Path and Priority based Algorithms for Scheduling Workflows with
+    Parameter Sweep Tasks on Global Grids (docs/papers/parameter-sweeps.md, sections 4 and 5). Machines are
+    served by index. The first task is the one with the lowest index, or with the most urgent priority
+    (``orders.py``).
+
+    Deviations: a task is ready when its predecessors have finished (as printed: when none is unscheduled). If
+    layers do not own their machines, a machine takes the first of all tasks it can run; with several
+    workflows, the first of the workflow that arrived first. ``fastest`` is an option that the paper leaves
+    open: the first task gets the idle machine that is fastest for it. A decision costs O(active workflows +
+    kinds x machine classes).
+    """
 
     name: ClassVar[str] = "manager-worker"
     title: ClassVar[str] = "an idle machine gets the first ready task it can run (Ma and Buyya, M-S)"

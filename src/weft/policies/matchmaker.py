@@ -1,14 +1,4 @@
-"""Matchmaker: each job runs on the free machine with the highest value of its own rank expression.
-
-E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
-(docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are excluded,
-the others ranked. Without a rank expression, machines are ranked by estimated turnaround (execution and
-transfers). Jobs are considered by arrival of their workflow, then by index; a job without a free machine does
-not block later jobs.
-
-Deviations: discovery, authorisation and the two caches of the pipeline are part of the engine, for every
-policy. A decision costs O(active workflows + kinds x machine classes).
-"""
+"""Matchmaker: each job runs on the free machine with the highest value of its own rank expression."""
 
 from __future__ import annotations
 
@@ -26,7 +16,17 @@ __all__ = ["Matchmaker"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matchmaker:
-    """Matches jobs and machines by the jobs' rank expressions."""
+    """Matches jobs and machines by the jobs' rank expressions.
+
+    E. Huedo, R. Montero, I. Llorente, The GridWay Framework for Adaptive Scheduling and Execution on Grids
+    (docs/papers/adaptive-jobs.md, section 3): machines that do not meet the requirements of a job are
+    excluded, the others ranked. Without a rank expression, machines are ranked by estimated turnaround
+    (execution and transfers). Jobs are considered by arrival of their workflow, then by index; a job without
+    a free machine does not block later jobs.
+
+    Deviations: discovery, authorisation and the two caches of the pipeline are part of the engine, for every
+    policy. A decision costs O(active workflows + kinds x machine classes).
+    """
 
     name: ClassVar[str] = "rank"
     title: ClassVar[str] = "each job on the free machine it ranks highest (Huedo et al., GridWay)"

@@ -7,10 +7,6 @@ between workflows (``rounds.py``), upward rank within a workflow and earliest fi
 queues of machines.
 
 Deviations: see ``rounds.py``. Moldable tasks are sized by ``sizing``; the paper has none.
-
-Costs: see ``rounds.py``, and ``forecast.py`` for ``foft``. ``basic`` estimates when machines become free
-after all queued tasks; of more than 64 equal machines it considers the 16 that are free first, and of a queue
-for several nodes it schedules 64 tasks and counts the rest by node-seconds.
 """
 
 from __future__ import annotations
@@ -113,7 +109,12 @@ class Foft(_RoundPolicy):
 
 
 class Basic(_MultiWorkflowPolicy):
-    """Every workflow alone: a ready task is queued at once on the machine where it finishes first."""
+    """Every workflow alone: a ready task is queued at once on the machine where it finishes first.
+
+    Costs: see ``rounds.py``, and ``forecast.py`` for ``foft``. ``basic`` estimates when machines become free
+    after all queued tasks; of more than 64 equal machines it considers the 16 that are free first, and of a
+    queue for several nodes it schedules 64 tasks and counts the rest by node-seconds.
+    """
 
     name = "basic"
     title = "each workflow alone, tasks wait in the machines' queues (Bolze et al., BASIC)"

@@ -4,10 +4,6 @@
 (docs/papers/many-workflows.md, section 1). ``priority``: pM-S (T. Ma, R. Buyya;
 docs/papers/parameter-sweeps.md, section 5): when a task finishes, all unfinished ancestors of its children
 become more urgent.
-
-Deviations: pM-S is defined for any graph, not only for layers. One finish makes a task more urgent by one
-step, however many children wait for it. Finished tasks keep their priority, which is not read again; all
-their ancestors have finished, too, so a finish costs O(unfinished ancestors of the children).
 """
 
 from __future__ import annotations
@@ -69,7 +65,12 @@ class ByRank:
 
 
 class ByPriority:
-    """Order by pM-S priority."""
+    """Order by pM-S priority.
+
+    Deviations: pM-S is defined for any graph, not only for layers. One finish makes a task more urgent by one
+    step, however many children wait for it. Finished tasks keep their priority, which is not read again; all
+    their ancestors have finished, too, so a finish costs O(unfinished ancestors of the children).
+    """
 
     def of(self, instance: Instance) -> RunOrder:
         """Return an order in which all priorities are 0 at first."""

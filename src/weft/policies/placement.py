@@ -1,20 +1,5 @@
 """Choice of nodes and machine for a ready task, and of the destination of transfers.
 
-*Sizing*: the node count of the run's plan, if it has one. Otherwise ``fastest``, the count with the fewest
-seconds among the free nodes (the local optimum of docs/papers/moldable.md, section 4), or ``frugal`` (ours),
-the smallest count within 5 % of it. Ties: smaller count.
-
-*Placement*: ``finish``, the machine where the task finishes first, transfers included
-(docs/papers/many-workflows.md, section 1), or ``rank``, the machine with the highest value of the task's rank
-expression (docs/papers/adaptive-jobs.md, section 3); without an expression, the shortest turnaround, which is
-the same estimate. The view lists only machines that meet the requirements. Ties: lower machine index.
-
-*Transfers* take no nodes and are sent when they are ready. If the destination is not bound yet, the transfer
-decides where the tasks there will run (a static schedule dependency in docs/papers/dynamic-grid.md, section
-13): it goes where the first of them would finish first, given the transfer, the load of the machine and the
-seconds of the task. Tasks that are bound to a machine but not sent yet count as load. Deviation: the paper
-considers the transfer alone; see the policy ``lazy``.
-
 All choices take O(modes).
 """
 
@@ -44,7 +29,12 @@ _FRUGAL = 1.05
 
 
 def size_modes(run: RunView, task: int, modes: list[Mode], sizing: Sizing) -> list[Mode]:
-    """Return one mode per machine; ``modes`` are sorted by machine, then count."""
+    """Return one mode per machine; ``modes`` are sorted by machine, then count.
+
+    *Sizing*: the node count of the run's plan, if it has one. Otherwise ``fastest``, the count with the
+    fewest seconds among the free nodes (the local optimum of docs/papers/moldable.md, section 4), or
+    ``frugal`` (ours), the smallest count within 5 % of it. Ties: smaller count.
+    """
     if len(modes) < 2:
         return modes
     by_machine: dict[int, list[Mode]] = {}
@@ -76,7 +66,14 @@ Placement = Literal["finish", "rank"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModePlacer:
-    """Chooses the mode of a ready task."""
+    """Chooses the mode of a ready task.
+
+    *Placement*: ``finish``, the machine where the task finishes first, transfers included
+    (docs/papers/many-workflows.md, section 1), or ``rank``, the machine with the highest value of the task's
+    rank expression (docs/papers/adaptive-jobs.md, section 3); without an expression, the shortest turnaround,
+    which is the same estimate. The view lists only machines that meet the requirements. Ties: lower machine
+    index.
+    """
 
     sizing: Sizing = "fastest"
     placement: Placement = "finish"
@@ -125,7 +122,14 @@ def _highest(view: View, run: RunView, task: int, modes: list[Mode]) -> Mode | N
 
 
 def send_transfers(view: View) -> Iterator[Place]:
-    """Place every ready transfer."""
+    """Place every ready transfer.
+
+    *Transfers* take no nodes and are sent when they are ready. If the destination is not bound yet, the
+    transfer decides where the tasks there will run (a static schedule dependency in
+    docs/papers/dynamic-grid.md, section 13): it goes where the first of them would finish first, given the
+    transfer, the load of the machine and the seconds of the task. Tasks that are bound to a machine but not
+    sent yet count as load. Deviation: the paper considers the transfer alone; see the policy ``lazy``.
+    """
     for run in list(view.runs):
         if run.transfers and run.ready:
             yield from _send_transfers_of(view, run)

@@ -1,15 +1,4 @@
-"""Plan follower: every task runs where the plan says, in the order of planned starts.
-
-A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
-machine when it is ready, or earlier if some of its data can already move there, and is queued there by its
-planned start. If the machine is down or cannot run the task any more, the task runs where it finishes first;
-with ``strict`` it waits for the planned machine, as papers on static plans assume. Tasks without a planned
-machine run where they finish first.
-
-A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of tasks
-with equal modes that no machine can run, one is tried per event. An event therefore costs O(sent tasks +
-kinds), whatever the number of machines.
-"""
+"""Plan follower: every task runs where the plan says, in the order of planned starts."""
 
 from __future__ import annotations
 
@@ -26,7 +15,18 @@ __all__ = ["PlanFollower"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFollower:
-    """Follows a plan while it is feasible."""
+    """Follows a plan while it is feasible.
+
+    A plan is a preference with a check (docs/papers/unified.md, section 7, C6). A task is sent to its planned
+    machine when it is ready, or earlier if some of its data can already move there, and is queued there by
+    its planned start. If the machine is down or cannot run the task any more, the task runs where it finishes
+    first; with ``strict`` it waits for the planned machine, as papers on static plans assume. Tasks without a
+    planned machine run where they finish first.
+
+    A task that was sent is not considered again. Tasks that wait for a machine that is down are skipped; of
+    tasks with equal modes that no machine can run, one is tried per event. An event therefore costs O(sent
+    tasks + kinds), whatever the number of machines.
+    """
 
     name: ClassVar[str] = "plan"
     title: ClassVar[str] = "follow a plan; where it can no longer be followed, earliest finish"

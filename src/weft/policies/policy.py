@@ -1,13 +1,4 @@
-"""The interface of policies: the view they read and the decisions they return.
-
-A policy decides during a run which ready task runs on which machine and on how many nodes. It reads nothing
-but the view: estimates instead of durations, and the time as a number. It keeps no state between calls, so
-that a journal replays to the same decisions.
-
-Policies combine four choices (docs/papers/unified.md, section 5): the order of workflows (inter), the order
-of ready tasks within a workflow (intra, ``order``), the number of nodes (sizing) and the machine (placement).
-Names may have options: ``fcfs``, ``foft:intra=priority``, ``plan:strict=true``.
-"""
+"""The interface of policies: the view they read and the decisions they return."""
 
 from __future__ import annotations
 
@@ -438,7 +429,16 @@ class View(Protocol):
 
 
 class Policy(Protocol):
-    """A policy."""
+    """A policy.
+
+    A policy decides during a run which ready task runs on which machine and on how many nodes. It reads
+    nothing but the view: estimates instead of durations, and the time as a number. It keeps no state between
+    calls, so that a journal replays to the same decisions.
+
+    Policies combine four choices (docs/papers/unified.md, section 5): the order of workflows (inter), the
+    order of ready tasks within a workflow (intra, ``order``), the number of nodes (sizing) and the machine
+    (placement). Names may have options: ``fcfs``, ``foft:intra=priority``, ``plan:strict=true``.
+    """
 
     name: str
     title: str

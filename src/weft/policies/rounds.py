@@ -6,15 +6,6 @@ their priorities, and place each in turn on the free machine where it finishes f
 placed. A round by tasks collects all ready tasks, a round by workflows the first of each workflow. Ties:
 earlier arrival, lower run, lower task.
 
-Priorities, higher first, with rank the upward rank of the task, age the time since the arrival of the
-workflow, and mk its makespan alone on the empty platform:
-
-========= ==================================================================================== g-heft rank
-aging rank (1 + age / mk) aging-e rank e^(1 + age / mk) fcfs first come, first served: minus the arrival srpt
-shortest remaining processing time: 1 / mean seconds of all unfinished tasks foft fairness on finish times:
-the expected slowdown (C - arrival) / mk =========
-====================================================================================
-
 Deviations: fcfs is printed as the arrival itself, which would serve the last workflow first. In srpt a
 running task counts with its remaining time. In foft C is the forecast of ``forecast.py`` and the denominator
 the makespan alone. ``aging-e`` is compared by its logarithm, which does not overflow. Of tasks with equal
@@ -106,7 +97,18 @@ PRIORITIES: dict[str, Callable[[View], Urgency]] = {
     "srpt": _srpt,
     "foft": _foft,
 }
-"""By name: returns the priorities for the current view."""
+"""Priorities by name, as functions of the view.
+
+Higher values are placed first. rank is the upward rank of the task, age the time since the arrival of the
+workflow, and mk its makespan alone on the empty platform:
+
+- ``g-heft``: rank
+- ``aging``: rank (1 + age / mk)
+- ``aging-e``: rank e^(1 + age / mk)
+- ``fcfs``, first come, first served: minus the arrival
+- ``srpt``, shortest remaining processing time: 1 / mean seconds of all unfinished tasks
+- ``foft``, fairness on finish times: the expected slowdown (C - arrival) / mk
+"""
 
 WORKFLOW_PRIORITIES = frozenset({"fcfs", "srpt", "foft"})
 """Priorities that are equal for all tasks of a workflow."""

@@ -1,18 +1,4 @@
-"""Shared plans: every workflow follows its own plan; a priority decides between workflows.
-
-The layers of docs/papers/unified.md, section 5: between workflows a priority of ``rounds.py``, within a
-workflow the planned starts, planned node counts, and the planned machine if it is up and free. The plans of
-several workflows ignore each other: a task whose planned machine is occupied runs on the free machine where
-it finishes first if that is earlier, otherwise it waits. Unplanned tasks run where they finish first. No
-paper combines these. Ties: earlier arrival of the workflow, then earlier planned start, then lower index.
-
-If a task prefers to wait for its planned machine, so do all tasks of its class (equal modes and seconds, same
-planned machine). Where seconds do not determine that (data, abstract machines, resources, multi-node
-machines, more than 64 kinds), 16 tasks of a class with equal modes are tried before the others are left out.
-If more than 64 classes of a workflow prefer to wait, only tasks whose planned machine is free or unusable and
-unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks), whatever the
-number of machines, plus the cost of the priority.
-"""
+"""Shared plans: every workflow follows its own plan; a priority decides between workflows."""
 
 from __future__ import annotations
 
@@ -38,7 +24,22 @@ tasks gain little from being tried.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPlans:
-    """One plan per workflow, and a priority between workflows."""
+    """One plan per workflow, and a priority between workflows.
+
+    The layers of docs/papers/unified.md, section 5: between workflows a priority of ``rounds.py``, within a
+    workflow the planned starts, planned node counts, and the planned machine if it is up and free. The plans
+    of several workflows ignore each other: a task whose planned machine is occupied runs on the free machine
+    where it finishes first if that is earlier, otherwise it waits. Unplanned tasks run where they finish
+    first. No paper combines these. Ties: earlier arrival of the workflow, then earlier planned start, then
+    lower index.
+
+    If a task prefers to wait for its planned machine, so do all tasks of its class (equal modes and seconds,
+    same planned machine). Where seconds do not determine that (data, abstract machines, resources, multi-node
+    machines, more than 64 kinds), 16 tasks of a class with equal modes are tried before the others are left
+    out. If more than 64 classes of a workflow prefer to wait, only tasks whose planned machine is free or
+    unusable and unplanned tasks are tried. An event therefore costs O(active workflows + kinds + sent tasks),
+    whatever the number of machines, plus the cost of the priority.
+    """
 
     name: ClassVar[str] = "shared-plans"
     title: ClassVar[str] = "each workflow follows its own plan, the most urgent workflow first"

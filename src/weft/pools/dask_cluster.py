@@ -1,9 +1,4 @@
-"""A pool on the workers of a running Dask cluster.
-
-The function is sent to every worker once, then the items. The workers must have the same version of weft,
-because other versions may find other plans. When the consumer stops reading, items that have not started are
-cancelled; Dask cannot stop the others.
-"""
+"""A pool on the workers of a running Dask cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +19,12 @@ _PATIENCE_S = 5
 
 
 class DaskPool(OpenPool):
-    """All threads of the workers of a cluster."""
+    """All threads of the workers of a cluster.
+
+    The function is sent to every worker once, then the items. The workers must have the same version of weft,
+    because other versions may find other plans. When the consumer stops reading, items that have not started
+    are cancelled; Dask cannot stop the others.
+    """
 
     name: ClassVar[str] = "dask"
 

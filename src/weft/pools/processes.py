@@ -1,9 +1,4 @@
-"""A pool of worker processes on this host.
-
-Workers are forked if that is safe, so that they share the loaded modules and compiled kernels of this
-process. Each has its own pipe: the end of a worker is detected, and a worker that is not needed is killed.
-Workers ignore Ctrl-C, which the parent handles, and exit when the parent ends in any way.
-"""
+"""A pool of worker processes on this host."""
 
 from __future__ import annotations
 
@@ -37,7 +32,12 @@ items.
 
 
 class ProcessPool(OpenPool):
-    """Processes, started with the first item."""
+    """Processes, started with the first item.
+
+    Workers are forked if that is safe, so that they share the loaded modules and compiled kernels of this
+    process. Each has its own pipe: the end of a worker is detected, and a worker that is not needed is
+    killed. Workers ignore Ctrl-C, which the parent handles, and exit when the parent ends in any way.
+    """
 
     name: ClassVar[str] = "processes"
 

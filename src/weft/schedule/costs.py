@@ -1,14 +1,4 @@
-"""Costs of schedules, a lower bound of the cost, and sequential execution as a reference.
-
-A cost is the price of all occupied node-seconds. Sequential execution runs all compute tasks one after
-another on the machine where that is fastest. Speed-up is measured against it (``T_seq`` in
-docs/papers/dynamic-grid.md, section 7), and the fitness functions of docs/papers/moldable.md, section 4,
-scale time and cost by it (``t_max`` and ``c_min``).
-
-Deviations: if one node is not allowed, the smallest allowed count is used. Machines that cannot run some task
-are excluded; if no machine can run all tasks, each task takes its fastest machine. O(v k) for v tasks of k
-modes, once per instance.
-"""
+"""Costs of schedules, a lower bound of the cost, and sequential execution as a reference."""
 
 from __future__ import annotations
 
@@ -98,7 +88,17 @@ class SequentialExecution:
 
 
 def sequential_execution(instance: Instance) -> SequentialExecution:
-    """Return time and node-seconds of sequential execution, cached per instance."""
+    """Return time and node-seconds of sequential execution, cached per instance.
+
+    A cost is the price of all occupied node-seconds. Sequential execution runs all compute tasks one after
+    another on the machine where that is fastest. Speed-up is measured against it (``T_seq`` in
+    docs/papers/dynamic-grid.md, section 7), and the fitness functions of docs/papers/moldable.md, section 4,
+    scale time and cost by it (``t_max`` and ``c_min``).
+
+    Deviations: if one node is not allowed, the smallest allowed count is used. Machines that cannot run some
+    task are excluded; if no machine can run all tasks, each task takes its fastest machine. O(v k) for v
+    tasks of k modes, once per instance.
+    """
     if instance not in _cached:
         _cached[instance] = _run_sequentially(instance)
     return _cached[instance]

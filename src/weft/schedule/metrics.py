@@ -1,9 +1,4 @@
-"""Metrics of a schedule: the eight of docs/papers/dynamic-grid.md, section 7, cost, use and length ratio.
-
-R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
-Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 and Const
-= twice the sequential time, which is the same for all schedules of an instance.
-"""
+"""Metrics of a schedule: the eight of docs/papers/dynamic-grid.md, section 7, cost, use and length ratio."""
 
 from __future__ import annotations
 
@@ -23,7 +18,12 @@ __all__ = ["Metrics", "critical_path", "measure_schedule"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The metrics of a schedule; numbered ones are those of the paper."""
+    """The metrics of a schedule; numbered ones are those of the paper.
+
+    R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005.
+    Deviations: metric 8 has no formula in the paper; ours is ``w*E + (1-w)*(1 - T/Const)`` with w = 0.5 and
+    Const = twice the sequential time, which is the same for all schedules of an instance.
+    """
 
     makespan_s: float
     """Metric 1: finish of the last task."""

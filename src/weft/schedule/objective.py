@@ -1,19 +1,4 @@
-"""Objectives: the value of a schedule, and deadline and maximal cost as limits.
-
-Objectives are the eight metrics of R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md, section
-7), cost, and the three fitness functions of M. Jaros, J. Jaros, Performance-Cost Optimization of Moldable
-Scientific Workflows (docs/papers/moldable.md, section 4): local time, pay per use, pay for the whole
-platform. ``alpha`` weighs the makespan against cost (1: time alone). The makespan includes queueing.
-
-Deviations: ``t_max`` is the time of sequential execution and ``c_min`` its node-seconds, which equals the
-paper's sum if tasks may run on one node; P is the number of nodes of all machines. A node-second counts by
-its price relative to the mean price of a node. The printed third function rewards wasted node-time for alpha
-below 1/2 (``_static_literal_fitness``); our default counts idle node-time (``_static_idle_fitness``), and
-``_static_idle_fraction_fitness`` the share of idle node-time, which the paper plots.
-
-A lower bound above a limit proves that no plan keeps it. A plan above a limit proves nothing about other
-plans; the message says so.
-"""
+"""Objectives: the value of a schedule, and deadline and maximal cost as limits."""
 
 from __future__ import annotations
 
@@ -95,7 +80,21 @@ def _priced_node_seconds(schedule: Schedule, instance: Instance) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A value of schedules to minimise or maximise, and limits that no plan may exceed."""
+    """A value of schedules to minimise or maximise, and limits that no plan may exceed.
+
+    Objectives are the eight metrics of R. Prodan, T. Fahringer, SAC 2005 (docs/papers/dynamic-grid.md,
+    section 7), cost, and the three fitness functions of M. Jaros, J. Jaros, Performance-Cost Optimization of
+    Moldable Scientific Workflows (docs/papers/moldable.md, section 4): local time, pay per use, pay for the
+    whole platform. ``alpha`` weighs the makespan against cost (1: time alone). The makespan includes
+    queueing.
+
+    Deviations: ``t_max`` is the time of sequential execution and ``c_min`` its node-seconds, which equals the
+    paper's sum if tasks may run on one node; P is the number of nodes of all machines. A node-second counts
+    by its price relative to the mean price of a node. The printed third function rewards wasted node-time for
+    alpha below 1/2 (``_static_literal_fitness``); our default counts idle node-time
+    (``_static_idle_fitness``), and ``_static_idle_fraction_fitness`` the share of idle node-time, which the
+    paper plots.
+    """
 
     name: str
     title: str
@@ -230,7 +229,11 @@ def refuse_impossible_limits(objective: Objective, instance: Instance, bound_s: 
 def refuse_missed_limits(
     objective: Objective, planner: str, *, makespan_s: float, cost: float, bound_s: float
 ) -> None:
-    """Raise Infeasible if a plan exceeds the limits although the bounds do not."""
+    """Raise Infeasible if a plan exceeds the limits although the bounds do not.
+
+    A lower bound above a limit proves that no plan keeps it. A plan above a limit proves nothing about other
+    plans; the message says so.
+    """
     found = []
     deadline, most = objective.deadline_s, objective.max_cost
     if deadline is not None and _exceeds(makespan_s, deadline):

@@ -1,8 +1,4 @@
-"""Schedules: machine, nodes, start and finish of every task, and the expected time of all loop iterations.
-
-A schedule contains one iteration of every loop. A loop with n expected iterations adds (n - 1) times the span
-of its body; an inner loop adds that once per iteration of the outer loop.
-"""
+"""Schedules: machine, nodes, start and finish of every task, and the expected time of all loop iterations."""
 
 from __future__ import annotations
 
@@ -65,7 +61,11 @@ class Schedule:
 
 
 def expected_total_seconds(schedule: Schedule, graph: TaskGraph) -> float | None:
-    """Return the makespan with all expected iterations; None if a loop has no expected number."""
+    """Return the makespan with all expected iterations; None if a loop has no expected number.
+
+    A schedule contains one iteration of every loop. A loop with n expected iterations adds (n - 1) times the
+    span of its body; an inner loop adds that once per iteration of the outer loop.
+    """
     if any(body.expect is None for body in graph.loops):
         return None
     return float(total_seconds(schedule.start_s, schedule.finish_s, graph.loops))

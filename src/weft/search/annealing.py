@@ -1,14 +1,4 @@
-"""Simulated annealing: several walkers change one gene at a time and accept a loss with falling probability.
-
-S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; one of the
-methods named in docs/papers/dynamic-grid.md, section 4. A change that loses d is accepted with probability
-exp(-d / T). T falls geometrically from a share of the mean loss of the first changes. Then the search
-restarts from the best point, each time for twice as many moves and from a lower T, which suits short and long
-searches on small and large spaces.
-
-Deviations: several walkers, because points are evaluated in batches. For numeric values, every second change
-is to an adjacent value.
-"""
+"""Simulated annealing: walkers change one gene at a time and accept losses with falling probability."""
 
 from __future__ import annotations
 
@@ -51,7 +41,17 @@ class AnnealingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedAnnealing(OptimiserBase):
-    """Simulated annealing."""
+    """Simulated annealing.
+
+    S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, Optimization by Simulated Annealing, Science 220, 1983; one of
+    the methods named in docs/papers/dynamic-grid.md, section 4. A change that loses d is accepted with
+    probability exp(-d / T). T falls geometrically from a share of the mean loss of the first changes. Then
+    the search restarts from the best point, each time for twice as many moves and from a lower T, which suits
+    short and long searches on small and large spaces.
+
+    Deviations: several walkers, because points are evaluated in batches. For numeric values, every second
+    change is to an adjacent value.
+    """
 
     name: ClassVar[str] = "annealing"
     title: ClassVar[str] = "simulated annealing (Kirkpatrick et al. 1983)"

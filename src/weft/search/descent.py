@@ -1,15 +1,4 @@
-"""Descent methods for numeric spaces: L-BFGS-B and Nelder-Mead of SciPy, with restarts.
-
-The first descent begins at the best start, the others at random. A continuous position is evaluated at the
-nearest point of the space, and a forbidden point has a very large loss (infinity would leave no direction).
-
-*Gradient*: R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained
-Optimization, SIAM Journal on Scientific Computing 16(5), 1995. The slope along an axis is that between the
-neighbours of the nearest point, and values between points are interpolated by the slopes. *Simplex*: J. A.
-Nelder, R. Mead, A Simplex Method for Function Minimization, The Computer Journal 7(4), 1965. A descent ends
-when the simplex is smaller than a step of the space. Both methods are named in docs/papers/dynamic-grid.md,
-section 4.
-"""
+"""Descent methods for numeric spaces: L-BFGS-B and Nelder-Mead of SciPy, with restarts."""
 
 from __future__ import annotations
 
@@ -66,7 +55,12 @@ _NOT_ALLOWED = 1e300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Descent(OptimiserBase):
-    """Base of the methods for numeric spaces."""
+    """Base of the methods for numeric spaces.
+
+    The first descent begins at the best start, the others at random. A continuous position is evaluated at
+    the nearest point of the space, and a forbidden point has a very large loss (infinity would leave no
+    direction).
+    """
 
     restarts: int = 9
     """Number of restarts at random positions."""
@@ -101,7 +95,13 @@ class _Descent(OptimiserBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient(_Descent):
-    """Minimisation by L-BFGS-B."""
+    """Minimisation by L-BFGS-B.
+
+    R. H. Byrd, P. Lu, J. Nocedal, C. Zhu, A Limited Memory Algorithm for Bound Constrained Optimization,
+    SIAM Journal on Scientific Computing 16(5), 1995 (named in docs/papers/dynamic-grid.md, section 4). The
+    slope along an axis is that between the neighbours of the nearest point; values between points are
+    interpolated by the slopes.
+    """
 
     name: ClassVar[str] = "gradient"
     title: ClassVar[str] = "gradient method for numbers (L-BFGS-B, Byrd et al. 1995)"
@@ -147,7 +147,11 @@ _WIDTH = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simplex(_Descent):
-    """Minimisation by Nelder-Mead, without derivatives."""
+    """Minimisation without derivatives.
+
+    J. A. Nelder, R. Mead, A Simplex Method for Function Minimization, The Computer Journal 7(4), 1965 (named
+    in docs/papers/dynamic-grid.md, section 4).
+    """
 
     name: ClassVar[str] = "simplex"
     title: ClassVar[str] = "simplex method for numbers (Nelder and Mead 1965)"

@@ -1,7 +1,4 @@
-"""Exhaustive search: evaluate every point of the space in order (docs/papers/dynamic-grid.md, section 3).
-
-The last gene changes fastest. Given starts are evaluated first.
-"""
+"""Exhaustive search: evaluate every point of the space in order (docs/papers/dynamic-grid.md, section 3)."""
 
 from __future__ import annotations
 
@@ -23,7 +20,10 @@ _TOGETHER = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExhaustiveSearch(OptimiserBase):
-    """Evaluation of every point."""
+    """Evaluation of every point.
+
+    The last gene changes fastest. Given starts are evaluated first.
+    """
 
     name: ClassVar[str] = "exhaustive"
     title: ClassVar[str] = "every point in order"

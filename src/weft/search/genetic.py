@@ -1,15 +1,4 @@
-"""The genetic algorithm with the operators of two papers; ``GeneticSettings`` selects among them.
-
-R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005
-(docs/papers/dynamic-grid.md, section 4), below "grid". M. Jaros, J. Jaros, Performance-Cost Optimization of
-Moldable Scientific Workflows (docs/papers/moldable.md, section 8), below "moldable". A generation replaces
-the one before, except for elites.
-
-Deviations: the first generation counts as one of ``generations``. If half of the population are parents
-(moldable) and more children are needed, the parents are shuffled and mate again. Negative values are negative
-metrics: fitness is ``Const - metric``, at least 0, with Const a multiple of the largest metric of the first
-generation (grid, section 4.2).
-"""
+"""The genetic algorithm with the operators of two papers; ``GeneticSettings`` selects among them."""
 
 from __future__ import annotations
 
@@ -41,7 +30,13 @@ __all__ = ["PRESETS", "GeneticAlgorithm", "GeneticSettings"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticSettings:
-    """Settings of the genetic algorithm; the defaults are those of the moldable paper."""
+    """Settings of the genetic algorithm; the defaults are those of the moldable paper.
+
+    R. Prodan, T. Fahringer, Dynamic Scheduling of Scientific Workflow Applications on the Grid, SAC 2005
+    (docs/papers/dynamic-grid.md, section 4), below "grid". M. Jaros, J. Jaros, Performance-Cost Optimization
+    of Moldable Scientific Workflows (docs/papers/moldable.md, section 8), below "moldable". A generation
+    replaces the one before, except for elites.
+    """
 
     population: int = 50
     """Points per generation (grid 150; moldable 25 below 31 genes, otherwise 50)."""
@@ -118,7 +113,13 @@ and more).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticAlgorithm(OptimiserBase):
-    """Genetic search."""
+    """Genetic search.
+
+    Deviations: the first generation counts as one of ``generations``. If half of the population are parents
+    (moldable) and more children are needed, the parents are shuffled and mate again. Negative values are
+    negative metrics: fitness is ``Const - metric``, at least 0, with Const a multiple of the largest metric
+    of the first generation (grid, section 4.2).
+    """
 
     name: ClassVar[str] = "genetic"
     title: ClassVar[str] = "genetic algorithm (Prodan and Fahringer 2005; Jaros and Jaros)"

@@ -1,9 +1,4 @@
-"""Islands: parallel searches that exchange their best points.
-
-Every island has its own random generator and continues from its last points; after each round the best point
-of all islands is among its starts. The result depends on the seed, the number of islands and the steps, not
-on the pool (docs/papers/dynamic-grid.md, section 4, parallel version).
-"""
+"""Islands: parallel searches that exchange their best points."""
 
 from __future__ import annotations
 
@@ -39,7 +34,12 @@ _Round = tuple[np.random.Generator, Points]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Islands:
-    """Parallel searches that exchange their best points."""
+    """Parallel searches that exchange their best points.
+
+    Every island has its own random generator and continues from its last points; after each round the best
+    point of all islands is among its starts. The result depends on the seed, the number of islands and the
+    steps, not on the pool (docs/papers/dynamic-grid.md, section 4, parallel version).
+    """
 
     name: ClassVar[str] = "islands"
     title: ClassVar[str] = "searches side by side that exchange their best"

@@ -1,9 +1,4 @@
-"""Iterated local search: improve one gene at a time; at a local optimum, perturb the best point and continue.
-
-H. R. Lourenço, O. C. Martin, T. Stützle, Iterated Local Search, 2003. All changes of one gene are tried in
-random order, in batches. ``first`` takes the best change of the first batch with an improvement; ``best``
-tries all changes.
-"""
+"""Iterated local search: improve one gene at a time; perturb the best point at a local optimum."""
 
 from __future__ import annotations
 
@@ -43,7 +38,12 @@ class LocalSearchSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSearch(OptimiserBase):
-    """Iterated local search."""
+    """Iterated local search.
+
+    H. R. Lourenço, O. C. Martin, T. Stützle, Iterated Local Search, 2003. All changes of one gene are tried
+    in random order, in batches. ``first`` takes the best change of the first batch with an improvement;
+    ``best`` tries all changes.
+    """
 
     name: ClassVar[str] = "local-search"
     title: ClassVar[str] = "iterated local search over single genes"

@@ -1,9 +1,4 @@
-"""The interface of optimisers, and the evaluator through which all of them evaluate points.
-
-An optimiser maximises the value of a point of a space. It does not interpret points: ``evaluate`` returns the
-values of many points at once. Random numbers come from the generator passed in. Ties: the point seen first. A
-search can be cut short at any time and then returns the best point so far.
-"""
+"""The interface of optimisers, and the evaluator through which all of them evaluate points."""
 
 from __future__ import annotations
 
@@ -97,7 +92,12 @@ class SearchResult:
 
 
 class Optimiser(Protocol):
-    """An optimiser over a space."""
+    """An optimiser over a space.
+
+    An optimiser maximises the value of a point of a space. It does not interpret points: ``evaluate`` returns
+    the values of many points at once. Random numbers come from the generator passed in. Ties: the point seen
+    first. A search can be cut short at any time and then returns the best point so far.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]

@@ -1,8 +1,4 @@
-"""Search spaces: a point has one position per gene, in the list of values of that gene.
-
-The meaning of a position is up to the evaluation. Only numeric values are stored here (``scale``), because
-some methods need distances.
-"""
+"""Search spaces: a point has one position per gene, in the list of values of that gene."""
 
 from __future__ import annotations
 
@@ -25,7 +21,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Space:
-    """A finite search space."""
+    """A finite search space.
+
+    The meaning of a position is up to the evaluation. Only numeric values are stored here (``scale``),
+    because some methods need distances.
+    """
 
     sizes: Points
     """Per gene: the number of its values, at least 1."""

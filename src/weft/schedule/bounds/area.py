@@ -1,33 +1,4 @@
-"""Bounds by area: tasks need their area (node-seconds over the capacity) between their heads and tails.
-
-A makespan T that leads to a contradiction is *refuted*; the longest refuted T is a bound.
-
-*Combination*: ``a + area + b <= T`` for every set of tasks whose heads are at least a and tails at least b.
-Three refinements:
-
-- k tasks can use at most the k best nodes at once;
-- a task may last no longer than T minus its head and tail, so a moldable task must be wide, which increases
-  its area (J. Turek, J. L. Wolf, P. S. Yu, Approximate Algorithms for Scheduling Parallelizable Tasks, SPAA
-  1992);
-- if tasks need more than k times the capacity at once, some node runs k + 1 of them in turn, which takes at
-  least k + 1 times the shortest of them.
-
-*Heads by ancestors*: the combination applied to the ancestors of a task raises its head, in topological
-order, so bounds of successive levels add up. The reverse gives tails. O(v^2 + v e) time and O(v^2) space for
-v tasks and e edges; larger graphs use stages.
-
-*Stages*: at a cut of the topological order, every task before precedes every task after, so bounds of stages
-add up. A position is a cut if and only if every task before it without a successor before it is a direct
-predecessor of every task after it without a predecessor after it. Both sides and the edges between them are
-counted for all positions in O(v + e).
-
-*Windows* (energetic reasoning: P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92, 1999):
-a task runs between its head and T minus its tail. Shifted to either end of that interval, part of it may
-still lie inside a window [a, b]. If these parts and the busy intervals need more than the window offers, T is
-refuted. Deviations: modes of different width; a limited number of windows; no time-bound adjustment. The same
-holds for instants instead of seconds: of k instants that divide a window into k + 1 equal parts, a task that
-covers more than j parts meets at least j. O(w v k) per T for w windows, v tasks and k steps of their fronts.
-"""
+"""Bounds by area: tasks need their area (node-seconds over the capacity) between their heads and tails."""
 
 from __future__ import annotations
 
@@ -81,6 +52,8 @@ def find_crossing(low: float, at: Callable[[float], float]) -> float:
 
 def longest_refuted(low: float, refuted: Callable[[float], bool], *, whole: bool, tries: int) -> float:
     """Raise a bound by refuting longer makespans; ``refuted`` must be true with a margin of ``SLACK``.
+
+    A makespan T that leads to a contradiction is *refuted*; the longest refuted T is a bound.
 
     With ``whole`` the optimum is an integer, so the bound is the integer after the last refuted one. At most
     about ``tries`` makespans are tried.
@@ -213,7 +186,18 @@ def bound_by_turns(load: SupplyLoad, tasks: _Positions) -> float:
 
 
 def bound_by_area(load: SupplyLoad, tasks: _Positions, head_s: Floats, tail_s: Floats, low_s: float) -> float:
-    """Return a bound for tasks with these heads and tails, at least ``low_s``."""
+    """Return a bound for tasks with these heads and tails, at least ``low_s``.
+
+    *Combination*: ``a + area + b <= T`` for every set of tasks whose heads are at least a and tails at least
+    b. Three refinements:
+
+    - k tasks can use at most the k best nodes at once;
+    - a task may last no longer than T minus its head and tail, so a moldable task must be wide, which
+      increases its area (J. Turek, J. L. Wolf, P. S. Yu, Approximate Algorithms for Scheduling Parallelizable
+      Tasks, SPAA 1992);
+    - if tasks need more than k times the capacity at once, some node runs k + 1 of them in turn, which takes
+      at least k + 1 times the shortest of them.
+    """
     by_head, by_tail = np.argsort(-head_s, kind="stable"), np.argsort(-tail_s, kind="stable")
     around = head_s[by_head] + np.minimum.accumulate(tail_s[by_head])
     nests = [_nest_tasks(load, tasks, by_head, around)]
@@ -248,7 +232,12 @@ def _pick_thresholds(values: Floats, number: int) -> list[float]:
 def heads_after_ancestors(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Raise heads by the area of the ancestors of each task; ``whole``: all times are integers."""
+    """Raise heads by the area of the ancestors of each task; ``whole``: all times are integers.
+
+    *Heads by ancestors*: the combination applied to the ancestors of a task raises its head, in topological
+    order, so bounds of successive levels add up. The reverse gives tails. O(v^2 + v e) time and O(v^2) space
+    for v tasks and e edges; larger graphs use stages.
+    """
     head_s = base_s.copy()
     # Row: task; column: ancestor. The longest path from the finish of the ancestor to the start of the task.
     between = np.full((len(edges), len(edges)), -np.inf)
@@ -322,7 +311,13 @@ def _count_ranges(first: NDArray[np.int64], end: NDArray[np.int64], tasks: int) 
 def heads_after_stages(
     edges: PathEdges, seconds_s: Floats, base_s: Floats, loads: list[SupplyLoad], *, whole: bool
 ) -> Floats:
-    """Raise heads by the area of the stages before each task; ``whole``: all times are integers."""
+    """Raise heads by the area of the stages before each task; ``whole``: all times are integers.
+
+    *Stages*: at a cut of the topological order, every task before precedes every task after, so bounds of
+    stages add up. A position is a cut if and only if every task before it without a successor before it is a
+    direct predecessor of every task after it without a predecessor after it. Both sides and the edges between
+    them are counted for all positions in O(v + e).
+    """
     limits = [0, *find_cuts(edges).tolist(), len(edges)]
     sizes = np.diff(limits)
     largest = set(np.argsort(-sizes, kind="stable")[:_MOST_STAGES].tolist())
@@ -384,7 +379,16 @@ _NOTHING = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TimeWindows:
-    """The tasks that use a supply, and the busy intervals on it."""
+    """The tasks that use a supply, and the busy intervals on it.
+
+    *Windows* (energetic reasoning: P. Baptiste, C. Le Pape, W. Nuijten, Annals of Operations Research 92,
+    1999): a task runs between its head and T minus its tail. Shifted to either end of that interval, part of
+    it may still lie inside a window [a, b]. If these parts and the busy intervals need more than the window
+    offers, T is refuted. Deviations: modes of different width; a limited number of windows; no time-bound
+    adjustment. The same holds for instants instead of seconds: of k instants that divide a window into k + 1
+    equal parts, a task that covers more than j parts meets at least j. O(w v k) per T for w windows, v tasks
+    and k steps of their fronts.
+    """
 
     head_s: Floats
     tail_s: Floats

@@ -1,15 +1,4 @@
-"""Bounds by co-location: tasks that share an abstract machine, or whose data would arrive too late otherwise.
-
-If head, transfer between two hosts and tail of an edge together exceed T, its two tasks must be on one host.
-Such tasks form clusters, and the work of a cluster must be done by one host; if no host can do it by T, T is
-refuted. If two clusters fit together on no host, the data between them must move, which raises heads and
-tails and may tie more edges; this is repeated a few times.
-
-The idea is from bounds for communication delays (C. Papadimitriou, M. Yannakakis, Towards an
-Architecture-Independent Analysis of Parallel Algorithms, SIAM J. Computing 19(2), 1990). Deviations: hosts of
-any capacity and speed; a task runs once; makespans are tried instead of every start. O(e h + v h) per T and
-round for v tasks, e edges and h hosts.
-"""
+"""Bounds by co-location of tasks that share a machine or whose data would arrive too late otherwise."""
 
 from __future__ import annotations
 
@@ -40,7 +29,18 @@ _Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColocationBound:
-    """Edges that may tie tasks, and the work of tasks per place (a host or a machine)."""
+    """Edges that may tie tasks, and the work of tasks per place (a host or a machine).
+
+    If head, transfer between two hosts and tail of an edge together exceed T, its two tasks must be on one
+    host. Such tasks form clusters, and the work of a cluster must be done by one host; if no host can do it
+    by T, T is refuted. If two clusters fit together on no host, the data between them must move, which raises
+    heads and tails and may tie more edges; this is repeated a few times.
+
+    The idea is from bounds for communication delays (C. Papadimitriou, M. Yannakakis, Towards an
+    Architecture-Independent Analysis of Parallel Algorithms, SIAM J. Computing 19(2), 1990). Deviations:
+    hosts of any capacity and speed; a task runs once; makespans are tried instead of every start. O(e h + v
+    h) per T and round for v tasks, e edges and h hosts.
+    """
 
     instance: Instance
     source: _Numbers

@@ -1,15 +1,4 @@
-"""The lower bounds of an instance by six arguments, from cheap to expensive; each uses those before it.
-
-- *critical path* (``paths``): on every path, each task takes its fastest mode, necessary transfers take their
-  least time, and for heterogeneous machines the best machine is chosen per path;
-- *area* (``supplies``): every task needs its least share of the platform;
-- *combination* (``area``): sets of tasks need their area between their heads and tails;
-- *levels* (``area``): heads and tails include the area of all tasks before and after;
-- *co-location* (``colocation``): tasks that must share a host or machine need their time there;
-- *windows* (``area``): work that cannot lie outside a time window must fit into it.
-
-If all times are integers, the bound is rounded up (``modes.has_whole_times``).
-"""
+"""The lower bounds of an instance by six arguments, from cheap to expensive; each uses those before it."""
 
 from __future__ import annotations
 
@@ -104,7 +93,18 @@ class Bounds:
 
 @np.errstate(over="ignore")  # times that overflow are refused elsewhere
 def lower_bounds(instance: Instance) -> Bounds:
-    """Compute the bounds of an instance."""
+    """Compute the bounds of an instance.
+
+    - *critical path* (``paths``): on every path, each task takes its fastest mode, necessary transfers take
+      their least time, and for heterogeneous machines the best machine is chosen per path;
+    - *area* (``supplies``): every task needs its least share of the platform;
+    - *combination* (``area``): sets of tasks need their area between their heads and tails;
+    - *levels* (``area``): heads and tails include the area of all tasks before and after;
+    - *co-location* (``colocation``): tasks that must share a host or machine need their time there;
+    - *windows* (``area``): work that cannot lie outside a time window must fit into it.
+
+    If all times are integers, the bound is rounded up (``modes.has_whole_times``).
+    """
     case = _BoundCase(instance)
     critical = case.critical_path_s()
     loads, tasks = case.loads(), np.arange(len(instance))

@@ -1,13 +1,4 @@
-"""The modes of tasks for bounds, and whether all times are integers.
-
-Seconds are ``scale * unit_s[row]``: where seconds follow from work and rates, thousands of tasks share one
-row. Pinned tasks have only the modes of their machine. A mode that exceeds a budget even if all other tasks
-consume their least is excluded.
-
-If all times are integers, so is the optimal makespan, and bounds may be rounded up: in some optimal schedule
-every task starts at 0, at its earliest start, when data arrive, or at the end of another task or busy
-interval.
-"""
+"""The modes of tasks for bounds, and whether all times are integers."""
 
 from __future__ import annotations
 
@@ -32,7 +23,12 @@ _Positions = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BoundModes:
-    """Tasks with the same machines and node counts; modes are sorted by machine."""
+    """Tasks with the same machines and node counts; modes are sorted by machine.
+
+    Seconds are ``scale * unit_s[row]``: where seconds follow from work and rates, thousands of tasks share
+    one row. Pinned tasks have only the modes of their machine. A mode that exceeds a budget even if all other
+    tasks consume their least is excluded.
+    """
 
     tasks: Indices
     row: NDArray[np.int64]
@@ -157,7 +153,12 @@ _FEW = 64
 
 
 def has_whole_times(instance: Instance, ways: list[BoundModes]) -> bool:
-    """Tell whether all durations, transfers and given times are whole seconds."""
+    """Tell whether all durations, transfers and given times are whole seconds.
+
+    If all times are integers, so is the optimal makespan, and bounds may be rounded up: in some optimal
+    schedule every task starts at 0, at its earliest start, when data arrive, or at the end of another task or
+    busy interval.
+    """
     return _given_whole(instance) and _data_whole(instance) and all(_seconds_whole(found) for found in ways)
 
 

@@ -1,14 +1,4 @@
-"""Bounds by paths: the earliest start of a task (its head) and the least time after its finish (its tail).
-
-On a path every task takes at least the seconds of its fastest mode, and data take their least time. Data
-between two tasks take no time if the tasks can share a host, otherwise the time of the fastest link between
-their candidates.
-
-``follow_machine_paths`` is sharper for heterogeneous machines: it computes the earliest finish of every task
-on every machine, with each predecessor on the machine that is best for this one task. Machines are never busy
-and a task may be on several machines for several successors; both only decrease times. Backwards it gives
-tails. O(e (p + l^2)) for e edges, p machines and l network locations; large instances are skipped.
-"""
+"""Bounds by paths: the earliest start of a task (its head) and the least time after its finish (its tail)."""
 
 from __future__ import annotations
 
@@ -118,7 +108,12 @@ class TransferBounds:
 
 
 def bound_transfers(instance: Instance) -> TransferBounds:
-    """Return the least transfer times of an instance."""
+    """Return the least transfer times of an instance.
+
+    On a path every task takes at least the seconds of its fastest mode, and data take their least time. Data
+    between two tasks take no time if the tasks can share a host, otherwise the time of the fastest link
+    between their candidates.
+    """
     graph = instance.graph
     target = np.repeat(np.arange(len(graph)), np.diff(graph.predecessor_pointer))
     reads = np.where(graph.kind == TRANSFER, graph.source_variable, graph.variable).astype(np.uint32)
@@ -217,7 +212,14 @@ class MachinePaths:
 
 
 def follow_machine_paths(instance: Instance, ways: list[BoundModes]) -> MachinePaths | None:
-    """Return the bounds by machine; None if the instance is too large or nothing can be gained."""
+    """Return the bounds by machine; None if the instance is too large or nothing can be gained.
+
+    ``follow_machine_paths`` is sharper for heterogeneous machines: it computes the earliest finish of every
+    task on every machine, with each predecessor on the machine that is best for this one task. Machines are
+    never busy and a task may be on several machines for several successors; both only decrease times.
+    Backwards it gives tails. O(e (p + l^2)) for e edges, p machines and l network locations; large instances
+    are skipped.
+    """
     graph, locations = instance.graph, len(instance.network.latency_s)
     cells = len(graph) * len(instance.machines)
     if cells > _CELLS or graph.edge_count * locations**2 > _LINKS or _one_place_is_best(instance, ways):

@@ -1,23 +1,4 @@
-"""Weightings of machines (supplies) and the least share of a supply that each task takes.
-
-For any weights y >= 0 of machines such that all nodes together weigh 1, a task takes at least ``min over its
-modes of y[machine] * nodes * seconds`` and all tasks together at most the makespan (the dual of fractional
-assignment). Every weighting gives a bound; several are tried:
-
-- equal weights, or weights by speed, which are exact if machines differ by speed only;
-- only the machines of one candidate set, for tasks that must run there;
-- weights found by a few rounds of price adjustment, for unrelated machines: overloaded machines become
-  expensive;
-- *rounded* nodes: of tasks with more than half of a machine only one runs at a time, so each counts as the
-  whole machine (dual feasible functions: S. P. Fekete, J. Schepers, Mathematical Programming 91, 2001);
-- countable resources, plain and rounded.
-
-Unlimited machines have weight 0.
-
-The *front* of a task is its least area given a maximal duration: only modes that no other mode beats in both
-seconds and rate are kept. If there are too many, adjacent modes are merged into a step with the minimum of
-each, which keeps the bound valid.
-"""
+"""Weightings of machines (supplies) and the least share of a supply that each task takes."""
 
 from __future__ import annotations
 
@@ -100,7 +81,23 @@ def _round_shares(share: Floats, rounding: int) -> Floats:
 
 
 def list_supplies(instance: Instance, ways: list[BoundModes]) -> list[Supply]:
-    """Return the distinct supplies to try."""
+    """Return the distinct supplies to try.
+
+    For any weights y >= 0 of machines such that all nodes together weigh 1, a task takes at least ``min over
+    its modes of y[machine] * nodes * seconds`` and all tasks together at most the makespan (the dual of
+    fractional assignment). Every weighting gives a bound; several are tried:
+
+    - equal weights, or weights by speed, which are exact if machines differ by speed only;
+    - only the machines of one candidate set, for tasks that must run there;
+    - weights found by a few rounds of price adjustment, for unrelated machines: overloaded machines become
+      expensive;
+    - *rounded* nodes: of tasks with more than half of a machine only one runs at a time, so each counts as
+      the whole machine (dual feasible functions: S. P. Fekete, J. Schepers, Mathematical Programming 91,
+      2001);
+    - countable resources, plain and rounded.
+
+    Unlimited machines have weight 0.
+    """
     if instance.unlimited.all() or not ways:
         return []
     known: dict[tuple[object, ...], Supply] = {}
@@ -209,7 +206,12 @@ _Steps = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AreaFront:
-    """The fronts of all tasks. ``row`` is the row of steps of a task; steps get longer and cheaper."""
+    """The fronts of all tasks. ``row`` is the row of steps of a task; steps get longer and cheaper.
+
+    The *front* of a task is its least area given a maximal duration: only modes that no other mode beats in
+    both seconds and rate are kept. If there are too many, adjacent modes are merged into a step with the
+    minimum of each, which keeps the bound valid.
+    """
 
     row: NDArray[np.int64]
     scale_s: Floats
