@@ -60,5 +60,5 @@ def test_a_selector_that_cannot_be_is_refused_before_anything_runs(name, message
 
 def test_an_engine_that_knows_no_policies_by_name_refuses_selectors():
     instance = compile_instance(check_and_unfold(two_kinds("rank")), platform_of(1))
-    with pytest.raises(InvalidInput, match="'rank': nobody knows it"):
+    with pytest.raises(InvalidInput, match="'rank': unknown policy"):
         Engine(WorkflowLibrary({"w": instance}), instance, make_policy("fcfs"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from weft.engine.messages import Command
+from weft.engine.messages import Cancel, Command, Settle
 from weft.engine.settings import EngineSettings
+from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
+from weft.engine.states import Attempt, Cause, TaskState
 from weft.engine.transitions import ENACT
 from weft.policies.policy import Policy
 
@@ -49,6 +51,40 @@ class DecisionContext:
             yield
         finally:
             self.policy = usual
+
+    def settle(
+        self,
+        run: RunState,
+        task: int,
+        state: TaskState,
+        *,
+        reason: str = "",
+        cause: Cause = Cause.NONE,
+        again: bool = False,
+        keep: bool = False,
+        growth: float | None = None,
+    ) -> None:
+        """Emit a Settle command for a task of a run."""
+        self.emit(
+            Settle(
+                run=run.index,
+                task=task,
+                state=state,
+                cause=cause,
+                reason=reason,
+                again=again,
+                keep=keep,
+                growth=growth,
+            )
+        )
+
+    def reopen(self, run: RunState, task: int, reason: str, *, keep: bool = False) -> None:
+        """Make a task ready or waiting again, for another reason than a failure."""
+        self.settle(run, task, run.open_state(task), reason=reason, again=True, keep=keep)
+
+    def cancel(self, attempt: Attempt, reason: str) -> None:
+        """Emit a Cancel command for an attempt."""
+        self.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
 
     def emit(self, command: Command) -> None:
         """Apply a command to the state and record it."""

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 from weft.engine.context import DecisionContext
 from weft.engine.messages import Asked, Command, Event, SetTimer, Submitted
-from weft.engine.reactions import machines, relocation
+from weft.engine.reactions import machines
 from weft.engine.reactions.dispatch import dispatch, start_prepared_attempts
 from weft.engine.reactions.lifecycle import finish_runs, react
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.state import EngineState
+from weft.engine.states import TimerKind
 from weft.engine.transitions import absorb, enact
 from weft.engine.view import EngineView
 from weft.errors import InvalidInput, Problem, WeftError
@@ -104,10 +105,10 @@ class Engine:
         state, settings, context = self.state, self.settings, self._context
         if not state.active:
             return
-        if settings.better_every_s is not None and relocation.BETTER_TIMER not in state.timers:
-            context.emit(SetTimer(timer=relocation.BETTER_TIMER, at_s=state.now + settings.better_every_s))
-        if settings.ladder_every_s is not None and machines.LADDER_TIMER not in state.timers:
-            context.emit(SetTimer(timer=machines.LADDER_TIMER, at_s=state.now + settings.ladder_every_s))
+        if settings.better_every_s is not None and TimerKind.BETTER not in state.timers:
+            context.emit(SetTimer(timer=TimerKind.BETTER, at_s=state.now + settings.better_every_s))
+        if settings.ladder_every_s is not None and TimerKind.LADDER not in state.timers:
+            context.emit(SetTimer(timer=TimerKind.LADDER, at_s=state.now + settings.ladder_every_s))
         machines.refresh_inquiries(context)
 
 

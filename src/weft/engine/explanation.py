@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.engine import Engine
-from weft.engine.journal import JournalEntry
+from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.messages import Assign
 from weft.engine.reactions.failures import requests_rerun
 from weft.engine.replay import rebuild
@@ -185,8 +184,14 @@ def _check_capacity(
     return Condition(name="room", holds=False, text=text)
 
 
-_SHOWN_NOTES = ("stay", "violation", "refused", "requirement", "too-late")
-"""Notes shown in the story of a task."""
+_SHOWN_RECORDS = (
+    messages.KeepAttempt,
+    messages.ReportViolation,
+    messages.Refuse,
+    messages.IgnoreRequirement,
+    messages.ReportLateCancel,
+)
+"""Record commands shown in the story of a task."""
 
 
 def describe_entry(
@@ -202,7 +207,7 @@ def describe_entry(
         if text:
             yield -1, text
     for position, command in enumerate(entry.commands):
-        if isinstance(command, cm.Assign) and (command.run, command.task) == (run, task):
+        if isinstance(command, messages.Assign) and (command.run, command.task) == (run, task):
             attempts.add(command.attempt)
         mine = (getattr(command, "run", -1), getattr(command, "task", -1)) == (run, task)
         if mine or getattr(command, "attempt", -1) in attempts:
@@ -211,57 +216,57 @@ def describe_entry(
                 yield position, text
 
 
-def _describe_event(event: ev.Event) -> str:
+def _describe_event(event: messages.Event) -> str:
     match event:
-        case ev.Started():
+        case messages.Started():
             return "its program started"
-        case ev.Ended(story=story) as ended if story and requests_rerun(ended):
+        case messages.Ended(story=story) as ended if story and requests_rerun(ended):
             return f"its program was ended: {story}"
-        case ev.Ended(exit_code=code, cause=cause):
+        case messages.Ended(exit_code=code, cause=cause):
             why = cause or ("no exit code" if code is None else f"exit code {code}")
             return f"its program ended: {why}"
-        case ev.StagedIn(problem=problem):
+        case messages.StagedIn(problem=problem):
             return f"staging failed: {problem}" if problem else "its data arrived"
-        case ev.Checkpointed(work_done=done):
+        case messages.Checkpointed(work_done=done):
             return f"it wrote restart files at {done:.0%} of the work"
-        case ev.Suspended():
+        case messages.Suspended():
             return "the machine suspended it"
-        case ev.Resumed():
+        case messages.Resumed():
             return "the machine resumed it"
-        case ev.RequirementsChanged(requirements=requirement, rank=rank):
+        case messages.RequirementsChanged(requirements=requirement, rank=rank):
             named = (("requirement", requirement), ("rank", rank))
             said = [f"{name} {text or 'none'}" for name, text in named if text is not None]
             return f"it changed its requirements: {', '.join(said)}" if said else ""
-        case ev.Progressed(work_done=done) if done is not None:
+        case messages.Progressed(work_done=done) if done is not None:
             return f"it reported {done:.0%} of the work"
         case _:
             return ""
 
 
-def _describe_command(state: EngineState, command: cm.Command) -> str:
+def _describe_command(state: EngineState, command: messages.Command) -> str:
     match command:
-        case cm.Assign():
+        case messages.Assign():
             machine = state.machines[command.machine].name
             how = "bound to" if command.reserve else "sent to the queue of"
             why = f" ({command.reason})" if command.reason else ""
             saved = f", from {command.restart_from:.0%} of the work" if command.restart_from else ""
             return f"attempt {command.attempt}: {how} {machine}{why}{saved}"
-        case cm.StageIn(parcels=parcels):
+        case messages.StageIn(parcels=parcels):
             return f"its data were requested ({len(parcels)})"
-        case cm.Start():
+        case messages.Start():
             return f"attempt {command.attempt}: submitted to {state.machines[command.machine].name}"
-        case cm.Cancel(reason=reason):
+        case messages.Cancel(reason=reason):
             return f"attempt {command.attempt} was cancelled: {reason}"
-        case cm.Settle():
+        case messages.Settle():
             why = f": {command.reason}" if command.reason else ""
-            return f"it became {command.state.lower()}{why}"
-        case cm.Return():
+            return f"it became {command.state.name.lower()}{why}"
+        case messages.Return():
             return "its migration was called off"
-        case cm.CleanUp():
+        case messages.CleanUp():
             return f"attempt {command.attempt}: its files are removed"
-        case cm.Note(kind=kind, text=text) if kind in _SHOWN_NOTES:
-            value = f" ({command.value:.2f})" if command.value is not None else ""
-            return f"{kind}{value}{': ' if text else ''}{text}"
+        case _ if isinstance(command, _SHOWN_RECORDS) and (note := note_fields(command)) is not None:
+            value = "" if note.value is None else f" ({note.value:.2f})"
+            return f"{note.kind}{value}{': ' if note.text else ''}{note.text}"
         case _:
             return ""
 

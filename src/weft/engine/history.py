@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.journal import JournalEntry
 from weft.engine.state.state import EngineState
+from weft.engine.states import TaskState
 from weft.workflow.task_graph import COMPUTE
 
 __all__ = [
@@ -298,27 +298,30 @@ class History:
         self._ready_of: dict[int, int] = {}
         self._ready_total = 0
         self._hear: dict[type, Callable[[Any, EngineState], None]] = {
-            ev.Submitted: self._submitted,
-            ev.Started: self._started,
-            ev.Ended: self._ended,
-            ev.StagedIn: self._staged_in,
-            ev.Progressed: self._progressed,
-            ev.Checkpointed: self._checkpointed,
-            ev.Suspended: self._suspend,
-            ev.Resumed: self._resumed,
-            ev.MachineChanged: self._machine_changed,
+            messages.Submitted: self._submitted,
+            messages.Started: self._started,
+            messages.Ended: self._ended,
+            messages.StagedIn: self._staged_in,
+            messages.Progressed: self._progressed,
+            messages.Checkpointed: self._checkpointed,
+            messages.Suspended: self._suspend,
+            messages.Resumed: self._resumed,
+            messages.MachineChanged: self._machine_changed,
         }
         self._obey: dict[type, Callable[[Any, EngineState], None]] = {
-            cm.Assign: self._assign,
-            cm.StageIn: self._stage_in,
-            cm.Start: self._start,
-            cm.Cancel: self._cancel,
-            cm.Return: self._return,
-            cm.Settle: self._settle,
-            cm.Drop: self._drop,
-            cm.Repeat: self._repeat,
-            cm.Finish: self._finish,
-            cm.Note: self._note,
+            messages.Assign: self._assign,
+            messages.StageIn: self._stage_in,
+            messages.Start: self._start,
+            messages.Cancel: self._cancel,
+            messages.Return: self._return,
+            messages.Settle: self._settle,
+            messages.Drop: self._drop,
+            messages.Repeat: self._repeat,
+            messages.Finish: self._finish,
+            messages.LoseAttempt: self._lose_attempt,
+            messages.ReportViolation: self._report_violation,
+            messages.AdoptPlan: self._adopt_plan,
+            messages.MarkMachine: self._mark_machine,
         }
 
     def take(self, entry: JournalEntry, state: EngineState) -> None:
@@ -331,10 +334,12 @@ class History:
             self.acted_s = self.now
         touched = {getattr(entry.event, "run", -1)}
         for command in entry.commands:
-            obey = self._obey.get(type(command))
+            kind = type(command)
+            obey = self._obey.get(kind)
             if obey is not None:
                 obey(command, state)
-                self.acted_s = self.acted_s if isinstance(command, cm.Note) else self.now
+                self.acted_s = self.acted_s if kind in messages.RECORDS else self.now
+            if obey is not None or kind in messages.RECORDS:
                 touched.add(getattr(command, "run", -1))
         self._count_ready(state, touched)
 
@@ -360,7 +365,7 @@ class History:
 
     # Events
 
-    def _submitted(self, event: ev.Submitted, state: EngineState) -> None:
+    def _submitted(self, event: messages.Submitted, state: EngineState) -> None:
         compiled = state.runs[event.run].compiled
         self.runs.append(
             RunSummary(
@@ -375,12 +380,12 @@ class History:
         )
         self.active.add(self.now, 1)
 
-    def _started(self, event: ev.Started, state: EngineState) -> None:  # noqa: ARG002
+    def _started(self, event: messages.Started, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and attempt.started_s is None and not attempt.ending:
             attempt.started_s = self.now
 
-    def _ended(self, event: ev.Ended, state: EngineState) -> None:  # noqa: ARG002
+    def _ended(self, event: messages.Ended, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(event.attempt)
         if attempt is None or attempt.ended_s is not None:
             return
@@ -393,25 +398,25 @@ class History:
         if event.work_done is not None:
             attempt.work_done = event.work_done
 
-    def _staged_in(self, event: ev.StagedIn, state: EngineState) -> None:  # noqa: ARG002
+    def _staged_in(self, event: messages.StagedIn, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(event.attempt)
         if attempt is not None:
             attempt.staged_s = self.now
 
-    def _progressed(self, event: ev.Progressed, state: EngineState) -> None:  # noqa: ARG002
+    def _progressed(self, event: messages.Progressed, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(event.attempt)
         if attempt is not None and event.work_done is not None and attempt.ended_s is None:
             attempt.work_done = event.work_done
 
-    def _checkpointed(self, event: ev.Checkpointed, state: EngineState) -> None:  # noqa: ARG002
+    def _checkpointed(self, event: messages.Checkpointed, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(event.attempt)
         if attempt is not None:
             attempt.checkpoint = event.work_done
 
-    def _suspend(self, event: ev.Suspended, state: EngineState) -> None:  # noqa: ARG002
+    def _suspend(self, event: messages.Suspended, state: EngineState) -> None:  # noqa: ARG002
         self._suspended.setdefault(event.attempt, self.now)
 
-    def _resumed(self, event: ev.Resumed, state: EngineState) -> None:  # noqa: ARG002
+    def _resumed(self, event: messages.Resumed, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(event.attempt)
         if attempt is not None:
             self._end_suspension(attempt)
@@ -422,7 +427,7 @@ class History:
             until_s = self.now if attempt.ended_s is None else attempt.ended_s
             attempt.suspended_s += max(0.0, until_s - since)
 
-    def _machine_changed(self, event: ev.MachineChanged, state: EngineState) -> None:  # noqa: ARG002
+    def _machine_changed(self, event: messages.MachineChanged, state: EngineState) -> None:  # noqa: ARG002
         if event.up is not None:
             self._set_up(event.machine, event.up)
 
@@ -436,7 +441,7 @@ class History:
 
     # Commands
 
-    def _assign(self, command: cm.Assign, state: EngineState) -> None:
+    def _assign(self, command: messages.Assign, state: EngineState) -> None:
         run = state.runs[command.run]
         compiled, task = run.compiled, command.task
         name, iteration = compiled.names[task], run.loops.iteration(task)
@@ -462,7 +467,7 @@ class History:
         if before is not None and before.iteration == iteration:
             self._note_move(before, tried, command)
 
-    def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: cm.Assign) -> None:
+    def _note_move(self, before: AttemptRecord, tried: AttemptRecord, command: messages.Assign) -> None:
         """Record a migration: an explicit one, or a new attempt on another machine after a failure."""
         if command.replaces is not None:
             before.left_for = reason = before.left_for or command.reason
@@ -487,24 +492,24 @@ class History:
             )
         )
 
-    def _stage_in(self, command: cm.StageIn, state: EngineState) -> None:  # noqa: ARG002
+    def _stage_in(self, command: messages.StageIn, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts[command.attempt]
         if attempt.staging_s is None:
             attempt.staging_s = self.now
 
-    def _start(self, command: cm.Start, state: EngineState) -> None:
+    def _start(self, command: messages.Start, state: EngineState) -> None:
         attempt = self.attempts[command.attempt]
         attempt.submitted_s = self.now
         attempt.restart_from = command.restart_from
         if state.settings.begins_at_once and attempt.started_s is None:
             attempt.started_s = self.now
 
-    def _cancel(self, command: cm.Cancel, state: EngineState) -> None:  # noqa: ARG002
+    def _cancel(self, command: messages.Cancel, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and not attempt.left_for:
             attempt.left_for = command.reason
 
-    def _return(self, command: cm.Return, state: EngineState) -> None:  # noqa: ARG002
+    def _return(self, command: messages.Return, state: EngineState) -> None:  # noqa: ARG002
         """Record that a migration was called off."""
         old = self.attempts[command.attempt]
         new = self.attempts[self._current[old.run, old.task]]
@@ -515,7 +520,7 @@ class History:
             for move in self.moves:
                 move.off = move.off or move.new == new.number
 
-    def _settle(self, command: cm.Settle, state: EngineState) -> None:
+    def _settle(self, command: messages.Settle, state: EngineState) -> None:
         name = state.runs[command.run].compiled.names[command.task]
         attempt = self.attempts.get(self._current.get((command.run, name), -1))
         if attempt is not None and attempt.ending:
@@ -530,21 +535,21 @@ class History:
                     cause=command.cause,
                     reason=command.reason,
                     attempt=number,
-                    for_good=command.state in ("FAILED", "STOPPED"),
+                    for_good=command.state in (TaskState.FAILED, TaskState.STOPPED),
                 )
             )
         if attempt is not None:
             self._settle_attempt(attempt, command)
 
-    def _settle_attempt(self, attempt: AttemptRecord, command: cm.Settle) -> None:
-        if attempt.submitted_s is None and command.state == "COMPLETED":
+    def _settle_attempt(self, attempt: AttemptRecord, command: messages.Settle) -> None:
+        if attempt.submitted_s is None and command.state == TaskState.COMPLETED:
             # The program of a transfer is the movement of its data.
             attempt.started_s = attempt.staging_s if attempt.staging_s is not None else self.now
         if attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
         attempt.cause = command.cause
-        if command.state == "COMPLETED":
+        if command.state == TaskState.COMPLETED:
             attempt.ending, attempt.work_done = "completed", 1.0
         elif command.cause:
             attempt.ending = "failed"
@@ -552,35 +557,36 @@ class History:
             attempt.ending = "cancelled" if attempt.started_s is not None else "withdrawn"
             attempt.left_for = attempt.left_for or command.reason
 
-    def _drop(self, command: cm.Drop, state: EngineState) -> None:  # noqa: ARG002
+    def _drop(self, command: messages.Drop, state: EngineState) -> None:  # noqa: ARG002
         attempt = self.attempts.get(command.attempt)
         if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
             attempt.ended_s = self.now
             self._end_suspension(attempt)
 
-    def _repeat(self, command: cm.Repeat, state: EngineState) -> None:
+    def _repeat(self, command: messages.Repeat, state: EngineState) -> None:
         name = state.runs[command.run].loops.bodies[command.body].loop.name
         story = self.runs[command.run].iterations
         story[name] = max(story.get(name, 1), command.iteration)
 
-    def _finish(self, command: cm.Finish, state: EngineState) -> None:
+    def _finish(self, command: messages.Finish, state: EngineState) -> None:
         story = self.runs[command.run]
         story.ended_s, story.outcome, story.reason = self.now, command.outcome, command.reason
         story.tasks = len(state.runs[command.run])
         self.active.add(self.now, -1)
 
-    def _note(self, command: cm.Note, state: EngineState) -> None:  # noqa: ARG002
-        match command.kind:
-            case "violation":
-                self.violations += 1
-            case "adopted":
-                self.runs[command.run].plans += 1
-            case "up" | "down":
-                self._set_up(command.machine, command.kind == "up")
-            case "lost":
-                attempt = self.attempts.get(command.attempt)
-                if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
-                    attempt.ended_s = self.now
+    def _report_violation(self, command: messages.ReportViolation, state: EngineState) -> None:  # noqa: ARG002
+        self.violations += 1
+
+    def _adopt_plan(self, command: messages.AdoptPlan, state: EngineState) -> None:  # noqa: ARG002
+        self.runs[command.run].plans += 1
+
+    def _mark_machine(self, command: messages.MarkMachine, state: EngineState) -> None:  # noqa: ARG002
+        self._set_up(command.machine, command.up)
+
+    def _lose_attempt(self, command: messages.LoseAttempt, state: EngineState) -> None:  # noqa: ARG002
+        attempt = self.attempts.get(command.attempt)
+        if attempt is not None and attempt.started_s is not None and attempt.ended_s is None:
+            attempt.ended_s = self.now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

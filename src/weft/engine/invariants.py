@@ -15,8 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterable, Sequence
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.engine import Engine
 from weft.engine.journal import JournalEntry
 from weft.engine.state.compiled import CompiledWorkflow, Loops, build_loops
@@ -24,7 +23,7 @@ from weft.engine.state.indexes import to_units
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import PromisedWork, RunState, UnfinishedTasks
 from weft.engine.state.state import EngineState
-from weft.engine.states import ACTIVE, FINAL, Attempt, Stage, TaskState
+from weft.engine.states import ACTIVE, FINAL, Attempt, RunOutcome, Stage, TaskState
 from weft.errors import WeftError
 from weft.instance.instance import Instance
 from weft.workflow.task_graph import COMPUTE, VIRTUAL
@@ -318,9 +317,9 @@ def _check_counts(state: EngineState, run: RunState) -> None:
         f"of the tasks {sorted(run.early)} that may be assigned early some are not WAITING",
         where,
     )
-    over = run.ending != ""
+    over = run.ending is not None
     require((run.index in state.active) != over, "a run is active until it has ended", where)
-    left = unfinished > 0 and run.ending != "stopped"
+    left = unfinished > 0 and run.ending != RunOutcome.STOPPED
     require(
         not over or not (run.attempt_of or left),
         "an ended run has no attempts and no unfinished tasks",
@@ -410,7 +409,7 @@ def _check_times(state: EngineState, attempt: Attempt) -> None:
 
 _ROUNDING = 1e-9
 
-_OF_A_RUN = (cm.Assign, cm.Start, cm.Settle, cm.Repeat, cm.Leave)
+_OF_A_RUN = (messages.Assign, messages.Start, messages.Settle, messages.Repeat, messages.Leave)
 
 _Task = tuple[int, int]
 """Run and task."""
@@ -426,7 +425,7 @@ def audit_journal(entries: Iterable[JournalEntry], workflows: Sequence[CompiledW
     growing = {
         entry.event.run
         for entry in entries
-        if isinstance(entry.event, ev.TasksAdded) and any(entry.event.lines.values())
+        if isinstance(entry.event, messages.TasksAdded) and any(entry.event.lines.values())
     }
     found = JournalAudit(workflows, growing)
     for entry in entries:
@@ -485,38 +484,40 @@ class JournalAudit:
         self._hear(entry.event)
         for command in entry.commands:
             self._follow(command)
-            if isinstance(entry.event, ev.PlanReady) and isinstance(command, cm.Cancel):
+            if isinstance(entry.event, messages.PlanReady) and isinstance(command, messages.Cancel):
                 self._check_adoption(command)
 
-    def _hear(self, event: ev.Event) -> None:
+    def _hear(self, event: messages.Event) -> None:
         match event:
-            case ev.Ended():
+            case messages.Ended():
                 self._ended(event)
-            case ev.Progressed():
+            case messages.Progressed():
                 self._reach(event.attempt, event.work_done)
-            case ev.Checkpointed():
+            case messages.Checkpointed():
                 self._checkpointed(event)
-            case ev.StagedIn():
+            case messages.StagedIn():
                 self._parts.get(event.attempt, set()).discard(event.part)
 
-    def _follow(self, command: cm.Command) -> None:
+    def _follow(self, command: messages.Command) -> None:
         if isinstance(command, _OF_A_RUN) and command.run in self._left_out:
             return
         match command:
-            case cm.Assign():
+            case messages.Assign():
                 self._assign(command)
-            case cm.StageIn() if command.attempt in self._parts:
+            case messages.StageIn() if command.attempt in self._parts:
                 self._parts[command.attempt].add(command.part)
-            case cm.Start():
+            case messages.Start():
                 self._start(command)
-            case cm.Settle():
+            case messages.Settle():
                 self._settle(command)
-            case cm.Repeat():
+            case messages.Repeat():
                 self._repeat(command)
-            case cm.Leave():
+            case messages.Leave():
                 self._left.add((command.run, command.body))
-            case cm.Note():
-                self._note(command)
+            case messages.MarkViolating() if command.violating:
+                self._violating.add(command.attempt)
+            case messages.LoseAttempt():
+                self._stop(command.attempt)
 
     def _say(self, task: _Task, rule: str) -> str:
         run, index = task
@@ -525,7 +526,7 @@ class JournalAudit:
 
     # Events
 
-    def _ended(self, event: ev.Ended) -> None:
+    def _ended(self, event: messages.Ended) -> None:
         self._reach(event.attempt, event.work_done)
         self._stop(event.attempt)
 
@@ -539,7 +540,7 @@ class JournalAudit:
         if task is not None and self._running.get(task) == attempt:
             del self._running[task]
 
-    def _checkpointed(self, event: ev.Checkpointed) -> None:
+    def _checkpointed(self, event: messages.Checkpointed) -> None:
         task = self._task_of.get(event.attempt)
         if task is not None:
             self._reach(event.attempt, event.work_done)
@@ -547,7 +548,7 @@ class JournalAudit:
 
     # Commands
 
-    def _assign(self, command: cm.Assign) -> None:
+    def _assign(self, command: messages.Assign) -> None:
         task = (command.run, command.task)
         require(command.attempt not in self._task_of, self._say(task, "an attempt is assigned once"))
         require(
@@ -556,7 +557,7 @@ class JournalAudit:
         self._task_of[command.attempt] = task
         self._parts[command.attempt] = set()
 
-    def _start(self, command: cm.Start) -> None:
+    def _start(self, command: messages.Start) -> None:
         task = (command.run, command.task)
         require(self._task_of.get(command.attempt) == task, self._say(task, "a started attempt was assigned"))
         require(task not in self._running, self._say(task, "no task runs twice at one time"))
@@ -576,7 +577,7 @@ class JournalAudit:
             self._loops[run] = build_loops(self._workflows[run])
         return self._loops[run]
 
-    def _account(self, task: _Task, command: cm.Start) -> None:
+    def _account(self, task: _Task, command: messages.Start) -> None:
         """Record the checkpoint that an attempt starts from."""
         spared = command.restart_from
         saved, source = self._saved.get(task, (0.0, None))
@@ -604,18 +605,18 @@ class JournalAudit:
         again = sum(each.reached - each.spared for each in tries) - 1.0
         self.replicated[task] = self.replicated.get(task, 0.0) + max(0.0, again)
 
-    def _settle(self, command: cm.Settle) -> None:
+    def _settle(self, command: messages.Settle) -> None:
         task = (command.run, command.task)
         attempt = self._running.get(task)
         if attempt is not None:
             # An attempt lost with its machine has no Ended event; the cause replaces it.
             require(command.cause != "", self._say(task, "a running task is settled with a cause"))
             self._stop(attempt)
-        if command.state in ("COMPLETED", "SKIPPED"):
+        if command.state in (TaskState.COMPLETED, TaskState.SKIPPED):
             require(task not in self._done, self._say(task, "a task completes once in an iteration"))
             self._done.add(task)
             self._saved.pop(task, None)
-            if command.state == "COMPLETED":
+            if command.state == TaskState.COMPLETED:
                 self._check_work(task)
         elif task in self._done:
             require(
@@ -623,10 +624,10 @@ class JournalAudit:
                 self._say(task, "a completed task runs again with a cause"),
             )
             self._done.discard(task)
-            if command.state in ("READY", "WAITING"):
+            if command.state in (TaskState.READY, TaskState.WAITING):
                 self.replicated[task] = self.replicated.get(task, 0.0) + 1.0
 
-    def _repeat(self, command: cm.Repeat) -> None:
+    def _repeat(self, command: messages.Repeat) -> None:
         body = self._loops_of(command.run).bodies[command.body]
         for task in body.tasks:
             self._done.discard((command.run, task))
@@ -635,13 +636,7 @@ class JournalAudit:
         for inner in body.inner:
             self._left.discard((command.run, inner))
 
-    def _note(self, command: cm.Note) -> None:
-        if command.kind == "violating":
-            self._violating.add(command.attempt)
-        elif command.kind == "lost":
-            self._stop(command.attempt)
-
-    def _check_adoption(self, command: cm.Cancel) -> None:
+    def _check_adoption(self, command: messages.Cancel) -> None:
         """Check that adopting a plan cancels no attempt that runs and meets its contract (I5)."""
         task = self._task_of.get(command.attempt)
         if task is not None and self._running.get(task) == command.attempt:

@@ -1,37 +1,113 @@
-"""The journal: what came in and what was decided, entry by entry (design section 6).
+"""Journal entries as plain data: the stored names of messages, and the conversion of older journals.
 
-An entry is (sequence, now, event, commands). Entries are plain data in JSON lines; a record's type stands
-beside its fields, and fields that have their default value are left out. Plans are kept once, by content
-hash.
+An entry is (sequence, now, event, commands), one JSON object per line. A message is stored as [name, {field: value}]; fields
+with their default value are omitted. ``TYPE_NAMES`` fixes the stored names, so classes can be renamed. Plans are stored once,
+by content hash.
+
+Journals of schema 1 hold ``Note`` commands, a kind with a text. ``_NOTES`` converts them to the commands of today when they
+are read; everything else is equal in both schemas.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import math
-import types
 import typing
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any
 
 from weft.engine import messages
 from weft.engine.messages import Command, Event, Parcel
+from weft.engine.states import STATES, TaskState
 from weft.errors import InvalidInput, Problem
 
-__all__ = ["SCHEMA", "JournalEntry", "decode_message", "encode_message"]
+__all__ = [
+    "READABLE_SCHEMAS",
+    "SCHEMA",
+    "TYPE_NAMES",
+    "JournalEntry",
+    "NoteFields",
+    "decode_message",
+    "encode_message",
+    "note_fields",
+]
 
-SCHEMA = 1
-"""Version of the entries."""
+SCHEMA = 2
+"""Version of the entries that are written."""
+
+READABLE_SCHEMAS = (1, 2)
+"""Versions that can be read."""
+
+TYPE_NAMES: Mapping[type, str] = {
+    messages.Submitted: "Submitted",
+    messages.Started: "Started",
+    messages.Ended: "Ended",
+    messages.StagedIn: "StagedIn",
+    messages.StagedOut: "StagedOut",
+    messages.CleanedUp: "CleanedUp",
+    messages.Progressed: "Progressed",
+    messages.Checkpointed: "Checkpointed",
+    messages.Suspended: "Suspended",
+    messages.Resumed: "Resumed",
+    messages.RequirementsChanged: "RequirementsChanged",
+    messages.MachineChanged: "MachineChanged",
+    messages.Answered: "Answered",
+    messages.Discovered: "Discovered",
+    messages.Fetched: "Fetched",
+    messages.PlanReady: "PlanReady",
+    messages.TimerFired: "TimerFired",
+    messages.TasksAdded: "TasksAdded",
+    messages.Asked: "Asked",
+    messages.Assign: "Assign",
+    messages.StageIn: "StageIn",
+    messages.Start: "Start",
+    messages.Signal: "Signal",
+    messages.Cancel: "Cancel",
+    messages.StageOut: "StageOut",
+    messages.CleanUp: "CleanUp",
+    messages.Probe: "Probe",
+    messages.Discover: "Discover",
+    messages.Fetch: "Fetch",
+    messages.Replan: "Replan",
+    messages.SetTimer: "SetTimer",
+    messages.Drop: "Drop",
+    messages.Return: "Return",
+    messages.Settle: "Settle",
+    messages.Repeat: "Repeat",
+    messages.Leave: "Leave",
+    messages.Finish: "Finish",
+    messages.StopRun: "StopRun",
+    messages.EstimateSpeed: "EstimateSpeed",
+    messages.MarkMachine: "MarkMachine",
+    messages.AbandonAttempt: "AbandonAttempt",
+    messages.LoseAttempt: "LoseAttempt",
+    messages.CountRequeue: "CountRequeue",
+    messages.MarkViolating: "MarkViolating",
+    messages.Unbind: "Unbind",
+    messages.AdoptPlan: "AdoptPlan",
+    messages.Refuse: "Refuse",
+    messages.ReportCondition: "ReportCondition",
+    messages.ReportViolation: "ReportViolation",
+    messages.KeepAttempt: "KeepAttempt",
+    messages.IgnoreRequirement: "IgnoreRequirement",
+    messages.ReattachJob: "ReattachJob",
+    messages.ReportTargetLoss: "ReportTargetLoss",
+    messages.ReportLateCancel: "ReportLateCancel",
+}
+"""The stored name of every message. Never change a name; add a conversion instead."""
+
+_TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
 
 _FLOAT = "float"
-"""Beside this word stand numbers that are none or without end."""
+"""Key of an object that holds a number which JSON cannot express (infinite, NaN)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One step of the engine."""
+    """One event with the commands that followed from it."""
 
     sequence: int
     now: float
@@ -39,7 +115,7 @@ class JournalEntry:
     commands: tuple[Command, ...]
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the entry as plain data."""
         return {
             "n": self.sequence,
             "now": self.now,
@@ -49,7 +125,7 @@ class JournalEntry:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> JournalEntry:
-        """Read what ``as_record`` gives."""
+        """Create an entry from the result of ``as_record``, also of an older schema."""
         try:
             return cls(
                 sequence=int(record["n"]),
@@ -59,30 +135,39 @@ class JournalEntry:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
-                Problem(what=f"an entry that cannot be read: {error!r}", rule="see SCHEMA")
+                Problem(
+                    what=f"cannot read a journal entry: {error!r}",
+                    rule=f"this version reads the schemas {READABLE_SCHEMAS}",
+                )
             ) from None
 
 
 def encode_message(message: Event | Command) -> list[Any]:
-    """Give a message as [type, {field: value}] without the fields that have their default."""
+    """Return a message as [name, {field: value}] without the fields that have their default value."""
     kind = type(message)
+    return [TYPE_NAMES[kind], _encode_fields(message, kind)]
+
+
+def _encode_fields(message: Any, kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, default in _field_defaults(typing.cast("Hashable", kind)):
         value = getattr(message, name)
         if value is not default and value != default:
             found[name] = _to_plain(value)
-    return [kind.__name__, found]
+    return found
 
 
 def _to_plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.name if isinstance(value, TaskState) else value.value
     if isinstance(value, Parcel):
-        return encode_message(value)[1]  # type: ignore[arg-type]
+        return _encode_fields(value, Parcel)
     if isinstance(value, Mapping):
         return {key: _to_plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return {_FLOAT: str(value)}  # JSON has no word for it
+        return {_FLOAT: str(value)}
     return value
 
 
@@ -98,51 +183,44 @@ def _field_defaults(kind: Hashable) -> tuple[tuple[str, Any], ...]:
 
 
 def decode_message(record: Sequence[Any]) -> Any:
-    """Read what ``encode_message`` gives."""
+    """Create a message from the result of ``encode_message``, also of an older schema."""
     name, fields = record
-    kind = _message_types().get(name)
+    if name == "Note":
+        name, fields = _convert_note(fields)
+    kind = _TYPES.get(name)
     if kind is None:
-        raise InvalidInput(
-            Problem(
-                what=f"a journal entry of unknown type {name!r}", advice="it was written by another version"
-            )
-        )
-    shapes = _field_decoders(kind)
-    return kind(**{key: shapes.get(key, _decode_number)(value) for key, value in fields.items()})
+        what = f"the journal holds a message of unknown type {name!r}"
+        raise InvalidInput(Problem(what=what, advice="read it with the version of weft that wrote it"))
+    decoders = _field_decoders(kind)
+    return kind(**{key: decoders.get(key, _decode_number)(value) for key, value in fields.items()})
 
 
 def _decode_number(value: Any) -> Any:
-    """Read a number that JSON has no word for."""
+    """Return a plain value; convert numbers that JSON cannot express."""
     return float(value[_FLOAT]) if isinstance(value, dict) else value
 
 
 @functools.cache
-def _message_types() -> dict[str, type]:
-    return {kind.__name__: kind for module in (messages, messages) for kind in _list_records(module)}
-
-
-def _list_records(module: types.ModuleType) -> list[type]:
-    return [
-        found
-        for name in module.__all__
-        if dataclasses.is_dataclass(found := getattr(module, name)) and isinstance(found, type)
-    ]
-
-
-@functools.cache
-def _field_decoders(kind: type) -> dict[str, Any]:
-    """Give what turns lists of JSON back into the tuples of records."""
-    hints = typing.get_type_hints(kind)
-    found: dict[str, Any] = {}
-    for name, hint in hints.items():
-        if typing.get_origin(hint) is tuple:
-            parcels = typing.get_args(hint)[0] is Parcel
-            found[name] = _decode_parcels if parcels else tuple
+def _field_decoders(kind: type) -> dict[str, Callable[[Any], Any]]:
+    """Return the functions that convert JSON values of some fields to tuples, parcels and enums."""
+    found: dict[str, Callable[[Any], Any]] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        if hint is TaskState:
+            found[name] = STATES.__getitem__
+        elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+            found[name] = functools.partial(_decode_enum, hint)
+        elif typing.get_origin(hint) is tuple:
+            found[name] = _decode_parcels if typing.get_args(hint)[0] is Parcel else tuple
         elif kind is messages.TasksAdded and name == "lines":
             found[name] = _decode_lines
         elif kind is messages.Ended and name == "result":
             found[name] = _decode_results
     return found
+
+
+def _decode_enum(kind: type[enum.Enum], value: str) -> Any:
+    """Return the member of an enum; a text that is none (a request that was refused) stays a text."""
+    return kind(value) if value in kind else value
 
 
 def _decode_parcels(values: list[dict[str, Any]]) -> tuple[Parcel, ...]:
@@ -155,3 +233,75 @@ def _decode_results(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _decode_lines(values: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {key: tuple(lines) for key, lines in values.items()}
+
+
+class NoteFields(typing.NamedTuple):
+    """A record command in the terms of schema 1, which ``events.jsonl`` keeps."""
+
+    kind: str
+    value: float | None
+    text: str
+
+
+class _NoteKind(typing.NamedTuple):
+    """One kind of Note of schema 1 and the command that replaces it."""
+
+    command: type
+    value: str = ""
+    """Field that holds the number; "": none."""
+    text: str = ""
+    """Field that holds the text; "": none."""
+    constants: Mapping[str, Any] = {}
+
+
+_NOTES: Mapping[str, _NoteKind] = {
+    "stopping": _NoteKind(messages.StopRun, text="reason"),
+    "believed": _NoteKind(messages.EstimateSpeed, value="speed_factor", text="reason"),
+    "up": _NoteKind(messages.MarkMachine, text="reason", constants={"up": True}),
+    "down": _NoteKind(messages.MarkMachine, text="reason", constants={"up": False}),
+    "unknown": _NoteKind(messages.AbandonAttempt),
+    "lost": _NoteKind(messages.LoseAttempt),
+    "requeued": _NoteKind(messages.CountRequeue, value="times"),
+    "violating": _NoteKind(messages.MarkViolating, constants={"violating": True}),
+    "recovered": _NoteKind(messages.MarkViolating, value="ratio", constants={"violating": False}),
+    "rebound": _NoteKind(messages.Unbind, text="reason"),
+    "adopted": _NoteKind(messages.AdoptPlan, value="finish_s", text="plan"),
+    "refused": _NoteKind(messages.Refuse, text="reason"),
+    "condition": _NoteKind(messages.ReportCondition, text="reason"),
+    "violation": _NoteKind(messages.ReportViolation, value="ratio", text="reason"),
+    "stay": _NoteKind(messages.KeepAttempt, text="reason"),
+    "requirement": _NoteKind(messages.IgnoreRequirement, text="reason"),
+    "reattached": _NoteKind(messages.ReattachJob),
+    "target-lost": _NoteKind(messages.ReportTargetLoss, text="reason"),
+    "too-late": _NoteKind(messages.ReportLateCancel, text="reason"),
+}
+"""The kinds of Note of schema 1."""
+
+
+def _convert_note(fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Convert a Note of schema 1 to the command that replaces it."""
+    kind = _NOTES.get(fields["kind"])
+    if kind is None:
+        raise InvalidInput(Problem(what=f"the journal holds a note of unknown kind {fields['kind']!r}"))
+    names = {"value": kind.value, "text": kind.text}
+    found = dict(kind.constants)
+    for key, value in fields.items():
+        name = names.get(key, key)
+        if name and key != "kind":
+            found[name] = value
+    if kind.command is messages.CountRequeue:
+        found["times"] = int(found["times"])
+    return TYPE_NAMES[kind.command], found
+
+
+def note_fields(command: Command) -> NoteFields | None:
+    """Return a record command as kind, number and text; None: another command."""
+    if type(command) not in messages.RECORDS:
+        return None
+    for name, kind in _NOTES.items():
+        same = all(getattr(command, key) == value for key, value in kind.constants.items())
+        if type(command) is kind.command and same:
+            value = getattr(command, kind.value) if kind.value else None
+            text = getattr(command, kind.text) if kind.text else ""
+            return NoteFields(name, None if value is None else float(value), text)
+    return None

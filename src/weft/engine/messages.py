@@ -1,13 +1,11 @@
-"""Events: what a world reports to the engine. Each is a plain record, so that a journal can hold it.
+"""Events and commands of the engine: plain records that a journal can store.
 
-A world reports facts and never decides. What it cannot know (an exit code that was never written, progress
-that nobody measures) is None. Tasks are named by (run, task index), attempts by their number.
+A backend reports facts as events and makes no decisions. Unknown values (an exit code that was never written, progress
+that is not measured) are None. A task is identified by (run, task index), an attempt by its number.
 
-Commands: what the engine tells a world to do. Each is a plain record, so that a journal can hold it.
-
-Every command is idempotent: it names the attempt and the stage, and a world that gets it twice does it once.
-``Assign``, ``Drop``, ``Return``, ``Settle``, ``Repeat``, ``Leave``, ``Finish`` and ``Note`` ask nothing of a
-world: they record what was decided, so that the state can be rebuilt from a journal without deciding again.
+Every command is idempotent: it names the attempt and the stage, and a backend that gets it twice executes it once.
+``Assign`` and the commands from ``Drop`` on need no backend: they change the state or record a decision, so that the
+state can be rebuilt from a journal without deciding again. ``journal.TYPE_NAMES`` holds the stored names.
 """
 
 from __future__ import annotations
@@ -15,10 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from weft.engine.states import Cause, ProbeTarget, RequestKind, RunOutcome, SignalKind, TaskState
 from weft.expressions import Value
 from weft.message import message
 
 __all__ = [
+    "RECORDS",
+    "AbandonAttempt",
+    "AdoptPlan",
     "Answered",
     "Asked",
     "Assign",
@@ -27,23 +29,35 @@ __all__ = [
     "CleanUp",
     "CleanedUp",
     "Command",
+    "CountRequeue",
     "Discover",
     "Discovered",
     "Drop",
     "Ended",
+    "EstimateSpeed",
     "Event",
     "Fetch",
     "Fetched",
     "Finish",
+    "IgnoreRequirement",
+    "KeepAttempt",
     "Leave",
+    "LoseAttempt",
     "MachineChanged",
-    "Note",
+    "MarkMachine",
+    "MarkViolating",
     "Parcel",
     "PlanReady",
     "Probe",
     "Progressed",
+    "ReattachJob",
+    "Refuse",
     "Repeat",
     "Replan",
+    "ReportCondition",
+    "ReportLateCancel",
+    "ReportTargetLoss",
+    "ReportViolation",
     "RequirementsChanged",
     "Resumed",
     "Return",
@@ -56,19 +70,24 @@ __all__ = [
     "StagedOut",
     "Start",
     "Started",
+    "StopRun",
     "Submitted",
     "Suspended",
     "TasksAdded",
     "TimerFired",
+    "Unbind",
 ]
+
+
+# Events
 
 
 @message
 class Submitted:
-    """A workflow arrives: a new run begins."""
+    """A workflow was submitted: a new run."""
 
     run: int
-    """Runs are numbered 0, 1, 2, ... in the order of arrival."""
+    """Runs are numbered 0, 1, 2, ... in order of arrival."""
     workflow: str
     """Key of the workflow in the engine's library."""
     owner: str = ""
@@ -76,67 +95,66 @@ class Submitted:
 
 @message
 class Started:
-    """The program of an attempt has begun."""
+    """The program of an attempt has started."""
 
     attempt: int
 
 
 @message
 class Ended:
-    """The program of an attempt is over, or its transfer is done."""
+    """The program of an attempt has ended, or its transfer is done."""
 
     attempt: int
     exit_code: int | None = 0
-    """None: it ended without leaving one (killed, cancelled, lost)."""
-    cause: str = ""
-    """One of ``workflow.records.recovery.CAUSES`` where it did not end by itself; "": judge by the exit
-    code."""
+    """None: there is none (killed, cancelled, lost)."""
+    cause: Cause = Cause.NONE
+    """Why it did not end by itself; NONE: determined from the exit code."""
     result: Mapping[str, Value] = field(default_factory=dict)
-    """What it wrote to its result file."""
+    """Content of its result file."""
     work_done: float | None = None
-    """The share of the whole task's work that is done; None: unknown (all of it after success)."""
+    """Share of the whole task's work that is done; None: unknown (all of it after success)."""
     story: str = ""
-    """What a reader should know of its end: the output that is missing, the signal that ended it."""
+    """Details for the user: the missing output, the signal that ended it."""
     taken_over: int | None = None
-    """The execution that had done this task before, of whose outputs use is made; None: it ran."""
+    """The earlier execution whose outputs are reused; None: it ran."""
     ran_s: float | None = None
-    """How long its program ran, if that was measured where it ran; None: from its start until this."""
+    """Seconds its program ran, measured on the machine; None: from Started to this event."""
     late_s: float = 0.0
-    """How long it was over before this was told: no engine was there to hear of it."""
+    """Seconds between its end and this event, if no engine was running."""
     lasting: bool = False
-    """Whether it would fail in the same way again: its inputs do not exist, or are refused."""
+    """Whether it would fail again: its inputs do not exist or are refused."""
 
 
 @message
 class StagedIn:
-    """A StageIn is done, or has failed."""
+    """A StageIn is done or has failed."""
 
     attempt: int
     part: int
-    """The StageIn's number within the attempt."""
+    """Number of the StageIn within the attempt."""
     problem: str = ""
-    """Why it failed; "": it did not."""
+    """Why it failed; "": success."""
     moved_bytes: float | None = None
-    """What was really moved: less than was asked for if shared files were there; None: unknown."""
+    """Bytes actually moved, without shared files that were there; None: unknown."""
     lost: tuple[int, ...] = ()
-    """Machines that do not answer, and whose data so cannot be had."""
+    """Machines that do not answer and whose data are unavailable."""
     lasting: bool = False
-    """Whether it would fail in the same way again: there is no such file."""
+    """Whether it would fail again: there is no such file."""
 
 
 @message
 class StagedOut:
-    """The outputs of an attempt are where they were asked for, or could not be brought there."""
+    """The outputs of an attempt were copied to their targets, or could not be."""
 
     attempt: int
     problem: str = ""
     lasting: bool = False
-    """Whether it would fail in the same way again: a name is refused."""
+    """Whether it would fail again: a name is refused."""
 
 
 @message
 class CleanedUp:
-    """An attempt's directory on its machine is gone, or could not be removed."""
+    """An attempt's directory was removed, or could not be."""
 
     attempt: int
     problem: str = ""
@@ -144,19 +162,19 @@ class CleanedUp:
 
 @message
 class Progressed:
-    """News of a running attempt: an answer to a probe, or a progress step it wrote."""
+    """Progress of a running attempt: the answer to a probe, or a progress step."""
 
     attempt: int
     work_done: float | None = None
-    """The share of the whole task's work that is done, checkpoints of earlier attempts included."""
+    """Share of the whole task's work that is done, including checkpoints of earlier attempts."""
     last_iteration_s: float | None = None
-    """What the application's last iteration took (S3's performance profile)."""
+    """Seconds of the application's last iteration (performance profile of docs/papers/adaptive-jobs.md)."""
     iterations: int | None = None
-    """How many it has done."""
+    """Iterations done."""
     all_iterations: int | None = None
-    """How many it has in all."""
+    """Total iterations."""
     degraded: str = ""
-    """What the application itself says of its bad performance; "": nothing."""
+    """The application's own complaint about its performance; "": none."""
 
 
 @message
@@ -165,26 +183,26 @@ class Checkpointed:
 
     attempt: int
     work_done: float
-    """The share of the whole task's work from which a restart goes on."""
+    """Share of the whole task's work that they hold."""
 
 
 @message
 class Suspended:
-    """The machine's own system has stopped an attempt for a while."""
+    """The machine's own scheduler has suspended an attempt."""
 
     attempt: int
 
 
 @message
 class Resumed:
-    """The machine's own system lets an attempt go on."""
+    """The machine's own scheduler has resumed an attempt."""
 
     attempt: int
 
 
 @message
 class RequirementsChanged:
-    """A running application has rewritten what it demands of machines (S3 section 2); None: unchanged."""
+    """An application has changed its requirements (docs/papers/adaptive-jobs.md, section 2); None: unchanged."""
 
     attempt: int
     requirements: str | None = None
@@ -192,25 +210,24 @@ class RequirementsChanged:
     mandatory: bool = True
     """Whether it must leave a machine that does not meet them."""
     problem: str = ""
-    """What else it wrote that cannot be understood, and so changes nothing."""
+    """What else it wrote that cannot be parsed and is ignored."""
 
 
 @message
 class MachineChanged:
-    """A machine appears, goes, comes back, or works faster or slower than was believed; None: unchanged."""
+    """A machine went down, came back, or changed its speed; None: unchanged."""
 
     machine: int
     up: bool | None = None
     speed_factor: float | None = None
-    """Its speed relative to what the platform says: 0.25 with three competing processes."""
+    """Speed relative to the platform's description: 0.25 with three competing processes."""
 
 
 @message
 class Answered:
-    """The answer to a probe of the polling ladder (S3 section 5); silence is an answer too."""
+    """The result of a probe (docs/papers/adaptive-jobs.md, section 5); a missing answer is a result too."""
 
-    of: str
-    """``job`` (the job manager of an attempt), ``machine`` (the gatekeeper), ``access`` (authorisation)."""
+    of: ProbeTarget
     alive: bool
     attempt: int | None = None
     machine: int | None = None
@@ -225,7 +242,7 @@ class Discovered:
 
 @message
 class Fetched:
-    """The dynamic state of a machine, as asked for."""
+    """The answer to Fetch: the dynamic state of a machine."""
 
     machine: int
     speed_factor: float
@@ -234,27 +251,28 @@ class Fetched:
 
 @message
 class PlanReady:
-    """The answer to Replan. It carries what it was computed on; what started meanwhile is kept."""
+    """The answer to Replan; attempts that started in the meantime are kept."""
 
     plan: str
-    """Content hash of the plan, which is stored beside the journal; "": no plan could be made."""
+    """Content hash of the plan, which is stored with the journal; "": there is no plan."""
     run: int
     version: int
-    """The run's version when the re-planning was asked for."""
+    """The run's version at the time of the request."""
     steps: int = 0
     problem: str = ""
 
 
 @message
 class TimerFired:
-    """A timer that was set is due."""
+    """A timer is due."""
 
     timer: str
+    """As in SetTimer."""
 
 
 @message
 class TasksAdded:
-    """A file that a sweep is unfolded over exists now: the run's graph grows."""
+    """A file over which a sweep is unfolded exists now: the run's graph grows."""
 
     run: int
     lines: Mapping[str, tuple[str, ...]]
@@ -263,14 +281,384 @@ class TasksAdded:
 
 @message
 class Asked:
-    """A user asks for something."""
+    """A request of a user."""
 
-    what: str
-    """``cancel``, ``hold``, ``release``, ``migrate``, ``resume``."""
+    what: RequestKind
     run: int
     task: int | None = None
     """None: the whole run."""
     machine: int | None = None
+
+
+# Commands
+
+
+@message
+class Assign:
+    """Assign a new attempt of a task to a machine."""
+
+    attempt: int
+    run: int
+    task: int
+    machine: int
+    nodes: int
+    """Nodes allocated; on a host whose nodes are cores, more than ``count``."""
+    count: int
+    """Node count of the mode."""
+    reserve: bool = True
+    """Whether its nodes are reserved from now on; otherwise it joins the machine's queue."""
+    order: float | None = None
+    """Sort key in the queue, lower first; None: after all others."""
+    replaces: int | None = None
+    """The attempt that it replaces: a migration."""
+    restart_from: float = 0.0
+    """Share of the work that a checkpoint saves."""
+    reason: str = ""
+    """The reason of the decision, in a few words."""
+
+
+@message
+class Parcel:
+    """Data to copy to an attempt's machine."""
+
+    source: int
+    """The machine that has them; -1: the user's storage."""
+    size_bytes: float = 0.0
+    files: float = 0.0
+    fixed_s: float = 0.0
+    """Fixed seconds between different machines (task graphs of the literature)."""
+    task: int = -1
+    """The task that produced them; -1: none."""
+    name: str = ""
+    shared: bool = False
+    """Kept on the host for all attempts."""
+
+
+@message
+class StageIn:
+    """Copy data to an attempt's machine (prolog)."""
+
+    attempt: int
+    part: int
+    machine: int
+    parcels: tuple[Parcel, ...]
+    iteration: int = 1
+
+
+@message
+class Start:
+    """Run the program of an attempt."""
+
+    attempt: int
+    run: int
+    task: int
+    machine: int
+    nodes: int
+    count: int
+    iteration: int = 1
+    tries: int = 1
+    """Which start of its task this is, in this iteration."""
+    restart_from: float = 0.0
+    time_limit_s: float | None = None
+    memory_bytes: float | None = None
+
+
+@message
+class Signal:
+    """Send a signal to the program of an attempt."""
+
+    attempt: int
+    what: SignalKind
+
+
+@message
+class Cancel:
+    """End an attempt in any stage. The backend answers with Ended, cause CANCELLED."""
+
+    attempt: int
+    machine: int
+    reason: str = ""
+
+
+@message
+class StageOut:
+    """Copy an attempt's outputs to their targets (epilog)."""
+
+    attempt: int
+    machine: int
+
+
+@message
+class CleanUp:
+    """Remove an attempt's files from its machine; no output is copied."""
+
+    attempt: int
+    machine: int
+
+
+@message
+class Probe:
+    """Query an attempt or a machine."""
+
+    of: ProbeTarget
+    attempt: int | None = None
+    machine: int | None = None
+
+
+@message
+class Discover:
+    """Query the list of machines of the information service."""
+
+
+@message
+class Fetch:
+    """Query the dynamic state of a machine."""
+
+    machine: int
+
+
+@message
+class Replan:
+    """Plan the rest of a run. The answer is PlanReady."""
+
+    run: int
+    version: int
+    """The run's version, on which the plan is based."""
+    reason: str = ""
+
+
+@message
+class SetTimer:
+    """Send TimerFired at a time; a timer of the same name is replaced."""
+
+    timer: str
+    """A TimerKind, followed by a colon and a number if there are several of its kind."""
+    at_s: float
+
+
+@message
+class Drop:
+    """Close a replaced attempt that left no files."""
+
+    attempt: int
+
+
+@message
+class Return:
+    """Call off a migration: the task belongs to its old attempt again, the new one is closed."""
+
+    attempt: int
+    """The old attempt."""
+
+
+@message
+class Settle:
+    """Set the state of a task where no other command implies it."""
+
+    run: int
+    task: int
+    state: TaskState
+    cause: Cause = Cause.NONE
+    reason: str = ""
+    again: bool = False
+    """Whether it runs again for another reason than a failure (loop, lost output, new plan)."""
+    keep: bool = False
+    """Whether the files of its attempt stay until the next one is prepared."""
+    growth: float | None = None
+    """New factor on the memory or time limit after it was exceeded."""
+
+
+@message
+class Repeat:
+    """Start the next iteration of a loop body."""
+
+    run: int
+    body: int
+    """Number of the body within the run."""
+    iteration: int
+
+
+@message
+class Leave:
+    """End a loop: its successors are released."""
+
+    run: int
+    body: int
+    reason: str = ""
+
+
+@message
+class Finish:
+    """End a run."""
+
+    run: int
+    outcome: RunOutcome
+    reason: str = ""
+
+
+@message
+class StopRun:
+    """Start nothing more of a run."""
+
+    run: int
+    reason: str = ""
+
+
+@message
+class EstimateSpeed:
+    """Set the estimated speed of a machine, from the progress of an attempt or because the last estimate expired."""
+
+    machine: int
+    speed_factor: float
+    attempt: int = -1
+    reason: str = ""
+
+
+@message
+class MarkMachine:
+    """Set whether a machine is up, after probes."""
+
+    machine: int
+    up: bool
+    reason: str = ""
+
+
+@message
+class AbandonAttempt:
+    """Remember an attempt on a machine that stopped answering; it is cancelled if the machine comes back."""
+
+    attempt: int
+    machine: int
+
+
+@message
+class LoseAttempt:
+    """End an attempt that was leaving a machine which is lost."""
+
+    attempt: int
+    machine: int
+
+
+@message
+class CountRequeue:
+    """Set the number of reruns in a row that a task requested without progress."""
+
+    run: int
+    task: int
+    attempt: int
+    times: int
+
+
+@message
+class MarkViolating:
+    """Set whether an attempt violates its contract."""
+
+    run: int
+    task: int
+    attempt: int
+    violating: bool = True
+    ratio: float | None = None
+    """Projected over predicted time, minus 1; None: not measured."""
+
+
+@message
+class Unbind:
+    """Remove the machine of a task's abstract machine."""
+
+    run: int
+    task: int
+    machine: int
+    reason: str = ""
+
+
+@message
+class AdoptPlan:
+    """Record that a run follows a new plan."""
+
+    run: int
+    plan: str
+    finish_s: float
+    """Its planned end."""
+
+
+@message
+class Refuse:
+    """Record a request or plan that was refused."""
+
+    run: int
+    reason: str = ""
+    task: int = -1
+    machine: int = -1
+
+
+@message
+class ReportCondition:
+    """Record a condition that cannot be evaluated and counts as false."""
+
+    run: int
+    reason: str = ""
+
+
+@message
+class ReportViolation:
+    """Record a violated contract."""
+
+    run: int
+    task: int
+    attempt: int
+    machine: int
+    ratio: float | None = None
+    """Projected over predicted time, minus 1; None: reported by the application."""
+    reason: str = ""
+
+
+@message
+class KeepAttempt:
+    """Record why an attempt does not migrate."""
+
+    run: int
+    task: int
+    attempt: int
+    reason: str = ""
+
+
+@message
+class IgnoreRequirement:
+    """Record a requirement of an application that cannot be evaluated."""
+
+    run: int
+    task: int
+    reason: str = ""
+
+
+@message
+class ReattachJob:
+    """Record that a new job manager is attached to an attempt."""
+
+    attempt: int
+    machine: int
+
+
+@message
+class ReportTargetLoss:
+    """Record a migration whose new machine was lost."""
+
+    run: int
+    task: int
+    attempt: int
+    """The old attempt."""
+    machine: int
+    reason: str = ""
+
+
+@message
+class ReportLateCancel:
+    """Record a migration that came too late: the task had ended."""
+
+    run: int
+    task: int
+    attempt: int
+    reason: str = ""
 
 
 Event = (
@@ -295,229 +683,6 @@ Event = (
     | Asked
 )
 
-
-@message
-class Assign:
-    """A new attempt of a task is bound to a machine."""
-
-    attempt: int
-    run: int
-    task: int
-    machine: int
-    nodes: int
-    count: int
-    """The node count as the user knows it (``nodes`` are those taken: on hosts whose nodes are cores,
-    more)."""
-    reserve: bool = True
-    """Whether its nodes are kept for it from now on; else it waits in the machine's queue."""
-    order: float | None = None
-    """Its place in the machine's queue, lower first; None: behind those who came before."""
-    replaces: int | None = None
-    """The attempt it takes over from: a migration."""
-    restart_from: float = 0.0
-    """The share of the work that a checkpoint spares it."""
-    reason: str = ""
-    """Who decided and why, in a few words."""
-
-
-@message
-class Parcel:
-    """Data that have to come to an attempt's machine."""
-
-    source: int
-    """The machine where they lie; -1: from where the user keeps them."""
-    size_bytes: float = 0.0
-    files: float = 0.0
-    fixed_s: float = 0.0
-    """Seconds between different machines whatever the network (task graphs of the literature)."""
-    task: int = -1
-    """The task that made them; -1: none."""
-    name: str = ""
-    shared: bool = False
-    """Kept in the machine's cache for all attempts."""
-
-
-@message
-class StageIn:
-    """Bring data to an attempt's machine (prolog)."""
-
-    attempt: int
-    part: int
-    machine: int
-    parcels: tuple[Parcel, ...]
-    iteration: int = 1
-
-
-@message
-class Start:
-    """Run the program of an attempt (wrapper)."""
-
-    attempt: int
-    run: int
-    task: int
-    machine: int
-    nodes: int
-    count: int
-    iteration: int = 1
-    tries: int = 1
-    """Which try of its task this is, in this iteration."""
-    restart_from: float = 0.0
-    time_limit_s: float | None = None
-    memory_bytes: float | None = None
-
-
-@message
-class Signal:
-    """Send a signal to the program of an attempt: ``checkpoint``, ``suspend``, ``resume``."""
-
-    attempt: int
-    what: str
-
-
-@message
-class Cancel:
-    """End an attempt, whatever stage it is in. The world answers with Ended, cause cancelled."""
-
-    attempt: int
-    machine: int
-    reason: str = ""
-
-
-@message
-class StageOut:
-    """Bring an attempt's outputs to where the user wants them (epilog)."""
-
-    attempt: int
-    machine: int
-
-
-@message
-class CleanUp:
-    """Remove what an attempt left on its machine; no output is brought anywhere."""
-
-    attempt: int
-    machine: int
-
-
-@message
-class Drop:
-    """An attempt that another has taken over from is over, and left nothing to clean up."""
-
-    attempt: int
-
-
-@message
-class Return:
-    """A migration is off: the task belongs to its old attempt again, the new one is given up."""
-
-    attempt: int
-    """The old one."""
-
-
-@message
-class Probe:
-    """Ask about an attempt (``progress``, ``job``) or a machine (``machine``, ``access``).
-
-    ``reattach``: watch an attempt's job anew because its job manager is gone (S3 section 5). If the job is
-    gone too, the world answers with Ended.
-    """
-
-    of: str
-    attempt: int | None = None
-    machine: int | None = None
-
-
-@message
-class Discover:
-    """Ask the information service which machines there are."""
-
-
-@message
-class Fetch:
-    """Ask a machine for its dynamic state."""
-
-    machine: int
-
-
-@message
-class Replan:
-    """Plan what remains of a run again. The world answers with PlanReady when it is done."""
-
-    run: int
-    version: int
-    """The run's version: what the plan will be computed on."""
-    reason: str = ""
-
-
-@message
-class SetTimer:
-    """Send TimerFired at a time; a timer of the same name is replaced."""
-
-    timer: str
-    at_s: float
-
-
-@message
-class Settle:
-    """What became of a task: its new state where no other command says so."""
-
-    run: int
-    task: int
-    state: str
-    """Name of a TaskState."""
-    cause: str = ""
-    reason: str = ""
-    again: bool = False
-    """Whether it runs again because of a loop's next iteration or a lost output, not a failure."""
-    keep: bool = False
-    """Whether what its attempt left on the machine stays until the next one is prepared."""
-    growth: float | None = None
-    """After running out of memory or time: what either is multiplied with from now on."""
-
-
-@message
-class Repeat:
-    """A loop's body begins its next iteration."""
-
-    run: int
-    body: int
-    """Number of the body within the run."""
-    iteration: int
-
-
-@message
-class Leave:
-    """A loop is left: what waits for it goes on."""
-
-    run: int
-    body: int
-    reason: str = ""
-
-
-@message
-class Finish:
-    """A run is over."""
-
-    run: int
-    outcome: str
-    """``completed``, ``failed``, ``stopped`` (it waits for the user) or ``cancelled``."""
-    reason: str = ""
-
-
-@message
-class Note:
-    """What was decided and why, for readers of the journal."""
-
-    kind: str
-    """``violation``, ``migration``, ``stay``, ``iteration``, ``adopted``, ``refused``, ..."""
-    run: int = -1
-    task: int = -1
-    attempt: int = -1
-    machine: int = -1
-    value: float | None = None
-    text: str = ""
-
-
 Command = (
     Assign
     | StageIn
@@ -526,16 +691,55 @@ Command = (
     | Cancel
     | StageOut
     | CleanUp
-    | Drop
-    | Return
     | Probe
     | Discover
     | Fetch
     | Replan
     | SetTimer
+    | Drop
+    | Return
     | Settle
     | Repeat
     | Leave
     | Finish
-    | Note
+    | StopRun
+    | EstimateSpeed
+    | MarkMachine
+    | AbandonAttempt
+    | LoseAttempt
+    | CountRequeue
+    | MarkViolating
+    | Unbind
+    | AdoptPlan
+    | Refuse
+    | ReportCondition
+    | ReportViolation
+    | KeepAttempt
+    | IgnoreRequirement
+    | ReattachJob
+    | ReportTargetLoss
+    | ReportLateCancel
 )
+
+RECORDS: frozenset[type] = frozenset(
+    {
+        StopRun,
+        EstimateSpeed,
+        MarkMachine,
+        AbandonAttempt,
+        LoseAttempt,
+        CountRequeue,
+        MarkViolating,
+        Unbind,
+        AdoptPlan,
+        Refuse,
+        ReportCondition,
+        ReportViolation,
+        KeepAttempt,
+        IgnoreRequirement,
+        ReattachJob,
+        ReportTargetLoss,
+        ReportLateCancel,
+    }
+)
+"""Commands that record a finding or decision; no attempt starts, moves or ends by them."""

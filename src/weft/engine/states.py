@@ -1,9 +1,7 @@
-"""The states of a task, the legal steps between them, and what each means (unified section 2).
+"""States of tasks and attempts, the legal transitions between them, and the other enumerations of the engine.
 
-One table: whatever leads a task from one state to another that the table does not name is a bug, and raises
-with the task's story.
-
-An attempt: one try of a task, from its assignment to its end.
+``TRANSITIONS`` is the only table of task states (docs/papers/unified.md, section 2); any other change of state is
+a bug and raises IllegalTransition.
 """
 
 from __future__ import annotations
@@ -12,125 +10,235 @@ import enum
 import math
 from dataclasses import dataclass
 
-from weft.engine.messages import Assign
-
-__all__ = ["ACTIVE", "FINAL", "STATES", "TRANSITIONS", "Attempt", "Demand", "Stage", "TaskState"]
+__all__ = [
+    "ACTIVE",
+    "FINAL",
+    "STATES",
+    "TRANSITIONS",
+    "Attempt",
+    "Cause",
+    "Demand",
+    "MigrationReason",
+    "ProbeTarget",
+    "RequestKind",
+    "RunOutcome",
+    "SignalKind",
+    "Stage",
+    "TaskState",
+    "TimerKind",
+]
 
 
 class TaskState(enum.IntEnum):
-    """Where a task is in its life."""
+    """The state of a task."""
 
     WAITING = 0
-    """Some predecessor has not ended yet."""
+    """Some predecessor has not ended."""
     READY = 1
-    """Nothing is missing but a machine."""
+    """Only a machine is missing."""
     SCHEDULED = 2
-    """Bound to a machine; waits for data, predecessors or nodes there."""
+    """Assigned to a machine; waits for data, predecessors or nodes."""
     PROLOG = 3
-    """Its files are on the way to the machine."""
+    """Its files are being copied to the machine."""
     SUBMITTED = 4
-    """The machine was told to start it and has not said yet that it did."""
+    """The start was sent to the machine and is not confirmed."""
     RUNNING = 5
     """Its program runs."""
     EPILOG = 6
-    """Its outputs are on the way to where they were asked for."""
+    """Its outputs are being copied to their targets."""
     COMPLETED = 7
-    """It ended well (in the current iteration of its loops)."""
+    """Succeeded in the current iteration of its loops."""
     MIGRATING = 8
-    """It is being moved: cancelled here, prepared there."""
+    """Cancelled on one machine, prepared on another."""
     SUSPENDED = 9
-    """The machine's own system has stopped it for a while."""
+    """Suspended by the machine's own scheduler."""
     HELD = 10
-    """It could go on, but somebody wants it to wait."""
+    """Held by the user or the policy."""
     STOPPED = 11
-    """It failed, and waits for the user to resume it."""
+    """Failed; waits for the user to resume it."""
     FAILED = 12
-    """It failed for good."""
+    """Failed permanently."""
     CANCELLED = 13
-    """It was given up because the user or its workflow was."""
+    """Cancelled with its run or because a predecessor failed."""
     SKIPPED = 14
     """The branch that leads to it was not taken."""
 
 
 _S = TaskState
 
-_SENT_BACK = (_S.READY, _S.WAITING, _S.HELD, _S.STOPPED, _S.FAILED, _S.CANCELLED)
-"""Where a task goes whose attempt is given up."""
-_BEGUN = (_S.EPILOG, _S.COMPLETED, _S.MIGRATING, _S.SUSPENDED, *_SENT_BACK)
-"""Where a task may go whose machine was told to start it."""
-_ON_ITS_MACHINE = (_S.SUBMITTED, _S.RUNNING, _S.COMPLETED, _S.MIGRATING, _S.SKIPPED, *_SENT_BACK)
-"""Where a task may go that has a machine and was not started there."""
-
-_NEXT_STATES: dict[TaskState, tuple[TaskState, ...]] = {
-    _S.WAITING: (_S.READY, _S.SCHEDULED, _S.COMPLETED, _S.SKIPPED, _S.HELD, _S.CANCELLED),
-    _S.READY: (_S.WAITING, _S.SCHEDULED, _S.COMPLETED, _S.SKIPPED, _S.HELD, _S.FAILED, _S.CANCELLED),
-    _S.SCHEDULED: (_S.PROLOG, *_ON_ITS_MACHINE),
-    _S.PROLOG: (_S.SCHEDULED, *_ON_ITS_MACHINE),
-    _S.SUBMITTED: (_S.RUNNING, *_BEGUN),
-    _S.RUNNING: _BEGUN,
-    _S.EPILOG: (_S.COMPLETED, *_SENT_BACK),
-    _S.MIGRATING: (
-        _S.SCHEDULED,
-        _S.PROLOG,
-        _S.SUBMITTED,
-        _S.RUNNING,
-        _S.SUSPENDED,
-        _S.EPILOG,
-        _S.COMPLETED,
-        *_SENT_BACK,
-    ),
-    _S.SUSPENDED: (_S.RUNNING, _S.MIGRATING, _S.EPILOG, _S.COMPLETED, *_SENT_BACK),
-    _S.HELD: (_S.READY, _S.WAITING, _S.CANCELLED),
-    _S.STOPPED: (_S.READY, _S.WAITING, _S.CANCELLED),
-    _S.COMPLETED: (_S.WAITING, _S.READY, _S.FAILED),
-    _S.SKIPPED: (_S.WAITING, _S.READY),
-    _S.FAILED: (_S.READY, _S.WAITING),
-    _S.CANCELLED: (),
-}
+_RETURNED = (_S.READY, _S.WAITING, _S.HELD, _S.STOPPED, _S.FAILED, _S.CANCELLED)
+"""Possible states after an attempt was abandoned."""
+_STARTED = (_S.EPILOG, _S.COMPLETED, _S.MIGRATING, _S.SUSPENDED, *_RETURNED)
+"""Possible states after a start was sent."""
+_ASSIGNED = (_S.SUBMITTED, _S.RUNNING, _S.COMPLETED, _S.MIGRATING, _S.SKIPPED, *_RETURNED)
+"""Possible states after an assignment."""
 
 TRANSITIONS: dict[int, frozenset[TaskState]] = {
-    state: frozenset(steps) for state, steps in _NEXT_STATES.items()
+    state: frozenset(following)
+    for state, following in {
+        _S.WAITING: (_S.READY, _S.SCHEDULED, _S.COMPLETED, _S.SKIPPED, _S.HELD, _S.CANCELLED),
+        _S.READY: (_S.WAITING, _S.SCHEDULED, _S.COMPLETED, _S.SKIPPED, _S.HELD, _S.FAILED, _S.CANCELLED),
+        _S.SCHEDULED: (_S.PROLOG, *_ASSIGNED),
+        _S.PROLOG: (_S.SCHEDULED, *_ASSIGNED),
+        _S.SUBMITTED: (_S.RUNNING, *_STARTED),
+        _S.RUNNING: _STARTED,
+        _S.EPILOG: (_S.COMPLETED, *_RETURNED),
+        _S.MIGRATING: (
+            *(_S.SCHEDULED, _S.PROLOG, _S.SUBMITTED, _S.RUNNING, _S.SUSPENDED, _S.EPILOG, _S.COMPLETED),
+            *_RETURNED,
+        ),
+        _S.SUSPENDED: (_S.RUNNING, _S.MIGRATING, _S.EPILOG, _S.COMPLETED, *_RETURNED),
+        _S.HELD: (_S.READY, _S.WAITING, _S.CANCELLED),
+        _S.STOPPED: (_S.READY, _S.WAITING, _S.CANCELLED),
+        _S.COMPLETED: (_S.WAITING, _S.READY, _S.FAILED),
+        _S.SKIPPED: (_S.WAITING, _S.READY),
+        _S.FAILED: (_S.READY, _S.WAITING),
+        _S.CANCELLED: (),
+    }.items()
 }
-"""From each state: the states that may follow. COMPLETED and SKIPPED are left when a loop begins its next
-iteration or a completed task must run again; FAILED when the user resumes the run.
-The last task of a loop that has not converged goes from COMPLETED to FAILED."""
+"""The possible next states of each state. A task leaves COMPLETED and SKIPPED when a loop starts its next iteration
+or its outputs are needed again, and FAILED when the user resumes the run. The last task of a loop that did not
+converge goes from COMPLETED to FAILED."""
 
 STATES = {state.name: state for state in TaskState}
 """By name."""
 
 FINAL = frozenset({_S.COMPLETED, _S.SKIPPED, _S.FAILED, _S.CANCELLED, _S.STOPPED})
-"""Nothing happens to such a task by itself."""
+"""States that a task does not leave by itself."""
 
 ACTIVE = frozenset({_S.SCHEDULED, _S.PROLOG, _S.SUBMITTED, _S.RUNNING, _S.EPILOG, _S.MIGRATING, _S.SUSPENDED})
-"""Such a task has a live attempt."""
-
-
-Demand = tuple[tuple[str, float], ...]
-"""Countable resources by name, with amounts: workflows do not name the same ones in the same order."""
+"""States of a task with a live attempt."""
 
 
 class Stage(enum.IntEnum):
-    """How far an attempt is."""
+    """The stage of an attempt."""
 
     ASSIGNED = 0
     """It has a machine; data, predecessors or nodes are missing."""
     SUBMITTED = 1
-    """The machine was told to start it."""
+    """The start was sent."""
     RUNNING = 2
     """Its program runs."""
     ENDED = 3
-    """Its program is over; what it means is still to be judged."""
+    """Its program has ended; the result was not evaluated yet."""
     STAGING_OUT = 4
-    """Its outputs are on the way."""
+    """Its outputs are being copied."""
     CLEANING = 5
-    """What it left is being removed."""
+    """Its files are being removed."""
     OVER = 6
     """Nothing is left to do."""
 
 
+class Cause(enum.StrEnum):
+    """The cause of a failure (``weft.workflow.task.CAUSES``); the retry rules depend on it."""
+
+    NONE = ""
+    """Not a failure, or to be determined from the exit code."""
+    ERROR = "error"
+    OUT_OF_MEMORY = "oom"
+    TIMEOUT = "timeout"
+    PREEMPTED = "preempted"
+    LOST = "lost"
+    STAGING = "staging"
+    CONTRACT = "contract"
+    CANCELLED = "cancelled"
+
+
+class RunOutcome(enum.StrEnum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """It waits for the user to resume failed tasks."""
+    CANCELLED = "cancelled"
+
+
+class MigrationReason(enum.StrEnum):
+    """Why an attempt leaves its machine (docs/papers/adaptive-jobs.md, section 1); a policy may state another text."""
+
+    PERFORMANCE = "performance"
+    BETTER_MACHINE = "better-machine"
+    SUSPENSION = "suspension"
+    WAITING = "waiting"
+    SELF_MIGRATION = "self-migration"
+    FAILURE = "failure"
+    USER = "user"
+
+
+class ProbeTarget(enum.StrEnum):
+    """What a probe asks for."""
+
+    PROGRESS = "progress"
+    """The progress of an attempt."""
+    JOB = "job"
+    """Whether the job manager of an attempt answers."""
+    MACHINE = "machine"
+    """Whether a machine (its gatekeeper) answers."""
+    ACCESS = "access"
+    """Whether a machine grants access."""
+    REATTACH = "reattach"
+    """Attach a new job manager to an attempt; if the job does not exist, the answer is Ended."""
+
+
+class RequestKind(enum.StrEnum):
+    """What a user requests for a task or a run."""
+
+    CANCEL = "cancel"
+    HOLD = "hold"
+    RELEASE = "release"
+    MIGRATE = "migrate"
+    RESUME = "resume"
+
+
+class SignalKind(enum.StrEnum):
+    """A signal to the program of an attempt."""
+
+    CHECKPOINT = "checkpoint"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+
+
+class TimerKind(enum.StrEnum):
+    """The purpose of a timer; some kinds exist once per machine, run or attempt."""
+
+    WATCH = "watch"
+    """Poll the progress of attempts with a contract."""
+    BETTER = "better"
+    """Look for better machines."""
+    LADDER = "ladder"
+    """Probe jobs and machines."""
+    SELECT = "select"
+    """Send the next queries to machines."""
+    REPLAN = "replan"
+    """Request a plan; per run."""
+    TURN = "turn"
+    """Serve a queue after a planned start has passed; per machine."""
+    SERVE = "serve"
+    """Serve a queue after all events of one time; per machine."""
+    SUSPENDED = "suspended"
+    """End a suspension; per attempt."""
+    WAITING = "waiting"
+    """End the wait in a machine's own queue; per attempt."""
+
+    def name_of(self, number: int) -> str:
+        """Return the name of the timer of a machine, run or attempt."""
+        return f"{self}:{number}"
+
+    @classmethod
+    def parse(cls, name: str) -> tuple[TimerKind, int]:
+        """Split the name of a timer into its kind and number (-1: none)."""
+        kind, _, number = name.partition(":")
+        return cls(kind), int(number) if number else -1
+
+
+Demand = tuple[tuple[str, float], ...]
+"""Names and amounts of countable resources; workflows may list them in different orders."""
+
+
 @dataclass(slots=True)
 class Attempt:
-    """What the engine knows of one try."""
+    """The state of one attempt."""
 
     number: int
     run: int
@@ -144,74 +252,54 @@ class Attempt:
     replaces: int | None
     restart_from: float
     seconds: float
-    """Estimated, of what is left to do, at the speed the platform states."""
+    """Estimated seconds of the remaining work at nominal speed."""
     assigned_s: float
     demand: Demand = ()
     stage: Stage = Stage.ASSIGNED
     holds: bool = False
-    """Whether nodes of the machine are taken by it."""
+    """Whether it holds nodes of the machine."""
     queued: bool = False
-    """Whether it waits in its machine's queue."""
+    """Whether it is in its machine's queue."""
     parts: int = 0
-    """How often data were sent for."""
+    """Number of data requests."""
     staging: int = 0
-    """How many of these are still on the way."""
+    """Number of open data requests."""
     sent_for: frozenset[int] = frozenset()
-    """The predecessors whose data were sent for."""
+    """The predecessors whose data were requested."""
     staged_in: bool = False
-    """Whether anything was brought for it: there is something to clean up."""
+    """Whether data were copied for it, so that there is something to clean up."""
+    tries: int = 0
+    """Which start of its task this is, in this iteration; 0: not started."""
     started_s: float | None = None
     ended_s: float | None = None
     expected_end_s: float = 0.0
     work_done: float | None = None
     checkpoint: float = 0.0
-    """The share of the work that its last restart files spare a successor."""
+    """Share of the work in its last restart files."""
     last_iteration_s: float | None = None
     all_iterations: int | None = None
-    """How many iterations its application has in all, if it says so."""
+    """Total iterations of its application; None: unknown."""
     reported_s: float | None = None
-    """When it was last heard of."""
+    """Time of the last progress report."""
     probed_s: float | None = None
-    """When it was last asked about."""
+    """Time of the last probe."""
     suspended_since_s: float | None = None
     ratio: float | None = None
     violating: bool = False
-    """Whether it was found to break its contract."""
+    """Whether it violates its contract."""
     cancelled: str = ""
-    """Why it is being ended by us; "": it is not."""
+    """Why it was cancelled; "": it was not."""
     left_for: str = ""
-    """Why its task left it and waits for another machine: a code; "": it does not."""
+    """Why its task left it and waits for another machine; "": it did not."""
     replaced_by: int | None = None
     reason: str = ""
 
-    @classmethod
-    def of(cls, command: Assign, iteration: int, seconds: float, now: float, demand: Demand) -> Attempt:
-        """Begin what an assignment says."""
-        return cls(
-            command.attempt,
-            command.run,
-            command.task,
-            iteration,
-            command.machine,
-            command.nodes,
-            command.count,
-            command.reserve,
-            command.order,
-            command.replaces,
-            command.restart_from,
-            seconds,
-            now,
-            demand,
-            checkpoint=command.restart_from,
-            reason=command.reason,
-        )
-
     @property
     def turn(self) -> tuple[float, int]:
-        """Give its place in the machine's queue."""
+        """Return its sort key in the machine's queue."""
         return (math.inf if self.order is None else self.order, self.number)
 
     @property
     def live(self) -> bool:
-        """Say whether a world may still report of its program."""
+        """Return whether events about its program may still arrive."""
         return self.stage < Stage.ENDED

@@ -23,14 +23,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.selection import check_requirement
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RunState, TaskOutcome
 from weft.engine.state.state import EngineState
-from weft.engine.states import ACTIVE, FINAL, STATES, Attempt, Demand, Stage, TaskState
+from weft.engine.states import (
+    ACTIVE,
+    FINAL,
+    Attempt,
+    Cause,
+    Demand,
+    MigrationReason,
+    ProbeTarget,
+    Stage,
+    TaskState,
+    TimerKind,
+)
 from weft.workflow.task_graph import COMPUTE
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
@@ -159,7 +169,7 @@ def _recount_missing(run: RunState) -> None:
 _RELEASED = frozenset({TaskState.COMPLETED, TaskState.SKIPPED})
 
 
-def absorb(state: EngineState, event: ev.Event, now: float) -> None:
+def absorb(state: EngineState, event: messages.Event, now: float) -> None:
     """Take an event in."""
     state.now = now
     if state.inquiries.needed:
@@ -167,7 +177,7 @@ def absorb(state: EngineState, event: ev.Event, now: float) -> None:
     _ABSORB[type(event)](state, event)
 
 
-def _on_submitted(state: EngineState, event: ev.Submitted) -> None:
+def _on_submitted(state: EngineState, event: messages.Submitted) -> None:
     compiled = state.library[event.workflow]
     run = RunState(
         event.run,
@@ -185,7 +195,7 @@ def _on_submitted(state: EngineState, event: ev.Submitted) -> None:
     state.dirty = True
 
 
-def _on_started(state: EngineState, event: ev.Started) -> None:
+def _on_started(state: EngineState, event: messages.Started) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.SUBMITTED:
         return
@@ -204,7 +214,7 @@ def _is_leading(state: EngineState, attempt: Attempt) -> bool:
     return state.runs[attempt.run].attempt_of.get(attempt.task) == attempt.number
 
 
-def _on_ended(state: EngineState, event: ev.Ended) -> None:
+def _on_ended(state: EngineState, event: messages.Ended) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or not attempt.live:
         return
@@ -222,7 +232,7 @@ def _on_ended(state: EngineState, event: ev.Ended) -> None:
         run.outcome[attempt.task] = TaskOutcome(exit_code=event.exit_code, result=event.result)
 
 
-def _on_staged_in(state: EngineState, event: ev.StagedIn) -> None:
+def _on_staged_in(state: EngineState, event: messages.StagedIn) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or not attempt.live:
         return
@@ -241,13 +251,13 @@ def note_arrival(state: EngineState, attempt: Attempt) -> None:
         state.touched[attempt.machine] = None
 
 
-def _on_staged_out(state: EngineState, event: ev.StagedOut) -> None:
+def _on_staged_out(state: EngineState, event: messages.StagedOut) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.stage == Stage.STAGING_OUT:
         attempt.stage = Stage.ENDED
 
 
-def _on_cleaned_up(state: EngineState, event: ev.CleanedUp) -> None:
+def _on_cleaned_up(state: EngineState, event: messages.CleanedUp) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.stage == Stage.CLEANING:
         attempt.stage = Stage.OVER
@@ -257,7 +267,7 @@ def _on_cleaned_up(state: EngineState, event: ev.CleanedUp) -> None:
             note_arrival(state, successor)
 
 
-def _on_progressed(state: EngineState, event: ev.Progressed) -> None:
+def _on_progressed(state: EngineState, event: messages.Progressed) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None:
         return
@@ -270,7 +280,7 @@ def _on_progressed(state: EngineState, event: ev.Progressed) -> None:
     attempt.reported_s = state.now
 
 
-def _on_checkpointed(state: EngineState, event: ev.Checkpointed) -> None:
+def _on_checkpointed(state: EngineState, event: messages.Checkpointed) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None:
         return
@@ -279,7 +289,7 @@ def _on_checkpointed(state: EngineState, event: ev.Checkpointed) -> None:
     run.checkpoint[attempt.task] = (event.work_done, attempt.machine, attempt.count)
 
 
-def _on_suspended(state: EngineState, event: ev.Suspended) -> None:
+def _on_suspended(state: EngineState, event: messages.Suspended) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.stage in (Stage.SUBMITTED, Stage.RUNNING):
         attempt.suspended_since_s = state.now
@@ -287,7 +297,7 @@ def _on_suspended(state: EngineState, event: ev.Suspended) -> None:
             state.runs[attempt.run].move(attempt.task, TaskState.SUSPENDED)
 
 
-def _on_resumed(state: EngineState, event: ev.Resumed) -> None:
+def _on_resumed(state: EngineState, event: messages.Resumed) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is not None and attempt.suspended_since_s is not None:
         attempt.expected_end_s += state.now - attempt.suspended_since_s
@@ -297,7 +307,7 @@ def _on_resumed(state: EngineState, event: ev.Resumed) -> None:
             run.move(attempt.task, TaskState.RUNNING)
 
 
-def _on_requirements_changed(state: EngineState, event: ev.RequirementsChanged) -> None:
+def _on_requirements_changed(state: EngineState, event: messages.RequirementsChanged) -> None:
     attempt = state.attempts.get(event.attempt)
     if attempt is None or (event.requirements is None and event.rank is None):
         return
@@ -315,7 +325,7 @@ def _merge_requirement(run: RunState, task: int, old: str | None, new: str | Non
     return old if new is None or (new and check_requirement(new, run, task)) else new
 
 
-def _on_machine_changed(state: EngineState, event: ev.MachineChanged) -> None:
+def _on_machine_changed(state: EngineState, event: messages.MachineChanged) -> None:
     if event.up is not None:
         state.inquiries.set_up(event.machine, event.up, state.now)
         state.copies.lose(state.machines[event.machine].host)
@@ -325,24 +335,24 @@ def _on_machine_changed(state: EngineState, event: ev.MachineChanged) -> None:
     state.dirty = True
 
 
-def _on_answered(state: EngineState, event: ev.Answered) -> None:
-    if event.of == "access" and event.machine is not None:
+def _on_answered(state: EngineState, event: messages.Answered) -> None:
+    if event.of == ProbeTarget.ACCESS and event.machine is not None:
         state.inquiries.answer_access(event.machine, event.alive, state.now)
         state.dirty = True
 
 
-def _on_discovered(state: EngineState, event: ev.Discovered) -> None:
+def _on_discovered(state: EngineState, event: messages.Discovered) -> None:
     state.inquiries.set_listed(event.machines, state.now)
     state.dirty = True
 
 
-def _on_fetched(state: EngineState, event: ev.Fetched) -> None:
+def _on_fetched(state: EngineState, event: messages.Fetched) -> None:
     state.machines.believe(event.machine, event.speed_factor, state.now)
     state.inquiries.answer_state(event.machine, state.now)
     state.dirty = True
 
 
-def _on_plan_ready(state: EngineState, event: ev.PlanReady) -> None:
+def _on_plan_ready(state: EngineState, event: messages.PlanReady) -> None:
     run = state.runs[event.run]
     run.plan_wanted = False
     if event.plan:
@@ -350,47 +360,47 @@ def _on_plan_ready(state: EngineState, event: ev.PlanReady) -> None:
     state.dirty = True
 
 
-def _on_timer_fired(state: EngineState, event: ev.TimerFired) -> None:
+def _on_timer_fired(state: EngineState, event: messages.TimerFired) -> None:
     state.timers.pop(event.timer, None)
-    name, _, argument = event.timer.partition(":")
-    if name in ("turn", "serve"):
-        state.touched[int(argument)] = None
-    if name == "serve":
-        state.to_serve[int(argument)] = None
-    # Who has not answered in time is waited for no longer: what is placed may change.
-    state.dirty = state.dirty or event.timer == "select"
+    kind, number = TimerKind.parse(event.timer)
+    if kind in (TimerKind.TURN, TimerKind.SERVE):
+        state.touched[number] = None
+    if kind == TimerKind.SERVE:
+        state.to_serve[number] = None
+    # A machine that has not answered in time is no longer waited for, so placements may change.
+    state.dirty = state.dirty or kind == TimerKind.SELECT
 
 
-def _on_tasks_added(state: EngineState, event: ev.TasksAdded) -> None:
+def _on_tasks_added(state: EngineState, event: messages.TasksAdded) -> None:
     grow_run(state, event.run, event.lines)
     state.to_tidy[event.run] = None
     state.dirty = True
 
 
-def _on_asked(state: EngineState, event: ev.Asked) -> None:  # noqa: ARG001
+def _on_asked(state: EngineState, event: messages.Asked) -> None:  # noqa: ARG001
     state.dirty = True
 
 
 _ABSORB: dict[type, Callable[[EngineState, Any], None]] = {
-    ev.Submitted: _on_submitted,
-    ev.Started: _on_started,
-    ev.Ended: _on_ended,
-    ev.StagedIn: _on_staged_in,
-    ev.StagedOut: _on_staged_out,
-    ev.CleanedUp: _on_cleaned_up,
-    ev.Progressed: _on_progressed,
-    ev.Checkpointed: _on_checkpointed,
-    ev.Suspended: _on_suspended,
-    ev.Resumed: _on_resumed,
-    ev.RequirementsChanged: _on_requirements_changed,
-    ev.MachineChanged: _on_machine_changed,
-    ev.Answered: _on_answered,
-    ev.Discovered: _on_discovered,
-    ev.Fetched: _on_fetched,
-    ev.PlanReady: _on_plan_ready,
-    ev.TimerFired: _on_timer_fired,
-    ev.TasksAdded: _on_tasks_added,
-    ev.Asked: _on_asked,
+    messages.Submitted: _on_submitted,
+    messages.Started: _on_started,
+    messages.Ended: _on_ended,
+    messages.StagedIn: _on_staged_in,
+    messages.StagedOut: _on_staged_out,
+    messages.CleanedUp: _on_cleaned_up,
+    messages.Progressed: _on_progressed,
+    messages.Checkpointed: _on_checkpointed,
+    messages.Suspended: _on_suspended,
+    messages.Resumed: _on_resumed,
+    messages.RequirementsChanged: _on_requirements_changed,
+    messages.MachineChanged: _on_machine_changed,
+    messages.Answered: _on_answered,
+    messages.Discovered: _on_discovered,
+    messages.Fetched: _on_fetched,
+    messages.PlanReady: _on_plan_ready,
+    messages.TimerFired: _on_timer_fired,
+    messages.TasksAdded: _on_tasks_added,
+    messages.Asked: _on_asked,
 }
 
 
@@ -464,19 +474,19 @@ def _is_partly_ready(run: RunState, task: int) -> bool:
     return any(run.state[before] == TaskState.COMPLETED for before in run.compiled.before(task))
 
 
-_NOT_OF_THE_MACHINE = ("oom", "timeout", "cancelled")
+_NOT_OF_THE_MACHINE = (Cause.OUT_OF_MEMORY, Cause.TIMEOUT, Cause.CANCELLED)
 """Causes of failure that say nothing against the machine."""
 
-_CODES = {"lost": "failure"}
-"""Causes of failure whose name as the reason of a migration is another one."""
+_REASONS: Mapping[Cause, str] = {Cause.LOST: MigrationReason.FAILURE}
+"""Causes of failure with another name as the reason of a migration."""
 
 
-def enact(state: EngineState, command: cm.Command) -> None:
+def enact(state: EngineState, command: messages.Command) -> None:
     """Take a command's consequences in."""
     ENACT[type(command)](state, command)
 
 
-def _assign(state: EngineState, command: cm.Assign) -> None:
+def _assign(state: EngineState, command: messages.Assign) -> None:
     run = state.runs[command.run]
     compiled = run.compiled
     task = command.task
@@ -486,15 +496,32 @@ def _assign(state: EngineState, command: cm.Assign) -> None:
         seconds = compiled.seconds(task, command.machine, command.count) * (1.0 - command.restart_from)
         demand = run.demand(task, command.machine, command.count)
     iteration = run.loops.iteration(task) if run.loops.around else 1
-    attempt = Attempt.of(command, iteration, seconds, state.now, demand)
+    attempt = Attempt(
+        command.attempt,
+        command.run,
+        task,
+        iteration,
+        command.machine,
+        command.nodes,
+        command.count,
+        command.reserve,
+        command.order,
+        command.replaces,
+        command.restart_from,
+        seconds,
+        state.now,
+        demand,
+        checkpoint=command.restart_from,
+        reason=command.reason,
+    )
     state.attempts[attempt.number] = attempt
     state.next_attempt = attempt.number + 1
     if command.replaces is not None:
         state.attempts[command.replaces].replaced_by = attempt.number
         run.migrations[task] = run.migrations.get(task, 0) + 1
         run.left_behind.pop(task, None)
-        if command.reason == "performance":
-            _count_failure(run, task, "contract")
+        if command.reason == MigrationReason.PERFORMANCE:
+            _count_failure(run, task, Cause.CONTRACT)
     if task in run.attempt_of:
         run.move(task, TaskState.MIGRATING)
     else:
@@ -512,7 +539,7 @@ def _assign(state: EngineState, command: cm.Assign) -> None:
     note_arrival(state, attempt)
 
 
-def _stage_in(state: EngineState, command: cm.StageIn) -> None:
+def _stage_in(state: EngineState, command: messages.StageIn) -> None:
     attempt = state.attempts[command.attempt]
     attempt.parts = max(attempt.parts, command.part + 1)
     attempt.staging += 1
@@ -526,7 +553,7 @@ def _stage_in(state: EngineState, command: cm.StageIn) -> None:
         run.move(attempt.task, TaskState.PROLOG)
 
 
-def _start(state: EngineState, command: cm.Start) -> None:
+def _start(state: EngineState, command: messages.Start) -> None:
     attempt = state.attempts[command.attempt]
     if attempt.queued:
         state.unqueue(attempt)
@@ -552,7 +579,7 @@ def _start(state: EngineState, command: cm.Start) -> None:
         state.runs[attempt.run].move(attempt.task, TaskState.SUBMITTED)
 
 
-def _cancel(state: EngineState, command: cm.Cancel) -> None:
+def _cancel(state: EngineState, command: messages.Cancel) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is not None:
         attempt.cancelled = command.reason or "cancelled"
@@ -560,13 +587,13 @@ def _cancel(state: EngineState, command: cm.Cancel) -> None:
         state.unknown.get(command.machine, {}).pop(command.attempt, None)
 
 
-def _stage_out(state: EngineState, command: cm.StageOut) -> None:
+def _stage_out(state: EngineState, command: messages.StageOut) -> None:
     attempt = state.attempts[command.attempt]
     attempt.stage = Stage.STAGING_OUT
     state.runs[attempt.run].move(attempt.task, TaskState.EPILOG)
 
 
-def _clean_up(state: EngineState, command: cm.CleanUp) -> None:
+def _clean_up(state: EngineState, command: messages.CleanUp) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is None:
         return
@@ -580,7 +607,7 @@ def _clean_up(state: EngineState, command: cm.CleanUp) -> None:
         run.checkpoint[attempt.task] = (kept[0], successor.machine, kept[2])
 
 
-def _drop(state: EngineState, command: cm.Drop) -> None:
+def _drop(state: EngineState, command: messages.Drop) -> None:
     attempt = state.attempts.get(command.attempt)
     if attempt is None:
         return
@@ -592,7 +619,7 @@ def _drop(state: EngineState, command: cm.Drop) -> None:
         note_arrival(state, successor)
 
 
-def _return(state: EngineState, command: cm.Return) -> None:
+def _return(state: EngineState, command: messages.Return) -> None:
     old = state.attempts[command.attempt]
     new = state.attempts[old.replaced_by] if old.replaced_by is not None else None
     run = state.runs[old.run]
@@ -616,34 +643,34 @@ def _live_state(attempt: Attempt) -> TaskState:
     return TaskState.RUNNING if attempt.stage == Stage.RUNNING else TaskState.SUBMITTED
 
 
-def _replan(state: EngineState, command: cm.Replan) -> None:
+def _replan(state: EngineState, command: messages.Replan) -> None:
     run = state.runs[command.run]
     run.plan_wanted, run.plan_asked_s = True, state.now
 
 
-def _set_timer(state: EngineState, command: cm.SetTimer) -> None:
+def _set_timer(state: EngineState, command: messages.SetTimer) -> None:
     state.timers[command.timer] = command.at_s
 
 
-def _discover(state: EngineState, command: cm.Discover) -> None:  # noqa: ARG001
+def _discover(state: EngineState, command: messages.Discover) -> None:  # noqa: ARG001
     state.inquiries.discovered_s = state.now
 
 
-def _fetch(state: EngineState, command: cm.Fetch) -> None:
+def _fetch(state: EngineState, command: messages.Fetch) -> None:
     state.inquiries.ask_for_state(command.machine, state.now)
 
 
-def _probe(state: EngineState, command: cm.Probe) -> None:
-    if command.of == "access" and command.machine is not None:
+def _probe(state: EngineState, command: messages.Probe) -> None:
+    if command.of == ProbeTarget.ACCESS and command.machine is not None:
         state.inquiries.ask_for_access(command.machine, state.now)
     attempt = state.attempts.get(command.attempt) if command.attempt is not None else None
     if attempt is not None:
         attempt.probed_s = state.now
 
 
-def _settle(state: EngineState, command: cm.Settle) -> None:
+def _settle(state: EngineState, command: messages.Settle) -> None:
     run = state.runs[command.run]
-    task, wanted = command.task, STATES[command.state]
+    task, wanted = command.task, command.state
     attempt = state.attempts.get(run.attempt_of.get(task, -1))
     if command.cause:
         _count_failure(run, task, command.cause)
@@ -663,7 +690,7 @@ def _settle(state: EngineState, command: cm.Settle) -> None:
         _settle_otherwise(state, run, task, wanted, command)
     if attempt is not None and wanted not in ACTIVE:
         if command.keep:
-            leave_behind(state, run, attempt, _CODES.get(command.cause, command.cause))
+            leave_behind(state, run, attempt, _REASONS.get(command.cause, command.cause))
         else:
             _close_attempt(state, attempt)
             take_back(state, run, attempt)
@@ -674,19 +701,19 @@ def _settle(state: EngineState, command: cm.Settle) -> None:
         state.to_tidy[run.index] = None
 
 
-def _count_failure(run: RunState, task: int, cause: str) -> None:
+def _count_failure(run: RunState, task: int, cause: Cause) -> None:
     by_cause = run.failures.setdefault(task, {})
     by_cause[cause] = by_cause.get(cause, 0) + 1
 
 
 def _resume_run(state: EngineState, run: RunState) -> None:
     """Let a run that was over go on: the user resumes what was stopped."""
-    run.ending, run.ended_s, run.stopping = "", None, ""
+    run.ending, run.ended_s, run.stopping = None, None, ""
     state.active = dict(sorted([*state.active.items(), (run.index, run)]))
     state.roster += 1
 
 
-def _finish(state: EngineState, command: cm.Finish) -> None:
+def _finish(state: EngineState, command: messages.Finish) -> None:
     run = state.runs[command.run]
     run.ended_s, run.ending = state.now, command.outcome
     state.active.pop(run.index, None)
@@ -733,7 +760,7 @@ def _release(state: EngineState, run: RunState, successor: int) -> None:
 
 
 def _settle_otherwise(
-    state: EngineState, run: RunState, task: int, wanted: TaskState, command: cm.Settle
+    state: EngineState, run: RunState, task: int, wanted: TaskState, command: messages.Settle
 ) -> None:
     if wanted in (TaskState.READY, TaskState.WAITING):
         reopen_task(state, run, task, failed=bool(command.cause))
@@ -747,7 +774,7 @@ def _settle_otherwise(
             _release_after(state, run, task)
 
 
-def _repeat(state: EngineState, command: cm.Repeat) -> None:
+def _repeat(state: EngineState, command: messages.Repeat) -> None:
     run = state.runs[command.run]
     body = run.loops.bodies[command.body]
     body.iteration = command.iteration
@@ -774,7 +801,7 @@ def _repeat(state: EngineState, command: cm.Repeat) -> None:
     state.dirty = True
 
 
-def _leave(state: EngineState, command: cm.Leave) -> None:
+def _leave(state: EngineState, command: messages.Leave) -> None:
     run = state.runs[command.run]
     body = run.loops.bodies[command.body]
     body.left = True
@@ -785,55 +812,82 @@ def _leave(state: EngineState, command: cm.Leave) -> None:
     state.dirty = True
 
 
-def _note(state: EngineState, command: cm.Note) -> None:
-    match command.kind:
-        case "stopping":
-            state.runs[command.run].stopping = command.text
-        case "believed" if command.value is not None:
-            state.machines.believe(command.machine, command.value, state.now)
-            state.dirty = True
-        case "down" | "up":
-            state.inquiries.set_up(command.machine, command.kind == "up", state.now)
-            state.dirty = True
-        case "unknown":
-            state.unknown.setdefault(command.machine, {})[command.attempt] = None
-        case "requeued":
-            run = state.runs[command.run]
-            run.requeued[command.task] = int(command.value or 0.0)
-        case "violating" | "recovered":
-            state.attempts[command.attempt].violating = command.kind == "violating"
-        case "rebound":
-            run = state.runs[command.run]
-            run.unbind(run.compiled.variable[command.task])
-        case "lost":
-            attempt = state.attempts[command.attempt]
-            attempt.stage = Stage.ENDED
-            state.give_back(attempt)
+def _stop_run(state: EngineState, command: messages.StopRun) -> None:
+    state.runs[command.run].stopping = command.reason
 
 
-def _signal(state: EngineState, command: cm.Signal) -> None:
-    """Change nothing: the attempt will tell what it made of it."""
+def _estimate_speed(state: EngineState, command: messages.EstimateSpeed) -> None:
+    state.machines.believe(command.machine, command.speed_factor, state.now)
+    state.dirty = True
+
+
+def _mark_machine(state: EngineState, command: messages.MarkMachine) -> None:
+    state.inquiries.set_up(command.machine, command.up, state.now)
+    state.dirty = True
+
+
+def _abandon_attempt(state: EngineState, command: messages.AbandonAttempt) -> None:
+    state.unknown.setdefault(command.machine, {})[command.attempt] = None
+
+
+def _lose_attempt(state: EngineState, command: messages.LoseAttempt) -> None:
+    attempt = state.attempts[command.attempt]
+    attempt.stage = Stage.ENDED
+    state.give_back(attempt)
+
+
+def _count_requeue(state: EngineState, command: messages.CountRequeue) -> None:
+    state.runs[command.run].requeued[command.task] = command.times
+
+
+def _mark_violating(state: EngineState, command: messages.MarkViolating) -> None:
+    state.attempts[command.attempt].violating = command.violating
+
+
+def _unbind(state: EngineState, command: messages.Unbind) -> None:
+    run = state.runs[command.run]
+    run.unbind(run.compiled.variable[command.task])
+
+
+def _change_nothing(state: EngineState, command: messages.Command) -> None:
+    """Do nothing: the command only records a decision, or its effect is reported by an event."""
 
 
 ENACT: Mapping[type, Callable[[EngineState, Any], None]] = {
-    cm.Assign: _assign,
-    cm.StageIn: _stage_in,
-    cm.Start: _start,
-    cm.Signal: _signal,
-    cm.Cancel: _cancel,
-    cm.StageOut: _stage_out,
-    cm.CleanUp: _clean_up,
-    cm.Drop: _drop,
-    cm.Return: _return,
-    cm.Probe: _probe,
-    cm.Discover: _discover,
-    cm.Fetch: _fetch,
-    cm.Replan: _replan,
-    cm.SetTimer: _set_timer,
-    cm.Settle: _settle,
-    cm.Repeat: _repeat,
-    cm.Leave: _leave,
-    cm.Finish: _finish,
-    cm.Note: _note,
+    messages.Assign: _assign,
+    messages.StageIn: _stage_in,
+    messages.Start: _start,
+    messages.Signal: _change_nothing,
+    messages.Cancel: _cancel,
+    messages.StageOut: _stage_out,
+    messages.CleanUp: _clean_up,
+    messages.Drop: _drop,
+    messages.Return: _return,
+    messages.Probe: _probe,
+    messages.Discover: _discover,
+    messages.Fetch: _fetch,
+    messages.Replan: _replan,
+    messages.SetTimer: _set_timer,
+    messages.Settle: _settle,
+    messages.Repeat: _repeat,
+    messages.Leave: _leave,
+    messages.Finish: _finish,
+    messages.StopRun: _stop_run,
+    messages.EstimateSpeed: _estimate_speed,
+    messages.MarkMachine: _mark_machine,
+    messages.AbandonAttempt: _abandon_attempt,
+    messages.LoseAttempt: _lose_attempt,
+    messages.CountRequeue: _count_requeue,
+    messages.MarkViolating: _mark_violating,
+    messages.Unbind: _unbind,
+    messages.AdoptPlan: _change_nothing,
+    messages.Refuse: _change_nothing,
+    messages.ReportCondition: _change_nothing,
+    messages.ReportViolation: _change_nothing,
+    messages.KeepAttempt: _change_nothing,
+    messages.IgnoreRequirement: _change_nothing,
+    messages.ReattachJob: _change_nothing,
+    messages.ReportTargetLoss: _change_nothing,
+    messages.ReportLateCancel: _change_nothing,
 }
 """Per kind of command: what takes its consequences in."""

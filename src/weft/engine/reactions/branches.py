@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import Leave, Note, Repeat, Settle
+from weft.engine.messages import Leave, Repeat, ReportCondition, Settle
 from weft.engine.reactions.failures import stop_run
 from weft.engine.reactions.replanning import replan_on_iteration
 from weft.engine.state.compiled import LoopState
 from weft.engine.state.run import RunState
-from weft.engine.states import TaskState
+from weft.engine.states import Cause, TaskState
 from weft.errors import InvalidInput
 from weft.expressions import Expression, evaluate_boolean
 
@@ -34,7 +34,7 @@ def complete_task(context: DecisionContext, run: RunState, task: int) -> None:
         edges = zip(compiled.after(task), compiled.edges_after(task), strict=True)
         now = [(after, edge) for after, edge in edges if not (inside and loops.waits_for_end(task, after))]
         _decide_branches(context, run, task, now)
-    context.emit(Settle(run=run.index, task=task, state="COMPLETED"))
+    context.emit(Settle(run=run.index, task=task, state=TaskState.COMPLETED))
     if task in loops.ended_by:
         _judge_loops(context, run, task)
 
@@ -43,7 +43,7 @@ def skip_task(context: DecisionContext, run: RunState, task: int, reason: str) -
     """Skip a task, and every task that only skipped tasks lead to."""
     if run.state[task] not in _SKIPPABLE:
         return
-    context.emit(Settle(run=run.index, task=task, state="SKIPPED", reason=reason))
+    context.settle(run, task, TaskState.SKIPPED, reason=reason)
     compiled = run.compiled
     for successor in compiled.after(task):
         if run.state[successor] in _SKIPPABLE and all(
@@ -83,7 +83,7 @@ def _evaluate_condition(
     try:
         return evaluate_boolean(condition, {**run.compiled.graph.params, **names})
     except InvalidInput as error:
-        context.emit(Note(kind="condition", run=run.index, text=f"{condition} counts as false: {error}"))
+        context.emit(ReportCondition(run=run.index, reason=f"{condition} counts as false: {error}"))
         return False
 
 
@@ -114,7 +114,7 @@ def _judge_loop(context: DecisionContext, run: RunState, body: LoopState, task: 
         reason = (
             f"loop {loop.name} has not converged after {body.most} iterations: {loop.until} does not hold"
         )
-        context.emit(Settle(run=run.index, task=task, state="FAILED", cause="error", reason=reason))
+        context.settle(run, task, TaskState.FAILED, cause=Cause.ERROR, reason=reason)
         stop_run(context, run, reason)
         return False
     context.emit(Repeat(run=run.index, body=body.index, iteration=body.iteration + 1))

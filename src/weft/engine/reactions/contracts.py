@@ -32,18 +32,16 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions import relocation, replanning
 from weft.engine.selection import accepts_machine, check_requirement
-from weft.engine.states import Attempt, Stage, TaskState
+from weft.engine.states import Attempt, MigrationReason, ProbeTarget, Stage, TaskState, TimerKind
 from weft.units import parse_seconds
 from weft.workflow import task
 
 __all__ = [
     "NO_CONTRACT",
-    "WATCH_TIMER",
     "Breach",
     "PerformanceContract",
     "PerformanceSample",
@@ -283,17 +281,16 @@ def _next_moment(moment_s: float) -> float:
     return math.nextafter(moment_s, math.inf)
 
 
-WATCH_TIMER = "watch"
-"""Timer of the progress polls."""
-
 _SLOW, _USUAL = 0.9, 1.0
 """A machine below this share of its speed counts as slow; other machines count as nominal."""
 
 
 def start_monitoring(context: DecisionContext, attempt: Attempt) -> None:
     """Set the poll timer for a started attempt with a contract."""
-    if WATCH_TIMER not in context.state.timers and find_contract(context, attempt) is not None:
-        context.emit(cm.SetTimer(timer=WATCH_TIMER, at_s=context.state.now + context.settings.poll_every_s))
+    if TimerKind.WATCH not in context.state.timers and find_contract(context, attempt) is not None:
+        context.emit(
+            messages.SetTimer(timer=TimerKind.WATCH, at_s=context.state.now + context.settings.poll_every_s)
+        )
 
 
 def find_contract(context: DecisionContext, attempt: Attempt) -> PerformanceContract | None:
@@ -321,15 +318,15 @@ def poll_attempts(context: DecisionContext) -> None:
         and find_contract(context, attempt) is not None
     ]
     for attempt in watched:
-        context.emit(cm.Probe(of="progress", attempt=attempt.number))
+        context.emit(messages.Probe(of=ProbeTarget.PROGRESS, attempt=attempt.number))
     for index in sorted(state.machines.odd):
         if state.now - state.machines[index].believed_at_s >= settings.belief_s:
-            context.emit(cm.Note(kind="believed", machine=index, value=_USUAL, text="forgotten"))
+            context.emit(messages.EstimateSpeed(machine=index, speed_factor=_USUAL, reason="forgotten"))
     if watched:
-        context.emit(cm.SetTimer(timer=WATCH_TIMER, at_s=state.now + settings.poll_every_s))
+        context.emit(messages.SetTimer(timer=TimerKind.WATCH, at_s=state.now + settings.poll_every_s))
 
 
-def handle_progress(context: DecisionContext, event: ev.Progressed) -> None:
+def handle_progress(context: DecisionContext, event: messages.Progressed) -> None:
     """Check the contract of an attempt after a progress report."""
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.RUNNING or attempt.cancelled:
@@ -346,11 +343,11 @@ def handle_progress(context: DecisionContext, event: ev.Progressed) -> None:
     if find_breach(watched, contract, context.state.now) is Breach.PERFORMANCE:
         _record_violation(context, attempt, behind=behind)
         if not replanning.replan_on_violation(context, attempt):
-            relocation.relocate_attempt(context, attempt, "performance", behind=behind)
+            relocation.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE, behind=behind)
     elif attempt.violating:
         context.emit(
-            cm.Note(
-                kind="recovered", run=attempt.run, task=attempt.task, attempt=attempt.number, value=behind
+            messages.MarkViolating(
+                run=attempt.run, task=attempt.task, attempt=attempt.number, ratio=behind, violating=False
             )
         )
 
@@ -358,21 +355,20 @@ def handle_progress(context: DecisionContext, event: ev.Progressed) -> None:
 def _handle_complaint(context: DecisionContext, attempt: Attempt, text: str) -> None:
     """Treat a complaint of the application as a violation (gw_perf in docs/papers/adaptive-jobs.md)."""
     _record_violation(context, attempt, text=text)
-    relocation.relocate_attempt(context, attempt, "performance")
+    relocation.relocate_attempt(context, attempt, MigrationReason.PERFORMANCE)
 
 
 def _record_violation(
     context: DecisionContext, attempt: Attempt, *, behind: float | None = None, text: str = ""
 ) -> None:
     context.emit(
-        cm.Note(
-            kind="violation",
+        messages.ReportViolation(
             run=attempt.run,
             task=attempt.task,
             attempt=attempt.number,
             machine=attempt.machine,
-            value=behind,
-            text=text,
+            ratio=behind,
+            reason=text,
         )
     )
 
@@ -408,40 +404,48 @@ def _update_speed_estimate(context: DecisionContext, attempt: Attempt, behind: f
     machine = context.state.machines[attempt.machine]
     if abs(machine.speed_factor - believed) > 0.05 * machine.speed_factor:
         context.emit(
-            cm.Note(kind="believed", machine=attempt.machine, attempt=attempt.number, value=believed)
+            messages.EstimateSpeed(machine=attempt.machine, attempt=attempt.number, speed_factor=believed)
         )
 
 
-def handle_suspension(context: DecisionContext, event: ev.Suspended) -> None:
+def handle_suspension(context: DecisionContext, event: messages.Suspended) -> None:
     """Set a timer that ends a suspension (suspension timeout of adaptive-jobs.md)."""
     attempt = context.state.attempts.get(event.attempt)
     timeout_s = context.settings.suspension_timeout_s
     if attempt is not None and timeout_s is not None and attempt.suspended_since_s is not None:
-        context.emit(cm.SetTimer(timer=f"suspended:{attempt.number}", at_s=context.state.now + timeout_s))
+        context.emit(
+            messages.SetTimer(
+                timer=TimerKind.SUSPENDED.name_of(attempt.number), at_s=context.state.now + timeout_s
+            )
+        )
 
 
 def limit_waiting(context: DecisionContext, attempt: Attempt) -> None:
     """Set a timer that ends the wait in a machine's own queue (the same timeout)."""
     timeout_s = context.settings.waiting_timeout_s
     if timeout_s is not None:
-        context.emit(cm.SetTimer(timer=f"waiting:{attempt.number}", at_s=context.state.now + timeout_s))
+        context.emit(
+            messages.SetTimer(
+                timer=TimerKind.WAITING.name_of(attempt.number), at_s=context.state.now + timeout_s
+            )
+        )
 
 
 def end_waiting(context: DecisionContext, number: int) -> None:
     """Migrate an attempt that the machine has still not started."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.stage == Stage.SUBMITTED and not attempt.cancelled:
-        relocation.relocate_attempt(context, attempt, "waiting")
+        relocation.relocate_attempt(context, attempt, MigrationReason.WAITING)
 
 
 def end_suspension(context: DecisionContext, number: int) -> None:
     """Migrate an attempt that is still suspended."""
     attempt = context.state.attempts.get(number)
     if attempt is not None and attempt.suspended_since_s is not None and not attempt.cancelled:
-        relocation.relocate_attempt(context, attempt, "suspension")
+        relocation.relocate_attempt(context, attempt, MigrationReason.SUSPENSION)
 
 
-def handle_requirements(context: DecisionContext, event: ev.RequirementsChanged) -> None:
+def handle_requirements(context: DecisionContext, event: messages.RequirementsChanged) -> None:
     """Migrate an attempt whose machine no longer meets its requirements (self-migration)."""
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.cancelled or attempt.stage > Stage.RUNNING:
@@ -451,10 +455,10 @@ def handle_requirements(context: DecisionContext, event: ev.RequirementsChanged)
     for problem in (event.problem, *(check_requirement(text, run, attempt.task) for text in said if text)):
         if problem:
             context.emit(
-                cm.Note(kind="requirement", run=run.index, task=attempt.task, text=f"ignored: {problem}")
+                messages.IgnoreRequirement(run=run.index, task=attempt.task, reason=f"ignored: {problem}")
             )
     if not said:
         return
     met = accepts_machine(context.state, run, attempt.task, attempt.machine)
     if event.mandatory and not met and run.state[attempt.task] != TaskState.MIGRATING:
-        relocation.relocate_attempt(context, attempt, "self-migration")
+        relocation.relocate_attempt(context, attempt, MigrationReason.SELF_MIGRATION)

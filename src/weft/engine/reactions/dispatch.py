@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from weft.engine import messages as cm
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.messages import SetTimer, Settle, Start
 from weft.engine.reactions import contracts, replanning
@@ -26,14 +26,14 @@ from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
 from weft.engine.state.machines import MachineState
 from weft.engine.state.run import RunState
-from weft.engine.states import FINAL, Attempt, Stage, TaskState
+from weft.engine.states import FINAL, Attempt, Stage, TaskState, TimerKind
 from weft.engine.view import EngineView
 from weft.errors import WeftError
 from weft.policies.policy import Decision, Hold, Migrate, Place, RequestPlan
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task_graph import COMPUTE
 
-__all__ = ["SERVE", "TURN", "PolicyError", "can_start", "dispatch", "select_next", "start_prepared_attempts"]
+__all__ = ["PolicyError", "can_start", "dispatch", "select_next", "start_prepared_attempts"]
 
 
 class PolicyError(WeftError):
@@ -68,11 +68,11 @@ def _carry_out(context: DecisionContext, decision: Decision) -> None:
             )
         case Hold():
             run = _find_run(context, decision.run)
-            context.emit(cm.Settle(run=run.index, task=decision.task, state="HELD", reason=decision.reason))
+            context.settle(run, decision.task, TaskState.HELD, reason=decision.reason)
         case RequestPlan():
             run = _find_run(context, decision.run)
             if not run.plan_wanted:
-                context.emit(cm.Replan(run=run.index, version=run.version, reason=decision.reason))
+                context.emit(messages.Replan(run=run.index, version=run.version, reason=decision.reason))
 
 
 def _check_migration(context: DecisionContext, decision: Migrate) -> Attempt:
@@ -108,7 +108,7 @@ def _place(context: DecisionContext, place: Place) -> None:
     attempt = context.state.next_attempt
     left = run.left_behind.get(place.task) if run.left_behind else None
     context.emit(
-        cm.Assign(
+        messages.Assign(
             attempt=attempt,
             run=run.index,
             task=place.task,
@@ -178,9 +178,6 @@ def _placement_error(context: DecisionContext, run: RunState, place: Place, why:
     task = run.name(place.task)
     return PolicyError(f"policy {context.policy.name!r} places task {task!r} on machine {machine}: {why}")
 
-
-TURN = "turn"
-"""Prefix of the timers that serve a queue when a planned start has passed, one per machine."""
 
 _ROUNDING = 1e-9
 """Relative difference below which two times are equal: sums in another order."""
@@ -312,7 +309,7 @@ def _delays_turn(
         return False
     if now + attempt.seconds / machine.speed_factor <= due_s:
         return False
-    timer = f"{TURN}:{machine.index}"
+    timer = TimerKind.TURN.name_of(machine.index)
     if context.state.timers.get(timer) != due_s:
         context.emit(SetTimer(timer=timer, at_s=due_s))
     return True
@@ -351,10 +348,6 @@ def _is_planned_before(run: RunState, first: int, attempt: Attempt) -> bool:
     assert run.plan is not None
     mine = run.plan.line.get(attempt.task)
     return mine is None or (mine.start_s, attempt.task) < (run.plan.line[first].start_s, first)
-
-
-SERVE = "serve"
-"""Prefix of the timers that serve queues, one per machine."""
 
 
 def start_prepared_attempts(context: DecisionContext) -> None:
@@ -396,7 +389,7 @@ def _defer_service(context: DecisionContext, machine: MachineState) -> bool:
     events arrive one by one. With one node the order makes no difference. A migration is not postponed, or a
     placement could take its nodes.
     """
-    state, timer = context.state, f"{SERVE}:{machine.index}"
+    state, timer = context.state, TimerKind.SERVE.name_of(machine.index)
     if state.planned or machine.nodes == 1 or machine.index in state.to_serve:
         state.to_serve.pop(machine.index, None)
         return False
@@ -425,7 +418,7 @@ def _start_attempt(context: DecisionContext, attempt: Attempt) -> None:
     compiled, task = run.compiled, attempt.task
     if compiled.kind[task] != COMPUTE:
         # A transfer is complete when its data have arrived.
-        context.emit(Settle(run=run.index, task=task, state="COMPLETED"))
+        context.emit(Settle(run=run.index, task=task, state=TaskState.COMPLETED))
         return
     limit = _find_time_limit(run, task) if compiled.limited else None
     memory = None

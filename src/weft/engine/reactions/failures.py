@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Container
 
 from weft.engine.context import DecisionContext
-from weft.engine.messages import Cancel, Ended, Note, Settle
+from weft.engine.messages import CountRequeue, Ended, StopRun
 from weft.engine.reactions.migration import rebind_members
 from weft.engine.state.run import RunState
-from weft.engine.states import FINAL, Attempt, Stage, TaskState
+from weft.engine.states import FINAL, Attempt, Cause, Stage, TaskState
 
 __all__ = [
     "cancel_attempt",
@@ -46,7 +46,7 @@ def rerun_lost(context: DecisionContext, attempt: Attempt, machines: Container[i
     ]
     if not lost:
         return False
-    context.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason="its inputs are lost"))
+    context.cancel(attempt, "its inputs are lost")
     _reopen_task(context, run, attempt.task, "its inputs are lost")
     for task in lost:
         name = context.state.machines[run.where[task]].name
@@ -84,8 +84,7 @@ def list_bound_ancestors(run: RunState, task: int) -> list[int]:
 
 
 def _reopen_task(context: DecisionContext, run: RunState, task: int, reason: str) -> None:
-    state = "WAITING" if run.missing[task] else "READY"
-    context.emit(Settle(run=run.index, task=task, state=state, reason=reason, again=True))
+    context.reopen(run, task, reason)
 
 
 _AGAIN, _REQUEUE = 85, 99
@@ -94,19 +93,19 @@ _AGAIN, _REQUEUE = 85, 99
 _MAX_REQUEUES = 100
 """Limit of requested reruns in a row without progress."""
 
-_RESUMABLE = ("lost", "preempted")
+_RESUMABLE = (Cause.LOST, Cause.PREEMPTED)
 """Causes after which a task continues from its files."""
 
 
-def find_cause(run: RunState, attempt: Attempt, event: Ended) -> str:
+def find_cause(run: RunState, attempt: Attempt, event: Ended) -> Cause:
     """Return the cause of failure of an ended attempt; "": success."""
     if event.cause:
         return event.cause
     if event.exit_code is None:
         # adaptive-jobs.md, section 5: without an exit code the program ended prematurely.
-        return "error"
+        return Cause.ERROR
     good = event.exit_code == 0 or event.exit_code in run.compiled.outcomes(attempt.task)
-    return "" if good else "error"
+    return Cause.NONE if good else Cause.ERROR
 
 
 def requests_rerun(event: Ended) -> bool:
@@ -127,19 +126,16 @@ def rerun_task(context: DecisionContext, run: RunState, attempt: Attempt, event:
         reason, times = f"{event.story}: it will run again", run.requeued.get(task, 0)
     if times > _MAX_REQUEUES:
         fail_task(
-            context, run, task, "error", f"{reason}, for the {times}th time without getting any further"
+            context, run, task, Cause.ERROR, f"{reason}, for the {times}th time without getting any further"
         )
         return
     if times != run.requeued.get(task, 0):
-        context.emit(
-            Note(kind="requeued", run=run.index, task=task, attempt=attempt.number, value=float(times))
-        )
-    state = "WAITING" if run.missing[task] else "READY"
-    context.emit(Settle(run=run.index, task=task, state=state, reason=reason, again=True))
+        context.emit(CountRequeue(run=run.index, task=task, attempt=attempt.number, times=times))
+    context.reopen(run, task, reason)
 
 
 def fail_task(
-    context: DecisionContext, run: RunState, task: int, cause: str, reason: str, *, lasting: bool = False
+    context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, *, lasting: bool = False
 ) -> None:
     """Retry a failed task, or apply its rule for the last failure.
 
@@ -161,7 +157,7 @@ def fail_task(
         _retry_task(context, run, task, cause, f"{reason}; retry {before + 1} of {allowed}", growth)
 
 
-def count_retries(context: DecisionContext, run: RunState, task: int, cause: str) -> int:
+def count_retries(context: DecisionContext, run: RunState, task: int, cause: Cause) -> int:
     """Return the allowed retries for a cause."""
     recovery = run.compiled.description(task).recovery
     if cause in recovery.retries_by_cause:
@@ -169,12 +165,12 @@ def count_retries(context: DecisionContext, run: RunState, task: int, cause: str
     return context.settings.retries_of(cause) if recovery.retries is None else recovery.retries
 
 
-def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: str) -> float | None:
+def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: Cause) -> float | None:
     """Return the new factor on the memory or time limit after it was exceeded; None: no limit to grow."""
     wanted = run.grown.get(task, {}).get(cause, 1.0) * context.settings.growth
-    if cause == "timeout":
+    if cause == Cause.TIMEOUT:
         return wanted
-    if cause != "oom" or not run.compiled.demands:
+    if cause != Cause.OUT_OF_MEMORY or not run.compiled.demands:
         return None
     options = run.compiled.options(task)
     largest = 0.0
@@ -194,23 +190,20 @@ def _grow_limit(context: DecisionContext, run: RunState, task: int, cause: str) 
 
 
 def _retry_task(
-    context: DecisionContext, run: RunState, task: int, cause: str, reason: str, growth: float | None = None
+    context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str, growth: float | None = None
 ) -> None:
     """Make a failed task ready again; members of its abstract machine that have not started follow it."""
-    state = "WAITING" if run.missing[task] else "READY"
     attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
     keep = cause in _RESUMABLE and attempt is not None and attempt.started_s is not None
-    context.emit(
-        Settle(run=run.index, task=task, state=state, cause=cause, reason=reason, keep=keep, growth=growth)
-    )
+    context.settle(run, task, run.open_state(task), cause=cause, reason=reason, keep=keep, growth=growth)
     rebind_members(context, run, task, None)
     rerun_bound_ancestors(context, run, task)
 
 
-def _give_up(context: DecisionContext, run: RunState, task: int, cause: str, reason: str) -> None:
+def _give_up(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
     wish = run.compiled.description(task).recovery.on_failure or context.settings.on_failure
     if wish == "hold":
-        context.emit(Settle(run=run.index, task=task, state="STOPPED", cause=cause, reason=reason))
+        context.settle(run, task, TaskState.STOPPED, cause=cause, reason=reason)
     elif wish == "reschedule" and _has_other_machine(context, run, task, cause):
         _retry_task(context, run, task, cause, f"{reason}; tried on another machine")
     elif wish == "continue":
@@ -220,7 +213,7 @@ def _give_up(context: DecisionContext, run: RunState, task: int, cause: str, rea
         stop_run(context, run, f"{run.name(task)} failed: {reason}")
 
 
-def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: str) -> bool:
+def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause: Cause) -> bool:
     """Return whether some machine is up on which the task has not failed."""
     if run.compiled.group[task] < 0:
         return False
@@ -236,15 +229,15 @@ def _has_other_machine(context: DecisionContext, run: RunState, task: int, cause
     return any(machine not in failed and context.state.machines[machine].up for machine in machines)
 
 
-def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause: str, reason: str) -> None:
+def _fail_permanently(context: DecisionContext, run: RunState, task: int, cause: Cause, reason: str) -> None:
     """Fail a task permanently and cancel the tasks that depend on it."""
-    context.emit(Settle(run=run.index, task=task, state="FAILED", cause=cause, reason=reason))
+    context.settle(run, task, TaskState.FAILED, cause=cause, reason=reason)
     stack = [task]
     while stack:
         for successor in run.compiled.after(stack.pop()):
             if run.state[successor] in (TaskState.WAITING, TaskState.READY, TaskState.HELD):
                 text = f"it needs {run.name(task)}, which failed"
-                context.emit(Settle(run=run.index, task=successor, state="CANCELLED", reason=text))
+                context.settle(run, successor, TaskState.CANCELLED, reason=text)
                 stack.append(successor)
             elif run.state[successor] not in FINAL:
                 cancel_attempt(context, run, successor)
@@ -255,11 +248,11 @@ def stop_run(context: DecisionContext, run: RunState, reason: str) -> None:
     """Cancel all waiting tasks and running attempts of a run."""
     if run.stopping:
         return
-    context.emit(Note(kind="stopping", run=run.index, text=reason))
+    context.emit(StopRun(run=run.index, reason=reason))
     for task in range(len(run)):
         state = run.state[task]
         if state in (TaskState.WAITING, TaskState.READY, TaskState.HELD):
-            context.emit(Settle(run=run.index, task=task, state="CANCELLED", reason=reason))
+            context.settle(run, task, TaskState.CANCELLED, reason=reason)
         elif state not in FINAL:
             cancel_attempt(context, run, task)
 
@@ -271,6 +264,6 @@ def cancel_attempt(context: DecisionContext, run: RunState, task: int) -> None:
     if attempt is None:
         return
     if attempt.stage == Stage.ASSIGNED and not attempt.staging:
-        context.emit(Settle(run=run.index, task=task, state="CANCELLED", reason="its run was stopped"))
+        context.settle(run, task, TaskState.CANCELLED, reason="its run was stopped")
     elif not attempt.cancelled:
-        context.emit(Cancel(attempt=attempt.number, machine=attempt.machine, reason="stopped"))
+        context.cancel(attempt, "stopped")

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions import contracts, machines, relocation, replanning
 from weft.engine.reactions.branches import complete_task, skip_task
@@ -30,53 +29,63 @@ from weft.engine.reactions.migration import (
 )
 from weft.engine.reactions.staging import request_data
 from weft.engine.state.run import RunState
-from weft.engine.states import Attempt, Stage, TaskState
+from weft.engine.states import (
+    Attempt,
+    Cause,
+    MigrationReason,
+    ProbeTarget,
+    RequestKind,
+    RunOutcome,
+    Stage,
+    TaskState,
+    TimerKind,
+)
 from weft.workflow.quantity import growth_file
 
 __all__ = ["finish_runs", "handle_request", "handle_timer", "react"]
 
 
-def handle_timer(context: DecisionContext, event: ev.TimerFired) -> None:
+def handle_timer(context: DecisionContext, event: messages.TimerFired) -> None:
     """Run the action of a timer."""
-    name, _, argument = event.timer.partition(":")
-    match name:
-        case contracts.WATCH_TIMER:
+    kind, number = TimerKind.parse(event.timer)
+    match kind:
+        case TimerKind.WATCH:
             contracts.poll_attempts(context)
-        case relocation.BETTER_TIMER:
+        case TimerKind.BETTER:
             relocation.move_to_better_machines(context)
-        case machines.LADDER_TIMER:
+        case TimerKind.LADDER:
             machines.probe_attempts(context)
-        case replanning.REPLAN:
-            replanning.handle_replan_timer(context, int(argument))
-        case machines.SELECT_TIMER:
+        case TimerKind.REPLAN:
+            replanning.handle_replan_timer(context, number)
+        case TimerKind.SELECT:
             machines.refresh_inquiries(context)
-        case "suspended":
-            contracts.end_suspension(context, int(argument))
-        case "waiting":
-            contracts.end_waiting(context, int(argument))
+        case TimerKind.SUSPENDED:
+            contracts.end_suspension(context, number)
+        case TimerKind.WAITING:
+            contracts.end_waiting(context, number)
 
 
-def handle_request(context: DecisionContext, event: ev.Asked) -> None:
+def handle_request(context: DecisionContext, event: messages.Asked) -> None:
     """Carry out a user's request; an impossible one is recorded as refused."""
     if not 0 <= event.run < len(context.state.runs):
-        context.emit(cm.Note(kind="refused", run=event.run, text=f"{event.what}: there is no such run"))
+        context.emit(messages.Refuse(run=event.run, reason=f"{event.what}: there is no such run"))
         return
     run = context.state.runs[event.run]
     tasks = [event.task] if event.task is not None else list(range(len(run)))
     match event.what:
-        case "cancel" if event.task is None:
+        case RequestKind.CANCEL if event.task is None:
             stop_run(context, run, "cancelled by the user")
-        case "cancel" | "hold":
+        case RequestKind.CANCEL | RequestKind.HOLD:
             for task in tasks:
                 _hold(context, run, task, alone=event.task is not None)
-        case "release" | "resume":
+        case RequestKind.RELEASE | RequestKind.RESUME:
             for task in tasks:
                 _release(context, run, task, alone=event.task is not None)
-        case "migrate" if event.task is not None:
+        case RequestKind.MIGRATE if event.task is not None:
             _migrate(context, run, event.task, event.machine)
         case _:
             context.emit(
-                cm.Note(kind="refused", run=run.index, text=f"{event.what}: not something that can be asked")
+                messages.Refuse(run=run.index, reason=f"{event.what}: not something that can be asked")
             )
 
 
@@ -85,47 +94,42 @@ def _hold(context: DecisionContext, run: RunState, task: int, *, alone: bool) ->
     attempt = context.state.attempts.get(run.attempt_of.get(task, -1))
     free = attempt is not None and not attempt.cancelled and attempt.replaces is None
     if run.state[task] in (TaskState.WAITING, TaskState.READY):
-        context.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+        context.settle(run, task, TaskState.HELD, reason="held by the user")
     elif attempt is not None and free and attempt.stage == Stage.ASSIGNED and attempt.staging:
-        context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="held"))
+        context.cancel(attempt, "held")
     elif attempt is not None and free and attempt.stage == Stage.ASSIGNED:
-        context.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+        context.settle(run, task, TaskState.HELD, reason="held by the user")
     elif alone and run.state[task] != TaskState.HELD:
         word = TaskState(run.state[task]).name.lower()
-        context.emit(cm.Note(kind="refused", run=run.index, task=task, text=f"hold: it is {word}"))
+        context.emit(messages.Refuse(run=run.index, task=task, reason=f"hold: it is {word}"))
 
 
 def _release(context: DecisionContext, run: RunState, task: int, *, alone: bool) -> None:
     if run.state[task] in (TaskState.HELD, TaskState.STOPPED):
-        state = "WAITING" if run.missing[task] else "READY"
-        context.emit(
-            cm.Settle(run=run.index, task=task, state=state, reason="released by the user", again=True)
-        )
+        context.reopen(run, task, "released by the user")
     elif alone:
-        context.emit(cm.Note(kind="refused", run=run.index, task=task, text="release: it is not held"))
+        context.emit(messages.Refuse(run=run.index, task=task, reason="release: it is not held"))
 
 
 def _migrate(context: DecisionContext, run: RunState, task: int, machine: int | None) -> None:
     number = run.attempt_of.get(task)
     attempt = context.state.attempts.get(number) if number is not None else None
     if attempt is None or attempt.stage > Stage.RUNNING or attempt.cancelled or attempt.replaces is not None:
-        context.emit(cm.Note(kind="refused", run=run.index, task=task, text="migrate: it does not run"))
+        context.emit(messages.Refuse(run=run.index, task=task, reason="migrate: it does not run"))
     elif machine is None:
-        relocation.relocate_attempt(context, attempt, "user")
+        relocation.relocate_attempt(context, attempt, MigrationReason.USER)
     elif machine == attempt.machine:
         text = "migrate: it is there already"
-        context.emit(cm.Note(kind="refused", run=run.index, task=task, machine=machine, text=text))
+        context.emit(messages.Refuse(run=run.index, task=task, machine=machine, reason=text))
     elif not run.is_mode(task, machine, attempt.count) or not context.state.machines[machine].up:
         context.emit(
-            cm.Note(
-                kind="refused", run=run.index, task=task, machine=machine, text="migrate: it cannot run there"
-            )
+            messages.Refuse(run=run.index, task=task, machine=machine, reason="migrate: it cannot run there")
         )
     else:
-        migrate_attempt(context, attempt, machine, attempt.count, "user")
+        migrate_attempt(context, attempt, machine, attempt.count, MigrationReason.USER)
 
 
-def react(context: DecisionContext, event: ev.Event) -> None:
+def react(context: DecisionContext, event: messages.Event) -> None:
     """Run the reaction to an event, before the policy decides."""
     reaction = _REACTIONS.get(type(event))
     if reaction is not None:
@@ -145,7 +149,7 @@ def finish_runs(context: DecisionContext) -> None:
             complete_task(context, run, next(iter(run.virtual)))
         if run.unfinished == 0 and not run.attempt_of:
             clean_up_leftovers(context, run)
-            context.emit(cm.Finish(run=run.index, outcome=_find_outcome(run), reason=run.stopping))
+            context.emit(messages.Finish(run=run.index, outcome=_find_outcome(run), reason=run.stopping))
         elif not len(run.ready) and all(
             state.was_sent_ahead(state.attempts[number]) for number in run.attempt_of.values()
         ):
@@ -160,33 +164,34 @@ def _finish_stopped(context: DecisionContext, run: RunState) -> None:
     if stopped:
         reason = f"{run.name(stopped[0])} waits for the user, and everything else for it"
         for task in list(run.attempt_of):
-            context.emit(cm.Settle(run=run.index, task=task, state="WAITING", reason=reason, again=True))
+            context.settle(run, task, TaskState.WAITING, reason=reason, again=True)
         clean_up_leftovers(context, run)
-        context.emit(cm.Finish(run=run.index, outcome="stopped", reason=reason))
+        context.emit(messages.Finish(run=run.index, outcome=RunOutcome.STOPPED, reason=reason))
 
 
-def _find_outcome(run: RunState) -> str:
+def _find_outcome(run: RunState) -> RunOutcome:
     if any(state == TaskState.STOPPED for state in run.state):
-        return "stopped"
+        return RunOutcome.STOPPED
     if run.failed:
-        return "failed"
-    return "cancelled" if any(state == TaskState.CANCELLED for state in run.state) else "completed"
+        return RunOutcome.FAILED
+    cancelled = any(state == TaskState.CANCELLED for state in run.state)
+    return RunOutcome.CANCELLED if cancelled else RunOutcome.COMPLETED
 
 
-def _on_submitted(context: DecisionContext, event: ev.Submitted) -> None:
+def _on_submitted(context: DecisionContext, event: messages.Submitted) -> None:
     run = context.state.runs[event.run]
     if run.planned:
-        context.emit(cm.Replan(run=run.index, version=run.version, reason="submitted"))
+        context.emit(messages.Replan(run=run.index, version=run.version, reason="submitted"))
 
 
-def _on_started(context: DecisionContext, event: ev.Started) -> None:
+def _on_started(context: DecisionContext, event: messages.Started) -> None:
     attempt = context.state.attempts.get(event.attempt)
     if attempt is not None:
         contracts.start_monitoring(context, attempt)
         replanning.schedule_replan(context, context.state.runs[attempt.run])
 
 
-def _on_ended(context: DecisionContext, event: ev.Ended) -> None:
+def _on_ended(context: DecisionContext, event: messages.Ended) -> None:
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.ENDED:
         return
@@ -208,7 +213,7 @@ def _on_ended(context: DecisionContext, event: ev.Ended) -> None:
 
 def _handle_success(context: DecisionContext, run: RunState, attempt: Attempt) -> None:
     if _needs_stage_out(context, run, attempt.task):
-        context.emit(cm.StageOut(attempt=attempt.number, machine=attempt.machine))
+        context.emit(messages.StageOut(attempt=attempt.number, machine=attempt.machine))
     else:
         _complete_attempt(context, run, attempt.task)
 
@@ -234,7 +239,7 @@ def _stage_to_successors(context: DecisionContext, run: RunState, task: int) -> 
             request_data(context, attempt)
 
 
-def _describe_end(event: ev.Ended) -> str:
+def _describe_end(event: messages.Ended) -> str:
     if event.story:
         return event.story
     if event.cause:
@@ -242,29 +247,32 @@ def _describe_end(event: ev.Ended) -> str:
     return "no exit code" if event.exit_code is None else f"exit code {event.exit_code}"
 
 
-def _continue_migration(context: DecisionContext, run: RunState, attempt: Attempt, event: ev.Ended) -> None:
+def _continue_migration(
+    context: DecisionContext, run: RunState, attempt: Attempt, event: messages.Ended
+) -> None:
     """Continue a migration, unless the task ended before it was cancelled."""
     by_itself = not event.cause and event.exit_code is not None and not requests_rerun(event)
     if not by_itself or attempt.replaced_by not in context.state.attempts:
         prepare_successor(context, attempt)
         return
     context.emit(
-        cm.Note(
-            kind="too-late",
+        messages.ReportLateCancel(
             run=run.index,
             task=attempt.task,
             attempt=attempt.number,
-            text="it ended before it could be moved",
+            reason="it ended before it could be moved",
         )
     )
-    context.emit(cm.Return(attempt=attempt.number))
+    context.emit(messages.Return(attempt=attempt.number))
     if cause := find_cause(run, attempt, event):
         fail_task(context, run, attempt.task, cause, _describe_end(event))
     else:
         _handle_success(context, run, attempt)
 
 
-def _handle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt, event: ev.Ended) -> None:
+def _handle_cancelled(
+    context: DecisionContext, run: RunState, attempt: Attempt, event: messages.Ended
+) -> None:
     """Settle a task whose attempt was cancelled; if it had succeeded before, complete it."""
     if not event.cause and event.exit_code is not None and not find_cause(run, attempt, event):
         _handle_success(context, run, attempt)
@@ -272,7 +280,7 @@ def _handle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt,
         settle_cancelled(context, run, attempt)
 
 
-def _on_staged_in(context: DecisionContext, event: ev.StagedIn) -> None:
+def _on_staged_in(context: DecisionContext, event: messages.StagedIn) -> None:
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or not attempt.live:
         return
@@ -280,35 +288,35 @@ def _on_staged_in(context: DecisionContext, event: ev.StagedIn) -> None:
     if event.problem:
         if not (event.lost and rerun_lost(context, attempt, event.lost)):
             reason = f"staging failed: {event.problem}"
-            fail_task(context, run, attempt.task, "staging", reason, lasting=event.lasting)
+            fail_task(context, run, attempt.task, Cause.STAGING, reason, lasting=event.lasting)
     elif attempt.replaces is not None and attempt.staging == 0:
         clean_up_or_drop(context, attempt)
 
 
-def _on_staged_out(context: DecisionContext, event: ev.StagedOut) -> None:
+def _on_staged_out(context: DecisionContext, event: messages.StagedOut) -> None:
     attempt = context.state.attempts.get(event.attempt)
     if attempt is None or attempt.stage != Stage.ENDED:
         return
     run = context.state.runs[attempt.run]
     if event.problem:
         reason = f"staging out failed: {event.problem}"
-        fail_task(context, run, attempt.task, "staging", reason, lasting=event.lasting)
+        fail_task(context, run, attempt.task, Cause.STAGING, reason, lasting=event.lasting)
     else:
         _complete_attempt(context, run, attempt.task)
 
 
-def _on_answered(context: DecisionContext, event: ev.Answered) -> None:
-    if event.of == "access":
+def _on_answered(context: DecisionContext, event: messages.Answered) -> None:
+    if event.of == ProbeTarget.ACCESS:
         machines.refresh_inquiries(context)
     else:
         machines.handle_answer(context, event)
 
 
-def _on_discovered(context: DecisionContext, event: ev.Discovered) -> None:  # noqa: ARG001
+def _on_discovered(context: DecisionContext, event: messages.Discovered) -> None:  # noqa: ARG001
     machines.refresh_inquiries(context)
 
 
-def _on_machine_changed(context: DecisionContext, event: ev.MachineChanged) -> None:
+def _on_machine_changed(context: DecisionContext, event: messages.MachineChanged) -> None:
     if event.up is False:
         machines.handle_machine_loss(context, event.machine)
     elif event.up:
@@ -316,7 +324,7 @@ def _on_machine_changed(context: DecisionContext, event: ev.MachineChanged) -> N
     replanning.replan_on_machine_change(context, event)
 
 
-def _on_tasks_added(context: DecisionContext, event: ev.TasksAdded) -> None:
+def _on_tasks_added(context: DecisionContext, event: messages.TasksAdded) -> None:
     """Skip the sweeps over files without lines; plan again for the new tasks."""
     run = context.state.active.get(event.run)
     if run is None or run.stopping:
@@ -330,19 +338,19 @@ def _on_tasks_added(context: DecisionContext, event: ev.TasksAdded) -> None:
 
 
 _REACTIONS: dict[type, Callable[[DecisionContext, Any], None]] = {
-    ev.Submitted: _on_submitted,
-    ev.Started: _on_started,
-    ev.Ended: _on_ended,
-    ev.StagedIn: _on_staged_in,
-    ev.StagedOut: _on_staged_out,
-    ev.Progressed: contracts.handle_progress,
-    ev.Suspended: contracts.handle_suspension,
-    ev.RequirementsChanged: contracts.handle_requirements,
-    ev.MachineChanged: _on_machine_changed,
-    ev.Answered: _on_answered,
-    ev.Discovered: _on_discovered,
-    ev.PlanReady: replanning.adopt_plan,
-    ev.TasksAdded: _on_tasks_added,
-    ev.TimerFired: handle_timer,
-    ev.Asked: handle_request,
+    messages.Submitted: _on_submitted,
+    messages.Started: _on_started,
+    messages.Ended: _on_ended,
+    messages.StagedIn: _on_staged_in,
+    messages.StagedOut: _on_staged_out,
+    messages.Progressed: contracts.handle_progress,
+    messages.Suspended: contracts.handle_suspension,
+    messages.RequirementsChanged: contracts.handle_requirements,
+    messages.MachineChanged: _on_machine_changed,
+    messages.Answered: _on_answered,
+    messages.Discovered: _on_discovered,
+    messages.PlanReady: replanning.adopt_plan,
+    messages.TasksAdded: _on_tasks_added,
+    messages.TimerFired: handle_timer,
+    messages.Asked: handle_request,
 }

@@ -19,16 +19,13 @@ from __future__ import annotations
 
 import math
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.failures import fail_task
 from weft.engine.reactions.migration import cancel_migration, prepare_successor, settle_cancelled
-from weft.engine.states import FINAL, Attempt, Stage
+from weft.engine.states import FINAL, Attempt, Cause, ProbeTarget, Stage, TimerKind
 
 __all__ = [
-    "LADDER_TIMER",
-    "SELECT_TIMER",
     "handle_answer",
     "handle_machine_loss",
     "handle_machine_return",
@@ -37,9 +34,6 @@ __all__ = [
     "refresh_inquiries",
 ]
 
-
-LADDER_TIMER = "ladder"
-"""Timer of the liveness probes."""
 
 _ON_THE_MACHINE = (Stage.SUBMITTED, Stage.RUNNING)
 
@@ -55,14 +49,16 @@ def probe_attempts(context: DecisionContext) -> None:
     state = context.state
     for attempt in list(state.attempts.values()):
         if attempt.stage in _ON_THE_MACHINE:
-            context.emit(cm.Probe(of="job", attempt=attempt.number, machine=attempt.machine))
+            context.emit(messages.Probe(of=ProbeTarget.JOB, attempt=attempt.number, machine=attempt.machine))
         elif _is_unconfirmed(attempt):
-            context.emit(cm.Probe(of="machine", attempt=attempt.number, machine=attempt.machine))
+            context.emit(
+                messages.Probe(of=ProbeTarget.MACHINE, attempt=attempt.number, machine=attempt.machine)
+            )
     for machine in state.machines:
         if not machine.up:
-            context.emit(cm.Probe(of="machine", machine=machine.index))
+            context.emit(messages.Probe(of=ProbeTarget.MACHINE, machine=machine.index))
     if state.active:
-        context.emit(cm.SetTimer(timer=LADDER_TIMER, at_s=state.now + every_s))
+        context.emit(messages.SetTimer(timer=TimerKind.LADDER, at_s=state.now + every_s))
 
 
 def _is_unconfirmed(attempt: Attempt) -> bool:
@@ -73,51 +69,57 @@ def _is_unconfirmed(attempt: Attempt) -> bool:
 def probe_machine(context: DecisionContext, attempt: Attempt, cause: str) -> None:
     """Probe a machine that could not be reached."""
     if (
-        cause == "lost"
+        cause == Cause.LOST
         and context.settings.ladder_every_s is not None
         and context.state.machines[attempt.machine].up
     ):
-        context.emit(cm.Probe(of="machine", machine=attempt.machine))
+        context.emit(messages.Probe(of=ProbeTarget.MACHINE, machine=attempt.machine))
 
 
-def handle_answer(context: DecisionContext, event: ev.Answered) -> None:
+def handle_answer(context: DecisionContext, event: messages.Answered) -> None:
     """React to a probe's result: a silent job manager leads to a probe of the machine, a silent machine is
     down.
     """
     attempt = context.state.attempts.get(event.attempt) if event.attempt is not None else None
     if attempt is not None and not (attempt.stage in _ON_THE_MACHINE or _is_unconfirmed(attempt)):
         attempt = None  # it has ended meanwhile
-    if event.of == "job":
+    if event.of == ProbeTarget.JOB:
         if not event.alive and attempt is not None:
-            context.emit(cm.Probe(of="machine", attempt=attempt.number, machine=attempt.machine))
-    elif event.of == "machine" and event.machine is not None:
+            context.emit(
+                messages.Probe(of=ProbeTarget.MACHINE, attempt=attempt.number, machine=attempt.machine)
+            )
+    elif event.of == ProbeTarget.MACHINE and event.machine is not None:
         if not event.alive:
             _mark_down(context, event.machine)
         elif not context.state.machines[event.machine].up:
-            context.emit(cm.Note(kind="up", machine=event.machine, text="it answers again"))
+            context.emit(messages.MarkMachine(machine=event.machine, reason="it answers again", up=True))
             handle_machine_return(context, event.machine)
         elif attempt is not None and _is_unconfirmed(attempt):
             # The machine was down when it got the command, and came back before that was detected.
-            context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=attempt.cancelled))
+            context.cancel(attempt, attempt.cancelled)
         elif attempt is not None:
-            context.emit(cm.Note(kind="reattached", attempt=attempt.number, machine=event.machine))
-            context.emit(cm.Probe(of="reattach", attempt=attempt.number, machine=event.machine))
+            context.emit(messages.ReattachJob(attempt=attempt.number, machine=event.machine))
+            context.emit(
+                messages.Probe(of=ProbeTarget.REATTACH, attempt=attempt.number, machine=event.machine)
+            )
 
 
 def _mark_down(context: DecisionContext, machine: int) -> None:
     if not context.state.machines[machine].up:
         return
-    context.emit(cm.Note(kind="down", machine=machine, text="neither job manager nor gatekeeper answers"))
+    context.emit(
+        messages.MarkMachine(machine=machine, reason="neither job manager nor gatekeeper answers", up=False)
+    )
     for attempt in list(context.state.attempts.values()):
         if attempt.machine == machine and attempt.stage in _ON_THE_MACHINE:
-            context.emit(cm.Note(kind="unknown", attempt=attempt.number, machine=machine))
+            context.emit(messages.AbandonAttempt(attempt=attempt.number, machine=machine))
     handle_machine_loss(context, machine)
 
 
 def handle_machine_return(context: DecisionContext, machine: int) -> None:
     """Cancel abandoned attempts that may still run on a machine that came back."""
     for number in list(context.state.unknown.get(machine, ())):
-        context.emit(cm.Cancel(attempt=number, machine=machine, reason="given up"))
+        context.emit(messages.Cancel(attempt=number, machine=machine, reason="given up"))
 
 
 def handle_machine_loss(context: DecisionContext, machine: int) -> None:
@@ -139,9 +141,7 @@ def _free_abstract_machines(context: DecisionContext, machine: int) -> None:
             waiting = [task for task in run.members(variable) if run.state[task] not in FINAL]
             if bound == machine and waiting:
                 text = f"{context.state.machines[machine].name} is lost"
-                context.emit(
-                    cm.Note(kind="rebound", run=run.index, task=waiting[0], machine=machine, text=text)
-                )
+                context.emit(messages.Unbind(run=run.index, task=waiting[0], machine=machine, reason=text))
 
 
 def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
@@ -154,17 +154,15 @@ def _lose_attempt(context: DecisionContext, attempt: Attempt) -> None:
         elif _is_unconfirmed(attempt) and (run.stopping or attempt.cancelled == "held"):
             settle_cancelled(context, run, attempt)  # it was cancelled before it started: nothing is lost
         else:
-            fail_task(context, run, attempt.task, "lost", f"{state.machines[attempt.machine].name} is lost")
+            fail_task(
+                context, run, attempt.task, Cause.LOST, f"{state.machines[attempt.machine].name} is lost"
+            )
     elif attempt.stage == Stage.CLEANING:
-        context.emit(cm.Drop(attempt=attempt.number))
+        context.emit(messages.Drop(attempt=attempt.number))
     elif attempt.live:
         # It was leaving anyway; there is nothing to cancel or clean up on a lost machine.
-        context.emit(cm.Note(kind="lost", attempt=attempt.number, machine=attempt.machine))
+        context.emit(messages.LoseAttempt(attempt=attempt.number, machine=attempt.machine))
         prepare_successor(context, attempt)
-
-
-SELECT_TIMER = "select"
-"""Timer of the next query."""
 
 
 def refresh_inquiries(context: DecisionContext) -> None:
@@ -176,13 +174,13 @@ def refresh_inquiries(context: DecisionContext) -> None:
     if not asked.needed or not state.active:
         return
     if _is_due(asked.discovered_s, settings.discover_every_s, state.now):
-        context.emit(cm.Discover())
+        context.emit(messages.Discover())
     asked.agenda.meet({index: run.compiled.machines for index, run in state.active.items()})
     for machine in asked.agenda.taken(state.now):
         _inquire(context, machine)
     due_s = min(_due_s(asked.discovered_s, settings.discover_every_s), asked.agenda.fetch.first())
-    if due_s < math.inf and state.timers.get(SELECT_TIMER) != due_s:
-        context.emit(cm.SetTimer(timer=SELECT_TIMER, at_s=due_s))
+    if due_s < math.inf and state.timers.get(TimerKind.SELECT) != due_s:
+        context.emit(messages.SetTimer(timer=TimerKind.SELECT, at_s=due_s))
 
 
 def _inquire(context: DecisionContext, machine: int) -> None:
@@ -193,12 +191,12 @@ def _inquire(context: DecisionContext, machine: int) -> None:
         # Without a periodic list, access is tested once.
         every_s = settings.discover_every_s or math.inf
         if _is_due(asked.access_asked_s.get(machine), every_s, now):
-            context.emit(cm.Probe(of="access", machine=machine))
+            context.emit(messages.Probe(of=ProbeTarget.ACCESS, machine=machine))
         probed_s = _due_s(asked.access_asked_s.get(machine), every_s)
         may_ask = asked.access.get(machine, False)
     if may_ask:
         if _is_due(asked.fetch_asked_s.get(machine), settings.fetch_every_s, now):
-            context.emit(cm.Fetch(machine=machine))
+            context.emit(messages.Fetch(machine=machine))
         fetched_s = _due_s(asked.fetch_asked_s.get(machine), settings.fetch_every_s)
     asked.agenda.access.put(machine, probed_s)
     asked.agenda.fetch.put(machine, fetched_s)

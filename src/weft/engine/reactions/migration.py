@@ -11,7 +11,7 @@ files stay where they are (``left_behind``), and steps 2 to 4 follow when it is 
 
 from __future__ import annotations
 
-from weft.engine import messages as cm
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.staging import request_data
 from weft.engine.selection import spared_share
@@ -42,9 +42,9 @@ def migrate_attempt(
     new = state.next_attempt
     begun = attempt.stage != Stage.ASSIGNED or attempt.staged_in
     if begun:
-        context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
+        context.cancel(attempt, reason)
     context.emit(
-        cm.Assign(
+        messages.Assign(
             attempt=new,
             run=run.index,
             task=task,
@@ -60,7 +60,7 @@ def migrate_attempt(
     )
     rebind_members(context, run, task, machine)
     if not begun:
-        context.emit(cm.Drop(attempt=attempt.number))
+        context.emit(messages.Drop(attempt=attempt.number))
         request_data(context, state.attempts[new], first=True)
 
 
@@ -78,15 +78,10 @@ def rebind_members(context: DecisionContext, run: RunState, task: int, machine: 
             continue
         if other.stage == Stage.ASSIGNED and run.state[member] in (TaskState.SCHEDULED, TaskState.PROLOG):
             if other.staging:
-                context.emit(
-                    cm.Cancel(
-                        attempt=other.number, machine=other.machine, reason="its abstract machine moved"
-                    )
-                )
+                context.cancel(other, "its abstract machine moved")
             else:
-                state = "WAITING" if run.missing[member] else "READY"
                 text = "its abstract machine moved"
-                context.emit(cm.Settle(run=run.index, task=member, state=state, reason=text, again=True))
+                context.reopen(run, member, text)
 
 
 def prepare_successor(context: DecisionContext, old: Attempt) -> None:
@@ -116,39 +111,37 @@ def clean_up_or_drop(context: DecisionContext, new: Attempt) -> None:
 def _discard_attempt(context: DecisionContext, old: Attempt) -> None:
     left_something = old.started_s is not None or old.staged_in
     if left_something and context.state.machines[old.machine].up:
-        context.emit(cm.CleanUp(attempt=old.number, machine=old.machine))
+        context.emit(messages.CleanUp(attempt=old.number, machine=old.machine))
     else:
-        context.emit(cm.Drop(attempt=old.number))
+        context.emit(messages.Drop(attempt=old.number))
 
 
 def settle_cancelled(context: DecisionContext, run: RunState, attempt: Attempt) -> None:
     """Settle a task whose attempt was cancelled and has no successor yet."""
     task = attempt.task
     if run.stopping:
-        context.emit(cm.Settle(run=run.index, task=task, state="CANCELLED", reason=run.stopping))
+        context.settle(run, task, TaskState.CANCELLED, reason=run.stopping)
     elif attempt.cancelled == "held":
-        context.emit(cm.Settle(run=run.index, task=task, state="HELD", reason="held by the user"))
+        context.settle(run, task, TaskState.HELD, reason="held by the user")
     else:
-        state = "WAITING" if run.missing[task] else "READY"
         keep = attempt.started_s is not None
         reason = attempt.cancelled
-        context.emit(cm.Settle(run=run.index, task=task, state=state, reason=reason, again=True, keep=keep))
+        context.reopen(run, task, reason, keep=keep)
 
 
 def cancel_migration(context: DecisionContext, run: RunState, new: Attempt, old: Attempt) -> None:
     """Call off a migration whose new machine is lost; the task waits for another, its files are kept."""
     name = context.state.machines[new.machine].name
     context.emit(
-        cm.Note(
-            kind="target-lost",
+        messages.ReportTargetLoss(
             run=run.index,
             task=new.task,
             attempt=old.number,
             machine=new.machine,
-            text=f"{name} was lost before the task got there",
+            reason=f"{name} was lost before the task got there",
         )
     )
-    context.emit(cm.Return(attempt=old.number))
+    context.emit(messages.Return(attempt=old.number))
     if old.stage == Stage.ENDED:
         settle_cancelled(context, run, old)
 

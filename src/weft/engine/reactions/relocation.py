@@ -13,18 +13,17 @@ sooner.
 
 from __future__ import annotations
 
-from weft.engine import messages as cm
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions.failures import count_retries
 from weft.engine.reactions.migration import migrate_attempt
 from weft.engine.selection import estimate_work_done, spared_share_if_ended
 from weft.engine.state.run import RunState
-from weft.engine.states import Attempt, Stage
+from weft.engine.states import Attempt, Cause, MigrationReason, Stage, TimerKind
 from weft.engine.view import EngineView
 from weft.policies.policy import Mode
 
 __all__ = [
-    "BETTER_TIMER",
     "MANDATORY_REASONS",
     "is_worth_moving",
     "move_to_better_machines",
@@ -33,10 +32,14 @@ __all__ = [
 ]
 
 
-BETTER_TIMER = "better"
-"""Timer of the search for better machines."""
-
-MANDATORY_REASONS = frozenset({"self-migration", "suspension", "waiting", "user"})
+MANDATORY_REASONS = frozenset(
+    {
+        MigrationReason.SELF_MIGRATION,
+        MigrationReason.SUSPENSION,
+        MigrationReason.WAITING,
+        MigrationReason.USER,
+    }
+)
 """Reasons for which an attempt leaves even if no machine is free. ``performance`` and ``better-machine`` are
 optional; ``failure`` and ``preempted`` are handled in ``failures``.
 """
@@ -57,14 +60,17 @@ def relocate_attempt(
     must = reason in MANDATORY_REASONS
     if not must and context.settings.migrate == "never":
         return
-    allowed = count_retries(context, run, attempt.task, "contract")
-    if reason == "performance" and run.failures.get(attempt.task, {}).get("contract", 0) >= allowed:
+    allowed = count_retries(context, run, attempt.task, Cause.CONTRACT)
+    if (
+        reason == MigrationReason.PERFORMANCE
+        and run.failures.get(attempt.task, {}).get(Cause.CONTRACT, 0) >= allowed
+    ):
         _record_stay(context, attempt, reason, f"it has moved {allowed} times for that")
         return
     found = _find_best_mode(context, run, attempt)
     if found is None:
         if must:
-            context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason=reason))
+            context.cancel(attempt, reason)
         else:
             _record_stay(context, attempt, reason, "no other machine is free")
         return
@@ -102,8 +108,8 @@ def _required_gain(context: DecisionContext, run: RunState, task: int) -> float:
 
 def _record_stay(context: DecisionContext, attempt: Attempt, reason: str, text: str) -> None:
     context.emit(
-        cm.Note(
-            kind="stay", run=attempt.run, task=attempt.task, attempt=attempt.number, text=f"{reason}: {text}"
+        messages.KeepAttempt(
+            run=attempt.run, task=attempt.task, attempt=attempt.number, reason=f"{reason}: {text}"
         )
     )
 
@@ -179,6 +185,8 @@ def move_to_better_machines(context: DecisionContext) -> None:
             and here > 0.0
             and (here - found[1]) / here > _required_gain(context, run, attempt.task)
         ):
-            migrate_attempt(context, attempt, found[0].machine, found[0].count, "better-machine")
+            migrate_attempt(
+                context, attempt, found[0].machine, found[0].count, MigrationReason.BETTER_MACHINE
+            )
     if state.active:
-        context.emit(cm.SetTimer(timer=BETTER_TIMER, at_s=state.now + every_s))
+        context.emit(messages.SetTimer(timer=TimerKind.BETTER, at_s=state.now + every_s))

@@ -15,8 +15,7 @@ that violates its contract after the plan was requested waits for the next plan.
 
 from __future__ import annotations
 
-from weft.engine import messages as cm
-from weft.engine import messages as ev
+from weft.engine import messages
 from weft.engine.context import DecisionContext
 from weft.engine.reactions import relocation
 from weft.engine.reactions.failures import stop_run
@@ -24,11 +23,10 @@ from weft.engine.reactions.migration import migrate_attempt
 from weft.engine.replan.remainder import find_violators
 from weft.engine.state.plan import PlanLine, RunPlan
 from weft.engine.state.run import RunState
-from weft.engine.states import Attempt, Stage, TaskState
+from weft.engine.states import Attempt, MigrationReason, Stage, TaskState, TimerKind
 from weft.workflow.task_graph import TRANSFER
 
 __all__ = [
-    "REPLAN",
     "adopt_plan",
     "handle_replan_timer",
     "replan_on_growth",
@@ -40,14 +38,10 @@ __all__ = [
 ]
 
 
-REPLAN = "replan"
-"""Prefix of the timers that request a new plan, one per run."""
-
-
 def request_plan(context: DecisionContext, run: RunState, reason: str) -> None:
     """Request a new plan, unless one was requested."""
     if run.planned and not run.plan_wanted and run.index in context.state.active and not run.stopping:
-        context.emit(cm.Replan(run=run.index, version=run.version, reason=reason))
+        context.emit(messages.Replan(run=run.index, version=run.version, reason=reason))
 
 
 def schedule_replan(context: DecisionContext, run: RunState) -> None:
@@ -59,13 +53,13 @@ def schedule_replan(context: DecisionContext, run: RunState) -> None:
     rule, state = context.settings.replanning, context.state
     if rule is None or rule.every_s is None or not run.planned or run.plan_wanted:
         return
-    timer = f"{REPLAN}:{run.index}"
+    timer = TimerKind.REPLAN.name_of(run.index)
     if timer in state.timers or run.index not in state.active or not run.attempt_of:
         return
     wait_s = rule.every_s
     if wait_s == 0.0 and state.now <= run.plan_asked_s:
         wait_s = context.settings.poll_every_s
-    context.emit(cm.SetTimer(timer=timer, at_s=state.now + wait_s))
+    context.emit(messages.SetTimer(timer=timer, at_s=state.now + wait_s))
 
 
 def handle_replan_timer(context: DecisionContext, index: int) -> None:
@@ -77,7 +71,7 @@ def handle_replan_timer(context: DecisionContext, index: int) -> None:
     request_plan(context, run, f"{slow} running tasks violate their contracts" if slow else "interval")
 
 
-def replan_on_machine_change(context: DecisionContext, event: ev.MachineChanged) -> None:
+def replan_on_machine_change(context: DecisionContext, event: messages.MachineChanged) -> None:
     """Request a plan because a machine went down or came back."""
     rule = context.settings.replanning
     if rule is not None and rule.on_machines and event.up is not None:
@@ -92,7 +86,7 @@ def replan_on_iteration(context: DecisionContext, run: RunState) -> None:
         request_plan(context, run, "next iteration")
 
 
-def replan_on_growth(context: DecisionContext, event: ev.TasksAdded) -> None:
+def replan_on_growth(context: DecisionContext, event: messages.TasksAdded) -> None:
     """Request a plan because the current one lacks new tasks."""
     run = context.state.active.get(event.run)
     if run is not None:
@@ -109,28 +103,28 @@ def replan_on_violation(context: DecisionContext, attempt: Attempt) -> bool:
     if rule is None or rule.violators is None or not run.planned:
         return False
     if not attempt.violating:
-        context.emit(cm.Note(kind="violating", run=run.index, task=attempt.task, attempt=attempt.number))
+        context.emit(messages.MarkViolating(run=run.index, task=attempt.task, attempt=attempt.number))
     running = sum(
         1 for number in run.attempt_of.values() if context.state.attempts[number].stage == Stage.RUNNING
     )
     slow = len(find_violators(context.state, run))
     if slow and slow >= rule.violators * running and not run.plan_wanted:
-        context.emit(cm.SetTimer(timer=f"{REPLAN}:{run.index}", at_s=context.state.now))
+        context.emit(messages.SetTimer(timer=TimerKind.REPLAN.name_of(run.index), at_s=context.state.now))
     return True
 
 
-def adopt_plan(context: DecisionContext, event: ev.PlanReady) -> None:
+def adopt_plan(context: DecisionContext, event: messages.PlanReady) -> None:
     """Apply a new plan to the run, or continue without one."""
     run = context.state.runs[event.run]
     if run.index not in context.state.active:
         return
     if not event.plan or run.plan is None:
         problem = event.problem or "no plan"
-        context.emit(cm.Note(kind="refused", run=run.index, text=problem))
+        context.emit(messages.Refuse(run=run.index, reason=problem))
         if run.plan is None:
             stop_run(context, run, f"there is no plan to follow: {problem}")
     else:
-        context.emit(cm.Note(kind="adopted", run=run.index, value=run.plan.stored.finish_s, text=event.plan))
+        context.emit(messages.AdoptPlan(run=run.index, finish_s=run.plan.stored.finish_s, plan=event.plan))
         _migrate_violators(context, run, run.plan)
         _requeue_moved(context, run, run.plan)
     schedule_replan(context, run)
@@ -149,12 +143,9 @@ def _requeue_moved(context: DecisionContext, run: RunState, plan: RunPlan) -> No
         if attempt.staging:
             # Its data are moving; only another machine is worth requesting them again.
             if elsewhere and context.state.machines[line.machine].usable:
-                context.emit(
-                    cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="the new plan")
-                )
+                context.cancel(attempt, "the new plan")
         elif elsewhere or line.start_s != attempt.order:
-            state = "WAITING" if run.missing[task] else "READY"
-            context.emit(cm.Settle(run=run.index, task=task, state=state, reason="the new plan", again=True))
+            context.reopen(run, task, "the new plan")
 
 
 def _migrate_violators(context: DecisionContext, run: RunState, plan: RunPlan) -> None:
@@ -178,7 +169,9 @@ def _is_worthwhile(context: DecisionContext, attempt: Attempt, line: PlanLine) -
     """Return whether a violating task may migrate: always, or if the planned end saves enough time."""
     if context.settings.migrate != "pays":
         return context.settings.migrate == "always"
-    return relocation.is_worth_moving(context, attempt, "performance", line.finish_s - context.state.now)
+    return relocation.is_worth_moving(
+        context, attempt, MigrationReason.PERFORMANCE, line.finish_s - context.state.now
+    )
 
 
 def _migrate_violator(
@@ -186,15 +179,14 @@ def _migrate_violator(
 ) -> None:
     before = _list_tied_tasks(run, plan, attempt.task)
     if not before:
-        migrate_attempt(context, attempt, line.machine, line.count, "performance")
+        migrate_attempt(context, attempt, line.machine, line.count, MigrationReason.PERFORMANCE)
         return
     # It depends on the tasks that run again, so it frees its nodes and waits.
-    context.emit(cm.Cancel(attempt=attempt.number, machine=attempt.machine, reason="performance"))
-    context.emit(cm.Note(kind="rebound", run=run.index, task=before[0], machine=line.machine))
+    context.cancel(attempt, MigrationReason.PERFORMANCE)
+    context.emit(messages.Unbind(run=run.index, task=before[0], machine=line.machine))
     for task in before:
-        state = "WAITING" if run.missing[task] else "READY"
         reason = f"its abstract machine moves with {run.name(attempt.task)}"
-        context.emit(cm.Settle(run=run.index, task=task, state=state, reason=reason, again=True))
+        context.reopen(run, task, reason)
 
 
 def _list_tied_tasks(run: RunState, plan: RunPlan, task: int) -> list[int]:

@@ -17,7 +17,7 @@ from weft.engine.state.compiled import CompiledWorkflow, Loops, bind_expression,
 from weft.engine.state.indexes import IndexSet, to_seconds, to_units
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.ready import EarlyTasks, ReadyTasks
-from weft.engine.states import FINAL, TRANSITIONS, Attempt, Demand, TaskState
+from weft.engine.states import FINAL, TRANSITIONS, Attempt, Cause, Demand, RunOutcome, TaskState
 from weft.errors import WeftError
 from weft.expressions import Value
 from weft.policies.policy import TaskOrder
@@ -218,8 +218,8 @@ class RunState:
         """Lines of the files by which its graph has grown."""
         self.arrival_s = now
         self.ended_s: float | None = None
-        self.ending = ""
-        """Outcome; "": not ended."""
+        self.ending: RunOutcome | None = None
+        """None: not ended."""
         self.planned = planned
         """Whether it follows a plan."""
         self.version = 0
@@ -342,7 +342,7 @@ class RunState:
         if not compiled.demands:
             return ()
         stated = compiled.demand(task, machine, count)
-        factor = self.grown[task].get("oom", 1.0) if task in self.grown else 1.0
+        factor = self.grown[task].get(Cause.OUT_OF_MEMORY, 1.0) if task in self.grown else 1.0
         if factor == 1.0:
             return stated
         return tuple((name, amount * factor if name == "memory" else amount) for name, amount in stated)
@@ -475,6 +475,10 @@ class RunState:
     def source_of(self, task: int) -> int | None:
         """Return the source machine of a transfer; None: not bound yet."""
         return self.binding.get(int(self.compiled.graph.source_variable[task]))
+
+    def open_state(self, task: int) -> TaskState:
+        """Return the state of a task without an attempt: WAITING if predecessors are missing, else READY."""
+        return _WAITING if self.missing[task] else _READY
 
     def make_ready_or_waiting(self, task: int) -> None:
         """Move a task without an attempt to READY, or to WAITING if predecessors are missing."""

@@ -18,7 +18,7 @@ from weft.engine.state.machines import MachineState
 from weft.engine.state.plan import RunPlan
 from weft.engine.state.run import RunState, TaskOutcome
 from weft.engine.state.state import EngineState
-from weft.engine.states import Attempt, Stage, TaskState
+from weft.engine.states import Attempt, RunOutcome, Stage, TaskState
 from weft.workflow.unfold import unfold
 from weft.workflow.workflow import set_growth_lines
 
@@ -156,6 +156,7 @@ def _restore_run(state: EngineState, index: int, kept: Mapping[str, Any]) -> Run
     run.lines = {file: tuple(lines) for file, lines in kept["lines"].items()}
     for name in _RUN:
         setattr(run, name, kept[name])
+    run.ending = RunOutcome(kept["ending"]) if kept["ending"] else None
     for name in _BY_TASK:
         getattr(run, name).update(map(tuple, kept[name]))
     run.checkpoint.update(
