@@ -9,6 +9,7 @@ from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.invariants import check_engine
+from weft.engine.journal import note_fields
 from weft.engine.settings import EngineSettings
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.states import TaskState
@@ -147,7 +148,7 @@ def _words(command):
             return f"return {command.attempt}"
         case cm.Settle():
             why = f" ({command.cause})" if command.cause else ""
-            return f"settle {command.task} {command.state}{why}{' keep' if command.keep else ''}"
+            return f"settle {command.task} {command.state.name}{why}{' keep' if command.keep else ''}"
         case cm.Probe():
             of = f" {command.attempt}" if command.attempt is not None else f" m{command.machine}"
             return f"probe {command.of}{of}"
@@ -155,8 +156,9 @@ def _words(command):
             return f"fetch m{command.machine}"
         case cm.Discover():
             return "discover"
-        case cm.Note():
-            return f"note {command.kind}"
         case cm.Finish():
             return f"finish {command.outcome}"
+    note = note_fields(command)
+    if note is not None:
+        return f"note {note.kind}"
     return None

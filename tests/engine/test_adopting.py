@@ -23,6 +23,7 @@ from weft.engine.invariants import audit_journal, check_engine
 from weft.engine.settings import PRESETS, EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import PlanLine, RunPlan, StoredPlan
+from weft.engine.states import TaskState
 from weft.instance.compilation import compile_instance
 from weft.papers.dynamic_grid import grid_testbed, wien2k
 from weft.policies.policy import make_policy
@@ -93,7 +94,7 @@ def test_tied_ancestors_run_again_with_always_and_not_with_lost():
     again = [
         command
         for _, command in always.commands(cm.Settle)
-        if always.names[command.task] == "make" and command.state != "COMPLETED"
+        if always.names[command.task] == "make" and command.state != TaskState.COMPLETED
     ]
     assert [command.reason for command in again] == ["its abstract machine moves with use"]
     lost = Done(made, replace(S1, bound_ancestors="lost"), slowed("m0", at_s=11.0))

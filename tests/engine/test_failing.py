@@ -9,6 +9,7 @@ from weft.backends.simulation.scenario import Scenario
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.settings import EngineSettings
+from weft.engine.states import TaskState
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
 from weft.workflow.builder import Builder
@@ -43,7 +44,7 @@ def test_what_would_fail_again_is_not_tried_again():
         engine = ByHand(one_task(), platform_of(1))
         ended = ev.Ended(attempt=0, exit_code=None, cause="staging", story="no such file", lasting=lasting)
         settled = engine.engine.handle(ended, 1.0)[0]
-        assert (settled.state, settled.cause) == ("FAILED" if lasting else "READY", "staging")
+        assert (settled.state.name, settled.cause) == ("FAILED" if lasting else "READY", "staging")
         told = "not tried again, since it would not change" if lasting else "retry 1 of 3"
         assert settled.reason == f"no such file; {told}"
 
@@ -186,7 +187,11 @@ def test_a_task_that_its_world_has_ended_runs_again_without_having_asked():
         halted = ev.Ended(attempt=attempt, exit_code=99, story="the engine was stopped")
         settled, assigned, begun = engine.engine.handle(halted, 0.0)
         assert settled == cm.Settle(
-            run=0, task=0, state="READY", reason="the engine was stopped: it will run again", again=True
+            run=0,
+            task=0,
+            state=TaskState.READY,
+            reason="the engine was stopped: it will run again",
+            again=True,
         )
         assert (assigned.attempt, begun.attempt) == (attempt + 1, attempt + 1)
 

@@ -174,7 +174,7 @@ def test_work_that_was_lost_is_counted_by_task(journal):
 
 CHANGES = {
     "a start before its predecessor": (
-        lambda m: isinstance(m, cm.Settle) and m.state == "COMPLETED",
+        lambda m: isinstance(m, cm.Settle) and m.state == TaskState.COMPLETED,
         lambda m: None,
     ),
     "a start from more than was saved": (
@@ -211,7 +211,7 @@ def test_a_task_that_completes_twice_is_told(journal):
         sequence=last.sequence + 1,
         now=last.now,
         event=ev.TimerFired(timer="x"),
-        commands=(cm.Settle(run=0, task=0, state="COMPLETED"),),
+        commands=(cm.Settle(run=0, task=0, state=TaskState.COMPLETED),),
     )
     with pytest.raises(InvariantViolation, match="completes once"):
         audit_journal([*entries, again], known)

@@ -89,9 +89,9 @@ def assert_ended(engine, entries):
 
 def _says_why(command, run):
     return (
-        (isinstance(command, cm.Settle | cm.Finish | cm.Note))
-        and command.run == run
-        and bool(command.text if isinstance(command, cm.Note) else command.reason)
+        (isinstance(command, cm.Settle | cm.Finish) or type(command) in cm.RECORDS)
+        and getattr(command, "run", None) == run
+        and bool(getattr(command, "reason", ""))
     )
 
 

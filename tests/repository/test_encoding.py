@@ -62,7 +62,7 @@ def test_odd_texts_stay_on_one_line_and_come_back(text):
         sequence=0,
         now=0.0,
         event=ev.Ended(attempt=1, result={text: text}, exit_code=None),
-        commands=(cm.Note(kind="x", text=text),),
+        commands=(cm.Refuse(run=0, reason=text),),
     )
     written = encode_entry(entry)
     assert written.isascii()

@@ -188,8 +188,8 @@ class ExecutionCounters:
                 attempt=-1 if attempt is None else attempt,
                 cause=command.cause,
                 text=self._story.pop(attempt, "") if attempt is not None else command.reason,
-                for_good=command.state == "FAILED",
-                waits=command.state == "STOPPED",
+                for_good=command.state == TaskState.FAILED,
+                waits=command.state == TaskState.STOPPED,
             )
         )
 

@@ -1,11 +1,11 @@
 """Journal entries as plain data: the stored names of messages, and the conversion of older journals.
 
-An entry is (sequence, now, event, commands), one JSON object per line. A message is stored as [name, {field: value}]; fields
-with their default value are omitted. ``TYPE_NAMES`` fixes the stored names, so classes can be renamed. Plans are stored once,
-by content hash.
+An entry is (sequence, now, event, commands), one JSON object per line. A message is stored as [name, {field:
+value}]; fields with their default value are omitted. ``TYPE_NAMES`` fixes the stored names, so classes can be
+renamed. Plans are stored once, by content hash.
 
-Journals of schema 1 hold ``Note`` commands, a kind with a text. ``_NOTES`` converts them to the commands of today when they
-are read; everything else is equal in both schemas.
+Journals of schema 1 hold ``Note`` commands, each with a kind and a text. ``_NOTES`` converts them to the
+commands of today when they are read; everything else is equal in both schemas.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = [
     "JournalEntry",
     "NoteFields",
     "decode_message",
+    "encode_fields",
     "encode_message",
     "note_fields",
 ]
@@ -145,12 +146,13 @@ class JournalEntry:
 def encode_message(message: Event | Command) -> list[Any]:
     """Return a message as [name, {field: value}] without the fields that have their default value."""
     kind = type(message)
-    return [TYPE_NAMES[kind], _encode_fields(message, kind)]
+    return [TYPE_NAMES[kind], encode_fields(message)]
 
 
-def _encode_fields(message: Any, kind: type) -> dict[str, Any]:
+def encode_fields(message: Event | Command | Parcel) -> dict[str, Any]:
+    """Return the fields of a message that do not have their default value, as plain data."""
     found: dict[str, Any] = {}
-    for name, default in _field_defaults(typing.cast("Hashable", kind)):
+    for name, default in _field_defaults(typing.cast("Hashable", type(message))):
         value = getattr(message, name)
         if value is not default and value != default:
             found[name] = _to_plain(value)
@@ -161,7 +163,7 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.name if isinstance(value, TaskState) else value.value
     if isinstance(value, Parcel):
-        return _encode_fields(value, Parcel)
+        return encode_fields(value)
     if isinstance(value, Mapping):
         return {key: _to_plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -207,7 +209,7 @@ def _field_decoders(kind: type) -> dict[str, Callable[[Any], Any]]:
     for name, hint in typing.get_type_hints(kind).items():
         if hint is TaskState:
             found[name] = STATES.__getitem__
-        elif isinstance(hint, type) and issubclass(hint, enum.Enum):
+        elif isinstance(hint, type) and issubclass(hint, enum.StrEnum):
             found[name] = functools.partial(_decode_enum, hint)
         elif typing.get_origin(hint) is tuple:
             found[name] = _decode_parcels if typing.get_args(hint)[0] is Parcel else tuple
@@ -218,9 +220,9 @@ def _field_decoders(kind: type) -> dict[str, Callable[[Any], Any]]:
     return found
 
 
-def _decode_enum(kind: type[enum.Enum], value: str) -> Any:
+def _decode_enum(kind: type[enum.StrEnum], value: str) -> str:
     """Return the member of an enum; a text that is none (a request that was refused) stays a text."""
-    return kind(value) if value in kind else value
+    return kind(value) if value in kind.__members__.values() else value
 
 
 def _decode_parcels(values: list[dict[str, Any]]) -> tuple[Parcel, ...]:
@@ -299,8 +301,9 @@ def note_fields(command: Command) -> NoteFields | None:
     if type(command) not in messages.RECORDS:
         return None
     for name, kind in _NOTES.items():
-        same = all(getattr(command, key) == value for key, value in kind.constants.items())
-        if type(command) is kind.command and same:
+        if type(command) is kind.command and all(
+            getattr(command, key) == value for key, value in kind.constants.items()
+        ):
             value = getattr(command, kind.value) if kind.value else None
             text = getattr(command, kind.text) if kind.text else ""
             return NoteFields(name, None if value is None else float(value), text)

@@ -1,11 +1,12 @@
 """Events and commands of the engine: plain records that a journal can store.
 
-A backend reports facts as events and makes no decisions. Unknown values (an exit code that was never written, progress
-that is not measured) are None. A task is identified by (run, task index), an attempt by its number.
+A backend reports facts as events and makes no decisions. Unknown values (an exit code that was never written,
+progress that is not measured) are None. A task is identified by (run, task index), an attempt by its number.
 
-Every command is idempotent: it names the attempt and the stage, and a backend that gets it twice executes it once.
-``Assign`` and the commands from ``Drop`` on need no backend: they change the state or record a decision, so that the
-state can be rebuilt from a journal without deciding again. ``journal.TYPE_NAMES`` holds the stored names.
+Every command is idempotent: it names the attempt and the stage, and a backend that gets it twice executes it
+once. ``Assign`` and the commands from ``Drop`` on need no backend: they change the state or record a
+decision, so that the state can be rebuilt from a journal without deciding again. ``journal.TYPE_NAMES`` holds
+the stored names.
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ class Resumed:
 
 @message
 class RequirementsChanged:
-    """An application has changed its requirements (docs/papers/adaptive-jobs.md, section 2); None: unchanged."""
+    """An application has changed its requirements (adaptive-jobs.md, section 2); None: unchanged."""
 
     attempt: int
     requirements: str | None = None
@@ -506,7 +507,7 @@ class StopRun:
 
 @message
 class EstimateSpeed:
-    """Set the estimated speed of a machine, from the progress of an attempt or because the last estimate expired."""
+    """Set the estimated speed of a machine: measured on an attempt, or reset after a while."""
 
     machine: int
     speed_factor: float

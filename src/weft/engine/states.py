@@ -1,7 +1,7 @@
 """States of tasks and attempts, the legal transitions between them, and the other enumerations of the engine.
 
-``TRANSITIONS`` is the only table of task states (docs/papers/unified.md, section 2); any other change of state is
-a bug and raises IllegalTransition.
+``TRANSITIONS`` lists all legal changes of a task's state (docs/papers/unified.md, section 2); any other
+change is a bug and raises IllegalTransition.
 """
 
 from __future__ import annotations
@@ -96,9 +96,10 @@ TRANSITIONS: dict[int, frozenset[TaskState]] = {
         _S.CANCELLED: (),
     }.items()
 }
-"""The possible next states of each state. A task leaves COMPLETED and SKIPPED when a loop starts its next iteration
-or its outputs are needed again, and FAILED when the user resumes the run. The last task of a loop that did not
-converge goes from COMPLETED to FAILED."""
+"""The possible next states of each state. A task leaves COMPLETED and SKIPPED when a loop starts its next
+iteration or its outputs are needed again, and FAILED when the user resumes the run. The last task of a loop
+that did not converge goes from COMPLETED to FAILED.
+"""
 
 STATES = {state.name: state for state in TaskState}
 """By name."""
@@ -155,7 +156,7 @@ class RunOutcome(enum.StrEnum):
 
 
 class MigrationReason(enum.StrEnum):
-    """Why an attempt leaves its machine (docs/papers/adaptive-jobs.md, section 1); a policy may state another text."""
+    """Why an attempt leaves its machine (adaptive-jobs.md, section 1); a policy may state another text."""
 
     PERFORMANCE = "performance"
     BETTER_MACHINE = "better-machine"

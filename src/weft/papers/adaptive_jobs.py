@@ -37,6 +37,7 @@ from weft.engine import messages as ev
 from weft.engine.journal import JournalEntry
 from weft.engine.settings import PRESETS
 from weft.engine.state.compiled import WorkflowLibrary
+from weft.engine.states import TaskState
 from weft.instance import compile_instance
 from weft.papers.reproduction import ExperimentCell, Measures, ResultRow, Results, ToleranceBand
 from weft.platform.machine import Machine
@@ -264,9 +265,9 @@ class _StageLogReader:
                 yield self._line(now, "start", attempt, value=share)
                 if self._at_once:
                     yield self._line(now, "begun", attempt)
-            case cm.Note(kind="violation", attempt=attempt):
+            case cm.ReportViolation(attempt=attempt):
                 yield self._line(now, "violation", attempt)
-            case cm.Settle(state="COMPLETED", task=task):
+            case cm.Settle(state=TaskState.COMPLETED, task=task):
                 yield StageLogLine(now, "completed", task, "")
 
     def _line(

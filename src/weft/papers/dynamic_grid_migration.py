@@ -179,8 +179,8 @@ class _ExecutionObserver:
     def _note_plan(self, entry: JournalEntry) -> None:
         asked_s, reason = self._asked
         for command in entry.commands:
-            if isinstance(command, cm.Note) and command.kind == "adopted" and command.value is not None:
-                self._found.predictions.append((entry.now, command.value - entry.now, reason))
+            if isinstance(command, cm.AdoptPlan):
+                self._found.predictions.append((entry.now, command.finish_s - entry.now, reason))
             elif isinstance(command, cm.Cancel) and command.reason == "performance":
                 self._waited_s += entry.now - asked_s
 

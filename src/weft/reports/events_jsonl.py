@@ -16,7 +16,7 @@ from typing import Any
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.engine import Engine
-from weft.engine.journal import JournalEntry
+from weft.engine.journal import JournalEntry, note_fields
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.state import EngineState
 
@@ -64,7 +64,7 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.CleanedUp: ("attempt-cleaned", ("problem",)),
     cm.Settle: ("task-settled", ("state", "cause", "reason", "again")),
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor")),
-    cm.Note: ("noted", ("kind", "value", "text")),
+    **dict.fromkeys(cm.RECORDS, ("noted", ("kind", "value", "text"))),
 }
 """By message: the word that is told, and its own keys."""
 
@@ -139,6 +139,10 @@ def _value(message: Any, key: str) -> Any:
     if isinstance(message, cm.StageIn) and key in ("parcels", "bytes"):
         sizes = [parcel.size_bytes for parcel in message.parcels]
         return len(sizes) if key == "parcels" else sum(sizes)
+    if type(message) in cm.RECORDS and (note := note_fields(message)) is not None:
+        return note._asdict()[key]
+    if isinstance(message, cm.Settle) and key == "state":
+        return message.state.name
     return getattr(message, _RENAMED.get(key, key))
 
 

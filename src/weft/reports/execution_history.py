@@ -36,6 +36,7 @@ from weft.engine.replan.promise import Promise
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
+from weft.engine.states import TaskState
 from weft.reports.text import printable
 
 __all__ = [
@@ -124,7 +125,7 @@ class ExecutionHistory:
             case cm.StageOut(attempt=attempt):
                 facts = self._of(attempt)
                 facts.leaving_s = entry.now if facts.leaving_s is None else facts.leaving_s
-            case cm.Settle(run=run, task=task, state="COMPLETED"):
+            case cm.Settle(run=run, task=task, state=TaskState.COMPLETED):
                 for attempt in self._tries.get((run, state.runs[run].compiled.names[task]), ()):
                     facts = self._of(attempt)
                     if facts.completed_n is None and self.history.attempts[attempt].ending == "completed":

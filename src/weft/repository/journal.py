@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 from weft import __version__
 from weft.documents import Document, from_python
 from weft.engine.engine import Engine
-from weft.engine.journal import SCHEMA, JournalEntry, encode_message
+from weft.engine.journal import READABLE_SCHEMAS, SCHEMA, TYPE_NAMES, JournalEntry, encode_fields
 from weft.engine.messages import Parcel
 from weft.engine.replay import rebuild
 from weft.engine.settings import EngineSettings, ReplanRule
 from weft.engine.state.compiled import WorkflowLibrary
 from weft.engine.state.plan import StoredPlan
 from weft.engine.state.snapshot import restore_snapshot
+from weft.engine.states import TaskState
 from weft.errors import InvalidInput, Problem
 from weft.instance.compilation import compile_instance
 from weft.platform.file_format import platform_document, read_platform
@@ -62,7 +63,7 @@ def encode_entry(entry: JournalEntry) -> str:
 
 def _encode_message(message: Any) -> str:
     kind = type(message)
-    return f'["{kind.__name__}",{_encode_fields(message, kind)}]'
+    return f'["{TYPE_NAMES[kind]}",{_encode_fields(message, kind)}]'
 
 
 def _encode_fields(message: Any, kind: type) -> str:
@@ -77,7 +78,7 @@ def _encode_fields(message: Any, kind: type) -> str:
         if value is usual or value == usual:
             continue
         text = int.__repr__(value) if type(value) is int else _encode_value(value)
-        found.append(f'"{key}":{text or _dumps(encode_message(message)[1][key])}')
+        found.append(f'"{key}":{text or _dumps(encode_fields(message)[key])}')
     return f"{{{','.join(found)}}}"
 
 
@@ -133,6 +134,10 @@ def _encode_value(value: Any) -> str:
         return float.__repr__(value)
     if kind is bool:
         return "true" if value else "false"
+    if kind is TaskState:
+        return f'"{value.name}"'
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
     if kind is tuple and value and type(value[0]) is Parcel:
         return f"[{','.join([_encode_fields(parcel, Parcel) for parcel in value])}]"
     return ""
@@ -216,9 +221,9 @@ def read_header(record: Mapping[str, Any]) -> JournalHeader:
     """Return the header of a record; raise an error for another kind or schema."""
     if record["kind"] != _KIND:
         raise ValueError(f"of kind {record['kind']!r}")
-    if record["schema"] != SCHEMA:
+    if record["schema"] not in READABLE_SCHEMAS:
         what = f"a journal of schema {record['schema']}, written by weft {record['weft']}"
-        raise InvalidInput(Problem(what=what, rule=f"this version reads schema {SCHEMA}"))
+        raise InvalidInput(Problem(what=what, rule=f"this version reads the schemas {READABLE_SCHEMAS}"))
     return JournalHeader.of_record(record)
 
 

@@ -31,11 +31,11 @@ from weft.engine import messages as ev
 from weft.engine.engine import Engine
 from weft.engine.explanation import describe_standstill
 from weft.engine.journal import JournalEntry
-from weft.engine.messages import Asked, Note
+from weft.engine.messages import Asked, Refuse
 from weft.engine.replan.promise import Promise
 from weft.engine.state.run import RunState
 from weft.engine.state.state import EngineState
-from weft.engine.states import Stage
+from weft.engine.states import RequestKind, Stage
 from weft.errors import InvalidInput, Problem, nearest
 from weft.platform.platform import Platform
 from weft.repository.database import Database, open_database
@@ -60,8 +60,7 @@ __all__ = [
 ]
 
 
-_REQUEST_KINDS = ("cancel", "hold", "release", "migrate", "resume")
-_ALLOWED_WHEN_STOPPED = ("release", "resume")
+_ALLOWED_WHEN_STOPPED = (RequestKind.RELEASE, RequestKind.RESUME)
 """What can be asked of a run that has stopped and waits for the user."""
 
 
@@ -102,7 +101,7 @@ class RequestHandler:
         if not self._taken or self._taken[0][1] is not entry.event:
             return  # nobody's request: the engine was asked when it was started
         number, _ = self._taken.popleft()
-        refusals = [note.text for note in entry.commands if isinstance(note, Note) and note.kind == "refused"]
+        refusals = [command.reason for command in entry.commands if isinstance(command, Refuse)]
         if refusals:
             self._refusals.setdefault(number, refusals[0])
         if not self._taken or self._taken[0][0] != number:
@@ -110,7 +109,7 @@ class RequestHandler:
             self._requests.done(number, refusal or "done", granted=not refusal)
 
     def _events(self, request: UserRequest) -> list[Asked]:
-        if request.what not in _REQUEST_KINDS:
+        if request.what not in RequestKind.__members__.values():
             raise _RequestRefused(f"{request.what}: not something that can be asked")
         runs = self._engine.state.runs
         if request.run is not None:
@@ -135,9 +134,9 @@ class RequestHandler:
                 raise _RequestRefused(_describe_unknown("machine", request.machine, machines))
             machine = machines.index(request.machine)
         if request.task is None:
-            return [Asked(what=request.what, run=run.index, machine=machine)]
-        tasks = _find_tasks(run, request.task)
-        return [Asked(what=request.what, run=run.index, task=task, machine=machine) for task in tasks]
+            return [Asked(what=RequestKind(request.what), run=run.index, machine=machine)]
+        what, tasks = RequestKind(request.what), _find_tasks(run, request.task)
+        return [Asked(what=what, run=run.index, task=task, machine=machine) for task in tasks]
 
 
 def _find_tasks(run: RunState, name: str) -> list[int]:
@@ -385,7 +384,7 @@ class Execution:
         for index in runs:
             self.runs.set_state(self.number, index, "running")
         now_s = self.engine.state.now
-        self.loop.expect([(now_s, ev.Asked(what=what, run=index)) for index in runs])
+        self.loop.expect([(now_s, ev.Asked(what=RequestKind(what), run=index)) for index in runs])
 
     def _job(self, number: int, started: bool) -> RecoveredAttempt:
         attempt = self.engine.state.attempts[number]

@@ -34,7 +34,7 @@ __all__ = ["Simulation"]
 _PATIENCE, _REPLAN_COUNTS = 10_000, 200
 """Idle events after which nothing is expected any more, and how many of them a re-planning counts for."""
 
-_IDLE = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, cm.Note)
+_IDLE = (cm.SetTimer, cm.Probe, cm.Discover, cm.Fetch, cm.Replan, *cm.RECORDS)
 """Commands that do nothing to a task."""
 
 

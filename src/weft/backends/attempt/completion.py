@@ -25,6 +25,7 @@ from weft.backends.attempt.trees import remove_tree
 from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.expressions import Value
 from weft.workflow.templates import fill_template
 
@@ -171,7 +172,7 @@ class AttemptFinisher:
         if attempt.record_problem:
             story = attempt.record_problem
             return FinishedAttempt(
-                ev.Ended(attempt=attempt.number, exit_code=None, cause="staging", story=story)
+                ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.STAGING, story=story)
             )
         ended = _classify_end(attempt, report)
         finished = FinishedAttempt(ended)
@@ -204,7 +205,7 @@ class AttemptFinisher:
             )
         except (StagingProblem, JobProblem) as problem:
             story = str(problem)
-            finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause="error", story=story)
+            finished.ended = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.ERROR, story=story)
             return
         if result or attempt.staleness:
             finished.ended = ev.Ended(
@@ -345,14 +346,14 @@ def _classify_end(attempt: ActiveAttempt, report: ProgramReport) -> ev.Ended:
     if halted and not attempt.cancelled and (code is None or cause):
         return halted_event(attempt)
     if cause == "error":
-        return ev.Ended(attempt=number, exit_code=code, cause="error", story=text)
+        return ev.Ended(attempt=number, exit_code=code, cause=Cause.ERROR, story=text)
     if cause:
-        return ev.Ended(attempt=number, exit_code=None, cause=cause, story=text)
+        return ev.Ended(attempt=number, exit_code=None, cause=Cause(cause), story=text)
     if code is None and by is not None:
         name = signal.Signals(by).name if by in signal.valid_signals() else f"signal {by}"
         external = by in _EXTERNAL_SIGNALS
         story = f"killed from outside ({name})" if external else f"ended by {name}"
         return ev.Ended(
-            attempt=number, exit_code=None, cause="preempted" if external else "error", story=story
+            attempt=number, exit_code=None, cause=Cause.PREEMPTED if external else Cause.ERROR, story=story
         )
     return ev.Ended(attempt=number, exit_code=code, work_done=1.0)

@@ -26,6 +26,7 @@ from weft.backends.attempt.task_files import read_sweep_lines
 from weft.backends.backend import FileRecord, Product, ProjectContext
 from weft.engine.messages import Ended, StagedIn, StageIn
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.expressions import Value
 
 __all__ = ["AttemptPreparer", "PreparedAttempt"]
@@ -38,7 +39,7 @@ class PreparedAttempt:
     order: dict[str, Any] | None = None
     """Start order for the transport; None: there is no program."""
     problem: str = ""
-    cause: str = "staging"
+    cause: Cause = Cause.STAGING
     lasting: bool = False
     """Whether a retry would have the same problem."""
     reused: Product | None = None
@@ -106,7 +107,7 @@ class AttemptPreparer:
         except StagingProblem as problem:
             return PreparedAttempt(problem=str(problem), lasting=problem.lasting)
         except JobProblem as problem:
-            return PreparedAttempt(problem=str(problem), cause="error")
+            return PreparedAttempt(problem=str(problem), cause=Cause.ERROR)
 
     def _prepare(self, attempt: ActiveAttempt) -> PreparedAttempt:
         context, start = self._context, attempt.start

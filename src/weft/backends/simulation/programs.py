@@ -14,6 +14,7 @@ from weft.backends.simulation.truth import TaskEndings, TrueDurations
 from weft.engine import messages as cm
 from weft.engine import messages as ev
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.workflow.quantity import evaluate_quantity
 from weft.workflow.task import Task
 
@@ -76,7 +77,7 @@ class ProgramSimulator:
         if command.attempt in self.programs:
             return
         if not host.up:
-            self._queue.report(ev.Ended(attempt=command.attempt, exit_code=None, cause="lost"))
+            self._queue.report(ev.Ended(attempt=command.attempt, exit_code=None, cause=Cause.LOST))
             return
         work_s = self._work_s(command)
         program = Program(
@@ -124,7 +125,7 @@ class ProgramSimulator:
         host.programs[program.attempt] = program
         self.schedule_end(host, program)
         if program.limit_s is not None:
-            self._queue.put(now + program.limit_s, partial(self._cut, program, "timeout"))
+            self._queue.put(now + program.limit_s, partial(self._cut, program, Cause.TIMEOUT))
         if self._scenario.requirements or self._workflow_of(program.run).checkpoints:
             self._schedule_changes(host, program)
         return ev.Started(attempt=program.attempt)
@@ -242,7 +243,7 @@ class ProgramSimulator:
         elif attempt in self.programs:
             self._reattached.add(attempt)
         else:
-            self._queue.report(ev.Ended(attempt=attempt, exit_code=None, cause="lost"))
+            self._queue.report(ev.Ended(attempt=attempt, exit_code=None, cause=Cause.LOST))
 
     def deliver_pending(self, host: Host) -> None:
         """Deliver all pending events of a host that answers again."""
@@ -257,10 +258,10 @@ class ProgramSimulator:
         self.programs.pop(program.attempt, None)
         self._hosts[program.host].programs.pop(program.attempt, None)
 
-    def _cut(self, program: Program, cause: str) -> ev.Event | None:
+    def _cut(self, program: Program, cause: Cause) -> ev.Event | None:
         return self._stop(program, cause) if self._runs(program) else None
 
-    def _stop(self, program: Program, cause: str) -> ev.Event:
+    def _stop(self, program: Program, cause: Cause) -> ev.Event:
         done = self.done(program)
         self._forget(program)
         return ev.Ended(attempt=program.attempt, exit_code=None, cause=cause, work_done=done)
@@ -273,17 +274,17 @@ class ProgramSimulator:
         self._undelivered.pop(attempt, None)
         program = self.programs.get(attempt)
         if program is None:
-            return ev.Ended(attempt=attempt, exit_code=None, cause="cancelled")
+            return ev.Ended(attempt=attempt, exit_code=None, cause=Cause.CANCELLED)
         checkpoint = self._description(program).recovery.checkpoint
         if checkpoint is None or checkpoint.every is not None:
-            return self._stop(program, "cancelled")
+            return self._stop(program, Cause.CANCELLED)
         # Without an interval, a checkpoint is written on cancellation; applications with iterations save
         # whole iterations.
         done = self.done(program)
         iterations = self._iterations(program)
         if iterations:
             done = max(program.checkpoint, math.floor(done * iterations + _ROUNDING) / iterations)
-        self._queue.report(self._stop(program, "cancelled"))
+        self._queue.report(self._stop(program, Cause.CANCELLED))
         return ev.Checkpointed(attempt=attempt, work_done=done)
 
     def lose(self, host: Host) -> None:
@@ -335,7 +336,7 @@ class ProgramSimulator:
 
     def _preempt(self, name: str) -> None:
         for program in self._of_task(name):
-            self._queue.report(self._stop(program, "preempted"))
+            self._queue.report(self._stop(program, Cause.PREEMPTED))
 
     def report_progress(self, attempt: int) -> None:
         """Report the progress of a program and the seconds of its last iteration, if it is monitored."""

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from weft.backends.simulation.scenario import Durations, Scenario, find_task_value
 from weft.engine.state.compiled import CompiledWorkflow
+from weft.engine.states import Cause
 from weft.errors import InvalidInput
 from weft.expressions import Value, evaluate_boolean
 from weft.randomness import generator
@@ -115,12 +116,17 @@ def _condition_holds(loop: Loop, code: int, params: Mapping[str, object]) -> boo
         return False
 
 
-_CAUSES = {"oom": "oom", "preempted": "preempted", "staging": "staging", "no-exit-code": ""}
+_CAUSES = {
+    "oom": Cause.OUT_OF_MEMORY,
+    "preempted": Cause.PREEMPTED,
+    "staging": Cause.STAGING,
+    "no-exit-code": Cause.NONE,
+}
 """The words that a scenario may state instead of an exit code, with the reported cause."""
 
 _Found = TypeVar("_Found")
 
-_TaskEnd = tuple[int | None, str, Mapping[str, Value], Mapping[str, tuple[str, ...]]]
+_TaskEnd = tuple[int | None, Cause, Mapping[str, Value], Mapping[str, tuple[str, ...]]]
 
 
 class TaskEndings:
@@ -144,7 +150,7 @@ class TaskEndings:
     def of(self, compiled: CompiledWorkflow, task: int, iteration: int) -> _TaskEnd:
         """Return exit code, cause, result and lines of growing files for the next attempt of a task."""
         if self._plain:
-            return 0, "", {}, {}
+            return 0, Cause.NONE, {}, {}
         name = compiled.names[task]
         description = compiled.graph.description(task).name
         times = self._times.get(task, 0)
@@ -155,12 +161,12 @@ class TaskEndings:
         if isinstance(stated, str):
             return None, _CAUSES[stated], {}, {}
         if stated is not None:
-            return stated, "", result, lines
+            return stated, Cause.NONE, result, lines
         loop = self._loops.get(description)
         if loop is not None:
             _, iterations, going_on, converged = loop
-            return (converged if iteration >= iterations else going_on), "", result, lines
-        return 0, "", result, lines
+            return (converged if iteration >= iterations else going_on), Cause.NONE, result, lines
+        return 0, Cause.NONE, result, lines
 
     def _lines(self, file: str) -> tuple[str, ...]:
         number = self._scenario.lines.get(file, 1)
