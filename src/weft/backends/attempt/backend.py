@@ -32,6 +32,7 @@ from weft.backends.attempt.preparation import AttemptPreparer, PreparedAttempt
 from weft.backends.backend import Capabilities, ProjectContext, RecoveredAttempt
 from weft.engine import messages as cm
 from weft.engine import messages as ev
+from weft.engine.states import Cause
 
 __all__ = ["ProgramBackend", "SurvivingPrograms", "Transport"]
 
@@ -226,7 +227,7 @@ class ProgramBackend:
         else:
             problem = self._transport.start(attempt.machine, prepared.order)
             if problem:
-                lost = ev.Ended(attempt=attempt.number, exit_code=None, cause="lost", story=problem)
+                lost = ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.LOST, story=problem)
                 self._report_end(attempt, lost)
                 return
             attempt.launched = True
@@ -273,7 +274,7 @@ class ProgramBackend:
         if attempt.halted and not attempt.cancelled:
             self._report_end(attempt, halted_event(attempt))
         else:
-            self._report_end(attempt, ev.Ended(attempt=attempt.number, exit_code=None, cause="cancelled"))
+            self._report_end(attempt, ev.Ended(attempt=attempt.number, exit_code=None, cause=Cause.CANCELLED))
 
     def _stage_out(self, command: cm.StageOut) -> None:
         attempt = self._attempts[command.attempt]
