@@ -1,4 +1,4 @@
-"""Names, equality, renaming and unknown names of expressions."""
+"""Names, equality and unknown names of expressions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import sys
 import pytest
 
 import weft.expressions
-from weft.errors import InvalidInput
-from weft.expressions import ExpressionError, evaluate, find_unknown_names, parse, rename
+from weft.expressions import ExpressionError, evaluate, find_unknown_names, parse
 
 
 def test_names_are_listed_once_in_order_of_appearance() -> None:
@@ -66,27 +65,6 @@ def test_unknown_names_with_a_container_that_is_not_iterable() -> None:
 def test_a_prefix_of_a_name_ends_at_a_dot() -> None:
     assert len(find_unknown_names(parse("conv.x"), ["con"])) == 1
     assert len(find_unknown_names(parse("conv"), ["conv.x"])) == 1
-
-
-def test_rename_replaces_every_occurrence() -> None:
-    text = "[T.A] + -T.A if T.A and not T.A else max(T.A, x)[T.A] < T.A <= 1"
-    renamed = rename(parse(text), {"T.A": "b", "unused": "c"})
-    assert renamed.text == text.replace("T.A", "b")
-    assert renamed.names == ("b", "x")
-    assert renamed.source == renamed.text
-
-
-def test_rename_updates_the_columns() -> None:
-    renamed = rename(parse("TARGET.Memory / x"), {"TARGET.Memory": "m"})
-    with pytest.raises(ExpressionError) as caught:
-        evaluate(renamed, {"m": 1, "x": 0})
-    assert caught.value.column == 3
-
-
-@pytest.mark.parametrize("new", ["", "a b", "1a", "min(", "True", "a.", "a.if", "a\n"])
-def test_rename_rejects_an_invalid_name(new: str) -> None:
-    with pytest.raises(InvalidInput, match="renamed to"):
-        rename(parse("x + 1"), {"x": new})
 
 
 def test_errors_show_an_excerpt_of_a_long_text() -> None:

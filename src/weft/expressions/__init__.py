@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.expressions.evaluation import evaluate, evaluate_boolean, evaluate_number, infer_kind
-from weft.expressions.expression import Expression, find_unknown_names, parse, rename
+from weft.expressions.expression import Expression, find_unknown_names, parse
 from weft.expressions.values import ExpressionError, Value, ValueKind
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ __all__ = [
     "find_unknown_names",
     "infer_kind",
     "parse",
-    "rename",
 ]
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import keyword
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
 
-from weft.errors import InvalidInput, Problem, shorten
 from weft.expressions.parser import MAX_LENGTH, parse_tree
 from weft.expressions.tree import ExpressionNode, Name, format_tree, walk
 from weft.expressions.values import BUILT_IN, ExpressionError, unknown_name
 
-__all__ = ["Expression", "find_unknown_names", "parse", "rename"]
+__all__ = ["Expression", "find_unknown_names", "parse"]
 
 _CACHED_LENGTH = 1_000
 
@@ -70,29 +67,3 @@ def find_unknown_names(expression: Expression, known: Container[str]) -> list[Ex
 def _is_known(name: str, known: Container[str]) -> bool:
     parts = name.split(".")
     return name in BUILT_IN or any(".".join(parts[:count]) in known for count in range(len(parts), 0, -1))
-
-
-def rename(expression: Expression, mapping: Mapping[str, str]) -> Expression:
-    """Return the expression with some names replaced; its columns refer to the new text."""
-    for name in expression.names:
-        new = mapping.get(name, name)
-        if not all(part.isidentifier() and not keyword.iskeyword(part) for part in new.split(".")):
-            raise InvalidInput(
-                Problem(
-                    what=f"{shorten(name)!r} renamed to {shorten(new)!r}",
-                    rule="a name consists of letters, digits, _ and dots and is not a keyword",
-                    advice="choose another name",
-                )
-            )
-    return parse(format_tree(_rename_nodes(expression.tree, mapping)))
-
-
-def _rename_nodes(part: Any, mapping: Mapping[str, str]) -> Any:
-    """Return a node, or a field of a node, with the names below it replaced."""
-    if isinstance(part, Name):
-        return replace(part, name=mapping.get(part.name, part.name))
-    if isinstance(part, tuple):
-        return tuple(_rename_nodes(entry, mapping) for entry in part)
-    if not isinstance(part, ExpressionNode):
-        return part
-    return replace(part, **{f.name: _rename_nodes(getattr(part, f.name), mapping) for f in fields(part)})

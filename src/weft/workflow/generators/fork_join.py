@@ -13,12 +13,11 @@ from weft.workflow.generators.generator import (
     MOST_MACHINES,
     MOST_TASKS,
     GeneratedWorkflow,
-    check_rules,
+    check_parameters,
     draw_around,
     draw_bytes,
     draw_platform,
     parameter,
-    range_rule,
 )
 from weft.workflow.task import Input, Output, Task
 from weft.workflow.workflow import Workflow
@@ -38,29 +37,23 @@ class ForkJoin:
     name: ClassVar[str] = "fork-join"
     title: ClassVar[str] = "stages of parallel parts, each between a split and a join"
 
-    width: int = parameter(10, "parts of each stage")
+    width: int = parameter(10, "parts of each stage", 1, MOST_TASKS)
     stages: int = parameter(3, "stages")
-    work_s: float = parameter(60.0, "mean work of a part, in seconds on speed 1")
-    work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean")
-    join_work_s: float = parameter(6.0, "work of the split and of each join, in seconds on speed 1")
-    part_bytes: float = parameter(100e6, "mean size of what a part reads, and of what it writes")
-    bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean")
-    machines: int = parameter(8, "machines of the platform; 0: no platform")
-    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
+    work_s: float = parameter(60.0, "mean work of a part, in seconds on speed 1", 0, LARGEST)
+    work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean", 0, 1)
+    join_work_s: float = parameter(
+        6.0, "work of the split and of each join, in seconds on speed 1", 0, LARGEST
+    )
+    part_bytes: float = parameter(100e6, "mean size of what a part reads, and of what it writes", 0, LARGEST)
+    bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean", 0, 1)
+    machines: int = parameter(8, "machines of the platform; 0: no platform", 0, MOST_MACHINES)
+    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1", 1, LARGEST)
 
     def __post_init__(self) -> None:
         most = max(1, MOST_TASKS // (max(1, self.width) + 1))
-        check_rules(
+        check_parameters(
             self,
-            range_rule(self, "width", 1, MOST_TASKS),
             ("stages", 1 <= self.stages <= most, f"at least 1, with at most {MOST_TASKS:,} tasks in total"),
-            range_rule(self, "work_s", 0, LARGEST),
-            range_rule(self, "work_spread", 0, 1),
-            range_rule(self, "join_work_s", 0, LARGEST),
-            range_rule(self, "part_bytes", 0, LARGEST),
-            range_rule(self, "bytes_spread", 0, 1),
-            range_rule(self, "machines", 0, MOST_MACHINES),
-            range_rule(self, "heterogeneity", 1, LARGEST),
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:

@@ -22,8 +22,6 @@ from weft.workflow.workflow import Workflow
 if TYPE_CHECKING:
     import numpy as np
 
-    from weft.platform.platform import Platform
-
 __all__ = [
     "LARGEST",
     "MOST_MACHINES",
@@ -32,14 +30,13 @@ __all__ = [
     "Generator",
     "GeneratorParameter",
     "Rule",
-    "check_rules",
+    "check_parameters",
     "configure_generator",
     "draw_around",
     "draw_bytes",
     "draw_platform",
     "list_parameters",
     "parameter",
-    "range_rule",
     "round_digits",
 ]
 
@@ -49,9 +46,6 @@ MOST_TASKS = 1_000_000
 
 LARGEST = 1e15
 """Maximum of seconds, bytes and factors, so that their products stay finite."""
-
-_MEANING = "meaning"
-"""The metadata key of a field for the description of its parameter."""
 
 Rule = tuple[str, bool, str]
 """The name of a parameter, whether its value is allowed, and the allowed values as text."""
@@ -79,27 +73,23 @@ class Generator(Protocol):
         ...
 
 
-def parameter(default: Any, meaning: str) -> Any:
-    """Return a dataclass field for a parameter with a default and a description."""
-    return field(default=default, metadata={_MEANING: meaning})
+def parameter(default: Any, meaning: str, least: float | None = None, most: float = math.inf) -> Any:
+    """Return a dataclass field for a parameter: its default, description and inclusive bounds."""
+    return field(default=default, metadata={"meaning": meaning, "least": least, "most": most})
 
 
-def range_rule(generator: Generator, name: str, least: float, most: float) -> Rule:
-    """Return the rule that a number lies between two inclusive bounds."""
-    bounds = [f"{bound:,}" if isinstance(bound, int) else f"{bound:g}" for bound in (least, most)]
-    return name, least <= getattr(generator, name) <= most, f"from {bounds[0]} to {bounds[1]}"
-
-
-def check_rules(generator: Generator, *rules: Rule) -> None:
-    """Raise InvalidInput with every rule that the parameters of a generator violate."""
-    problems = [
-        Problem(
-            what=f"{name} of {generator.name} is {shorten(getattr(generator, name))}",
-            rule=f"must be {allowed}",
-        )
-        for name, holds, allowed in rules
-        if not holds
-    ]
+def check_parameters(generator: Any, *rules: Rule) -> None:
+    """Raise InvalidInput with every bound and further rule that the parameters of a generator violate."""
+    further = {name: (holds, allowed) for name, holds, allowed in rules}
+    problems: list[Problem] = []
+    for part in fields(generator):
+        value, least, most = getattr(generator, part.name), part.metadata["least"], part.metadata["most"]
+        bounds = [f"{bound:,}" if isinstance(bound, int) else f"{bound:g}" for bound in (least or 0, most)]
+        within = least is None or least <= value <= most
+        holds, allowed = further.get(part.name, (within, f"from {bounds[0]} to {bounds[1]}"))
+        if not holds:
+            what = f"{part.name} of {generator.name} is {shorten(value)}"
+            problems.append(Problem(what=what, rule=f"must be {allowed}"))
     if problems:
         raise InvalidInput(problems)
 
@@ -154,7 +144,7 @@ def list_parameters(kind: type) -> tuple[GeneratorParameter, ...]:
             name=field.name,
             type=types[field.name],
             default=field.default,
-            meaning=str(field.metadata.get(_MEANING, "")),
+            meaning=str(field.metadata["meaning"]),
         )
         for field in fields(kind)
     )

@@ -24,12 +24,11 @@ from weft.workflow.generators.generator import (
     MOST_MACHINES,
     MOST_TASKS,
     GeneratedWorkflow,
-    check_rules,
+    check_parameters,
     draw_around,
     draw_bytes,
     draw_platform,
     parameter,
-    range_rule,
 )
 from weft.workflow.task import Input, Output, Task
 from weft.workflow.workflow import Workflow
@@ -47,30 +46,21 @@ class LayeredGraph:
     name: ClassVar[str] = "layered"
     title: ClassVar[str] = "random graph in layers (Topcuoglu, Hariri, Wu 2002)"
 
-    tasks: int = parameter(100, "tasks in total")
+    tasks: int = parameter(100, "tasks in total", 1, MOST_TASKS)
     layers: int = parameter(0, "layers; 0: the square root of the tasks")
-    density: float = parameter(0.1, "probability of an edge from each other task of the previous layer")
-    work_s: float = parameter(60.0, "mean work of a task, in seconds on speed 1")
-    work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean")
-    ccr: float = parameter(0.5, "mean transfer of a file over mean work, at the bandwidth below")
-    bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean")
-    bandwidth_Bps: float = parameter(DEFAULT_LINK.bandwidth_Bps, "bandwidth between any two machines")  # noqa: N815
-    machines: int = parameter(8, "machines of the platform; 0: no platform")
-    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
+    density: float = parameter(0.1, "probability of an edge from each other task of the previous layer", 0, 1)
+    work_s: float = parameter(60.0, "mean work of a task, in seconds on speed 1", 0, LARGEST)
+    work_spread: float = parameter(0.5, "maximum relative deviation of work from its mean", 0, 1)
+    ccr: float = parameter(0.5, "mean transfer of a file over mean work, at the bandwidth below", 0, LARGEST)
+    bytes_spread: float = parameter(0.5, "maximum relative deviation of file sizes from their mean", 0, 1)
+    bandwidth_Bps: float = parameter(DEFAULT_LINK.bandwidth_Bps, "bandwidth of all links", 1, LARGEST)  # noqa: N815
+    machines: int = parameter(8, "machines of the platform; 0: no platform", 0, MOST_MACHINES)
+    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1", 1, LARGEST)
 
     def __post_init__(self) -> None:
-        check_rules(
+        check_parameters(
             self,
-            range_rule(self, "tasks", 1, MOST_TASKS),
             ("layers", 0 <= self.layers <= self.tasks, "from 0 to the number of tasks"),
-            range_rule(self, "density", 0, 1),
-            range_rule(self, "work_s", 0, LARGEST),
-            range_rule(self, "work_spread", 0, 1),
-            range_rule(self, "ccr", 0, LARGEST),
-            range_rule(self, "bytes_spread", 0, 1),
-            range_rule(self, "bandwidth_Bps", 1, LARGEST),
-            range_rule(self, "machines", 0, MOST_MACHINES),
-            range_rule(self, "heterogeneity", 1, LARGEST),
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:

@@ -21,9 +21,8 @@ from weft.workflow.builder import Builder
 from weft.workflow.generators.generator import (
     MOST_TASKS,
     GeneratedWorkflow,
-    check_rules,
+    check_parameters,
     parameter,
-    range_rule,
     round_digits,
 )
 
@@ -131,14 +130,13 @@ class Barrier:
 
     tasks: int = parameter(16, "tasks in total, an even number")
     perturbed: bool = parameter(True, "times vary from task to task")
-    nodes: int = parameter(64, "nodes of the cluster")
+    nodes: int = parameter(64, "nodes of the cluster", 1, MOST_NODES)
 
     def __post_init__(self) -> None:
         even = self.tasks % 2 == 0
-        check_rules(
+        check_parameters(
             self,
             ("tasks", even and 4 <= self.tasks <= MOST_TASKS, f"an even number from 4 to {MOST_TASKS:,}"),
-            range_rule(self, "nodes", 1, MOST_NODES),
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
@@ -161,16 +159,12 @@ class Independent:
     name: ClassVar[str] = "independent"
     title: ClassVar[str] = "moldable simulations without dependencies (Jaros, Jaros)"
 
-    tasks: int = parameter(16, "tasks in total")
+    tasks: int = parameter(16, "tasks in total", 1, MOST_TASKS)
     perturbed: bool = parameter(True, "times vary from task to task")
-    nodes: int = parameter(64, "nodes of the cluster")
+    nodes: int = parameter(64, "nodes of the cluster", 1, MOST_NODES)
 
     def __post_init__(self) -> None:
-        check_rules(
-            self,
-            range_rule(self, "tasks", 1, MOST_TASKS),
-            range_rule(self, "nodes", 1, MOST_NODES),
-        )
+        check_parameters(self)
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Return one stage."""
@@ -187,18 +181,17 @@ class ReductionTree:
 
     tasks: int = parameter(15, "tasks in total, one less than a power of two")
     perturbed: bool = parameter(True, "times vary from task to task")
-    nodes: int = parameter(64, "nodes of the cluster")
+    nodes: int = parameter(64, "nodes of the cluster", 1, MOST_NODES)
 
     def __post_init__(self) -> None:
         tree = self.tasks > 0 and (self.tasks + 1) & self.tasks == 0
-        check_rules(
+        check_parameters(
             self,
             (
                 "tasks",
                 tree and 3 <= self.tasks <= MOST_TASKS,
                 f"one less than a power of two, such as 15, from 3 to {MOST_TASKS:,}",
             ),
-            range_rule(self, "nodes", 1, MOST_NODES),
         )
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:

@@ -24,11 +24,10 @@ from weft.workflow.generators.generator import (
     MOST_MACHINES,
     MOST_TASKS,
     GeneratedWorkflow,
-    check_rules,
+    check_parameters,
     draw_around,
     draw_platform,
     parameter,
-    range_rule,
     round_digits,
 )
 
@@ -63,23 +62,15 @@ class Montage:
     name: ClassVar[str] = "montage"
     title: ClassVar[str] = "Montage-like mosaic of images (Juve and others 2013)"
 
-    tasks: int = parameter(100, "tasks in total")
-    work_spread: float = parameter(0.1, "maximum relative deviation of work from its mean")
-    work_factor: float = parameter(1.0, "factor of all work")
-    data_factor: float = parameter(1.0, "factor of all image sizes")
-    machines: int = parameter(8, "machines of the platform; 0: no platform")
-    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1")
+    tasks: int = parameter(100, "tasks in total", _LEAST_TASKS, MOST_TASKS)
+    work_spread: float = parameter(0.1, "maximum relative deviation of work from its mean", 0, 1)
+    work_factor: float = parameter(1.0, "factor of all work", 0, LARGEST)
+    data_factor: float = parameter(1.0, "factor of all image sizes", 0, LARGEST)
+    machines: int = parameter(8, "machines of the platform; 0: no platform", 0, MOST_MACHINES)
+    heterogeneity: float = parameter(4.0, "speed of the fastest machine; the slowest has 1", 1, LARGEST)
 
     def __post_init__(self) -> None:
-        check_rules(
-            self,
-            range_rule(self, "tasks", _LEAST_TASKS, MOST_TASKS),
-            range_rule(self, "work_spread", 0, 1),
-            range_rule(self, "work_factor", 0, LARGEST),
-            range_rule(self, "data_factor", 0, LARGEST),
-            range_rule(self, "machines", 0, MOST_MACHINES),
-            range_rule(self, "heterogeneity", 1, LARGEST),
-        )
+        check_parameters(self)
 
     def generate(self, rng: np.random.Generator) -> GeneratedWorkflow:
         """Return a mosaic of images on a grid with random work."""

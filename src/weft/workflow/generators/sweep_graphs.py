@@ -27,7 +27,7 @@ from weft.errors import InvalidInput, Problem
 from weft.expressions import parse
 from weft.platform.machine import Machine
 from weft.platform.platform import Platform
-from weft.workflow.generators.generator import MOST_TASKS, GeneratedWorkflow, check_rules, parameter
+from weft.workflow.generators.generator import MOST_TASKS, GeneratedWorkflow, check_parameters, parameter
 from weft.workflow.quantity import Range, Sweep
 from weft.workflow.task import Dependency, Task
 from weft.workflow.workflow import Workflow
@@ -161,7 +161,7 @@ class RandomSweeps:
     parents: float = parameter(2.0, "mean number of parents of a subtask (ADPS)")
 
     def __post_init__(self) -> None:
-        check_rules(
+        check_parameters(
             self,
             ("subtasks", 1 <= self.subtasks <= MOST_TASKS, f"from 1 to {MOST_TASKS:,}"),
             (
@@ -335,7 +335,7 @@ class SampleGraph:
 
     def __post_init__(self) -> None:
         known = get_args(SampleName)
-        check_rules(
+        check_parameters(
             self,
             ("graph", self.graph in known, f"one of {', '.join(known)}"),
             ("length_ratio", 1 <= self.length_ratio < math.inf, "finite and at least 1"),
