@@ -230,8 +230,8 @@ class TestLimits:
 
     def test_limits_of_loops_and_free_machines_are_explained(self):
         planned = plan_of(BODY, {"scf": {**OUTER, "expect": 2}}, deadline_s=20.0, max_cost=1.0)
-        assert "deadline and maximal cost are those of one iteration" in planned.notes
-        assert "no machine has a price: the maximal cost limits nothing" in planned.notes
+        assert "deadline and maximal cost refer to one iteration" in planned.notes
+        assert "no machine has a price: the maximal cost has no effect" in planned.notes
 
     @pytest.mark.parametrize(
         ("options", "message"),
@@ -277,20 +277,20 @@ class TestLoops:
         planned = plan_of(BODY, {"scf": OUTER, "solve": {**INNER, "expect": 3}})
         assert planned.total_s is None
         assert planned.as_record()["total_s"] is None
-        assert "how often scf runs is unknown" in planned.notes[0]
+        assert "the number of iterations of scf is unknown" in planned.notes[0]
         assert ("all iterations", "unknown") in plan_facts(planned)
 
 
 class TestNotes:
     def test_a_plan_that_rests_on_what_was_said_has_one_about_spread(self):
-        assert plan_of(FORK).notes == ["no spread known for 6 of 6 tasks: counted as exact"]
+        assert plan_of(FORK).notes == ["the spread of 6 of 6 tasks is unknown: treated as exact"]
 
     def test_assumed_times_and_unknown_sizes_are_said(self):
         tasks = {"a": {"command": "true", "outputs": ["x"]}, "b": {"work": 1, "inputs": ["x"]}}
         planned = plan_of(tasks)
         assert planned.estimate_sources == {"assumed": 1, "work/speed": 1}
         assert planned.notes[0] == (
-            "1 of 2 tasks (kind a) have no stated time: 1 s on speed 1 is the placeholder in this plan"
+            "1 of 2 tasks (kind a) have no stated time: the plan uses a placeholder of 1 s on speed 1"
         )
         assert dict(plan_facts(planned))["makespan"] == "at least 1 s; 2 s with placeholders"
         assert (planned.promise.p50_s, planned.promise.least_s) == (None, 1.0)

@@ -124,7 +124,7 @@ def test_what_cannot_be_sent_is_refused_with_what_to_do() -> None:
     def uses_class():
         return Local(1)
 
-    with pytest.raises(InvalidInput, match=r"uses 'Local'.*module of its own"):
+    with pytest.raises(InvalidInput, match=r"uses 'Local'.*move the class into a module"):
         uses_class().build_in(_layout())
     with pytest.raises(InvalidInput, match=r"Local.*another process cannot import"):
         double(Local(1)).build_in(_layout())
@@ -132,7 +132,7 @@ def test_what_cannot_be_sent_is_refused_with_what_to_do() -> None:
         task(lambda x: x)(1).build_in(_layout())
     with pytest.raises(InvalidInput, match="cannot be pickled"):
         double(threading.Lock()).build_in(_layout())
-    with pytest.raises(InvalidInput, match="follows from the call"):
+    with pytest.raises(InvalidInput, match="set by the call"):
         task(command="ls")
     with pytest.raises(InvalidInput, match="workk"):
         task(workk=3)(double.function)(1).build_in(_layout())

@@ -87,7 +87,7 @@ def test_the_time_left_falls_with_the_plan_and_grows_with_the_pace():
     assert left.p50_s == pytest.approx(15.0)  # between once and twice
     assert left.p90_s == pytest.approx(19.0)
     assert str(left) == "15 s to 19 s"
-    assert hand.left(100.0).p50_s is None  # it should be over by now
+    assert hand.left(100.0).p50_s is None  # the planned end has passed
     hand.tell(ev.Ended(attempt=2), 101.0)
     assert hand.left(101.0) == TimeLeft(p50_s=0.0, p90_s=0.0)
     assert hand.counts() == [("a", 0, 0, 1, 0), ("b", 0, 0, 1, 0), ("c", 0, 0, 1, 0)]
@@ -98,9 +98,9 @@ def test_nobody_knows_without_estimates_until_one_of_the_kind_has_ended():
     flow.task("a")
     flow.task("b", after="a", sweep={"k": "1..2"})
     hand = Hand(flow.build())
-    assert str(hand.left(0.0)) == "unknown (3 tasks of unknown length)"
+    assert str(hand.left(0.0)) == "unknown (3 tasks of unknown duration)"
     hand.tell(ev.Ended(attempt=0), 3.0)
-    assert str(hand.left(3.0)) == "unknown (2 tasks of unknown length)"  # how long b takes, a does not say
+    assert str(hand.left(3.0)) == "unknown (2 tasks of unknown duration)"  # how long b takes, a does not say
     hand.tell(ev.Ended(attempt=1), 8.0)
     assert hand.left(8.0) == TimeLeft(p50_s=pytest.approx(5.0), p90_s=None)
     assert hand.tally.paces == {}

@@ -22,11 +22,11 @@ class TestPool:
 
     def test_workers_are_processes(self):
         with open_pool(workers=2) as pool:
-            assert (type(pool).__name__, pool.workers) == ("Processes", 2)
+            assert (type(pool).__name__, pool.workers) == ("ProcessPool", 2)
 
     def test_a_pool_by_name(self):
         with open_pool(pool="threads:3") as pool:
-            assert (type(pool).__name__, pool.workers) == ("Threads", 3)
+            assert (type(pool).__name__, pool.workers) == ("ThreadPool", 3)
 
     def test_an_open_pool_is_taken_as_it_is(self):
         given = SerialPool()

@@ -33,7 +33,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     second = project.weft("run", "long.yaml")
     refused(second, 4, "`weft run long.yaml --on machines.yaml`", "is at work in this project")
     held = project.weft("hold", "b")
-    assert (held.code, held.out) == (0, "b of run 1 is held; `weft release` lets it go on\n")
+    assert (held.code, held.out) == (0, "b of run 1 is held; `weft release` releases it\n")
     assert [row["held"] for row in project.json("status")["kinds"]] == [0, 2]
     refused(project.weft("hold", "a"), 1, "hold a of run 1: hold: it is running")
     refused(project.weft("hold", "bb"), 1, "there is no task 'bb'; did you mean 'b'?")
@@ -46,7 +46,7 @@ def test_tasks_are_held_released_and_moved(project: Project, engine) -> None:
     (going,) = status["running"]
     assert status["engine"]["command"] == "weft run long.yaml --on machines.yaml"
     other = {"left": "right", "right": "left"}[going["machine"]]
-    assert project.weft("migrate", "a", "--to", other).out == f"a of run 1 moves to {other}\n"
+    assert project.weft("migrate", "a", "--to", other).out == f"a of run 1 is moved to {other}\n"
 
     def moved() -> bool:
         return [each["machine"] for each in project.json("status")["running"]] == [other]
@@ -94,7 +94,7 @@ def test_an_engine_that_hangs_is_not_waited_for_forever(
     )
     engine.send_signal(signal.SIGSTOP)
     try:
-        refused(project.weft("hold", "b"), 1, "did not answer in 0.3 s", "`weft status`")
+        refused(project.weft("hold", "b"), 1, "did not reply within 0.3 s", "`weft status`")
     finally:
         engine.send_signal(signal.SIGCONT)
     # What was withdrawn is not done later.
@@ -104,8 +104,8 @@ def test_an_engine_that_hangs_is_not_waited_for_forever(
 def test_without_an_engine(project: Project) -> None:
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     for words in (["hold", "a"], ["release", "a"], ["migrate", "a"], ["cancel"]):
-        refused(project.weft(*words), 1, "no engine is at work", "the run is over (completed)")
+        refused(project.weft(*words), 1, "no engine is running", "the run has ended (completed)")
     answer = project.json("hold", "a")
     assert answer["answers"] == [
-        {"task": "a", "granted": False, "heard": False, "text": "no engine is at work in this project"}
+        {"task": "a", "granted": False, "heard": False, "text": "no engine is running in this project"}
     ]

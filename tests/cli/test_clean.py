@@ -42,7 +42,7 @@ def test_results_can_be_kept_for_later_runs(project: Project) -> None:
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     assert project.weft("clean", "--keep-results").code == 0
     assert not (project.folder / ".weft/attempts/1").exists()
-    assert "5 of them taken over" in project.weft("run", "tiny.yaml").out
+    assert "5 of them reused" in project.weft("run", "tiny.yaml").out
 
 
 def test_all_removes_reports_and_caches_too(project: Project) -> None:
@@ -63,7 +63,7 @@ def test_logs_that_were_removed_are_not_said_to_be_empty(project: Project) -> No
     assert project.weft("run", "tiny.yaml", "-q").code == 0
     assert project.weft("logs", "a").out == "made a\n"
     assert project.weft("clean").code == 0
-    assert project.weft("logs", "a").err == "nothing is left of what it wrote: `weft clean` removes that\n"
+    assert project.weft("logs", "a").err == "no output: `weft clean` has removed the logs\n"
 
 
 def test_links_out_of_the_sandbox_are_removed_and_not_followed(project: Project) -> None:

@@ -43,11 +43,11 @@ def test_every_command_has_help(name: str, folder: Path) -> None:
     assert len(shown.out.splitlines()) > 4
 
 
-def test_every_command_has_a_file() -> None:
+def test_every_command_has_a_module() -> None:
     from weft.cli import main
 
     files = {path.stem for path in Path(str(main.__file__)).parent.glob("*.py")}
-    assert set(COMMANDS) <= files
+    assert {main.SHARED_MODULES.get(name, name) for name in COMMANDS} <= files
 
 
 def test_plan_shows_facts_and_chart(folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_check_says_what_a_run_would_refuse(folder: Path) -> None:
         "  a: {command: 'true', inputs: [here.txt, /etc/hosts], outputs: ['../{k}', 'x/{k}', '/tmp/y{k}'], sweep: {k: 1..2}}\n"
         "  b: {work: 5, inputs: [../not-run], outputs: [/nor/this]}\n"
     )
-    lines = refused(warm_weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` says where it goes")
+    lines = refused(warm_weft("check", "w.yaml", folder=folder), 2, "w.yaml:4:", "`to:` sets the destination")
     assert len(lines) == 3
     told = "\n".join(lines)
     assert "'/etc/hosts' is no name of a file here; only names relative to the directory are allowed" in told
@@ -240,8 +240,8 @@ def test_check_notes_files_that_do_not_exist_yet(folder: Path) -> None:
     first, *notes = shown.out.splitlines()
     assert first.endswith("no problems")
     assert [note.partition(": tasks.")[2].partition(";")[0] for note in notes] == [
-        "a.inputs[1]: 'gone.txt' does not exist, and no task makes it",
-        "b.inputs[0]: 'p3' does not exist, and no task makes it",
+        "a.inputs[1]: 'gone.txt' does not exist and no task produces it",
+        "b.inputs[0]: 'p3' does not exist and no task produces it",
     ]
     assert notes[0].startswith("note: sub/w.yaml:4:")
     (record,) = json.loads(warm_weft("check", "sub/w.yaml", "--json", folder=folder).out)["files"]

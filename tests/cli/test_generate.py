@@ -37,7 +37,7 @@ VALUES = {
     (*BARRIER, "-o", "x.yaml", "--platform-out", "nowhere/p.yaml"): ["nowhere/p.yaml"],
     (*BARRIER, "--to", "dxa"): ["format 'dxa'", "did you mean 'dax'?"],
     (*BARRIER, "--to", "dax"): ["'dax'", "not written"],
-    ("generate", "layered", "-s", "machines=0", "--platform-out", "p.yaml"): ["without a platform"],
+    ("generate", "layered", "-s", "machines=0", "--platform-out", "p.yaml"): ["has no platform"],
 }
 
 

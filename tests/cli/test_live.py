@@ -84,7 +84,7 @@ def test_without_a_terminal_failures_are_lines(project: Project) -> None:
     assert done.code == 1
     lines = done.err.splitlines()
     assert lines[:3] == [
-        "bad failed, is tried again (error)",
+        "bad failed, will be retried (error)",
         "  | why it failed",
         "  log: .weft/attempts/1/1/err",
     ]

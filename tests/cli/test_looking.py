@@ -33,7 +33,7 @@ def done(project: Project) -> Project:
 
 @pytest.mark.parametrize("words", READING)
 def test_nothing_was_run_yet(words: str, project: Project) -> None:
-    refused(project.weft(*words.split()), 2, "nothing was run in", "`weft run WORKFLOW`")
+    refused(project.weft(*words.split()), 2, "no runs in", "`weft run WORKFLOW`")
 
 
 def test_commands_find_the_project_above(done: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_watch_of_a_run_that_is_over_ends_at_once(done: Project) -> None:
     shown = done.weft("watch")
     assert (shown.code, shown.out.splitlines()[-1]) == (
         0,
-        "run 1, tiny: completed; `weft report 1` says more",
+        "run 1, tiny: completed; details: `weft report 1`",
     )
     told = [json.loads(line) for line in done.weft("watch", "--json").out.splitlines()]
     assert (told[0]["what"], told[-1]["what"]) == ("run-submitted", "run-ended")
@@ -132,7 +132,7 @@ def test_logs(done: Project) -> None:
     assert done.weft("logs", "a").out == "made a\n"
     assert done.weft("logs", "a", "--follow").out == "made a\n"
     silent = done.weft("logs", "b[2]")
-    assert (silent.code, silent.out, silent.err) == (0, "", "nothing was written\n")
+    assert (silent.code, silent.out, silent.err) == (0, "", "no output\n")
     record = done.json("logs", "a")
     assert (record["out"], record["err"], record["attempt"]["task"]) == ("made a\n", "", "a")
     refused(done.weft("logs", "b"), 2, "'b' has 3 tasks", "b[1], b[2], b[3]")
@@ -142,7 +142,7 @@ def test_logs(done: Project) -> None:
 
 def test_logs_of_what_was_taken_over_and_of_errors(done: Project) -> None:
     assert done.weft("run", "tiny.yaml", "-q").code == 0
-    assert "it did not run" in done.weft("logs", "a").err
+    assert "reused from an earlier run" in done.weft("logs", "a").err
     assert done.weft("logs", "a", "--run", "1").out == "made a\n"
     done.write("bad.yaml", "weft: 1\nname: bad\ntasks: {a: {command: 'echo wrong >&2; exit 1'}}\n")
     assert done.weft("run", "bad.yaml", "-q").code == 1
@@ -180,4 +180,4 @@ def test_explain_of_the_project_and_of_a_journal(done: Project) -> None:
     assert done.weft("explain", ".", "c").out == here.out
     assert done.json("explain", "b[2]", "--run", "1")["state"] == "completed"
     assert done.weft("explain", "c", "--project", ".").out == here.out
-    refused(done.weft("explain", "one", "two", "three"), 2, "Name a JOURNAL and a TASK")
+    refused(done.weft("explain", "one", "two", "three"), 2, "Give JOURNAL and TASK")

@@ -79,7 +79,7 @@ class Outliving:
         """Run it once more; give what is said of what was done before."""
         done = self.project.weft("run", "w.yaml", "--on", "only.yaml")
         assert done.code == 0, done
-        return done.out.partition("of what was done before:\n")[2].partition("run 2")[0]
+        return done.out.partition("reuse of earlier results:\n")[2].partition("run 2")[0]
 
     def close(self) -> None:
         self.project.write("go-early", "")
@@ -104,7 +104,7 @@ def test_what_ended_or_still_ran_without_an_engine_is_taken_over_later(outliving
     outliving.project.write("go-late", "")
     assert engine.wait(timeout=60) == 0
     said = outliving.again()
-    assert said.split("\n")[:3] == ["  early: 1 taken over", "  late: 1 taken over", "  after: 1 taken over"]
+    assert said.split("\n")[:3] == ["  early: 1 reused", "  late: 1 reused", "  after: 1 reused"]
     assert (outliving.project.folder / "y").read_text() == "seed\n"
 
 
@@ -123,7 +123,7 @@ def test_a_command_that_was_changed_since_is_the_reason(outliving: Outliving) ->
     outliving.describe(more="; echo more >> x")
     said = outliving.again()
     assert "  early: 1 stale (the command changed from 'echo on; until test -e " in said
-    assert "  late: 1 taken over" in said
+    assert "  late: 1 reused" in said
     assert "  after: 1 stale (input x changed)" in said
 
 

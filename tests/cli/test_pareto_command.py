@@ -26,7 +26,7 @@ USAGE = {
     (*PARETO, "--out", "front.txt"): [".json or .csv"],
     ("pareto", "-", "--on", "-"): ["standard input"],
     (*CHOOSE, "0"): ["--choose", "0"],
-    (*CHOOSE, "1", "--planner", "heft"): ["leave out --planner"],
+    (*CHOOSE, "1", "--planner", "heft"): ["omit --planner"],
 }
 VALUES = {
     (*PARETO, "--plan-time", "soon"): ["--plan-time 'soon'"],
@@ -113,5 +113,5 @@ def test_a_folder_that_cannot_be_written_to_is_told(folder: Path) -> None:
     (folder / ".weft").write_text("not a folder")
     shown = weft(*QUICK, folder=folder)
     assert shown.code == 0
-    assert shown.err.startswith("note: the front cannot be kept")
+    assert shown.err.startswith("note: the front could not be stored")
     assert "time against cost" in shown.out

@@ -36,8 +36,8 @@ def double_it(value):
 def cold(monkeypatch):
     """Let every kernel be one that was never compiled; compiling it changes nothing."""
     monkeypatch.setenv("WEFT_KERNELS", "compiled")
-    monkeypatch.setattr(compilation, "is_cold", lambda function: True)
-    monkeypatch.setattr(compilation, "compiled", lambda function: function)
+    monkeypatch.setattr(compilation, "needs_compilation", lambda function: True)
+    monkeypatch.setattr(compilation, "compile_kernel", lambda function: function)
 
 
 def test_the_line_is_shown_and_taken_back(terminal):

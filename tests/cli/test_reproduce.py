@@ -70,7 +70,7 @@ def test_all_figures_within_their_tolerances_are_fine(tmp_path: Path) -> None:
     prepare(tmp_path)
     shown = weft(*QUICK, folder=tmp_path)
     assert shown.code == 0
-    assert "12 of 12 runs were made before" in shown.err
+    assert "12 of 12 runs were stored before" in shown.err
     lines = shown.out.splitlines()
     assert lines[1] == "quick: 12 runs, seed 0"
     (row,) = [line for line in lines if line.startswith("  tree-15: cost against local") and "ok" in line]
@@ -138,6 +138,6 @@ def test_a_killed_experiment_goes_on_and_gives_the_same_rows(tmp_path: Path) -> 
 
 def test_an_interrupted_experiment_says_what_is_kept(tmp_path: Path) -> None:
     code, told, made = ended(tmp_path, signal.SIGINT)
-    assert (code, b"the same command goes on" in told) == (130, True)
+    assert (code, b"the same command continues" in told) == (130, True)
     assert 3 <= made < 12
     assert {found["visited"] for found in ledger_of(tmp_path).read().values()} == {25_000}

@@ -30,19 +30,19 @@ def test_a_run_leaves_its_results_and_says_how_it_went(project: Project) -> None
 def test_what_was_done_is_taken_over_and_what_is_stale_is_named(project: Project) -> None:
     assert project.weft("run", "tiny.yaml").code == 0
     again = project.weft("run", "tiny.yaml")
-    assert "  b: 3 taken over" in again.out
+    assert "  b: 3 reused" in again.out
     text = (project.folder / "tiny.yaml").read_text()
     project.write("tiny.yaml", text.replace("cat {inputs} > z", "sort {inputs} > z"))
     changed = project.weft("run", "tiny.yaml")
     assert changed.code == 0
-    assert "  a: 1 taken over" in changed.out
+    assert "  a: 1 reused" in changed.out
     assert re.search(r"^  c: 1 stale \(.*command.*\)$", changed.out, re.MULTILINE)
     assert (project.folder / "z").read_text() == "1\n2\n3\nhello\nhello\nhello\n"
     kinds = {row["kind"]: row["taken_over"] for row in project.json("report")["kinds"]}
     assert kinds == {"a": 1, "b": 3, "c": 0}
     fresh = project.weft("run", "tiny.yaml", "--fresh")
     assert fresh.code == 0
-    assert "taken over" not in fresh.out
+    assert "reused" not in fresh.out
 
 
 def test_a_dry_run_plans_and_writes_nothing(project: Project) -> None:
@@ -168,7 +168,7 @@ def test_who_could_not_be_run_is_counted_as_failed_or_cancelled(project: Project
     )
     done = project.weft("run", "broken.yaml")
     assert re.search(r"^  kind +done +failed .*\n  bare +0/1 +2 ", done.out, re.MULTILINE), done.out
-    assert project.weft("logs", "bare").err == "nothing: it did not run, its files could not be brought\n"
+    assert project.weft("logs", "bare").err == "no output: staging failed, so the task did not run\n"
     shown = project.weft("status").out
     assert re.search(r"^  kind .* failed  cancelled$", shown, re.MULTILINE)
     assert re.search(r"^  later( +-){5} +1$", shown, re.MULTILINE)
@@ -258,9 +258,7 @@ def test_bad_input_is_refused_before_anything_is_written(project: Project) -> No
     refused(project.weft("run", "tiny.yaml", "--planner", "hefft"), 2, "did you mean 'heft'?")
     refused(project.weft("run", "tiny.yaml", "--project", "nowhere"), 2, "must be a directory")
     (project.folder / "sub").mkdir()
-    refused(
-        project.weft("run", "tiny.yaml", "--project", "sub"), 2, "does not lie in the project", "--project"
-    )
+    refused(project.weft("run", "tiny.yaml", "--project", "sub"), 2, "is outside the project", "--project")
     assert not (project.folder / ".weft").exists()
 
 
@@ -338,19 +336,19 @@ def test_a_run_that_waits_for_the_user_is_resumed(project: Project) -> None:
     assert project.json("ls")[0]["state"] == "stopped"
     project.write("go", "")
     assert project.weft("run", "tiny.yaml").code == 0
-    refused(project.weft("resume"), 2, "nothing to resume: the last run is over", "`weft resume 1` goes on")
+    refused(project.weft("resume"), 2, "nothing to resume: the last run has ended", "`weft resume 1` resumes")
     done = project.weft("resume", "1")
     assert done.code == 0, done
     assert (project.folder / "y").read_text() == "1\n"
     assert [run["state"] for run in project.json("ls")] == ["completed", "completed"]
-    refused(project.weft("resume"), 2, "nothing to resume", "`weft run WORKFLOW` begins another")
+    refused(project.weft("resume"), 2, "nothing to resume", "`weft run WORKFLOW` starts a new run")
 
 
 def test_tasks_that_are_all_the_same_are_all_taken_over(project: Project) -> None:
     project.write("same.yaml", "weft: 1\nname: same\ntasks: {a: {sweep: {k: 1..4}, command: 'echo same'}}\n")
     assert project.weft("run", "same.yaml", "-q").code == 0
     for _ in range(2):
-        assert "  a: 4 taken over" in project.weft("run", "same.yaml").out
+        assert "  a: 4 reused" in project.weft("run", "same.yaml").out
 
 
 def test_a_large_run_is_summed_up_without_its_reports(
@@ -359,7 +357,7 @@ def test_a_large_run_is_summed_up_without_its_reports(
     monkeypatch.setattr(driver, "_MOST_TASKS", 4)
     done = project.weft("run", "tiny.yaml")
     assert done.code == 0
-    assert done.out.splitlines()[-1] == "run 1, tiny: completed; `weft report 1` says more"
+    assert done.out.splitlines()[-1] == "run 1, tiny: completed; details: `weft report 1`"
     assert not (project.folder / ".weft/reports").exists()
     assert project.weft("run", "tiny.yaml", "--trace", "t.tsv").code == 0
     assert (project.folder / "t.tsv").exists()

@@ -44,16 +44,16 @@ def test_once_is_orderly_and_resumable(slow: Project, number: signal.Signals) ->
         out, err = process.communicate(timeout=30)
         assert process.returncode == 75, (out, err)
         if number is not signal.SIGHUP:  # nobody is there to read it
-            assert "programs are ended in order" in err
-            assert "`weft resume` goes on" in err
+            assert "stopping programs" in err
+            assert "`weft resume` continues" in err
         assert slow.programs() == []
         assert slow.json("ls")[0]["state"] == "interrupted"
         status = slow.weft("status").out
-        assert "no engine is at work; `weft resume` goes on" in status
+        assert "no engine is running; `weft resume` continues the run" in status
         slow.write("go", "")
         done = slow.weft("run", "slow.yaml") if number is signal.SIGHUP else slow.weft("resume")
         assert done.code == 0, done
-        assert "an unfinished run was gone on with" in done.out
+        assert "resumed an unfinished run" in done.out
         assert (slow.folder / "y").read_text() == "1\n"
         assert [run["state"] for run in slow.json("ls")] == ["completed"]
     finally:
@@ -69,7 +69,7 @@ def test_what_is_told_of_a_program_that_was_stopped_with_the_engine(slow: Projec
         told = slow.weft("explain", "a").out
         assert "its program was ended: the engine was stopped\n" in told
         assert "it became ready: the engine was stopped: it will run again" in told
-        assert told.endswith("no engine is at work; `weft resume` goes on\n")
+        assert told.endswith("no engine is running; `weft resume` continues the run\n")
         everything = (
             told + slow.weft("status").out + slow.weft("report").out + slow.weft("report", "--html", "-").out
         )
@@ -89,14 +89,14 @@ def test_twice_is_at_once_and_still_resumable(slow: Project, number: signal.Sign
         slow.running(process, "on")
         process.send_signal(number)
         said = process.stderr.readline()
-        assert "once more ends weft at once" in said
+        assert "interrupt again to exit immediately" in said
         process.send_signal(number)
         assert process.wait(timeout=30) == code
         assert "`weft resume`" in process.stderr.read()
         assert slow.json("ls")[0]["state"] == "interrupted"
         if number is signal.SIGINT:
             given_up = slow.weft("cancel")
-            assert (given_up.code, given_up.out) == (0, "run 1 is cancelled; no engine was at work\n")
+            assert (given_up.code, given_up.out) == (0, "run 1 is cancelled; no engine was running\n")
             wait_for(lambda: not slow.programs())
         else:
             wait_for(lambda: not slow.programs())  # its runner goes on, and ends it
@@ -121,7 +121,7 @@ def test_a_killed_engine_is_gone_on_with_while_its_program_runs(slow: Project) -
         wait_for(lambda: not slow.programs())
         again = slow.weft("cancel")
         assert again.code == 1
-        assert "the run is over (cancelled)" in again.err
+        assert "the run has ended (cancelled)" in again.err
     finally:
         slow.end(process)
 

@@ -44,7 +44,7 @@ VALUES = {
     (*SIMULATE, "--html", "nowhere/x.html"): ["nowhere/x.html"],
     ("replay", "nothing"): ["no file 'nothing'"],
     ("replay", "hello.yaml"): ["hello.yaml:1", "not a line of a journal"],
-    ("explain", "j"): ["nothing was run in", "--project DIR"],
+    ("explain", "j"): ["no runs in", "--project DIR"],
     ("explain", "hello.yaml", "run"): ["not a line of a journal"],
     ("explain", "hello.yaml", "run", "--at", "soon"): ["--at 'soon'"],
 }

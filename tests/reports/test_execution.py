@@ -179,7 +179,7 @@ def test_a_failure_is_told_with_its_log(tmp_path):
         ExecutionRecords(logs=AttemptLogs(layout=layout, execution=3), measured=measured)
     )
     (told,) = executed.failures
-    assert told.headline == f"work[2], attempt {failed.attempt}: error (exit code 7), tried again"
+    assert told.headline == f"work[2], attempt {failed.attempt}: error (exit code 7), retried"
     assert told.log is not None
     assert told.log.path == f".weft/attempts/3/{failed.attempt}/err"
     assert told.log.lines == tuple(f"line {n}" for n in range(21, 31))
@@ -228,7 +228,7 @@ def test_what_an_earlier_run_had_made_is_counted_as_taken_over():
         ("middle", 0, 1, 10),
         ("last", 0, 1, 10),
     ]
-    assert ("tasks", "3 completed, 1 of them taken over from earlier runs") in execution_facts(executed)
+    assert ("tasks", "3 completed, 1 of them reused from earlier runs") in execution_facts(executed)
 
 
 def test_one_run_of_several_can_be_shown():

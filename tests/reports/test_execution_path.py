@@ -1,4 +1,4 @@
-"""The critical path of what happened: known chains, a slow twin, and times that add up."""
+"""The critical path of history: known chains, a slow twin, and times that add up."""
 
 from __future__ import annotations
 

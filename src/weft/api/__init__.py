@@ -1,6 +1,6 @@
-"""What Python programs call; ``weft`` gives the most important names of it.
+"""Python API; ``weft`` exports its main names.
 
-``task`` and ``gather`` are here and not there: ``weft.task`` is the module for programs that weft runs.
+``task`` and ``gather`` are exported here because ``weft.task`` is the module for programs run by weft.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOMES = {"gather": "weft.api.functions.call", "task": "weft.api.functions.call"
 
 
 def __getattr__(name: str) -> Any:
-    # The process of every task passes here: nothing is imported that it does not need.
+    # Every task process imports this module, so names are resolved on first use.
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'weft.api' has no attribute {name!r}")

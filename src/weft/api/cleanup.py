@@ -1,8 +1,7 @@
-"""Cleaning up: what finished runs have left in sandboxes, records and checkpoints is removed.
+"""Remove sandboxes, records and checkpoints of finished runs.
 
-It is done under the project's lock, so that no engine is at work that could make use of it meanwhile; and
-through staging's removal, which never follows a link. What a later run has taken over is its own: files are
-hard links, and stay there.
+Cleanup holds the project lock, so no engine uses the files meanwhile, and never follows links. Files that a
+later run reused are hard links of that run and stay.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ __all__ = ["CleanupResult", "clean"]
 
 @dataclass(slots=True, kw_only=True)
 class CleanupResult:
-    """What was removed, or would be."""
+    """Files and folders that were removed, or would be removed by a dry run."""
 
     runs: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
-    """Runs that are not finished."""
+    """Numbers of unfinished runs, which are kept."""
     folders: list[str] = field(default_factory=list)
     files: int = 0
     freed_bytes: int = 0
-    """What no other name holds on the disk."""
+    """Bytes of files without another hard link."""
 
 
 def clean(
@@ -50,10 +49,10 @@ def clean(
     dry_run: bool = False,
     command: Sequence[str] = (),
 ) -> CleanupResult:
-    """Remove what finished executions have left: those of these runs, or all.
+    """Remove the files of finished executions: those of ``runs``, or all.
 
-    ``keep_results`` spares the directories in which outputs lie, so that later runs can take them over;
-    ``everything`` removes reports and caches too. Raises Locked where an engine is at work.
+    ``keep_results`` keeps the directories that hold outputs, so that later runs can reuse them;
+    ``everything`` also removes reports and input caches. Raises Locked if an engine is running.
     """
     with Lock(place.layout.lock, command):
         chosen, kept = _choose_executions(place, runs)
@@ -74,7 +73,7 @@ def clean(
 
 
 def _choose_executions(place: OpenProject, runs: Sequence[int]) -> tuple[list[ExecutionRecord], list[int]]:
-    """Give the executions that are meant and finished, and the runs that are not."""
+    """Return the finished executions to clean and the numbers of unfinished runs."""
     executions = {each.number: each for each in place.runs.executions()}
     if not runs:
         over = [each for each in executions.values() if each.state not in UNFINISHED]
@@ -96,7 +95,7 @@ def _choose_executions(place: OpenProject, runs: Sequence[int]) -> tuple[list[Ex
 def _folders(
     layout: ProjectLayout, execution: int, header: JournalHeader, spared: set[Path]
 ) -> Iterator[tuple[Path, str]]:
-    """List what belongs to an execution, as names below a root."""
+    """Yield (root, relative path) of the folders of an execution."""
     number = str(execution)
     for machine in planned_machines(header.platform):
         sandbox = layout.sandbox(machine)
@@ -146,7 +145,7 @@ def _remove(root: Path, name: str, found: CleanupResult, *, dry_run: bool) -> No
 
 
 def _disk_usage(folder: Path) -> tuple[int, int]:
-    """Count files and the bytes that only they hold; links are not followed."""
+    """Return the number of files and the bytes of those without another hard link; links are not followed."""
     files = freed = 0
     for parent, _, names in os.walk(folder, followlinks=False):
         for name in names:

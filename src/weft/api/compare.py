@@ -1,4 +1,4 @@
-"""Compare planners on workflows: the call behind ``weft compare``."""
+"""Compare planners on workflows: the function behind ``weft compare``."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = ["ALL", "Progress", "compare"]
 
 
 ALL = "all"
-"""Stands for every planner on the registry."""
+"""Selects every registered planner."""
 
 Progress = Callable[[str], AbstractContextManager[object]]
-"""Shows what is being done while it is done."""
+"""Context manager factory that displays a description while a step runs."""
 
 _Source = Workflow | str | Path
 _BudgetFactory = Callable[[Planner], Budget]
@@ -55,15 +55,15 @@ def compare(
     plan_steps: int | None = None,
     progress: Progress = nullcontext,
 ) -> PlannerComparison:
-    """Plan every workflow with every planner, check every schedule, and set their makespans side by side.
+    """Plan every workflow with every planner, verify each schedule and return the makespans side by side.
 
-    ``planners`` are names with options, in a list or with commas between them, or ``"all"``; none: those on
-    the registry that can plan some of the workflows. A planner that cannot plan one is listed with the
-    reason.
-    Planners that search get ``plan_time_s`` (2 if nothing is said) or ``plan_steps`` for every workflow.
+    ``planners`` is a list or comma-separated string of planner names with options, or ``"all"``. If empty,
+    all registered planners that can plan at least one workflow are used. A planner that cannot plan a
+    workflow is listed with the reason. Search planners get ``plan_time_s`` (default 2) or ``plan_steps`` per
+    workflow.
     """
     spending = partial(_budget, plan_time_s, plan_steps)
-    make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)  # refuses before any work what cannot be
+    make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)  # validate the budget before any work
     if seed < 0:
         raise InvalidInput(Problem(what=f"seed {seed}", rule="must be at least 0"))
     chosen = _load_planners(planners)
@@ -86,7 +86,7 @@ def compare(
 
 
 def _load_planners(planners: str | Iterable[str]) -> dict[str, Planner]:
-    """Make the planners by the names asked for, each once; every unknown name is told at once."""
+    """Create the planners by name, each once; report all unknown names together."""
     texts = planners.split(",") if isinstance(planners, str) else list(planners)
     names = [text.strip() for text in texts] or [ALL]
     found: dict[str, Planner] = {}
@@ -112,7 +112,7 @@ def _load(
 
 
 def _labels(sources: list[_Source], found: list[Workflow]) -> list[str]:
-    """Name the workflows: as they call themselves, else by their files, else by their place in the list."""
+    """Return unique labels: workflow names, else file names, else numbered file names."""
     by_name = [workflow.name for workflow in found]
     by_file = [
         name if isinstance(source, Workflow) else str(source)
@@ -131,14 +131,14 @@ def _compare_on(
     spending: _BudgetFactory,
     progress: Progress,
 ) -> WorkflowResults:
-    """Compile a workflow once and let every planner plan it."""
+    """Compile a workflow once and run every planner on it."""
     with progress(f"compiling {label}"):
         graph = check_and_unfold(workflow)
         try:
             instance = compile_instance(graph, platform)
         except Infeasible as error:
             raise Infeasible(f"{label}: {error}") from None
-        compile_problem(instance)  # made here, so that it counts for none of the planners
+        compile_problem(instance)  # compile here, so that no planner's time includes it
         bound_s = lower_bounds(instance).best_s
     trials = []
     for name, planner in planners.items():
@@ -154,7 +154,7 @@ def _compare_on(
 
 
 def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner) -> Budget:
-    """Start the clock of a planner."""
+    """Create the budget of a planner; its clock starts now."""
     if plan_time_s is None and plan_steps is None and is_search(planner):
         plan_time_s = DEFAULT_PLAN_TIME_S
     return make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
@@ -163,7 +163,7 @@ def _budget(plan_time_s: float | None, plan_steps: int | None, planner: Planner)
 def _try_planner(
     name: str, planner: Planner, instance: Instance, label: str, seed: int, spending: _BudgetFactory
 ) -> tuple[PlannerResult, float]:
-    """Plan once, as ``weft plan`` does; give the result and the lower bound that the planner proved."""
+    """Run one planner; return its result and the lower bound it proved."""
     objective = make_objective("makespan")
     refusal = planner.supports(instance, objective)
     if refusal is not None:
@@ -178,7 +178,7 @@ def _try_planner(
         return PlannerResult(planner=name, makespan_s=None, reason=str(error)), 0.0
     planning_s = time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
-        reason = "the times of this plan are larger than numbers can be"
+        reason = "the times of this plan exceed the range of floating-point numbers"
         return PlannerResult(planner=name, makespan_s=None, reason=reason), 0.0
     _check_schedule(made.schedule, instance, f"{name} on {label}")
     return PlannerResult(
@@ -191,7 +191,7 @@ def _check_schedule(schedule: Schedule, instance: Instance, who: str) -> None:
     if violations:
         more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
         raise WeftError(
-            f"{who} gives an impossible schedule, which is a fault of the planner: {violations[0]}{more}"
+            f"{who} gives an invalid schedule, which is a bug of the planner: {violations[0]}{more}"
         )
 
 
@@ -204,7 +204,7 @@ def _require_a_plan(made: PlannerComparison) -> None:
 
 
 def _drop_unable(made: PlannerComparison) -> PlannerComparison:
-    """Leave out the planners that made no plan at all: nobody asked for them."""
+    """Remove the planners that produced no plan for any workflow."""
     idle = {standing.planner for standing in made.standings if standing.planned == 0}
     return replace(
         made,

@@ -1,4 +1,4 @@
-"""Generate a workflow: the call behind ``weft generate``."""
+"""Generate a workflow: the function behind ``weft generate``."""
 
 from __future__ import annotations
 

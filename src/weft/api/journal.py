@@ -1,7 +1,4 @@
-"""Explain a task of a journal: the call behind ``weft explain``, and its answer in lines.
-
-Replay a journal file: the call behind ``weft replay``.
-"""
+"""Explain a task and replay a journal: the functions behind ``weft explain`` and ``weft replay``."""
 
 from __future__ import annotations
 
@@ -22,16 +19,16 @@ __all__ = ["ReplayedJournal", "explain_task", "explanation_lines", "replay_journ
 
 
 _SHOWN, _STORY = 12, 12
-"""Machines, and steps of the story, that are written out."""
+"""Maximal numbers of machines and of events that are printed."""
 
 
 def explain_task(
     journal: Journal | str | Path, task: str, *, run: int | None = None, at_s: float | None = None
 ) -> Explanation:
-    """Say why a task is where it is, at a time of a journal; at its end if none is given.
+    """Explain the state of a task at a time of a journal (default: its end).
 
-    ``run`` is the number that ``weft ls`` shows, if not given the last; of a journal or a file of JSON lines
-    its place within it, from 0, if not given the first.
+    ``run`` is the number shown by ``weft ls`` (default: the last run). For a journal object or file it is the
+    position in the journal, counted from 0 (default: the first run).
     """
     if isinstance(journal, Journal):
         found = SelectedJournal(journal=journal, position=run or 0)
@@ -44,20 +41,20 @@ def explain_task(
 
 
 def explanation_lines(found: Explanation) -> Iterator[str]:
-    """Write an explanation for a reader."""
+    """Format an explanation as lines of text."""
     iteration = f", iteration {found.iteration}" if found.iteration > 1 else ""
     yield (
         f"{found.task} of run {found.run} ({found.workflow}){iteration} is {found.state} "
         f"at {format_seconds(found.at_s)}"
     )
     for reason in found.waits_for:
-        yield f"  it waits for {reason}"
+        yield f"  waits for {reason}"
     if found.choice is not None:
         yield from _choice_lines(found.choice)
     if found.candidates:
         yield "now:"
         yield from _candidate_lines(found.candidates, chosen="")
-    yield "what happened:"
+    yield "history:"
     skipped = len(found.story) - _STORY
     if skipped > 0:
         yield f"  … {format_count(skipped, 'earlier step')}"
@@ -68,17 +65,17 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
 
 
 def _choice_lines(choice: PlacementChoice) -> Iterator[str]:
-    how = ", to wait in its queue" if choice.queued else ""
+    how = ", waiting in its queue" if choice.queued else ""
     nodes = f" with {format_count(choice.count, 'node')}" if choice.count else ""
     yield (
-        f"it was sent to {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "
-        f"(entry {choice.entry}) by {choice.by}; the machines then:"
+        f"placed on {choice.machine}{nodes}{how} at {format_seconds(choice.now)} "
+        f"(entry {choice.entry}) by {choice.by}; the machines at that time:"
     )
     yield from _candidate_lines(choice.candidates, chosen=choice.machine)
 
 
 def _candidate_lines(candidates: Sequence[Candidate], *, chosen: str) -> Iterator[str]:
-    """Write the machines, the chosen one first, then by when the task would end there."""
+    """Format the machines: the chosen one first, then by estimated finish time."""
 
     def place(candidate: Candidate) -> tuple[bool, bool, float]:
         finish = min((option.finish_s for option in candidate.options), default=math.inf)
@@ -96,7 +93,7 @@ def _candidate_lines(candidates: Sequence[Candidate], *, chosen: str) -> Iterato
 
 
 def _met_by_all(candidates: Sequence[Candidate]) -> list[str]:
-    """List the conditions that every machine meets: they are said once."""
+    """Return the conditions that every machine meets; they are printed once."""
     met = [
         {condition.text: None for condition in candidate.conditions if condition.holds}
         for candidate in candidates
@@ -117,21 +114,21 @@ def _verdict(candidate: Candidate, common: Sequence[str]) -> Iterator[str]:
         nodes = f"{best.count} nodes: " if len(candidate.options) > 1 else ""
         yield (
             f"{nodes}{format_seconds(best.seconds)} of work, "
-            f"data there at {format_seconds(best.data_ready_s)}, end at {format_seconds(best.finish_s)}"
+            f"data ready at {format_seconds(best.data_ready_s)}, end at {format_seconds(best.finish_s)}"
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplayedJournal:
-    """A journal, and what deciding it again gave."""
+    """A journal and the result of deciding it again."""
 
     journal: Journal
     policy: str
-    """Who decided now."""
+    """Policy used for the replay."""
     replayed: ReplayResult
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data: the object ``weft replay --json`` prints."""
+        """Return the object printed by ``weft replay --json``."""
         replayed = self.replayed
         return {
             "policy": self.policy,
@@ -148,9 +145,9 @@ class ReplayedJournal:
 def replay_journal(
     journal: Journal | str | Path, *, policy: str | None = None, run: int | None = None
 ) -> ReplayedJournal:
-    """Decide a journal again, with its own policy or another.
+    """Decide a journal again, with its own policy or another, and compare the commands.
 
-    Of a project ``run`` says which journal: that of the run of this number, if not given of the last.
+    For a project, ``run`` selects the journal by run number (default: the last run).
     """
     read = journal if isinstance(journal, Journal) else find_journal(journal, run).journal
     name = read.header.policy if policy is None else policy

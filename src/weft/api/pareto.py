@@ -1,13 +1,8 @@
-"""A front: plans of which none is better than another both in time and in what is paid for it.
+"""Compute, store and choose from Pareto fronts: the functions behind ``weft pareto`` and ``weft plan
+--choose``.
 
-The front of time against cost, or against idle nodes: the call behind ``weft pareto``.
-
-Fronts that were shown, kept in ``.weft/fronts`` of the project, so that a plan can be chosen from them.
-
-A file holds what a decoder makes the schedules of: order, machines and modes. Its name is a digest of
-workflow, parameters and platform, so that a front of anything else is never taken for it.
-
-Choose a plan of a front: the call behind ``weft plan --choose``.
+The front shown last is stored in ``.weft/fronts`` as genomes (order, machines, modes), from which the
+schedules are decoded again. The file name is a digest of workflow, parameters and platform.
 """
 
 from __future__ import annotations
@@ -85,28 +80,28 @@ __all__ = [
 
 
 _ALPHA_OBJECTIVES = {"cost": "on-demand", "idle": "static-literal"}
-"""The objectives whose alpha led to a point."""
+"""Objective whose alpha led to a point, by the measure traded against time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Front:
-    """Plans from the fastest to the one that takes least, every one of them verified."""
+    """Verified plans, ordered by increasing makespan; no plan is better in both measures."""
 
     instance: Instance
     against: Against
     unit: Unit
-    """What stands against time: price, node-seconds, or share (of idle node-time)."""
+    """Unit of the measure traded against time: price, node-seconds, or share of idle node-time."""
     limits: Objective
-    """Deadline and maximal cost that every plan keeps."""
+    """Deadline and maximal cost that every plan meets."""
     entries: tuple[FrontEntry, ...]
     trials: tuple[FrontTrial, ...]
     preset: str | None
     seed: int
     steps: int
     bound_s: float
-    """The best lower bound of the makespan that was proven on the way; 0: none."""
+    """Best proven lower bound of the makespan; 0 if none."""
     cut: bool
-    """Whether the clock or somebody ended the search, so that another may give other points."""
+    """Whether the clock or the user stopped the search, so that another search may return other points."""
     planning_s: float
     plan_time_s: float | None
     plan_steps: int | None
@@ -118,7 +113,7 @@ class Front:
 
     @property
     def points(self) -> tuple[FrontPoint, ...]:
-        """Give the numbers behind each plan, and the node counts."""
+        """Return the measures and node counts of each plan."""
         moldable = _moldable_tasks(self.instance)
         return tuple(
             self._point(number, entry, moldable) for number, entry in enumerate(self.entries, start=1)
@@ -139,7 +134,7 @@ class Front:
         )
 
     def choose(self, number: int) -> PlannedWorkflow:
-        """Take the plan of a point, counted from 1, the fastest, on."""
+        """Return the plan of a point; point 1 is the fastest."""
         if not 1 <= number <= len(self.entries):
             what = f"point {number} of the front"
             count = len(self.entries)
@@ -168,7 +163,7 @@ class Front:
         )
 
     def _objective(self, entry: FrontEntry) -> Objective:
-        """Give the objective under which a plan was found, with the limits of all."""
+        """Return the objective for which a plan was found, with the limits of the front."""
         if entry.alpha is None or entry.alpha == 1.0:
             return self.limits
         found = make_objective(_ALPHA_OBJECTIVES[self.against], entry.alpha)
@@ -176,24 +171,24 @@ class Front:
 
     @property
     def lower_bound_s(self) -> float:
-        """Give a time below which no plan is."""
+        """Return the best lower bound of the makespan."""
         return max(self.bound_s, compute_bounds(self.instance).best_s)
 
     @property
     def notes(self) -> list[str]:
-        """Say what a reader should know."""
+        """Return remarks for the reader."""
         found = []
         if self.unit == "node-seconds":
             found.append("no machine has a price: cost is counted in node-seconds")
         if self.limits.max_cost is not None and not self.instance.price_per_node_s.any():
-            found.append("no machine has a price: the maximal cost limits nothing")
+            found.append("no machine has a price: the maximal cost has no effect")
         if self.instance.graph.loops:
-            found.append("the plans are of one iteration, and so are deadline and maximal cost")
+            found.append("plans, deadline and maximal cost refer to one iteration")
         return [*found, *self.remarks]
 
     @property
     def view(self) -> FrontView:
-        """Collect what the reports need."""
+        """Return the data that reports need."""
         return FrontView(
             workflow=self.instance.graph.workflow.name,
             platform=self.instance.platform.name,
@@ -208,18 +203,18 @@ class Front:
         )
 
     def verify(self) -> None:
-        """Check every schedule independently. Raises WeftError: an impossible one is a fault of ours."""
+        """Verify every schedule. Raises WeftError for an invalid one, which is a bug of the planner."""
         for number, entry in enumerate(self.entries, start=1):
             violations = verify(entry.schedule, self.instance.graph, self.instance.platform)
             if violations:
                 more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
                 raise WeftError(
-                    f"point {number} of the front, found by {entry.by}, is an impossible schedule, which is "
-                    f"a fault of the planner: {violations[0]}{more}"
+                    f"point {number} of the front, found by {entry.by}, is an invalid schedule, which is "
+                    f"a bug of the planner: {violations[0]}{more}"
                 )
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data: the object ``weft pareto --json`` prints."""
+        """Return the object printed by ``weft pareto --json``."""
         return {
             "workflow": self.instance.graph.workflow.name,
             "platform": self.instance.platform.name,
@@ -257,7 +252,7 @@ class Front:
 
 
 def _moldable_tasks(instance: Instance) -> set[int]:
-    """Give the tasks that have several node counts on some machine."""
+    """Return the tasks with several node counts on some machine."""
     found: set[int] = set()
     for group in instance.groups:
         if len(np.unique(group.machine)) < len(group.machine):
@@ -266,7 +261,7 @@ def _moldable_tasks(instance: Instance) -> set[int]:
 
 
 def _node_ranges(schedule: Schedule, instance: Instance, moldable: set[int]) -> tuple[NodeRange, ...]:
-    """Give the node counts by kind of task, in the order in which the kinds first occur."""
+    """Return the node counts by kind of task, in order of first occurrence."""
     graph = instance.graph
     by_kind: dict[str, list[int]] = {}
     for task in np.flatnonzero(graph.kind == COMPUTE).tolist():
@@ -290,11 +285,11 @@ def _tasks_by_machine(schedule: Schedule, instance: Instance) -> tuple[tuple[str
 
 
 DEFAULT_FRONT_TIME_S = 10.0
-"""What the search for a front gets if nothing is said: as much as some plans."""
+"""Default search time for a front."""
 DEFAULT_POINTS = 10
 
 Preset = Literal["s2"]
-"""Published procedures."""
+"""Published procedures for computing a front."""
 
 
 def pareto(
@@ -316,14 +311,14 @@ def pareto(
     pool: Pool | str | None = None,
     progress: Callable[[FrontProgress], None] | None = None,
 ) -> Front:
-    """Search for plans of which none is better than another both in time and in what is paid for it.
+    """Search for plans that trade time against another measure and return the non-dominated ones.
 
-    What is paid is the ``cost`` (node-seconds where no machine has a price) or the share of node-time in
-    which nodes are ``idle``. About as many objectives are searched as ``points`` are asked for, within
-    ``plan_time_s`` (10 if nothing is said) or, always with the same front, ``plan_steps``. The preset ``s2``
-    is the published procedure, which ends by itself. ``deadline_s`` and ``max_cost`` cut the front.
+    ``against`` is the measure: ``cost`` (node-seconds if no machine has a price) or ``idle``, the idle share
+    of node-time. About ``points`` objectives are searched within ``plan_time_s`` (default 10) or,
+    deterministically, ``plan_steps``. The preset ``s2`` is the published procedure, which needs no budget.
+    ``deadline_s`` and ``max_cost`` limit the front.
 
-    ``front.choose(k)`` gives the plan of a point as ``weft.plan`` does.
+    ``front.choose(k)`` returns the plan of a point as ``weft.plan`` does.
     """
     _check(against, points, preset, seed)
     if plan_time_s is None and plan_steps is None and preset is None:
@@ -337,7 +332,7 @@ def pareto(
     refuse_impossible_limits(goal, instance, compute_bounds(instance).best_s)
     trade = make_tradeoff(against, instance, max_cost=max_cost)
     search = _search(instance, trade, goal, preset, points)
-    # The clock starts where the search does, as for a plan.
+    # Start the clock with the search, as for a plan.
     budget = make_budget(plan_time_s=plan_time_s, plan_steps=plan_steps)
     started = time.perf_counter()
     with open_pool(workers=workers, cluster=cluster, pool=pool) as opened, exclude_compilation(budget):
@@ -384,7 +379,7 @@ def _check(against: str, points: int, preset: str | None, seed: int) -> None:
 def _search(
     instance: Instance, trade: Tradeoff, goal: Objective, preset: str | None, points: int
 ) -> Callable[..., FrontResult]:
-    """Choose how the front is searched for."""
+    """Return the search procedure."""
     if preset is None:
         return partial(_climb, instance, trade, goal, points)
     refusal = check_alpha_support(instance, trade, goal)
@@ -401,7 +396,7 @@ def _climb(
 
 
 def _require_a_point(climb: FrontResult, goal: Objective, instance: Instance) -> None:
-    """Raise Infeasible where no schedule keeps the limits, and say by how much the nearest misses them."""
+    """Raise Infeasible if no schedule meets the limits, with the violation of the nearest one."""
     if not climb.entries:
         bound_s = max(climb.bound_s, compute_bounds(instance).best_s)
         refuse_missed_limits(
@@ -414,25 +409,25 @@ def _require_a_point(climb: FrontResult, goal: Objective, instance: Instance) ->
 
 
 FRONTS = Path(".weft") / "fronts"
-"""Below the project's directory."""
+"""Relative to the project directory."""
 _VERSION = 1
 _SPENT = (
     "preset", "seed", "steps", "bound_s", "cut", "planning_s", "plan_time_s", "plan_steps", "workers",
 )  # fmt: skip
-"""What is written down as it is."""
+"""Attributes that are stored unchanged."""
 _CLOSE = 1e-9
-"""Share by which a schedule that was rebuilt may differ from the one that was shown, by rounding."""
+"""Relative tolerance between the makespan of a decoded schedule and the stored one."""
 
 
 def front_path(workflow: Workflow, platform: Platform, folder: Path = FRONTS) -> Path:
-    """Say where the front of a workflow, its parameters included, on a platform is kept."""
+    """Return the file in which the front of a workflow (with its parameters) and platform is stored."""
     documents = [workflow_document(workflow), platform_document(platform)]
     text = json.dumps(documents, sort_keys=True, default=str)
     return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
 
 
 def save_front(front: Front, folder: Path = FRONTS) -> Path:
-    """Write a front down, in place of the one before."""
+    """Store a front, replacing the previous one, and return its file."""
     path = front_path(front.instance.graph.workflow, front.instance.platform, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
@@ -473,7 +468,7 @@ def load_front(
     params: Mapping[str, Any] | None = None,
     folder: Path = FRONTS,
 ) -> Front | None:
-    """Rebuild the front that was shown last; None: there is none, or it is not what weft would say now."""
+    """Load the stored front; None if there is none or it does not match the current version."""
     loaded = workflow if isinstance(workflow, Workflow) else read_workflow_file(workflow)
     platform = on if isinstance(on, Platform) else load_platform(on)
     given = set_params(loaded, params or {})
@@ -485,7 +480,7 @@ def load_front(
     try:
         front = _read_front(known, instance)
     except (WeftError, LookupError, TypeError, ValueError):
-        return None  # of another version, or damaged: it is made anew
+        return None  # damaged or from another version: search again
     front.verify()
     return front
 
@@ -538,15 +533,15 @@ def choose(
     folder: Path = FRONTS,
     **search: Any,
 ) -> PlannedWorkflow:
-    """Give the plan of a point of the front that was shown last for a workflow, parameters and platform.
+    """Return the plan of a point of the front shown last for this workflow, parameters and platform.
 
-    Where none was, it is searched for (``search``: as ``pareto`` takes it) and kept. Raises Infeasible where
-    the plan exceeds deadline or cost.
+    If no front is stored, search for one with the options ``search`` of ``pareto`` and store it. Raises
+    Infeasible if the plan exceeds the deadline or the maximal cost.
     """
     front = load_front(workflow, on=on, params=params, folder=folder)
     if front is None:
         front = pareto(workflow, on=on, params=params, deadline_s=deadline_s, max_cost=max_cost, **search)
-        # The plan was asked for; where nothing can be written, the front is searched for again next time.
+        # Storing is optional: without the file the next call searches again.
         with suppress(OSError):
             save_front(front, folder)
     elif (deadline_s, max_cost) != (None, None):

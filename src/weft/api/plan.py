@@ -1,11 +1,4 @@
-"""The workers a planner gets: planners open no pools themselves.
-
-Plan a workflow on a platform: the call behind ``weft plan``.
-
-Show a plan: as a chart in the terminal, as a page, as facts.
-
-A schedule as comma-separated values: one line per task.
-"""
+"""Plan a workflow on a platform and present the plan: the functions behind ``weft plan``."""
 
 from __future__ import annotations
 
@@ -66,16 +59,17 @@ __all__ = [
 def open_pool(
     *, workers: int = 1, cluster: str | None = None, pool: Pool | str | None = None
 ) -> Iterator[Pool]:
-    """Open what was asked for, and close it: a pool by name, a Dask cluster, or processes of this host.
+    """Open a worker pool for planning and close it at the end: a named pool, a Dask cluster or local
+    processes.
 
-    A pool that is open already stays so.
+    A pool object is used as it is and stays open.
     """
     if workers < 1:
         raise InvalidInput(Problem(what=f"{workers} workers", rule="must be at least 1"))
     given = {"workers": workers > 1, "cluster": cluster is not None, "pool": pool is not None}
     if sum(given.values()) > 1:
         both = " and ".join(name for name, said in given.items() if said)
-        rule = "only one of them can say where planning is done"
+        rule = "only one of them can be given"
         raise InvalidInput(Problem(what=f"{both} were given", rule=rule))
     if pool is not None and not isinstance(pool, str):
         yield pool
@@ -95,10 +89,10 @@ DEFAULT_PLANNER = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedWorkflow:
-    """A plan with its numbers: what was promised, and how far from optimal it can be at most."""
+    """A plan with its predicted time and cost, lower bounds and optimality gap."""
 
     planner: str
-    """As it was asked for, with its options."""
+    """Planner name with options, as requested."""
     objective: Objective
     instance: Instance
     plan: Plan
@@ -106,55 +100,55 @@ class PlannedWorkflow:
     bounds: Bounds
     outlook: PlanForecast
     promise: Promise
-    """What a run would be promised: what nobody knows is left out of it."""
+    """Prediction that a run would record; unknown quantities are None."""
     planning_s: float
     """Wall-clock seconds from the task graph to the schedule."""
     seed: int
     plan_time_s: float | None = None
-    """What a planner that searches was given; None: no clock."""
+    """Time budget of a search planner; None without a clock."""
     plan_steps: int | None = None
     workers: int = 1
     islands: int = 1
-    """Searches side by side; with a budget of steps, the plan depends on their number."""
+    """Number of parallel searches; with a step budget the plan depends on it."""
 
     @property
     def workflow(self) -> Workflow:
-        """Give the workflow that was planned."""
+        """Return the planned workflow."""
         return self.graph.workflow
 
     @property
     def graph(self) -> TaskGraph:
-        """Give the task graph that was planned."""
+        """Return the planned task graph."""
         return self.instance.graph
 
     @property
     def schedule(self) -> Schedule:
-        """Give the schedule."""
+        """Return the schedule."""
         return self.plan.schedule
 
     @property
     def makespan_s(self) -> float:
-        """Give the promised time (of one iteration, where there are loops)."""
+        """Return the predicted makespan; with loops, of one iteration."""
         return self.metrics.makespan_s
 
     @property
     def lower_bound_s(self) -> float:
-        """Give the best lower bound of the makespan.
+        """Return the best lower bound of the makespan.
 
-        Bound and schedule add the same seconds in different orders: what differs by rounding is equal.
+        Bound and makespan are sums in different order; a difference within rounding counts as equal.
         """
         bound = max(self.bounds.best_s, self.plan.bound_s)
         return self.makespan_s if math.isclose(bound, self.makespan_s, rel_tol=1e-12) else bound
 
     @property
     def lower_bound_by(self) -> str:
-        """Name the argument that gives the best lower bound."""
+        """Return the name of the argument behind the best lower bound."""
         proven = self.plan.bound_s > self.bounds.best_s
         return f"proof of {self.plan.bound_by or self.planner}" if proven else self.bounds.argument
 
     @property
     def gap(self) -> float | None:
-        """Say by which share the plan can be above the optimum at most; None where the bound is 0."""
+        """Return the maximal relative distance from the optimum; None if the bound is 0."""
         bound = self.lower_bound_s
         if bound <= 0:
             return 0.0 if self.makespan_s <= 0 else None
@@ -162,29 +156,29 @@ class PlannedWorkflow:
 
     @property
     def objective_value(self) -> float:
-        """Give the number the plan is judged by."""
+        """Return the value of the objective."""
         return self.objective.value(self.schedule, self.instance)
 
     @property
     def deadline_slack_s(self) -> float | None:
-        """Give the time between the plan's end and the deadline; None without a deadline."""
+        """Return the seconds left before the deadline; None without a deadline."""
         deadline = self.objective.deadline_s
         return None if deadline is None else max(0.0, deadline - self.makespan_s)
 
     @property
     def cost_slack(self) -> float | None:
-        """Give what is left of the maximal cost; None without one."""
+        """Return the money left below the maximal cost; None without a limit."""
         most = self.objective.max_cost
         return None if most is None else max(0.0, most - self.metrics.cost)
 
     @property
     def total_s(self) -> float | None:
-        """Give the time of all expected iterations; None: some loop does not say how many to expect."""
+        """Return the time of all expected iterations; None if a loop states no expected number."""
         return expected_total_seconds(self.schedule, self.graph)
 
     @property
     def estimate_sources(self) -> dict[str, int]:
-        """Count the compute tasks by where their estimate comes from."""
+        """Count the compute tasks by source of their estimate."""
         seconds = self.instance.seconds
         computing = seconds.source[self.graph.kind == COMPUTE]
         counts = Counter(seconds.sources[index] for index in computing.tolist())
@@ -192,40 +186,42 @@ class PlannedWorkflow:
 
     @property
     def critical_path(self) -> list[str]:
-        """Name the tasks that decide the makespan, in order."""
+        """Return the names of the tasks that determine the makespan, in order."""
         return [self.graph.names[task] for task in critical_path(self.schedule, self.instance)]
 
     @property
     def notes(self) -> list[str]:
-        """Say what the numbers rest on that a reader should know."""
+        """Return the assumptions behind the numbers."""
         found = []
         if self.promise.untimed:
-            found.append(f"{untimed_text(self.promise)}: 1 s on speed 1 is the placeholder in this plan")
+            found.append(f"{untimed_text(self.promise)}: the plan uses a placeholder of 1 s on speed 1")
         if self.graph.unsized_files:
             found.append(
-                f"{format_count(self.graph.unsized_files, 'file movement')} of unknown size: "
+                f"{format_count(self.graph.unsized_files, 'file transfer')} of unknown size: "
                 "0 bytes are assumed"
             )
         unknown = [body.loop.name for body in self.graph.loops if body.expect is None]
         if unknown:
-            found.append(f"the plan is of one iteration; how often {', '.join(unknown)} runs is unknown")
+            found.append(
+                f"the plan covers one iteration; the number of iterations of {', '.join(unknown)} is unknown"
+            )
         goal = self.objective
         if self.graph.loops and (goal.deadline_s, goal.max_cost) != (None, None):
-            found.append("deadline and maximal cost are those of one iteration")
+            found.append("deadline and maximal cost refer to one iteration")
         if goal.max_cost is not None and not self.instance.price_per_node_s.any():
-            found.append("no machine has a price: the maximal cost limits nothing")
+            found.append("no machine has a price: the maximal cost has no effect")
         outlook = self.outlook
         if outlook.exact:
             tasks = format_count(outlook.tasks, "task")
-            found.append(f"no spread known for {outlook.exact} of {tasks}: counted as exact")
+            found.append(f"the spread of {outlook.exact} of {tasks} is unknown: treated as exact")
         return [*found, *self.plan.notes]
 
     def verify(self) -> list[Violation]:
-        """Check the schedule independently; an empty list means it is valid."""
+        """Verify the schedule; an empty list means it is valid."""
         return verify(self.schedule, self.graph, self.instance.platform)
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data: the object ``weft plan --json`` prints."""
+        """Return the object printed by ``weft plan --json``."""
         metrics = {key: _finite_or_none(value) for key, value in asdict(self.metrics).items()}
         return {
             "workflow": self.workflow.name,
@@ -301,12 +297,13 @@ def plan(
 ) -> PlannedWorkflow:
     """Plan a workflow (a record or a file of any format) on a platform (a record, a file or a short form).
 
-    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` is asked before what the
-    workflow itself says. Raises Infeasible where no plan exists, or this one exceeds deadline or cost.
+    ``planner`` may carry options (``"heft:averaging=self-loops"``). ``predictor`` has precedence over the
+    estimates in the workflow. Raises Infeasible if no plan exists, or if the plan exceeds the deadline or the
+    maximal cost.
 
-    Planners that search end after ``plan_time_s`` (2 if nothing is said) or, always with the same plan, after
-    ``plan_steps``. They work on ``workers`` processes of this host, on a Dask ``cluster``
-    (``"tcp://host:8786"``), or on any other ``pool``; ``progress`` hears of every better plan.
+    Search planners stop after ``plan_time_s`` (default 2) or, deterministically, after ``plan_steps``. They
+    use ``workers`` local processes, a Dask ``cluster`` (``"tcp://host:8786"``) or any other ``pool``;
+    ``progress`` is called with every improved plan.
     """
     chosen = make_planner(planner)
     if plan_time_s is None and plan_steps is None and is_search(chosen):
@@ -348,7 +345,7 @@ def _run_planner(
     budget: Budget,
     pool: Pool,
 ) -> tuple[Plan, float]:
-    """Plan what is compiled; give the plan and the seconds it took."""
+    """Run the planner on a compiled instance; return the plan and the seconds used."""
     refusal = chosen.supports(instance, objective)
     if refusal is not None:
         what = f"planner {planner!r} cannot plan this: {refusal.reason}"
@@ -358,14 +355,14 @@ def _run_planner(
     made = chosen.plan(instance, objective=objective, budget=budget, rng=rng, pool=pool)
     planning_s = time.perf_counter() - started
     if not np.isfinite(made.schedule.finish_s).all():
-        raise Infeasible("the times of this plan are larger than numbers can be")
+        raise Infeasible("the times of this plan exceed the range of floating-point numbers")
     return made, planning_s
 
 
 def measure_plan(
     instance: Instance, objective: Objective, made: Plan, *, planner: str, seed: int, **spent: Any
 ) -> PlannedWorkflow:
-    """Measure a plan, and hold it against the limits."""
+    """Compute metrics, bounds and prediction of a plan. Raises Infeasible if it exceeds the limits."""
     metrics, bounds = measure_schedule(made.schedule, instance), compute_bounds(instance)
     bound_s = max(bounds.best_s, made.bound_s)
     refuse_impossible_limits(objective, instance, bound_s)
@@ -388,11 +385,11 @@ def measure_plan(
 
 
 _ROUNDING = 1e-9
-"""A gap that sums of doubles make by themselves."""
+"""Relative gap caused by rounding alone."""
 
 
 def plan_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
-    """List what a reader wants to know first, as labels and texts."""
+    """Return (label, text) pairs that summarise the plan."""
     metrics = planned.metrics
     return [
         ("makespan", _makespan_text(planned)),
@@ -408,7 +405,7 @@ def plan_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
 
 def _makespan_text(planned: PlannedWorkflow) -> str:
     if planned.promise.untimed:
-        # A promise is of all iterations, and stands in the line about them.
+        # The prediction covers all iterations and is printed on their line.
         known = "unknown" if planned.graph.loops else time_text(planned.promise)
         return f"{known}; {format_seconds(planned.makespan_s)} with placeholders"
     late = planned.outlook.makespan_p90_s
@@ -434,7 +431,7 @@ def _cost_text(planned: PlannedWorkflow) -> str:
 
 
 def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
-    """Say what was asked for beyond time and cost, and how much is left of the limits."""
+    """Return the objective if it is neither time nor cost, and the slack below the limits."""
     goal, facts = planned.objective, []
     if goal.name not in ("makespan", "cost"):
         alpha = f", alpha {goal.alpha:g}" if goal.has_alpha else ""
@@ -450,7 +447,7 @@ def _goal_facts(planned: PlannedWorkflow) -> list[tuple[str, str]]:
 
 def _gap_text(planned: PlannedWorkflow) -> str:
     gap = planned.gap
-    # A plan that was not to be short is compared with the shortest all the same, and that is said.
+    # For other objectives the gap still refers to the shortest makespan, and the text says so.
     best = "the optimum" if planned.objective.is_makespan else "the shortest makespan"
     if gap is None:
         return "unknown"
@@ -460,7 +457,7 @@ def _gap_text(planned: PlannedWorkflow) -> str:
 
 
 def plan_view(planned: PlannedWorkflow) -> GanttView:
-    """Collect what the charts need."""
+    """Return the data of the Gantt chart."""
     graph = planned.graph
     return GanttView(
         title=f"{planned.workflow.name} on {planned.instance.platform.name}, {planned.planner}",
@@ -475,13 +472,13 @@ def plan_view(planned: PlannedWorkflow) -> GanttView:
 
 
 def render_plan(planned: PlannedWorkflow) -> str:
-    """Render the plan as one self-contained page."""
+    """Render the plan as a self-contained HTML page."""
     page: str = REPORTS.load("gantt-html")().render(plan_view(planned))
     return page
 
 
 def schedule_csv(schedule: Schedule) -> str:
-    """Write task, machine, nodes, start_s, finish_s."""
+    """Return the schedule as CSV with the columns task, machine, nodes, start_s, finish_s."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["task", "machine", "nodes", "start_s", "finish_s"])

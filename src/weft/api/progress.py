@@ -1,19 +1,15 @@
-"""The tally of an execution: per kind of task how many wait, run, are done, taken over, failed; and why.
+"""Progress of an execution: task counts by kind, failures, running attempts and the time left.
 
-It hears every entry, while the engine decides or when the journal is read later, and looks at the engine's
-state only when somebody wants to see the counts.
+The counters are updated with every journal entry, during the run or while a journal is read.
 
-The time a run has left, as a range: what remains of its plan, at the pace of the tasks that have ended.
+The time left is estimated from the rest of the plan and the pace of the completed tasks, where pace is
+measured time over estimated time: median pace for P50, 90 % quantile for P90. Before any task has completed,
+the range of the prediction is used. Tasks without a stated time have a placeholder in the plan and use the
+pace of completed tasks of their kind. Paces of different groups are averaged, weighted by planned seconds.
 
-The plan says how much lies between the earliest task that has not ended and its own end, and how long further
-expected iterations of loops take; the pace is how long tasks took over how long they were estimated to take.
-Half of the tasks were slower than P50 says, one in ten slower than P90. Before any has ended the range is
-that of the promise. Tasks without a stated time are planned with a placeholder: their pace is that of those
-of the same kind that have ended. Of open tasks of several paces the mean counts, weighed by planned seconds.
-
-Nobody knows the time left without a plan, while a task is open of whose kind neither an estimate nor a
-measured time is known, in a loop that does not say how often it runs or runs more often than it said, and
-when the run should be over by now.
+The time left is unknown without a plan, while an open task has neither an estimate nor a completed task of
+its kind, if a loop states no expected number of iterations or exceeds it, and when the planned end has
+passed.
 """
 
 from __future__ import annotations
@@ -57,53 +53,53 @@ _DONE = (_S.COMPLETED, _S.SKIPPED)
 _FAILED = (_S.FAILED, _S.STOPPED)
 _STATES = len(TaskState)
 _KEPT = 1_000
-"""How many of the last measured tasks of a run its pace is judged by, and how many setbacks are kept."""
+"""Completed tasks per run used for the pace, and number of stored failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCount:
-    """The tasks of one kind in one run."""
+    """Task counts of one kind in one run."""
 
     run: int
-    """As the engine counts."""
+    """Index of the run in the engine."""
     workflow: str
     kind: str
     tasks: int
     waiting: int
     running: int
     done: int
-    """Those that completed, were taken over, or were not needed."""
+    """Completed, reused or skipped tasks."""
     taken_over: int
-    """Of those that are done."""
+    """Number of ``done`` tasks whose outputs came from an earlier run."""
     failed: int
     held: int = 0
     cancelled: int = 0
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return a JSON-ready record."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailure:
-    """An attempt that failed."""
+    """One failed attempt."""
 
     at_s: float
     run: int
     task: str
     attempt: int
-    """-1: none (a loop that did not converge)."""
+    """-1 if no attempt failed (a loop that did not converge)."""
     cause: str
     text: str
-    """What the world said of it."""
+    """Message of the backend."""
     for_good: bool
     waits: bool
-    """Whether it waits for the user to resume it."""
+    """Whether the task waits for ``weft resume`` or ``weft release``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAttempt:
-    """An attempt that runs."""
+    """One running attempt."""
 
     run: int
     task: str
@@ -114,28 +110,28 @@ class RunningAttempt:
 
 
 class ExecutionCounters:
-    """Counts what happens."""
+    """Counters over the journal entries of an execution."""
 
     def __init__(self) -> None:
         self.taken_over: Counter[tuple[int, str]] = Counter()
-        """By run and kind: tasks that an earlier execution had done."""
+        """By (run, kind): tasks reused from earlier executions."""
         self.stale: dict[tuple[int, str], Counter[str]] = {}
-        """By run and kind: why what an earlier execution had made could not be used, and how often."""
+        """By (run, kind): reasons why earlier results were stale, with their counts."""
         self.ran: Counter[tuple[int, str]] = Counter()
-        """By run and kind: tasks whose programs ran and completed."""
+        """By (run, kind): tasks whose programs ran and completed."""
         self.setbacks: deque[AttemptFailure] = deque(maxlen=_KEPT)
         self.paces: dict[int, deque[float]] = {}
-        """By run: seconds that tasks took over seconds that were estimated, of the last that completed."""
+        """By run: measured over estimated seconds of the tasks completed last."""
         self.untimed: dict[tuple[int, str], deque[float]] = {}
-        """By run and kind, of tasks whose time nobody had stated: the same over their placeholders."""
+        """By (run, kind), for tasks without a stated time: measured seconds over the placeholder."""
         self._begun: dict[int, float] = {}
-        """When the program of each live attempt began."""
+        """Start time of the program of each live attempt."""
         self._seen: dict[int, tuple[int, int, float]] = {}
         """Run, task and estimated seconds of each live attempt."""
         self._story: dict[int, str] = {}
 
     def hear(self, entry: JournalEntry, engine: Engine) -> None:
-        """Take in an entry; the engine's state is that after it."""
+        """Update the counters with an entry; the engine's state is the one after it."""
         event = entry.event
         if type(event) is ev.Ended:
             self._ended(event, entry.now, engine.state)
@@ -194,13 +190,13 @@ class ExecutionCounters:
         )
 
     def began_s(self, attempt: int) -> float | None:
-        """Give when an attempt that runs began; None: it does not."""
+        """Return the start time of a running attempt; None if it does not run."""
         return self._begun.get(attempt)
 
     def going(
         self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
     ) -> list[RunningAttempt]:
-        """List the attempts that run, in the order in which they began."""
+        """Return the running attempts by start time."""
         found = []
         for number, since_s in self._begun.items():
             attempt = state.attempts.get(number)
@@ -220,7 +216,7 @@ class ExecutionCounters:
     def counts(
         self, state: EngineState, chosen: Callable[[RunState], bool] = lambda _: True
     ) -> list[KindCount]:
-        """Count the tasks of runs by kind, in the order of their descriptions."""
+        """Return the task counts by kind, in the order of the workflow."""
         return [row for run in state.runs if chosen(run) for row in self._of(run)]
 
     def _of(self, run: RunState) -> Iterator[KindCount]:
@@ -257,20 +253,20 @@ class ExecutionCounters:
 
 
 _NOT_YET = 0.05
-"""A pace below this says nothing: tasks that take no time at all."""
+"""Minimal pace; smaller values come from tasks that take no time."""
 
 _Pace = tuple[float, float | None]
-"""How slow tasks are against their estimates: half of them, and nine of ten (None: unknown)."""
+"""Measured over estimated time: median and 90 % quantile (None if unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLeft:
-    """Seconds until a run ends; None: unknown."""
+    """Seconds until a run ends; None if unknown."""
 
     p50_s: float | None
     p90_s: float | None
     why: str = ""
-    """Why it is unknown; "": nothing to say."""
+    """Reason why the time is unknown; may be empty."""
 
     def __str__(self) -> str:
         if self.p50_s is None:
@@ -285,12 +281,12 @@ UNKNOWN = TimeLeft(p50_s=None, p90_s=None)
 
 
 def _rounded(seconds: float) -> str:
-    """Write a time that nobody knows to the millisecond."""
+    """Format an estimate without false precision."""
     return format_seconds(round(seconds, 1) if seconds < 10 else float(round(seconds)))
 
 
 def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
-    """Give the time until the last of several runs ends."""
+    """Return the time until the last of several runs ends."""
     unknown = [each for each in found if each.p50_s is None]
     if unknown:
         return unknown[0]
@@ -304,7 +300,7 @@ def latest_of(found: Sequence[TimeLeft]) -> TimeLeft:
 def time_left(
     run: RunState, state: EngineState, tally: ExecutionCounters, now_s: float, promise: Promise | None = None
 ) -> TimeLeft:
-    """Judge how long a run will still take; ``promise``: what was said before it began."""
+    """Estimate the remaining time of a run; ``promise`` is the prediction made before it began."""
     if run.ending:
         return TimeLeft(p50_s=0.0, p90_s=0.0)
     further_s = None if run.plan is None else _further_s(run, run.plan.line)
@@ -317,14 +313,14 @@ def time_left(
     untimed = mark_untimed_tasks(run.instance)
     mute = [task for task in open_tasks if untimed[task] and _key(run, task) not in tally.untimed]
     if mute:
-        return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown length")
+        return TimeLeft(p50_s=None, p90_s=None, why=f"{format_count(len(mute), 'task')} of unknown duration")
     usual, slow = _mean_pace(run, tally, open_tasks, untimed.tolist(), promise)
     reached_s = min(_reached_s(run, state, tally, task, lines[task], now_s, usual) for task in open_tasks)
     if len(open_tasks) == len(lines) and not run.attempt_of:
-        reached_s = min(reached_s, now_s)  # a plan may begin with waiting
+        reached_s = min(reached_s, now_s)  # the plan may begin with idle time
     left_s = max(lines[task].finish_s for task in open_tasks) - reached_s + further_s
     if left_s <= 0.0:
-        return TimeLeft(p50_s=None, p90_s=None, why="it should be over by now")
+        return TimeLeft(p50_s=None, p90_s=None, why="the planned end has passed")
     return TimeLeft(p50_s=left_s * usual, p90_s=None if slow is None else left_s * slow)
 
 
@@ -339,7 +335,7 @@ def _mean_pace(
     untimed: Sequence[bool],
     promise: Promise | None,
 ) -> _Pace:
-    """Give the mean pace of open tasks."""
+    """Return the mean pace of the open tasks, weighted by planned seconds."""
     lines = run.plan.line if run.plan is not None else {}
     weights: dict[tuple[int, str], float] = {}
     stated_s = 0.0
@@ -360,7 +356,7 @@ def _mean_pace(
 
 
 def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
-    """Give the pace of tasks whose time was stated: as measured, before that as promised."""
+    """Return the pace of tasks with a stated time: measured if available, else predicted."""
     usual, slow = 1.0, None
     if promise is not None and promise.p50_s is not None and promise.planned_s > 0.0:
         usual = promise.p50_s / promise.planned_s
@@ -373,14 +369,14 @@ def _stated_pace(measured: Iterable[float], promise: Promise | None) -> _Pace:
 
 
 def _measured_pace(paces: Iterable[float]) -> _Pace:
-    """Give P50 and P90 of measured paces; one alone has no spread."""
+    """Return median and 90 % quantile of measured paces; a single value has no spread."""
     found = np.array(list(paces))
     usual, slow = np.quantile(found, [0.5, 0.9]).tolist()
     return max(_NOT_YET, usual), max(_NOT_YET, slow) if len(found) > 1 else None
 
 
 def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
-    """Give the planned seconds of the iterations that are still expected to begin; None: unknown."""
+    """Return the planned seconds of expected further iterations; None if unknown."""
     total_s = 0.0
     for declared in run.compiled.graph.loops:
         counts = [_to_come(run, body) for body in run.loops.bodies if body.loop.name == declared.loop.name]
@@ -395,9 +391,9 @@ def _further_s(run: RunState, lines: dict[int, PlanLine]) -> float | None:
 
 
 def _to_come(run: RunState, body: LoopState) -> tuple[int, int] | None:
-    """Count the iterations to come of a body: those that begin after its own last, and all; None: unknown.
+    """Count the coming iterations of a loop body: after its last one, and in total; None if unknown.
 
-    An iteration of an outer loop has one of the inner one in its span already.
+    The span of an outer iteration already contains one iteration of the inner loop.
     """
     around = [each for each in run.loops.bodies if body.index in each.inner]
     outer = 0
@@ -424,7 +420,7 @@ def _reached_s(
     now_s: float,
     pace: float,
 ) -> float:
-    """Give the time of the plan that a task has reached."""
+    """Return the time of the plan that corresponds to the progress of a task."""
     number = run.attempt_of.get(task)
     began_s = None if number is None else tally.began_s(number)
     if number is None or began_s is None:

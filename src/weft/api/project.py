@@ -1,11 +1,7 @@
-"""The project: the directory in which ``.weft/`` lies, and from which everything else is named.
+"""Open a project (the directory that contains ``.weft/``), follow its journals and send requests to its
+engine.
 
-Following an execution from outside: its journal is read as far as it is written, and applied.
-
-Whoever follows decides nothing and holds no lock: an engine may be at work, may have died, or may be long
-gone.
-
-Asking a running engine for something from another process, and waiting for its answer.
+Following a journal takes no lock and makes no decisions; the engine may be running or not.
 """
 
 from __future__ import annotations
@@ -45,7 +41,9 @@ __all__ = [
 
 
 def find_project(stated: str | Path | None = None) -> ProjectLayout:
-    """Give the project that is stated, else the nearest from here upwards that has one, else here."""
+    """Return the stated project, else the nearest parent directory with a project, else the current
+    directory.
+    """
     layout = _locate_project(stated)
     refuse_links(layout.project)
     return layout
@@ -65,13 +63,13 @@ def _locate_project(stated: str | Path | None) -> ProjectLayout:
 
 
 def require_project(stated: str | Path | None = None) -> ProjectLayout:
-    """Give a project in which something was run; refuse one in which nothing was."""
+    """Return a project that contains runs. Raises InvalidInput if there are none."""
     layout = find_project(stated)
     if not layout.database.is_file():
         raise InvalidInput(
             Problem(
-                what=f"nothing was run in {str(layout.project)!r}",
-                advice="`weft run WORKFLOW` runs one; `--project DIR` names another directory",
+                what=f"no runs in {str(layout.project)!r}",
+                advice="`weft run WORKFLOW` starts one; `--project DIR` selects another directory",
             )
         )
     return layout
@@ -79,45 +77,45 @@ def require_project(stated: str | Path | None = None) -> ProjectLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OpenProject:
-    """A project in which something was run, opened for reading."""
+    """A project with runs, opened for reading."""
 
     layout: ProjectLayout
     database: Database
 
     @classmethod
     def at(cls, project: str | None = None) -> Self:
-        """Open the project that is stated, or the nearest."""
+        """Open the stated or nearest project."""
         layout = require_project(project)
         return cls(layout=layout, database=open_database(layout.database))
 
     @property
     def runs(self) -> RunTable:
-        """Give the runs."""
+        """Return the table of runs."""
         return RunTable(self.database)
 
     @property
     def engine(self) -> LockOwner | None:
-        """Say which engine is at work; None: none is."""
+        """Return the process that runs the engine; None if there is none."""
         return find_holder(self.layout.lock)
 
     def state_of(self, run: RunRecord) -> str:
-        """Give what became of a run: what an engine that died could not say is said here."""
+        """Return the state of a run; ``interrupted`` if its engine died while it was running."""
         if run.state == "running" and (self.engine is None or self._last != run.execution):
             return "interrupted"
         return run.state
 
     @property
     def _last(self) -> int:
-        """Give the execution that an engine at work drives: the last that is called running."""
+        """Return the execution driven by a running engine: the last one in state running."""
         going = [each.number for each in self.runs.executions() if each.state == "running"]
         return max(going, default=0)
 
     def resumable(self, run: RunRecord) -> bool:
-        """Say whether ``weft resume`` can go on with a run."""
+        """Return whether ``weft resume`` can continue a run."""
         return self.state_of(run) in UNFINISHED and self.engine is None
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -128,7 +126,7 @@ class OpenProject:
 
 
 class JournalFollower:
-    """One execution, as far as its journal was read."""
+    """State of one execution, rebuilt from its journal and updated while the journal grows."""
 
     def __init__(self, place: OpenProject, execution: int) -> None:
         self.place = place
@@ -142,11 +140,11 @@ class JournalFollower:
 
     @property
     def state(self) -> EngineState:
-        """Give the state after the last entry that was read."""
+        """Return the state after the last entry read."""
         return self.engine.state
 
     def catch_up(self) -> list[JournalEntry]:
-        """Read what was written since the last time."""
+        """Read and apply the entries written since the last call."""
         found = list(self._store.all_after(self.execution, self._read))
         if any(type(entry.event) is PlanReady for entry in found):
             self.state.plans.update(self._store.plans(self.execution))
@@ -159,12 +157,12 @@ class JournalFollower:
 
     @property
     def now_s(self) -> float:
-        """Give the time of the last entry."""
+        """Return the time of the last entry."""
         return self.state.now
 
 
 def count_journal(execution: Execution) -> ExecutionCounters:
-    """Give the tally of what an execution in this process has done before it was gone on with."""
+    """Return the counters of the entries written before this process resumed the execution."""
     tally = ExecutionCounters()
     with OpenProject.at(str(execution.layout.project)) as place:
         for entry in JournalStore(place.database).all_after(execution.number):
@@ -173,7 +171,7 @@ def count_journal(execution: Execution) -> ExecutionCounters:
 
 
 def follow_run(place: OpenProject, run: int | None) -> tuple[RunRecord, JournalFollower]:
-    """Read the journal behind a run: that of this number, or the last."""
+    """Return a run (default: the last) and a follower that has read its journal."""
     meant = place.runs.run(run)
     followed = JournalFollower(place, meant.execution)
     followed.catch_up()
@@ -181,19 +179,19 @@ def follow_run(place: OpenProject, run: int | None) -> tuple[RunRecord, JournalF
 
 
 REPLY_TIMEOUT_S = 10.0
-"""How long an engine may take to answer: it looks several times a second."""
+"""Timeout for a reply; the engine polls for requests several times per second."""
 
 _PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestReply:
-    """What came of a request."""
+    """Result of a request."""
 
     granted: bool
     text: str
     heard: bool = True
-    """Whether an engine has answered."""
+    """Whether an engine replied."""
 
 
 def send_request(
@@ -205,9 +203,9 @@ def send_request(
     machine: str | None = None,
     patience_s: float = REPLY_TIMEOUT_S,
 ) -> RequestReply:
-    """Ask the engine at work for something about a run; without one, or without an answer, say so."""
+    """Send a request about a run to the running engine and wait for the reply."""
     if place.engine is None:
-        return RequestReply(granted=False, text="no engine is at work in this project", heard=False)
+        return RequestReply(granted=False, text="no engine is running in this project", heard=False)
     requests = RequestTable(place.database)
     number = requests.ask(
         what,
@@ -227,9 +225,9 @@ def send_request(
     if requests.withdraw(number):
         gone = place.engine is None
         why = (
-            "the engine ended before it answered"
+            "the engine ended before it replied"
             if gone
-            else f"the engine did not answer in {patience_s:g} s"
+            else f"the engine did not reply within {patience_s:g} s"
         )
         return RequestReply(granted=False, text=why, heard=False)
     reply = requests.reply(number)

@@ -1,10 +1,7 @@
-"""Reports of an execution: what its journal and its records tell, as texts, pages and files.
+"""Read an execution from its journal and records, write its reports, and read the logs of its tasks.
 
-They are written in ``.weft/reports/RUN`` when a run ends, and by ``weft report`` whenever somebody asks.
-
-The logs of a task: which attempts it had, and what the program of one of them wrote.
-
-What lies there was written by programs that nobody trusts: only regular files are read, no link is followed.
+Reports are written to ``.weft/reports/RUN`` when a run ends, and by ``weft report``. Logs are written by
+untrusted programs: only regular files are read and links are not followed.
 """
 
 from __future__ import annotations
@@ -43,36 +40,36 @@ __all__ = ["ExecutionReport", "TaskLog", "find_attempt", "read_report", "reports
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExecutionReport:
-    """What is to be told of an execution, or of one run of it."""
+    """An execution, or one run of it, with its reports."""
 
     executed: ExecutedRun
     events: tuple[str, ...]
-    """One line of JSON for each happening."""
+    """One JSON object per event."""
 
     def html(self) -> str:
-        """Give the page."""
+        """Render the HTML page."""
         return execution_html(self.executed)
 
     def trace(self) -> str:
-        """Give the attempts in Nextflow's columns."""
+        """Return the attempts in the columns of Nextflow's trace file."""
         return trace_tsv(self.executed)
 
     def events_text(self) -> str:
-        """Give the happenings."""
+        """Return the events as JSON lines."""
         return "".join(f"{line}\n" for line in self.events)
 
     def wfformat(self) -> str:
-        """Give the executed run as WfFormat; raises InvalidInput where nothing completed."""
+        """Return the run as WfFormat. Raises InvalidInput if no task completed."""
         return write_wfformat(self.executed)
 
 
 def reports_folder(layout: ProjectLayout, run: int) -> Path:
-    """Give the folder of a run's reports."""
+    """Return the folder of a run's reports."""
     return layout.home / "reports" / str(run)
 
 
 def read_report(place: OpenProject, execution: int, run: RunRecord | None = None) -> ExecutionReport:
-    """Read an execution from its journal; ``run``: tell of this run of it only."""
+    """Read an execution from its journal, or only one ``run`` of it."""
     store = JournalStore(place.database)
     header = store.header(execution)
     entries = store.read(execution)
@@ -105,7 +102,7 @@ def read_report(place: OpenProject, execution: int, run: RunRecord | None = None
 
 
 def _read_usage(place: OpenProject, execution: int, machines: tuple[Machine, ...]) -> dict[int, ProcessUsage]:
-    """Read what the runners have written of programs' ends; what others wrote is not believed."""
+    """Read the end records of the runners; records with another token are ignored."""
     token = RunTable(place.database).remembered(execution, "token")
     found: dict[int, ProcessUsage] = {}
     for machine in machines if token else ():
@@ -132,9 +129,9 @@ def _read_products(place: OpenProject, execution: int, runs: list[RunState]) -> 
 
 
 def write_reports(place: OpenProject, execution: int) -> tuple[Path, ExecutionReport] | None:
-    """Write all reports of an execution into the folder of its first run; give that, and them.
+    """Write all reports of an execution into the folder of its first run; return the folder and the report.
 
-    None: it was ended before any run had begun.
+    Returns None if the execution ended before a run began.
     """
     runs = place.runs.of(execution)
     if not runs:
@@ -146,7 +143,7 @@ def write_reports(place: OpenProject, execution: int) -> tuple[Path, ExecutionRe
     save_text(told.trace(), str(folder / "trace.tsv"))
     save_text(told.events_text(), str(folder / "events.jsonl"))
     if not told.executed.several:
-        with suppress(InvalidInput):  # nothing completed: there is no such file then
+        with suppress(InvalidInput):  # no task completed: WfFormat has nothing to describe
             save_text(told.wfformat(), str(folder / "wfformat.json"))
     return folder, told
 
@@ -156,16 +153,16 @@ _AT_ONCE = 65_536
 
 @dataclass(slots=True)
 class TaskLog:
-    """A log that is read from its beginning, as far as it is written."""
+    """A growing log file, read from the beginning."""
 
     path: Path
-    """In the records of an attempt (``Layout.records``)."""
+    """File in the records folder of an attempt (``Layout.records``)."""
     place: int = 0
 
     def more(self) -> Iterator[bytes]:
-        """Give what was written since the last time."""
+        """Yield the bytes written since the last call."""
         try:
-            # From weft's own directory on: a task may have put a link in the place of any below it.
+            # Resolve from the project's own directory: a task may have replaced any folder below by a link.
             descriptor = open_inside(self.path.parents[3], "/".join(self.path.parts[-4:]))
         except StagingProblem:
             return
@@ -180,10 +177,10 @@ class TaskLog:
 
 
 def find_attempt(followed: JournalFollower, run: RunRecord, name: str, number: int | None) -> AttemptRecord:
-    """Find an attempt of a task: the one of this number (1 is the task's first), or the last.
+    """Return an attempt of a task: by number (1 is the first), or the last.
 
-    Of a run that does not go on, the last that has begun: what was only decided has nothing to show. The name
-    of a description means its only task; of a task in a loop, ``NAME#2`` means its second iteration.
+    For a run that is not running, the last attempt that started is returned. The name of a task description
+    selects its only task; ``NAME#2`` selects the second iteration of a task in a loop.
     """
     state = followed.state.runs[run.position]
     tried = [each for each in followed.history.attempts.values() if each.run == run.position]

@@ -1,11 +1,7 @@
-"""Until: the part of a workflow that some of its tasks need, and nothing after them.
+"""Load, check and select the workflows and machines of a request.
 
-Foreseeing: what would go wrong when a workflow is run here, and can be said before anything is.
-
-Only tasks with a program are looked at: a workflow that is planned or simulated may name its files as it
-likes. Names are judged as far as they are known by now; the rest is judged when a task begins.
-
-What is asked for: the workflows of a run, where their files lie, those that arrive later, the machines.
+The checks concern tasks with a program; workflows that are only planned or simulated may use any file names.
+Names are checked as far as they are known; the rest is checked when a task starts.
 """
 
 from __future__ import annotations
@@ -49,9 +45,9 @@ __all__ = [
 
 
 def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
-    """Keep the tasks of these names and what they need; without names all of them.
+    """Keep the named tasks and their predecessors; without names keep all tasks.
 
-    A loop stays if its body is needed; what is needed of a sweep is all of it.
+    A loop is kept if its body is needed; of a sweep all points are kept.
     """
     if not names:
         return workflow
@@ -60,7 +56,7 @@ def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
         if name not in described:
             _refuse_part(name, described)
             near = nearest(name, described)
-            advice = f"did you mean {near!r}?" if near else f"it has {', '.join(sorted(described))}"
+            advice = f"did you mean {near!r}?" if near else f"tasks: {', '.join(sorted(described))}"
             raise InvalidInput(Problem(what=f"no task {name!r} in {workflow.name!r}", advice=advice))
     needed = _needed_tasks(workflow, set(names))
     return replace(
@@ -71,11 +67,11 @@ def select_until(workflow: Workflow, names: Sequence[str]) -> Workflow:
 
 
 def _refuse_part(name: str, described: set[str]) -> None:
-    """Refuse one point of a sweep, or one iteration of a loop: what is described is run as a whole."""
+    """Reject a single point of a sweep or iteration of a loop: ``--until`` selects whole tasks."""
     for sign, word in (("[", "one point of a sweep"), ("#", "one iteration of a loop")):
         whole = name.partition(sign)[0]
         if sign in name and whole in described:
-            rule = "what is run of a task is all of it"
+            rule = "--until selects whole tasks"
             raise InvalidInput(
                 Problem(what=f"{name!r} is {word}", rule=rule, advice=f"name the task: {whole!r}")
             )
@@ -100,12 +96,12 @@ def _needed_tasks(workflow: Workflow, wanted: set[str]) -> set[str]:
     return needed
 
 
-_OUTPUT_ADVICE = "name it as it lies in the task's own directory; `to:` says where it goes"
-_INPUT_ADVICE = "name it as it shall lie in the task's own directory; `from:` says where it lies now"
+_OUTPUT_ADVICE = "use a name inside the task directory; `to:` sets the destination"
+_INPUT_ADVICE = "use a name inside the task directory; `from:` sets the source"
 
 
 def check_file_names(workflow: Workflow) -> None:
-    """Refuse names of inputs and outputs that lead out of the directories in which tasks work."""
+    """Raise InvalidInput for input and output names outside the task directory."""
     found = [problem for task in workflow.tasks if task.job is not None for problem in _name_problems(task)]
     if found:
         raise InvalidInput(list(locate_problems(found, workflow.document)))
@@ -120,16 +116,16 @@ def _name_problems(task: Task) -> Iterator[Problem]:
 
 def _path_problems(name: str, keys: Keys, advice: str) -> Iterator[Problem]:
     try:
-        # What is filled in later stands for any plain word.
+        # A placeholder for values that are filled in later.
         split_name("".join(piece if isinstance(piece, str) else "x" for piece in split_template(name)))
     except StagingProblem as problem:
         yield Problem(what=f"{quote_name(name)} {problem.what}", rule=problem.why, advice=advice, path=keys)
 
 
 def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
-    """List the files of this computer that tasks read, that no task makes, and that do not exist by now.
+    """Return a problem for each local input file that does not exist and that no task produces.
 
-    ``folder`` is that of the workflow. Of what one entry stands for, the first file that is absent is named.
+    ``folder`` is the folder of the workflow. Only the first missing file of each entry is reported.
     """
     makers, found, judged = ProducerIndex(graph), list[Problem](), set[Keys]()
     tasks = graph.workflow.tasks
@@ -141,24 +137,24 @@ def find_missing_inputs(graph: TaskGraph, folder: Path) -> list[Problem]:
             if keys in judged or _is_read_later(described, text):
                 continue
             if "{" not in text:
-                judged.add(keys)  # it is the same for every point of a sweep
+                judged.add(keys)  # the same file for every point of a sweep
             name = fill_template(text, graph.context(task), last=False)
             if (given.source is None and makers.of(name)) or _may_exist(name, folder):
                 continue
             judged.add(keys)
-            what = f"{quote_name(fill_template(name, {}))} does not exist, and no task makes it"
-            found.append(Problem(what=what, advice="it must be there when the task begins", path=keys))
+            what = f"{quote_name(fill_template(name, {}))} does not exist and no task produces it"
+            found.append(Problem(what=what, advice="create it before the task starts", path=keys))
     return list(locate_problems(found, graph.workflow.document))
 
 
 def _is_read_later(task: Task, text: str) -> bool:
-    """Say whether a name speaks of lines that another task has yet to write."""
+    """Return whether a name depends on lines that another task writes during the run."""
     said = task.sweep.from_file if task.sweep is not None else ()
     return any(field.name in said for field in list_fields(text))
 
 
 def _may_exist(name: str, folder: Path) -> bool:
-    """Say whether a file exists, or cannot be looked for: it lies elsewhere, or its name is not known yet."""
+    """Return whether a file exists or cannot be checked: it is remote, or its name is not known yet."""
     if list_fields(name):
         return True
     try:
@@ -174,30 +170,30 @@ def _input_keys(task: Task, given: Input, position: int) -> Keys:
 
 @runtime_checkable
 class Buildable(Protocol):
-    """What a workflow is made from, such as a Builder."""
+    """An object that builds a workflow, such as a Builder."""
 
     def build(self) -> Workflow:
-        """Make the workflow."""
+        """Build the workflow."""
 
 
 @runtime_checkable
 class _BuiltInProject(Protocol):
-    """What a workflow is made from that has files of its own, such as the call of a function."""
+    """An object that builds a workflow and its files, such as a function call."""
 
     def build_in(self, layout: ProjectLayout) -> Workflow:
-        """Make the workflow, and its files in the project."""
+        """Build the workflow and write its files into the project."""
 
 
 WorkflowSource = Workflow | Buildable | _BuiltInProject | str | Path
-"""A workflow, what one is made from, or a file."""
+"""A workflow, an object that builds one, or a file."""
 
 Arrivals = list[tuple[float, str, str]]
-"""When a workflow arrives, its key, its owner."""
+"""(arrival time, workflow key, owner)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedWorkflows:
-    """Workflows by key, and the folder of each, from the project."""
+    """Workflows and their folders, relative to the project, by key."""
 
     flows: dict[str, Workflow]
     folders: dict[str, str]
@@ -210,7 +206,7 @@ def load_workflows(
     format_name: str | None,
     until: Sequence[str],
 ) -> LoadedWorkflows:
-    """Load the workflows that are to be run now, by name; the second of one name gets a number."""
+    """Load the workflows to run now, by name; further workflows of the same name get a number."""
     sources = (
         list(workflows) if isinstance(workflows, Sequence) and not isinstance(workflows, str) else [workflows]
     )
@@ -236,7 +232,7 @@ def _load_source(source: Any, layout: ProjectLayout, format_name: str | None) ->
     if isinstance(source, str | Path):
         return read_workflow_file(source, format_name=format_name)
     what = f"{type(source).__name__} cannot be run"
-    raise InvalidInput(Problem(what=what, rule="a workflow, a Builder, the call of a task, or a file's name"))
+    raise InvalidInput(Problem(what=what, rule="must be a workflow, a Builder, a task call or a file name"))
 
 
 def _unique_key(name: str, taken: Mapping[str, object]) -> str:
@@ -245,13 +241,13 @@ def _unique_key(name: str, taken: Mapping[str, object]) -> str:
 
 
 def _workflow_folder(layout: ProjectLayout, source: str) -> str:
-    """Give the folder of a workflow file, from the project."""
+    """Return the folder of a workflow file, relative to the project."""
     folder = Path(source).resolve().parent
     if not folder.is_relative_to(layout.project):
         raise InvalidInput(
             Problem(
-                what=f"{source!r} does not lie in the project {str(layout.project)!r}",
-                rule="weft reads and writes nothing outside the project but what a workflow names",
+                what=f"{source!r} is outside the project {str(layout.project)!r}",
+                rule="weft accesses only those files outside the project that a workflow names",
                 advice=f"run it in its own project: --project {folder}",
             )
         )
@@ -261,7 +257,7 @@ def _workflow_folder(layout: ProjectLayout, source: str) -> str:
 def load_arrivals(
     file: str | Path | None, layout: ProjectLayout, seed: int
 ) -> tuple[Arrivals, LoadedWorkflows]:
-    """Load the workflows that arrive later, and when."""
+    """Load the workflows that arrive later, and their arrival times."""
     if file is None:
         return [], LoadedWorkflows({}, {})
     scenario = load_scenario(file)

@@ -1,21 +1,4 @@
-"""What became of an execution: what ``weft.run`` gives.
-
-Pace: how often programs are asked for their progress.
-
-Settings say every half a minute, which is right for tasks of hours. A task of seconds would be through before
-anybody asks, whatever it promised; so the shortest task that owes something is asked a few times.
-
-Being interrupted: the first signal ends a run in order, the second at once.
-
-Handlers are put in place only in the main thread of a process, because Python allows them nowhere else; in
-another thread, as in some notebooks, a run is ended by whoever started the thread.
-
-Run workflows on real machines: the call behind ``weft run`` and ``weft resume``.
-
-Giving up a run that no engine drives any more: what still runs of it is ended, and it is marked.
-
-A dry run: the plan that a run would begin with, and nothing else.
-"""
+"""Run workflows on real machines: the functions behind ``weft run``, ``weft resume`` and ``weft cancel``."""
 
 from __future__ import annotations
 
@@ -74,45 +57,45 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunResult:
-    """What became of an execution; printed, it sums it up, and so it does in a notebook."""
+    """Result of an execution; ``str()`` and notebooks show a summary."""
 
     layout: ProjectLayout
     execution: int
     ending: ExecutionOutcome
     resumed: bool
-    """Whether it went on with one that was not finished."""
+    """Whether an unfinished execution was resumed."""
 
     @property
     def outcome(self) -> str:
-        """Say how it ended: ``completed``, ``failed``, ``stopped``, ``cancelled``, ``interrupted``."""
+        """Return ``completed``, ``failed``, ``stopped``, ``cancelled`` or ``interrupted``."""
         return self.ending.state
 
     @property
     def completed(self) -> bool:
-        """Say whether all went well."""
+        """Return whether all runs completed."""
         return self.outcome == "completed"
 
     @cached_property
     def runs(self) -> tuple[RunRecord, ...]:
-        """List its runs, with the numbers that ``weft ls`` shows."""
+        """Return the runs with the numbers shown by ``weft ls``."""
         with OpenProject.at(str(self.layout.project)) as place:
             return tuple(place.runs.of(self.execution))
 
     @cached_property
     def told(self) -> ExecutionReport:
-        """Give everything that reports show."""
+        """Return the data of all reports."""
         with OpenProject.at(str(self.layout.project)) as place:
             return read_report(place, self.execution)
 
     def write_reports(self) -> Path:
-        """Write page, trace, events and WfFormat; give the folder in which they are."""
+        """Write page, trace, events and WfFormat; return their folder."""
         with OpenProject.at(str(self.layout.project)) as place:
             write_reports(place, self.execution)
         return self.reports
 
     @property
     def reports(self) -> Path:
-        """Give the folder of its reports."""
+        """Return the folder of the reports."""
         return reports_folder(self.layout, self.runs[0].number if self.runs else 0)
 
     def __str__(self) -> str:
@@ -147,12 +130,15 @@ def _table_html(table: TextTable) -> str:
 
 
 _POLLS_PER_TASK = 5
-"""How often a task is asked that takes as long as it should."""
+"""Progress polls during the estimated time of a task."""
 _MIN_POLL_S = 0.5
 
 
 def set_poll_interval(settings: EngineSettings, instances: Iterable[Instance]) -> EngineSettings:
-    """Have programs asked often enough for what they owe."""
+    """Shorten the poll interval so that the shortest task with a contract is polled several times.
+
+    The default of half a minute suits tasks of hours; a task of seconds would end before its first poll.
+    """
     shortest_s = min(
         (least_s for each in instances for least_s in _shortest_contract_task(each, settings)), default=None
     )
@@ -164,7 +150,7 @@ def set_poll_interval(settings: EngineSettings, instances: Iterable[Instance]) -
 
 
 def _shortest_contract_task(instance: Instance, settings: EngineSettings) -> Iterator[float]:
-    """Give the seconds of the shortest task that owes something, if there is one."""
+    """Yield the estimated seconds of the shortest task with a contract, if there is one."""
     all_owe = settings.contract is not None or settings.iteration_limit_s is not None
     graph = instance.graph
     owing = [all_owe or task.recovery.contract is not None for task in graph.workflow.tasks]
@@ -179,26 +165,30 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalHandler:
-    """A context in which signals are counted instead of ending the process."""
+    """Context manager that counts signals instead of ending the process.
+
+    The first signal stops a run in order, the second immediately. Python allows handlers in the main thread
+    only; in other threads, as in some notebooks, signals keep their usual effect.
+    """
 
     def __init__(
         self, at_once: Callable[[int], object], *, signals: Sequence[signal.Signals] = SIGNALS
     ) -> None:
-        """``at_once`` is called, with the signal's number, when a second signal comes; it may raise."""
+        """``at_once`` is called with the signal number on the second signal; it may raise."""
         self.first: int | None = None
-        """The number of the first signal; None: none came."""
+        """Number of the first signal; None if none arrived."""
         self._at_once = at_once
         self._signals = signals
         self._before: dict[signal.Signals, Any] = {}
 
     def __call__(self) -> bool:
-        """Say whether a signal came."""
+        """Return whether a signal arrived."""
         return self.first is not None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for each in self._signals:
-                # What was ignored before us (`nohup`) stays ignored.
+                # Signals ignored before (`nohup`) stay ignored.
                 if signal.getsignal(each) is not signal.SIG_IGN:
                     self._before[each] = signal.signal(each, self._heard)
         return self
@@ -216,7 +206,7 @@ class SignalHandler:
 
 
 Watcher = Callable[[Execution], Sequence[Listener]]
-"""Is shown an execution before anything happens, and gives who is to hear of every entry."""
+"""Receives the execution before it starts and returns listeners for journal entries."""
 
 _Interrupted = Callable[[], bool] | None
 
@@ -245,20 +235,19 @@ def run(
     watch: Watcher | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> RunResult:
-    """Run workflows (records, builders, calls of tasks, or files) to their end.
+    """Run workflows (records, builders, task calls or files) to their end.
 
-    State lies in ``.weft/`` of ``project`` (the current directory, or the nearest above that has one). An
-    unfinished execution that was asked for the same is gone on with, and what was done before and is still
-    valid is taken over, unless ``fresh``. ``until`` names tasks after which nothing more is run;
-    ``most_nodes`` limits the nodes of every machine; ``keep_going`` goes on with what does not depend on a
-    task that failed. Planners that search may search for ``plan_time_s`` (2 if nothing is said), or for
-    ``plan_steps``; what is said holds for each plan that is made again during the run too.
+    State is stored in ``.weft/`` of ``project`` (default: the nearest parent directory with a project, else
+    the current directory). An unfinished execution of the same request is resumed and valid results of
+    earlier runs are reused, unless ``fresh``. ``until`` names the last tasks to run; ``most_nodes`` limits
+    the nodes of every machine; ``keep_going`` continues with tasks that do not depend on a failed one. Search
+    planners use ``plan_time_s`` (default 2) or ``plan_steps`` for the first plan and for each re-planning.
 
-    ``watch`` is shown the execution before it begins. ``interrupted`` is asked all the time: when it says so,
-    all programs are ended in order, and ``resume`` goes on. If it is not given, Ctrl-C does that, and
-    KeyboardInterrupt is raised then; a second Ctrl-C raises it at once.
+    ``watch`` receives the execution before it starts. ``interrupted`` is called several times per second;
+    when it returns True, all programs are stopped and ``resume`` can continue. Without it, Ctrl-C stops the
+    programs and raises KeyboardInterrupt; a second Ctrl-C raises it immediately.
 
-    Raises InvalidInput, Infeasible, or Locked where another engine works in the project.
+    Raises InvalidInput, Infeasible, or Locked if another engine uses the project.
     """
     spending = PlanningBudget(time_s=plan_time_s, steps=plan_steps)
     layout = find_project(project)
@@ -266,7 +255,7 @@ def run(
     coming, more = load_arrivals(arrivals, layout, seed)
     flows = {**asked.flows, **more.flows}
     if not flows:
-        raise InvalidInput(Problem(what="no workflow to run", advice="name one, or a file of arrivals"))
+        raise InvalidInput(Problem(what="no workflow to run", advice="give one, or a file with arrivals"))
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     header = JournalHeader(
@@ -311,10 +300,10 @@ def resume(
     watch: Watcher | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> RunResult:
-    """Go on with an execution that was not finished: the one of this number, or the last one.
+    """Resume an unfinished execution: the given one, or the last.
 
-    Tasks that had failed and wait for the user are tried again. ``cancel`` names runs, as the engine counts
-    them, that are given up instead: what still runs of them is ended.
+    Failed tasks that wait for the user are retried. ``cancel`` lists run indexes of the engine that are
+    cancelled instead; their running programs are stopped.
     """
     layout = require_project(project)
     lock, database = open_project(layout, command)
@@ -332,14 +321,14 @@ def _resumable(database: Database, execution: int | None) -> int:
         found = runs.unfinished()
         if found is None:
             earlier = [run.number for run in runs.all() if runs.execution(run.execution).state in UNFINISHED]
-            begin = "`weft run WORKFLOW` begins another; `weft ls` lists what was run"
-            advice = f"`weft resume {earlier[-1]}` goes on with an earlier one" if earlier else begin
-            raise InvalidInput(Problem(what="nothing to resume: the last run is over", advice=advice))
+            begin = "`weft run WORKFLOW` starts a new run; `weft ls` lists all runs"
+            advice = f"`weft resume {earlier[-1]}` resumes an earlier run" if earlier else begin
+            raise InvalidInput(Problem(what="nothing to resume: the last run has ended", advice=advice))
         return found.number
     stated = runs.execution(execution)
     if stated.state not in UNFINISHED:
-        what = f"nothing to resume: it is over ({stated.state})"
-        raise InvalidInput(Problem(what=what, advice="`weft run WORKFLOW` begins another"))
+        what = f"nothing to resume: the run has ended ({stated.state})"
+        raise InvalidInput(Problem(what=what, advice="`weft run WORKFLOW` starts a new run"))
     return execution
 
 
@@ -377,7 +366,7 @@ def _raise_interrupt(number: int) -> NoReturn:  # noqa: ARG001 -- it was Ctrl-C
 
 
 def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None) -> EngineSettings:
-    """Add to the settings what holds in every real world, and what was asked for."""
+    """Return the settings with those of real execution and the options of the call."""
     return replace(
         settings,
         begins_at_once=True,
@@ -388,7 +377,7 @@ def _settings(settings: EngineSettings, *, keep_going: bool, retries: int | None
 
 
 def _compile_all(header: JournalHeader) -> list[Instance]:
-    """Compile the workflows; what cannot be run is refused before anything is written."""
+    """Compile the workflows and check the planner, before anything is written."""
     instances = []
     chosen = make_policy(header.policy)
     goal, planning = make_objective("makespan"), make_planner(header.planner)
@@ -406,9 +395,10 @@ def _compile_all(header: JournalHeader) -> list[Instance]:
 
 
 def cancel_unfinished(place: OpenProject, run: RunRecord, *, interrupted: Callable[[], bool]) -> RunRecord:
-    """Take up the execution of a run only to cancel it; give the run as it is then.
+    """Cancel a run without an engine and return its new state.
 
-    Other runs of the same execution stay as they are, to be resumed.
+    Its execution is resumed only to stop the run's programs. Other runs of the execution can still be
+    resumed.
     """
     engines: list[Execution] = []
 
@@ -427,7 +417,7 @@ def cancel_unfinished(place: OpenProject, run: RunRecord, *, interrupted: Callab
 
 
 def _mark_cancelled(runs: RunTable, run: RunRecord) -> None:
-    """Call cancelled what only waited for the user: no engine has anything to do about it."""
+    """Mark a stopped run as cancelled: it has no programs, so no engine is needed."""
     if runs.run(run.number).state == "stopped":
         runs.set_state(
             run.execution, run.position, "cancelled", at_s=time.time(), reason="cancelled by the user"
@@ -451,7 +441,7 @@ def plan_dry_run(
     seed: int,
     format_name: str | None,
 ) -> list[PlannedWorkflow]:
-    """Plan each workflow as it would be planned when it is run, alone on the empty machines."""
+    """Plan each workflow as ``run`` would, alone on empty machines, without running or writing anything."""
     platform = load_machines(on, most_nodes)
     check_backend(platform)
     asked = load_workflows(workflows, find_project(project), params, format_name, until)

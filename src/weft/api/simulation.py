@@ -1,11 +1,4 @@
-"""What a simulation gave: per seed a history and its numbers; over several seeds medians and spread.
-
-The recorder: hears of every entry of a simulation, keeps its history, and writes its journal.
-
-Simulate workflows on a platform: the call behind ``weft simulate``.
-
-Show a simulation: facts for a reader, the view that charts and pages draw.
-"""
+"""Simulate workflows on a platform and present the results: the functions behind ``weft simulate``."""
 
 from __future__ import annotations
 
@@ -75,43 +68,43 @@ __all__ = [
 
 
 _CURVE_POINTS = 1_000
-"""Steps of a curve that are written into a record."""
+"""Maximal number of points of a curve in a record."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedRun:
-    """One simulation."""
+    """Result of one simulation."""
 
     seed: int
     history: History
     machines: tuple[tuple[str, int], ...]
-    """Name and nodes of each machine."""
+    """(name, nodes) of each machine."""
     instances: Mapping[str, Instance]
     stuck: tuple[str, ...] = ()
-    """Why it could not go on; empty: every run ended."""
+    """Reasons why the simulation could not continue; empty if every run ended."""
     pending: int = 0
-    """Workflows that had not arrived when it ended."""
+    """Workflows that had not arrived when the simulation ended."""
 
     @property
     def machine_names(self) -> tuple[str, ...]:
-        """Name the machines."""
+        """Return the names of the machines."""
         return tuple(name for name, _ in self.machines)
 
     @property
     def end_s(self) -> float:
-        """Give when the last run ended."""
+        """Return the end of the last run."""
         return self.history.end_s
 
     @property
     def outcome(self) -> str:
-        """Say how it ended: ``completed``, ``failed`` (some run did not complete), ``stuck``."""
+        """Return ``completed``, ``failed`` (some run did not complete) or ``stuck``."""
         if self.stuck:
             return "stuck"
         return "completed" if all(run.outcome == "completed" for run in self.history.runs) else "failed"
 
     @cached_property
     def lower_bound_s(self) -> float:
-        """Give a time before which all this cannot end, if estimates are right and loops run once."""
+        """Return a lower bound of the end, for exact estimates and one iteration of every loop."""
         bounds = (
             run.arrival_s + compute_bounds(self.instances[run.workflow]).best_s for run in self.history.runs
         )
@@ -119,18 +112,18 @@ class SimulatedRun:
 
     @cached_property
     def uses(self) -> list[MachineUse]:
-        """Measure the machines."""
+        """Return the utilisation of each machine."""
         return measure_machines(self.history, self.machines)
 
     @property
     def utilisation(self) -> float:
-        """Give the share of all node-seconds up to the end that was taken."""
+        """Return the busy share of all node-seconds up to the end."""
         offered = sum(nodes for _, nodes in self.machines) * self.end_s
         return sum(use.busy_node_s for use in self.uses) / offered if offered > 0 else 0.0
 
     @property
     def replicated(self) -> float:
-        """Give the share of the node-seconds taken that was replicated work."""
+        """Return the share of busy node-seconds spent on replicated work."""
         return replicated_share(self.uses)
 
     @property
@@ -140,17 +133,17 @@ class SimulatedRun:
 
     @cached_property
     def slowdown(self) -> Summary | None:
-        """Sum up the slowdowns of the runs that completed; None: none did."""
+        """Return statistics of the slowdowns of completed runs; None if no run completed."""
         found = [value for values in list_slowdowns(self.history).values() for value in values]
         return summarise(found) if found else None
 
     @cached_property
     def slowdown_of(self) -> dict[str, Summary]:
-        """Sum up the slowdowns by application."""
+        """Return statistics of the slowdowns by workflow."""
         return {name: summarise(values) for name, values in list_slowdowns(self.history).items()}
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return a JSON-ready record."""
         history, names = self.history, self.machine_names
         return {
             "seed": self.seed,
@@ -186,44 +179,44 @@ MEASURES: Mapping[str, Callable[[SimulatedRun], float | None]] = {
     "replicated_share": lambda run: run.replicated,
     "utilisation": lambda run: run.utilisation,
 }
-"""The numbers of which repetitions give medians and spread."""
+"""Measures for which repetitions report median and spread."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedRuns:
-    """One simulation or several, of seeds in a row."""
+    """Results of simulations with consecutive seeds."""
 
     platform: Platform
     policy: str
     planner: str | None
-    """None: nobody asks one."""
+    """None if the policy uses no planner."""
     scenario: str
     preset: str
     runs: tuple[SimulatedRun, ...]
 
     @property
     def first(self) -> SimulatedRun:
-        """Give the run of the first seed."""
+        """Return the result of the first seed."""
         return self.runs[0]
 
     @property
     def end_s(self) -> float:
-        """Give the end of the first run; with several seeds the median."""
+        """Return the median end over the seeds."""
         return self.spread("end_s").median
 
     @property
     def outcome(self) -> str:
-        """Give the worst outcome of all."""
+        """Return the worst outcome over the seeds."""
         found = {run.outcome for run in self.runs}
         return next(word for word in ("stuck", "failed", "completed") if word in found)
 
     def spread(self, measure: str) -> Summary:
-        """Sum up one of the measures over the seeds."""
+        """Return statistics of a measure over the seeds."""
         found = _present([MEASURES[measure](run) for run in self.runs])
         return summarise(found or [0.0])
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data: the object ``weft simulate --json`` prints."""
+        """Return the object printed by ``weft simulate --json``."""
         return {
             "platform": self.platform.name,
             "policy": self.policy,
@@ -242,33 +235,33 @@ def _present(values: Sequence[float | None]) -> list[float]:
 
 
 MOST_ITERATIONS = 1_000
-"""After so many a loop without ``max_iterations`` is taken for one that never ends."""
+"""Iterations after which a loop without ``max_iterations`` is considered endless."""
 
 _REPORT_EVERY = 1_000
 
 SimulationProgress = Callable[[int, float, int], None]
-"""Hears of progress: entries so far, the simulated time, active workflows."""
+"""Callback with the number of entries, the simulated time and the number of active workflows."""
 
 
 class SimulationRecorder:
-    """What a simulation reports to."""
+    """Keep the history of a simulation, write its journal and detect endless loops."""
 
     def __init__(
         self, journal: JournalFileWriter | None = None, tell: SimulationProgress | None = None
     ) -> None:
         self.history = History()
         self.endless = ""
-        """Which loop seems to run for ever; "": none."""
+        """Description of an endless loop; empty if none was detected."""
         self._journal = journal
         self._tell = tell
         self._entry: JournalEntry | None = None
 
     def record(self, entry: JournalEntry) -> None:
-        """Hear of an entry."""
+        """Store the entry until ``check`` is called with the updated engine."""
         self._entry = entry
 
     def check(self, engine: Engine) -> None:
-        """Take the entry in, now that the engine's state can be asked for names."""
+        """Process the stored entry; names are looked up in the engine's state after it."""
         entry = self._entry
         assert entry is not None
         if self._journal is not None:
@@ -281,7 +274,7 @@ class SimulationRecorder:
             self._tell(entry.sequence, entry.now, len(engine.state.active))
 
     def stop(self, engine: Engine) -> bool:  # noqa: ARG002
-        """Say whether the simulation should end."""
+        """Return whether the simulation should stop."""
         return bool(self.endless)
 
     def _judge(self, engine: Engine, command: Repeat) -> None:
@@ -295,7 +288,7 @@ class SimulationRecorder:
 
 DEFAULT_POLICY, DEFAULT_PLANNER = "plan", "heft"
 DEFAULT_STEPS = 200
-"""What a planner that searches may spend, at the start and at each re-planning."""
+"""Step budget of a search planner for the first plan and for each re-planning."""
 
 _Source = Workflow | str | Path
 
@@ -317,15 +310,14 @@ def simulate(
     journal: str | Path | None = None,
     progress: SimulationProgress | None = None,
 ) -> SimulatedRuns:
-    """Simulate workflows (records or files) that arrive at 0, and those that a scenario lets arrive.
+    """Simulate workflows (records or files) that arrive at time 0 and those that arrive in a scenario.
 
-    ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner is asked by
-    policies that follow plans, and by re-planning. ``settings`` say how the engine adapts; ``preset`` names
-    a set of them. With ``repeat`` the seeds ``seed``, ``seed + 1``, ... are simulated. ``journal`` is a file
-    to write the journal to.
+    ``policy`` and ``planner`` may carry options (``"foft:intra=priority"``); the planner serves policies that
+    follow plans, and re-planning. ``settings`` control how the engine adapts; ``preset`` names a set of them.
+    ``repeat`` simulates the seeds ``seed``, ``seed + 1``, ... ``journal`` is a file for the journal.
 
-    Raises Infeasible where the platform can run some task nowhere. A run that fails or comes to a standstill
-    is no error of the simulation: ``SimulatedRun.outcome`` says so.
+    Raises Infeasible if some task can run on no machine. A failed or stuck run raises nothing; see
+    ``SimulatedRun.outcome``.
     """
     if repeat < 1:
         raise InvalidInput(Problem(what=f"repeat {repeat}", rule="must be at least 1"))
@@ -340,7 +332,7 @@ def simulate(
     _check_clash(first, arriving)
     flows = {**first, **arriving}
     if not flows:
-        advice = "name one, or a scenario in which some arrive"
+        advice = "give one, or a scenario with arrivals"
         raise InvalidInput(Problem(what="no workflow to simulate", advice=advice))
     check_scenario(truth, platform, flows)
     prepared = _PreparedSimulation(
@@ -375,7 +367,7 @@ def _load_scenario(given: Scenario | str | Path | None) -> Scenario:
 def _load_first(
     workflows: _Source | Sequence[_Source], params: Mapping[str, Any], format_name: str | None
 ) -> dict[str, Workflow]:
-    """Load the workflows that arrive at 0, by name; the second of one name gets a number."""
+    """Load the workflows that arrive at 0, by name; further workflows of the same name get a number."""
     sources = [workflows] if isinstance(workflows, Workflow | str | Path) else list(workflows)
     found: dict[str, Workflow] = {}
     for source in sources:
@@ -396,11 +388,11 @@ def _check_clash(first: Mapping[str, Workflow], arriving: Mapping[str, Workflow]
     clash = sorted(first.keys() & arriving.keys())
     if clash:
         what = f"workflow {clash[0]!r} is named on the command line and by the scenario"
-        raise InvalidInput(Problem(what=what, advice="let only one of them name it"))
+        raise InvalidInput(Problem(what=what, advice="name it only once"))
 
 
 def _compile_all(flows: Mapping[str, Workflow], platform: Platform) -> dict[str, Instance]:
-    """Compile every workflow; what keeps one from running anywhere is told with its name."""
+    """Compile every workflow; Infeasible names the workflow."""
     found = {}
     for key, flow in flows.items():
         try:
@@ -412,7 +404,7 @@ def _compile_all(flows: Mapping[str, Workflow], platform: Platform) -> dict[str,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PreparedSimulation:
-    """Everything that all repetitions share."""
+    """Data shared by all repetitions."""
 
     flows: Mapping[str, Workflow]
     platform: Platform
@@ -426,11 +418,11 @@ class _PreparedSimulation:
 
     @property
     def plans(self) -> bool:
-        """Say whether a planner is asked at all."""
+        """Return whether the policy uses a planner."""
         return make_policy(self.policy).needs_plan
 
     def refuse_planner(self) -> None:
-        """Refuse a planner that cannot plan some workflow, before anything is simulated."""
+        """Raise InvalidInput if the planner cannot plan some workflow."""
         if not self.plans:
             return
         goal, chosen = make_objective("makespan"), make_planner(self.planner)
@@ -441,7 +433,7 @@ class _PreparedSimulation:
                 raise InvalidInput(Problem(what=what, advice="`weft planners` lists the others"))
 
     def run(self, seed: int, journal: str | Path | None, tell: SimulationProgress | None) -> SimulatedRun:
-        """Simulate once."""
+        """Run one simulation."""
         simulation = Simulation(
             library=WorkflowLibrary(self.instances),
             arrivals=list(self._arrivals(seed)),
@@ -467,7 +459,7 @@ class _PreparedSimulation:
         )
 
     def _arrivals(self, seed: int) -> Iterator[Arrival]:
-        """List what arrives when: what was named at 0, in its order, then what the scenario says."""
+        """Return all arrivals by time: the given workflows at 0, then those of the scenario."""
         drawn = draw_arrivals(self.scenario, generator(seed, "arrivals"))
         own = [Arrival(workflow=key, owner=self.flows[key].owner) for key in self.first]
         yield from sorted([*own, *drawn], key=lambda arrival: arrival.at_s)
@@ -485,7 +477,7 @@ class _PreparedSimulation:
 
 
 def simulation_title(runs: SimulatedRuns) -> str:
-    """Say in a line what was simulated."""
+    """Return a one-line description of the simulation."""
     names = list(dict.fromkeys(run.workflow for run in runs.first.history.runs))
     what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     by = f"{runs.policy} with {runs.planner}" if runs.planner else runs.policy
@@ -493,7 +485,7 @@ def simulation_title(runs: SimulatedRuns) -> str:
 
 
 def simulation_facts(run: SimulatedRun) -> list[tuple[str, str]]:
-    """List what a reader wants to know first of one simulation."""
+    """Return (label, text) pairs that summarise one simulation."""
     history = run.history
     facts = [
         ("end", format_seconds(run.end_s)),
@@ -529,7 +521,7 @@ def _counts(total: int, by_reason: dict[str, int]) -> str:
 
 
 def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
-    """List medians and spread over the seeds."""
+    """Return (label, text) pairs with median and spread over the seeds."""
 
     def text(measure: str, shown: str) -> str:
         found = runs.spread(measure)
@@ -553,7 +545,7 @@ def spread_facts(runs: SimulatedRuns) -> list[tuple[str, str]]:
 
 
 def simulation_notes(run: SimulatedRun) -> list[str]:
-    """Say what a reader should know besides the numbers."""
+    """Return failures, standstills and caveats of a simulation."""
     notes = []
     for story in run.history.runs:
         if story.outcome not in ("completed", ""):
@@ -561,14 +553,14 @@ def simulation_notes(run: SimulatedRun) -> list[str]:
             notes.append(f"run {story.index} ({story.workflow}) {story.outcome}{why}")
     notes += [f"standstill: {line}" for line in run.stuck]
     if run.pending:
-        notes.append(f"{format_count(run.pending, 'workflow')} had not arrived when nothing could go on")
+        notes.append(f"{format_count(run.pending, 'workflow')} had not arrived when the simulation stopped")
     if any(story.iterations for story in run.history.runs):
-        notes.append("bound and time alone are those of one iteration of every loop")
+        notes.append("lower bound and time alone refer to one iteration of every loop")
     return notes
 
 
 def simulation_view(runs: SimulatedRuns) -> SimulationView:
-    """Collect what charts and pages need, of the first seed."""
+    """Return the data of charts and pages, for the first seed."""
     run = runs.first
     return SimulationView(
         title=simulation_title(runs),
@@ -584,5 +576,5 @@ def simulation_view(runs: SimulatedRuns) -> SimulationView:
 
 
 def render_simulation(runs: SimulatedRuns) -> str:
-    """Render the first simulation as one self-contained page."""
+    """Render the simulation of the first seed as a self-contained HTML page."""
     return simulation_html(simulation_view(runs))

@@ -1,1 +1,1 @@
-"""The shell commands, one file each; none is imported before it is called."""
+"""The shell commands; each module is imported when its command is called."""

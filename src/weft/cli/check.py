@@ -1,4 +1,4 @@
-"""``weft check``: everything that is wrong with a file, at once."""
+"""``weft check``: report all problems of a file."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ _TASKS_KEY = re.compile(r"^tasks\s*:", re.MULTILINE)
     "--on",
     "platform",
     metavar="PLATFORM",
-    help="Check also that tasks can run on this platform, and that scenarios speak of its machines.",
+    help="Also check that tasks can run on this platform and that scenarios name its machines.",
 )
 @options.as_json
 def command(files: tuple[str, ...], platform: str | None, as_json: bool) -> None:
-    """Say everything that is wrong with workflow, platform and scenario files.
+    """Report all problems of workflow, platform and scenario files.
 
-    Also what `weft run` would refuse is told: names of files that lead out of a task's directory, and what a
-    machine of this computer asks for. Files that no task makes and that do not exist yet are noted. Exit code
-    0: nothing; 2: problems, each with its place, the value, the rule and what to do; 3: with --on, some task
-    can run on no machine.
+    This includes what `weft run` would reject: file names outside the task directory, and settings of local
+    machines. Input files that do not exist and that no task produces are noted. Exit code 0: no problems; 2:
+    problems, each with position, value, rule and advice; 3: with --on, some task can run on no machine.
     """
     from weft.errors import Infeasible, InvalidInput, Problem, SourceLocation
     from weft.formats.files import load_platform
@@ -109,7 +108,9 @@ def _check_file(name: str, machines: Platform | None) -> dict[str, Any]:
 
 
 def _check_names(graph: TaskGraph, name: str) -> list[str]:
-    """Refuse what cannot be run, and list what may be missing then; recorded workflows are not run here."""
+    """Check file names and return notes about missing inputs; only weft's own format describes runnable
+    workflows.
+    """
     from pathlib import Path
 
     from weft.api.request import check_file_names, find_missing_inputs
@@ -121,13 +122,13 @@ def _check_names(graph: TaskGraph, name: str) -> list[str]:
 
 
 def _check_scenario(source: SourceFile, machines: Platform | None) -> dict[str, object] | None:
-    """Check a scenario together with the workflows it names; None: the file is none."""
+    """Check a scenario and the workflows it names; return None if the file is no scenario."""
     from weft.backends.simulation.scenario_checks import check_scenario, workflow_keys
     from weft.backends.simulation.scenario_reader import is_scenario, load_arrival_workflows, read_scenario
     from weft.formats.native import WeftYaml
     from weft.formats.yaml_document import parse_document
 
-    # Parsed only if need be: workflows may be large.
+    # Parse only if necessary: workflow files may be large.
     if not WeftYaml().recognises(source) or _TASKS_KEY.search(source.head):
         return None
     document = parse_document(source.text(), source.name)

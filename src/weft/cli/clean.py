@@ -1,4 +1,4 @@
-"""``weft clean``: remove what finished runs have left."""
+"""``weft clean``: remove the files of finished runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["command"]
 @click.option(
     "--keep-results",
     is_flag=True,
-    help="Keep the directories of outputs, so that later runs can take them over.",
+    help="Keep output directories, so that later runs can reuse them.",
 )
-@click.option("--all", "everything", is_flag=True, help="Remove reports and the caches of shared inputs too.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--all", "everything", is_flag=True, help="Also remove reports and input caches.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only print what would be removed.")
 @options.project
 @options.as_json
 def command(
@@ -32,11 +32,11 @@ def command(
     project: str | None,
     as_json: bool,
 ) -> None:
-    """Remove what RUN, or every finished run, has left in sandboxes, records and checkpoints.
+    """Remove sandboxes, records and checkpoints of RUN, or of every finished run.
 
-    A run that is not finished is left alone. Files that were brought to the project stay; the journal stays,
-    and so do `weft ls`, `weft explain` and `weft report`, but for the last lines of logs. Runs that were
-    executed together are removed together. Exit code 4: an engine is at work.
+    Unfinished runs are kept. Files copied into the project and the journal are kept, so `weft ls`, `weft
+    explain` and `weft report` still work, without the last lines of logs. Runs of one execution are removed
+    together. Exit code 4: an engine is running.
     """
     with stage("cleaning"):
         from weft.api.cleanup import clean

@@ -1,4 +1,4 @@
-"""``weft compare``: several planners on several workflows, side by side."""
+"""``weft compare``: compare planners on workflows."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["command"]
     "planners",
     multiple=True,
     metavar="NAME,NAME...",
-    help="Which planners, with options NAME:OPTION=VALUE, or all; if not given, all that can plan this.",
+    help="Planners with options NAME:OPTION=VALUE, or all; default: all that can plan the workflows.",
 )
-@options.seed("Seed of planners that draw random numbers.")
+@options.seed("Seed of randomised planners.")
 @options.planning_budget
 @options.parameters
 @click.option("--csv", "csv_file", metavar="FILE", help="Write one line per workflow and planner.")
-@click.option("--html", "html_file", metavar="FILE", help="Write the tables as a page of its own.")
+@click.option("--html", "html_file", metavar="FILE", help="Write the tables as an HTML page.")
 @options.read_format
 @options.as_json
 def command(
@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Plan every WORKFLOW with every planner and show makespan, gap, time and wins.
 
-    Every schedule is verified. A planner that cannot plan a workflow is shown as - with the reason below. In
-    WORKFLOW and --on, - is the standard input; in --csv and --html, the standard output.
+    Every schedule is verified. A planner that cannot plan a workflow is shown as - with the reason below. For
+    WORKFLOW and --on, - is the standard input; for --csv and --html, the standard output.
     """
     _check_streams(workflows, platform, as_json=as_json, csv_file=csv_file, html_file=html_file)
     plan_time_s = options.given_seconds("--plan-time", plan_time)
@@ -76,7 +76,7 @@ def command(
 def _check_streams(
     workflows: tuple[str, ...], platform: str, *, as_json: bool, csv_file: str | None, html_file: str | None
 ) -> None:
-    """Refuse before any work what could not be written or read afterwards."""
+    """Raise UsageError if two inputs or two outputs use the same stream."""
     if (*workflows, platform).count("-") > 1:
         raise click.UsageError("Only one of WORKFLOW... and --on can be the standard input.")
     wanted = {"--json": as_json, "--csv -": csv_file == "-", "--html -": html_file == "-"}

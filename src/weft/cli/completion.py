@@ -1,4 +1,4 @@
-"""``weft completion``: the script that makes a shell complete our commands and options."""
+"""``weft completion``: print the completion script of a shell."""
 
 from __future__ import annotations
 

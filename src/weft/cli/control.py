@@ -1,4 +1,4 @@
-"""What ``cancel``, ``hold``, ``release`` and ``migrate`` share: a request to the engine, and its answer."""
+"""``weft cancel``, ``hold``, ``release`` and ``migrate``: requests to a running engine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,111 @@ import click
 from weft.cli import options
 
 if TYPE_CHECKING:
-    from weft.api.project import OpenProject
+    from weft.api.project import OpenProject, RequestReply
     from weft.repository.runs import RunRecord
 
-__all__ = ["send_requests"]
+__all__ = ["cancel", "hold", "migrate", "release"]
 
 
-def send_requests(
+@click.command("cancel")
+@options.run_argument
+@options.project
+@options.as_json
+def cancel(run: int | None, project: str | None, as_json: bool) -> None:
+    """Cancel RUN, or the last run: stop its programs and keep its results for later runs.
+
+    A run whose engine was interrupted or died is cancelled too, and its remaining programs are stopped. To
+    delay single tasks, use `weft hold`. Exit code 1: the run has already ended, or its engine does not reply.
+    """
+    from weft.api.project import OpenProject
+
+    with OpenProject.at(project) as place:
+        found = place.runs.run(run)
+        if place.resumable(found):
+            _cancel_without_engine(place, found, as_json=as_json)
+        else:
+            _send_requests(place, "cancel", found, as_json=as_json, done="is cancelled")
+
+
+@click.command("hold")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@options.run_option
+@options.project
+@options.as_json
+def hold(tasks: tuple[str, ...], run: int | None, project: str | None, as_json: bool) -> None:
+    """Hold every TASK that has not started until `weft release`; without TASK, all tasks of the run.
+
+    TASK is a name such as lapw0 or 'lapw1[3]'; the name of a sweep selects all its tasks. Running tasks
+    continue. Exit code 1: there is no such task, or no engine is running.
+    """
+    _request(project, "hold", run, tasks, as_json=as_json, done="is held; `weft release` releases it")
+
+
+@click.command("release")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@options.run_option
+@options.project
+@options.as_json
+def release(tasks: tuple[str, ...], run: int | None, project: str | None, as_json: bool) -> None:
+    """Release every TASK that is held, or that failed and waits for the user; without TASK, all tasks.
+
+    TASK is a name such as lapw0 or 'lapw1[3]'; the name of a sweep selects all its tasks. Exit code 1: there
+    is no such task, or no engine is running.
+    """
+    _request(project, "release", run, tasks, as_json=as_json, done="is released")
+
+
+@click.command("migrate")
+@click.argument("task")
+@click.option("--to", "machine", metavar="MACHINE", help="Target machine (default: the best one).")
+@options.run_option
+@options.project
+@options.as_json
+def migrate(task: str, machine: str | None, run: int | None, project: str | None, as_json: bool) -> None:
+    """Move the running TASK to another machine, where it restarts from its last checkpoint.
+
+    Exit code 1: the task is not running, cannot run there, or no engine is running.
+    """
+    where = f"is moved to {machine}" if machine else "is moved to another machine"
+    _request(project, "migrate", run, (task,), machine=machine, as_json=as_json, done=where)
+
+
+def _request(
+    project: str | None,
+    what: str,
+    run: int | None,
+    tasks: tuple[str, ...],
+    *,
+    machine: str | None = None,
+    as_json: bool,
+    done: str,
+) -> None:
+    from weft.api.project import OpenProject
+
+    with OpenProject.at(project) as place:
+        found = place.runs.run(run)
+        _send_requests(place, what, found, tasks=tasks, machine=machine, as_json=as_json, done=done)
+
+
+def _cancel_without_engine(place: OpenProject, found: RunRecord, *, as_json: bool) -> None:
+    """Cancel a run without an engine."""
+    from weft.api.run import cancel_unfinished
+    from weft.cli.driver import RunDriver
+
+    driver = RunDriver(quiet=True)
+    with driver.signals:
+        ended = cancel_unfinished(place, found, interrupted=driver.signals)
+    if as_json:
+        answer = {"task": None, "granted": ended.state == "cancelled", "heard": False, "text": ended.state}
+        options.print_json({"run": found.number, "asked": "cancel", "answers": [answer]})
+    elif ended.state == "cancelled":
+        click.echo(f"run {found.number} is cancelled; no engine was running")
+    if ended.state != "cancelled":
+        click.echo(f"error: run {found.number} is {ended.state}", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _send_requests(
     place: OpenProject,
     what: str,
     run: RunRecord,
@@ -25,18 +123,19 @@ def send_requests(
     as_json: bool,
     done: str,
 ) -> None:
-    """Ask for something, for each task or for the whole run, and print what the engine answers.
+    """Send a request for each task, or for the whole run, and print the replies.
 
-    ``done`` says what has happened if it was granted. Exit code 1: it was refused, or nobody answered.
+    ``done`` describes the effect of a granted request. Exits with code 1 if a request was refused or got no
+    reply.
     """
-    from weft.api.project import RequestReply, send_request
+    from weft.api.project import send_request
 
     named: tuple[str | None, ...] = tasks or (None,)
     answers: list[tuple[str | None, RequestReply]] = []
     for task in named:
         answers.append((task, send_request(place, what, run, task=task, machine=machine)))
         if not answers[-1][1].heard:
-            break  # the others would not be heard either
+            break  # without an engine the other requests would get no reply either
     if as_json:
         records = [
             {"task": task, "granted": each.granted, "heard": each.heard, "text": each.text}
@@ -56,7 +155,7 @@ def send_requests(
 
 def _advice(place: OpenProject, run: RunRecord) -> str:
     if place.engine is not None:
-        return "; it may hang: `weft status` names it"
+        return "; it may hang: `weft status` shows its process"
     return (
-        "; `weft resume` goes on with the run" if place.resumable(run) else f"; the run is over ({run.state})"
+        "; `weft resume` continues the run" if place.resumable(run) else f"; the run has ended ({run.state})"
     )

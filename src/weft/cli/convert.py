@@ -1,4 +1,4 @@
-"""``weft convert``: from one format to another."""
+"""``weft convert``: convert a workflow to another format."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ __all__ = ["command"]
 @click.argument("source", metavar="IN", type=click.Path(path_type=str))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=str))
 @options.read_format
-@click.option(
-    "--to", "to_name", metavar="FORMAT", help="Write this format instead of the one OUT's ending says."
-)
+@click.option("--to", "to_name", metavar="FORMAT", help="Format of OUT (default: by its suffix).")
 @options.parameters
 @options.as_json
 def command(
@@ -29,7 +27,7 @@ def command(
 ) -> None:
     """Read the workflow IN and write it to OUT (- is the standard input or output).
 
-    The format of IN is found by its content, that of OUT by its ending; `weft formats` lists them.
+    The format of IN is detected by its content, that of OUT by its suffix; `weft formats` lists the formats.
     """
     from weft.formats.files import find_writer, load_workflow, save_text
     from weft.workflow.workflow import set_params

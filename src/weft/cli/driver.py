@@ -1,4 +1,4 @@
-"""Driving an execution from the command line: progress, signals, what is said at the end, the exit code."""
+"""Drive an execution from the command line: progress display, signals, final summary and exit code."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ __all__ = ["INTERRUPTED", "RunDriver", "command_line", "drive_run"]
 
 
 INTERRUPTED = 75
-"""Exit code: ended by a signal in order, and resumable."""
+"""Exit code after a signal; the run can be resumed."""
 
 _KILLED = 128
-"""Exit code of a process that a signal ended: this, and the signal's number."""
+"""Offset of the exit code of a process ended by a signal."""
 
 _MOST_TASKS = 20_000
-"""Tasks of runs whose reports are written unasked: so many take about ten seconds."""
+"""Above this number of tasks reports are written on request only; they would take more than ten seconds."""
 
 _STALE_SHOWN = 3
-"""Reasons per kind that are written out."""
+"""Reasons per kind that are printed."""
 
 
 def command_line() -> list[str]:
-    """Give the command as the user wrote it."""
+    """Return the command line for the journal."""
     return ["weft", *sys.argv[1:]]
 
 
 class RunDriver:
-    """Follows an execution that this process drives, and shows how it goes."""
+    """Progress display and signal handling of an execution in this process."""
 
     def __init__(self, *, quiet: bool) -> None:
         from weft.api.run import SignalHandler
@@ -58,7 +58,7 @@ class RunDriver:
         self._said = False
 
     def watch(self, execution: Execution) -> Sequence[Listener]:
-        """Begin to follow; the journal of one that is gone on with is read first."""
+        """Start the display; if the execution is resumed, count its journal first."""
         from weft.api.project import count_journal
         from weft.cli.terminal import colored_errors
         from weft.reports.execution_history import AttemptLogs
@@ -76,15 +76,15 @@ class RunDriver:
         return [self._hear]
 
     def interrupted(self) -> bool:
-        """Draw if it is time to, and say whether a signal came; the loop asks several times a second."""
+        """Redraw if necessary and return whether a signal arrived; called several times per second."""
         self.live.tick()
         if self.signals() and not self._said:
             self._said = True
-            # Before it is said: a second signal may follow at once.
+            # Stop the programs before the message: a second signal may follow immediately.
             if self.execution is not None:
                 self.execution.end_programs()
             self.live.clear()
-            self.live.say("interrupted: programs are ended in order; once more ends weft at once")
+            self.live.say("interrupted: stopping programs; interrupt again to exit immediately")
         return self.signals()
 
     def _hear(self, entry: JournalEntry, engine: Engine) -> None:
@@ -107,10 +107,10 @@ class RunDriver:
 
     def _at_once(self, number: int) -> NoReturn:
         if not self._said and self.execution is not None:
-            with suppress(Exception):  # it may have been in the middle of something
+            with suppress(Exception):  # the signal may have interrupted any operation
                 self.execution.end_programs()
-        self.live.say_at_once("ended at once; what programs have left is found by `weft resume`")
-        # Not by an exception: nothing may keep the process any more, not even what is cleaned up at exits.
+        self.live.say_at_once("exited immediately; `weft resume` re-attaches to programs that still run")
+        # Exit without an exception, so that no exit handler can block.
         os._exit(_KILLED + number)
 
 
@@ -123,7 +123,7 @@ def drive_run(
     trace: str | None,
     **how: Any,
 ) -> NoReturn:
-    """Call ``run`` or ``resume`` with progress and signals, say how it went, and end with the exit code."""
+    """Call ``run`` or ``resume`` with display and signal handling, print the summary and exit."""
     driver = RunDriver(quiet=quiet or as_json)
     with driver.signals:
         try:
@@ -136,7 +136,7 @@ def drive_run(
 def _finish(
     ran: RunResult, driver: RunDriver, *, as_json: bool, quiet: bool, report: str | None, trace: str | None
 ) -> NoReturn:
-    """Write the reports, say how it went and where to look, and end with the code that says it."""
+    """Write the reports, print the summary and exit with the code of the outcome."""
     from weft.api.project import OpenProject
     from weft.api.report import write_reports
     from weft.formats.files import save_text
@@ -165,12 +165,12 @@ def _finish(
 
 def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
     for line in ran.ending.stuck:
-        click.echo(f"error: it could not go on: {line}", err=True)
+        click.echo(f"error: the run cannot continue: {line}", err=True)
     if ran.outcome == "interrupted":
         if not as_json:
-            click.echo("interrupted; `weft resume` goes on", err=True)
+            click.echo("interrupted; `weft resume` continues", err=True)
         if driver.execution is not None and driver.execution.searching:
-            # A solver may search on for as long as it was given, and Python would wait for its thread.
+            # Python would wait for the planner thread, which may search until its time is up.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(INTERRUPTED)
@@ -179,16 +179,16 @@ def _exit(ran: RunResult, driver: RunDriver, *, as_json: bool) -> NoReturn:
 
 
 def _show_briefly(ran: RunResult, driver: RunDriver) -> None:
-    """Sum up a run that is so large that its reports take long to write."""
+    """Print a short summary of a run that is too large for automatic reports."""
     view = driver.view
     for line in (*view.kind_lines(), *view.failure_lines()) if view is not None else ():
         click.echo(line)
     for run in ran.runs:
-        click.echo(f"run {run.number}, {run.workflow}: {run.state}; `weft report {run.number}` says more")
+        click.echo(f"run {run.number}, {run.workflow}: {run.state}; details: `weft report {run.number}`")
 
 
 def _ignore_output(number: int) -> None:
-    """After SIGHUP nobody reads what is written, and writing must not fail."""
+    """Redirect the output after SIGHUP: the terminal is closed and writing would fail."""
     import signal
 
     if number == signal.SIGHUP:
@@ -201,7 +201,7 @@ def _show(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: str)
     from weft.reports.execution_page import execution_lines
 
     if ran.resumed:
-        click.echo("an unfinished run was gone on with")
+        click.echo("resumed an unfinished run")
     utf8 = "utf" in (sys.stdout.encoding or "").lower()
     for line in execution_lines(told.executed, width=width(), ascii_only=not utf8):
         click.echo(line)
@@ -213,7 +213,7 @@ def _show(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: str)
 
 
 def _reuse_lines(driver: RunDriver) -> list[str]:
-    """Say per kind what an earlier run had done, what is stale and why, what is new."""
+    """Return per kind the numbers of reused, stale (with reasons) and new tasks."""
     view = driver.view
     if view is None or not (view.tally.taken_over or view.tally.stale):
         return []
@@ -221,7 +221,7 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
     for run in view.state.runs:
         for kind in dict.fromkeys(task.program for task in run.compiled.graph.workflow.tasks):
             key = run.index, kind
-            parts = [f"{tally.taken_over[key]} taken over"] if tally.taken_over[key] else []
+            parts = [f"{tally.taken_over[key]} reused"] if tally.taken_over[key] else []
             stale = tally.stale.get(key)
             if stale:
                 why = "; ".join(text for text, _ in stale.most_common(_STALE_SHOWN))
@@ -232,7 +232,7 @@ def _reuse_lines(driver: RunDriver) -> list[str]:
                 parts.append(f"{new} new")
             if parts:
                 lines.append(f"  {kind}: {', '.join(parts)}")
-    return ["of what was done before:", *lines]
+    return ["reuse of earlier results:", *lines]
 
 
 def _record(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: Path) -> dict[str, Any]:
@@ -255,6 +255,6 @@ def _record(ran: RunResult, driver: RunDriver, told: ExecutionReport, folder: Pa
 
 
 def _relative(folder: Path) -> str:
-    """Name a folder as a reader would type it."""
+    """Return a folder relative to the current directory if possible."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)

@@ -1,4 +1,4 @@
-"""``weft explain``: why a task is where it is, at any time of a journal."""
+"""``weft explain``: explain the state of a task at any time of a journal."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ __all__ = ["command"]
 
 @click.command("explain")
 @click.argument("words", nargs=-1, required=True, metavar="[JOURNAL] TASK")
-@click.option("--at", "at", metavar="TIME", help="The time: 90, 1h30m; if not given, the journal's end.")
+@click.option(
+    "--at", "at", metavar="TIME", help="Time such as 90 or 1h30m (default: the end of the journal)."
+)
 @click.option(
     "--run",
     type=click.IntRange(min=0),
     metavar="NUMBER",
-    help="Which run: of a project as `weft ls` numbers them, if not given the last; of a file from 0 in the "
-    "order of arrival, if not given the first.",
+    help="Run number: in a project as shown by `weft ls` (default: the last run); in a file counted from 0 "
+    "by arrival (default: the first).",
 )
 @options.project
 @options.as_json
 def command(
     words: tuple[str, ...], at: str | None, run: int | None, project: str | None, as_json: bool
 ) -> None:
-    """Say why TASK is where it is: its state, the last decision about it, and what that rested on.
+    """Explain the state of TASK: the last decision about it and the data behind that decision.
 
-    JOURNAL is a file that `weft simulate --journal` wrote, or a project in which `weft run` was called (its
-    folder, or the database in its .weft), if not given the project one is in; TASK is a name such as lapw0 or
-    'lapw1[3]'. Every machine is shown with the conditions it met or not and with the estimates at the moment
-    of the decision; of a task that waits, what it waits for.
+    JOURNAL is a file written by `weft simulate --journal`, or a project with runs (its folder or the database
+    in .weft); default: the current project. TASK is a name such as lapw0 or 'lapw1[3]'. Every machine is
+    shown with the conditions it meets or not and the estimates at the time of the decision; a waiting task is
+    shown with what it waits for.
     """
     if len(words) > 2 or (len(words) == 2 and project is not None):
-        raise click.UsageError("Name a JOURNAL and a TASK, or a TASK of the project.")
+        raise click.UsageError("Give JOURNAL and TASK, or a TASK of the project.")
     task = words[-1]
     at_s = options.given_seconds("--at", at)
     with stage("loading"):
@@ -53,9 +55,9 @@ def command(
 
 
 def _note_if_interrupted(project: str | None, run: int) -> None:
-    """Say of a run that does not go on that what was decided last waits for an engine."""
+    """Note that a resumable run needs an engine before the last decision takes effect."""
     from weft.api.project import OpenProject
 
     with OpenProject.at(project) as place:
         if place.resumable(place.runs.run(run)):
-            click.echo("no engine is at work; `weft resume` goes on")
+            click.echo("no engine is running; `weft resume` continues the run")

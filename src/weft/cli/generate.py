@@ -1,4 +1,4 @@
-"""``weft generate``: workflows made to order."""
+"""``weft generate``: generate random workflows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,11 @@ __all__ = ["command"]
 
 @click.command("generate")
 @click.argument("kind", required=False)
-@click.option(
-    "-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
-)
+@click.option("-s", "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter.")
 @options.seed("Seed of all random numbers; the same seed gives the same workflow.")
-@click.option(
-    "-o", "--out", default="-", metavar="FILE", help="Write the workflow there instead of printing it."
-)
-@click.option("--platform-out", metavar="FILE", help="Write the platform that comes with the workflow.")
-@click.option(
-    "--to", "to_name", metavar="FORMAT", help="Write this format instead of the one FILE's ending says."
-)
+@click.option("-o", "--out", default="-", metavar="FILE", help="Output file (default: standard output).")
+@click.option("--platform-out", metavar="FILE", help="Write the platform of the workflow to this file.")
+@click.option("--to", "to_name", metavar="FORMAT", help="Format of FILE (default: by its suffix).")
 @click.option("--list", "listing", is_flag=True, help="List the kinds with their parameters.")
 @options.as_json
 def command(
@@ -40,10 +34,10 @@ def command(
     listing: bool,
     as_json: bool,
 ) -> None:
-    """Make a random workflow of a KIND, and the platform it is meant for.
+    """Generate a random workflow of a KIND, and the platform it is meant for.
 
-    Without KIND, or with --list, the kinds and their parameters are listed. In -o and --platform-out, - is
-    the standard output. A first one: weft generate montage -s tasks=100 -o montage.yaml
+    Without KIND, or with --list, list the kinds and their parameters. For -o and --platform-out, - is the
+    standard output. Example: weft generate montage -s tasks=100 -o montage.yaml
     """
     if kind is None or listing:
         _list(kind, as_json=as_json)
@@ -77,12 +71,12 @@ def command(
 
 
 def _check_streams(out: str, platform_out: str | None, *, as_json: bool) -> None:
-    """Refuse before any work what could not be printed afterwards."""
+    """Raise UsageError if two outputs use the standard output."""
     wanted = {"the workflow": out == "-", "--platform-out -": platform_out == "-", "--json": as_json}
     printing = [name for name, given in wanted.items() if given]
     if len(printing) > 1:
         raise click.UsageError(
-            f"{' and '.join(printing)} cannot share the standard output; give the workflow a file: -o FILE."
+            f"{' and '.join(printing)} cannot share the standard output; write the workflow with -o FILE."
         )
 
 
@@ -106,8 +100,8 @@ def _platform_text(kind: str, made: GeneratedWorkflow) -> str:
     from weft.formats.native import write_platform
 
     if made.platform is None:
-        advice = "leave --platform-out away, or ask for machines"
-        raise InvalidInput(Problem(what=f"this {kind} comes without a platform", advice=advice))
+        advice = "omit --platform-out, or set the number of machines"
+        raise InvalidInput(Problem(what=f"this {kind} has no platform", advice=advice))
     return write_platform(made.platform)
 
 
@@ -116,7 +110,7 @@ def _print_written(made: GeneratedWorkflow, out: str, platform_out: str | None) 
     if platform_out is not None:
         click.echo(f"wrote {platform_out} (its platform)")
     elif made.platform is not None:
-        click.echo("note: it comes with a platform; --platform-out FILE writes it")
+        click.echo("note: the workflow has a platform; --platform-out FILE writes it")
 
 
 def _list(kind: str | None, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``weft logs``: what a task's program wrote."""
+"""``weft logs``: print the output of a task."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["command"]
 
 _PAUSE_S = 0.2
 _MOST_BYTES = 10_000_000
-"""What `--json` holds of one stream."""
+"""Maximal bytes per stream in `--json`."""
 
 
 @click.command("logs")
 @click.argument("task")
-@click.option("-f", "--follow", is_flag=True, help="Go on printing until the attempt ends.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until the attempt ends.")
 @options.run_option
 @click.option(
     "--attempt",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Which attempt of the task, from 1; if not given, the last.",
+    help="Attempt number of the task, from 1 (default: the last).",
 )
-@click.option("--stderr", is_flag=True, help="Print what it wrote to its standard error.")
+@click.option("--stderr", is_flag=True, help="Print the standard error.")
 @options.project
 @options.as_json
 def command(
@@ -45,10 +45,10 @@ def command(
     project: str | None,
     as_json: bool,
 ) -> None:
-    """Print what the program of TASK wrote: its standard output, or with --stderr its standard error.
+    """Print the standard output of TASK, or with --stderr its standard error.
 
-    TASK is a name such as lapw0 or 'lapw1[3]'; of a task in a loop, 'conv#2' is its second iteration. Where
-    the output is empty and the error is not, a note says so.
+    TASK is a name such as lapw0 or 'lapw1[3]'; 'conv#2' is the second iteration of a task in a loop. If the
+    stream is empty and the other is not, a note says so.
     """
     from weft.api.project import OpenProject, follow_run
     from weft.api.report import TaskLog, find_attempt
@@ -59,7 +59,7 @@ def command(
         records = place.layout.records(found.execution, tried.number)
         if as_json:
             if follow:
-                raise click.UsageError("--json prints one object: leave out --follow.")
+                raise click.UsageError("--json prints one object: omit --follow.")
             options.print_json(
                 _record(
                     followed, found, tried, TaskLog(records / "out"), TaskLog(records / "err"), str(records)
@@ -93,7 +93,7 @@ def _print(log: TaskLog) -> None:
     sys.stdout.flush()
     for data in log.more():
         if sys.stdout.isatty():
-            # A program's colours and cursor moves are its own: the terminal must not obey them.
+            # Escape sequences of the program must not reach the terminal.
             from weft.reports.text import printable
 
             text = data.decode("utf-8", errors="replace")
@@ -104,20 +104,18 @@ def _print(log: TaskLog) -> None:
 
 
 def _say_why(tried: AttemptRecord, other: TaskLog, *, stderr: bool) -> None:
-    """Say why nothing was printed."""
-    name, option = (
-        ("standard output", "leave out --stderr") if stderr else ("standard error", "--stderr shows it")
-    )
+    """Print why there is no output."""
+    name, option = ("standard output", "omit --stderr") if stderr else ("standard error", "--stderr shows it")
     if tried.ended_s is not None and tried.started_s is None and tried.ending == "completed":
-        click.echo("nothing: it did not run, an earlier run had done it (--run names that)", err=True)
+        click.echo("no output: the task was reused from an earlier run (select it with --run)", err=True)
     elif any(other.more()):
-        click.echo(f"nothing; it wrote to its {name}: {option}", err=True)
+        click.echo(f"no output; there is some on its {name}: {option}", err=True)
     elif tried.cause == "staging":
-        click.echo("nothing: it did not run, its files could not be brought", err=True)
+        click.echo("no output: staging failed, so the task did not run", err=True)
     elif tried.ended_s is not None and not other.path.parent.exists():
-        click.echo("nothing is left of what it wrote: `weft clean` removes that", err=True)
+        click.echo("no output: `weft clean` has removed the logs", err=True)
     else:
-        click.echo("nothing was written", err=True)
+        click.echo("no output", err=True)
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""``weft ls``: the runs of a project."""
+"""``weft ls``: list the runs of a project."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ __all__ = ["command"]
 @options.project
 @options.as_json
 def command(project: str | None, as_json: bool) -> None:
-    """List the runs of the project, the last one at the end: how they ended, how long they took.
+    """List the runs of the project with state, start, predicted and measured time; the last run is at the
+    end.
 
-    `promised` is the time that half of such runs take by the first plan, P90 what nine of ten keep to. A run
-    that is called interrupted can be resumed.
+    `promised` is the predicted time (P50) and P90 the time that nine of ten such runs do not exceed, by the
+    first plan. An interrupted run can be resumed.
     """
     from weft.api.project import OpenProject
 
@@ -59,7 +60,7 @@ def command(project: str | None, as_json: bool) -> None:
 
 
 def _promised(run: RunRecord) -> tuple[str, str]:
-    """Give P50 and P90 of what was promised."""
+    """Return the predicted P50 and P90 as text."""
     promise = run.promise
     if promise is None:
         return "-", "-"

@@ -1,4 +1,4 @@
-"""The command ``weft``: finds the subcommand, loads only that one, turns errors into messages and codes."""
+"""The command ``weft``: load the subcommand and turn errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -16,46 +16,52 @@ import click
 from weft import __version__
 from weft.errors import InvalidInput, WeftError, nearest, shorten
 
-__all__ = ["COMMANDS", "main", "weft"]
+__all__ = ["COMMANDS", "SHARED_MODULES", "main", "weft"]
 
 COMMANDS = {
-    "cancel": "End a run: its programs are ended, what it has made stays.",
-    "check": "Say everything that is wrong with a workflow or platform file.",
-    "clean": "Remove what finished runs have left in sandboxes and records.",
-    "compare": "Plan workflows with several planners and set the results side by side.",
-    "completion": "Print the completion script for a shell.",
-    "convert": "Read a workflow in one format and write it in another.",
-    "explain": "Say why a task of a run is where it is, at any time of its journal.",
+    "cancel": "Cancel a run: stop its programs and keep its results.",
+    "check": "Report all problems of workflow, platform and scenario files.",
+    "clean": "Remove sandboxes, records and checkpoints of finished runs.",
+    "compare": "Compare planners on workflows.",
+    "completion": "Print the completion script of a shell.",
+    "convert": "Convert a workflow to another format.",
+    "explain": "Explain the state of a task, at any time of a journal.",
     "formats": "List the file formats.",
-    "generate": "Make a random workflow of a kind, and the platform it is meant for.",
-    "hold": "Let tasks of a running workflow wait until they are released.",
-    "logs": "Print what a task's program wrote.",
+    "generate": "Generate a random workflow and its platform.",
+    "hold": "Hold tasks of a running workflow until they are released.",
+    "logs": "Print the output of a task.",
     "ls": "List the runs of a project.",
     "migrate": "Move a running task to another machine.",
-    "pareto": "Show what time costs: plans of which none is both faster and cheaper than another.",
-    "plan": "Say before the run how long it takes, what it costs, and where tasks go.",
-    "planners": "List the planners.",
-    "policies": "List the policies.",
-    "release": "Let tasks go on that were held.",
+    "pareto": "Show plans that trade time against cost.",
+    "plan": "Predict time and cost of a workflow, and show the schedule.",
+    "planners": "List the planners and their options.",
+    "policies": "List the policies and their options.",
+    "release": "Release held tasks.",
     "replay": "Decide a journal again and compare the commands.",
-    "report": "Say how a run went; write it as a page, trace, events or WfFormat.",
-    "reproduce": "Run the experiments of the papers again and set their figures beside ours.",
-    "resume": "Go on with a run that was interrupted or stopped.",
-    "run": "Execute workflows on this computer, with everything that is still valid taken over.",
+    "report": "Report on a run, as text, HTML page, trace, events or WfFormat.",
+    "reproduce": "Run the experiments of the papers and compare the figures.",
+    "resume": "Resume an interrupted or stopped run.",
+    "run": "Run workflows on this computer and reuse valid results.",
     "schema": "Print the JSON Schema of the file formats, for editors.",
-    "show": "Show the shape of a workflow: tasks, edges, width, depth, work, critical path.",
-    "simulate": "Show how runs go under a policy when machines slow down, fail and are shared.",
-    "status": "Say how far a run is: tasks by kind, what runs where, time left.",
+    "show": "Show the shape of a workflow: tasks, edges, width, depth, work.",
+    "simulate": "Simulate runs with perturbed machines and arriving workflows.",
+    "status": "Show the progress of a run: tasks by kind, running tasks, time left.",
     "watch": "Follow a run until it ends.",
 }
-"""Every command with its one line of help; the rest of it stands in ``weft/cli/NAME.py``."""
+"""Every command with its line of help."""
+
+SHARED_MODULES = {
+    "cancel": "control", "formats": "registries", "hold": "control", "migrate": "control",
+    "planners": "registries", "policies": "registries", "release": "control",
+}  # fmt: skip
+"""Modules that hold several commands; another command is ``command`` in the module of its name."""
 
 _COMPLETING = "_WEFT_COMPLETE"
-"""Set by the shell when it asks for completions."""
+"""Environment variable set by the shell to request completions."""
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, so that ``--help`` stays light."""
+    """A group that imports a command when it is called, so that ``--help`` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
@@ -63,8 +69,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"weft.cli.{cmd_name}")
-        command: click.Command = module.command
+        module = importlib.import_module(f"weft.cli.{SHARED_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name if cmd_name in SHARED_MODULES else "command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -86,14 +92,14 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="weft %(version)s")
 def weft() -> None:
-    """Predict, plan and run scientific workflows on unlike machines.
+    """Predict, plan and run scientific workflows on heterogeneous machines.
 
     A first plan: weft plan WORKFLOW --on identical:4
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the code that says how it went (docs: exit codes)."""
+    """Run the command line and exit; docs/reference/commands.md lists the exit codes."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     if _COMPLETING in os.environ:
@@ -106,12 +112,12 @@ def _prepare_streams() -> None:
         if getattr(sys, name) is None:  # closed by the caller: `weft ... >&-`
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that cannot show an arrow gets a question mark, not an error.
+        # Print unsupported characters as question marks instead of failing.
         sys.stdout.reconfigure(errors="replace")
 
 
 def _run(given: list[str]) -> int:
-    """Run a command without click's own handling of interrupts and pipes, whose exit codes are not ours."""
+    """Run a command without click's handling of interrupts and pipes, which uses other exit codes."""
     try:
         with weft.make_context("weft", given) as context:
             weft.invoke(context)
@@ -135,7 +141,7 @@ def _run(given: list[str]) -> int:
     except OSError as error:
         _drop_output()
         if isinstance(error, BrokenPipeError):
-            return 0  # the reader of our output (head, less) has enough: not an error of ours
+            return 0  # the reader of the output (head, less) has closed the pipe
         click.echo(f"error: {shorten(error.filename or 'the output')}: {error.strerror or error}", err=True)
         return 2
     return 0
@@ -143,7 +149,7 @@ def _run(given: list[str]) -> int:
 
 @contextmanager
 def _ignore_broken_pipe() -> Iterator[None]:
-    """Write messages that somebody may not read to the end."""
+    """Ignore a closed standard error while a message is written."""
     try:
         yield
         sys.stderr.flush()
@@ -153,13 +159,13 @@ def _ignore_broken_pipe() -> Iterator[None]:
 
 
 def _drop_output(stream: TextIO | None = None) -> None:
-    """Let nothing that is still unwritten fail again when Python ends."""
+    """Redirect a stream to /dev/null, so that flushing it at exit cannot fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, (stream or sys.stdout).fileno())
 
 
 _SHOWN = 30
-"""Problems printed at once; the rest is counted."""
+"""Maximal number of problems printed."""
 
 
 def _report(error: WeftError, *, as_json: bool) -> None:

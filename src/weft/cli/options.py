@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ on_platform: _Decorator = click.option(
 project: _Decorator = click.option(
     "--project",
     metavar="DIR",
-    help="Where .weft lies; if not given, this directory or the nearest above that has one.",
+    help="Directory that contains .weft (default: the nearest parent directory with one).",
 )
 run_argument: _Decorator = click.argument("run", required=False, type=click.IntRange(min=1))
 run_option: _Decorator = click.option(
     "--run",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Which run, as `weft ls` numbers them; if not given, the last.",
+    help="Run number as shown by `weft ls` (default: the last run).",
 )
 as_json: _Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 read_format: _Decorator = click.option(
-    "--from", "format_name", metavar="FORMAT", help="Read this format instead of looking at the content."
+    "--from", "format_name", metavar="FORMAT", help="Format of the input (default: detected by its content)."
 )
 
 
@@ -68,12 +68,12 @@ def parameters(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Parameters from a YAML or JSON file.",
     )(function)
     return click.option(
-        "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Give a parameter another value."
+        "-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Set a parameter."
     )(function)
 
 
 def seed(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add ``--seed``, with what it is the seed of."""
+    """Add ``--seed`` with a help text."""
     return click.option(
         "--seed",
         type=click.IntRange(min=0, max=2**64 - 1),
@@ -85,26 +85,26 @@ def seed(meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def planning_budget(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--plan-time`` and ``--plan-steps``: how long a planner that searches may search."""
+    """Add ``--plan-time`` and ``--plan-steps``, the budget of search planners."""
     function = click.option(
         "--plan-steps",
         type=click.IntRange(min=1),
         metavar="NUMBER",
-        help="End the search after so many steps instead: the same plan every time.",
+        help="Stop after this many steps instead of a time; the plan is reproducible.",
     )(function)
     return click.option(
         "--plan-time",
         metavar="SECONDS",
-        help="How long planners that search may search: 10, or 1m30s; 2 if not given.",
+        help="Time budget of search planners: 10 or 1m30s (default: 2).",
     )(function)
 
 
 def planning_workers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--workers`` and ``--cluster``: where a planner that searches may search."""
+    """Add ``--workers`` and ``--cluster``, the workers of search planners."""
     function = click.option(
         "--cluster",
         metavar="tcp://HOST:PORT",
-        help="Search on all workers of a Dask cluster: the address of its scheduler.",
+        help="Search on the workers of a Dask cluster: the address of its scheduler.",
     )(function)
     return click.option(
         "--workers",
@@ -112,12 +112,12 @@ def planning_workers(function: Callable[..., Any]) -> Callable[..., Any]:
         default=1,
         metavar="NUMBER",
         show_default=True,
-        help="Search on so many processes of this host.",
+        help="Search on this many local processes.",
     )(function)
 
 
 def given_seconds(option: str, text: str | None) -> float | None:
-    """Read a time that was given to an option."""
+    """Parse the time given to an option."""
     if text is None:
         return None
     seconds = parse_seconds(text)
@@ -128,9 +128,9 @@ def given_seconds(option: str, text: str | None) -> float | None:
 
 
 def given_params(params: tuple[str, ...], params_file: str | None) -> dict[str, Any]:
-    """Read parameters from the command line (which win) and from a file."""
+    """Read parameters from a file and from the command line, which has precedence."""
     if not params and params_file is None:
-        return {}  # without loading what reads YAML
+        return {}  # avoid loading the YAML parser
     from weft.documents import Reader
     from weft.formats.files import open_source
     from weft.formats.yaml_document import parse_document
@@ -159,7 +159,7 @@ def print_json(record: object) -> None:
 
 
 def json_text(record: object) -> str:
-    """Write JSON that every reader takes: numbers that are none become null."""
+    """Return JSON in which infinite numbers and NaN are null."""
     return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""``weft pareto``: what time costs, plan by plan, before anything runs."""
+"""``weft pareto``: plans that trade time against cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["command", "front_progress"]
     type=click.Choice(["cost", "idle"]),
     default="cost",
     show_default=True,
-    help="What time is weighed against: the cost, or the share of node-time in which nodes are idle.",
+    help="Measure traded against time: the cost, or the idle share of node-time.",
 )
 @click.option(
     "--points",
@@ -37,33 +37,33 @@ __all__ = ["command", "front_progress"]
     default=10,
     metavar="NUMBER",
     show_default=True,
-    help="The most points; about as many weights of time are searched.",
+    help="Maximal number of points; about as many weights of time are searched.",
 )
 @click.option(
     "--preset",
     type=click.Choice(["s2"]),
-    help="A published procedure instead: s2 runs the genetic search 20 times for each of five alphas.",
+    help="Published procedure: s2 runs the genetic search 20 times for each of five alphas.",
 )
-@click.option("--deadline", metavar="TIME", help="Leave out plans that take longer: 90, 1h30m or D-HH:MM:SS.")
-@click.option("--max-cost", type=float, metavar="PRICE", help="Leave out plans that cost more.")
+@click.option("--deadline", metavar="TIME", help="Exclude longer plans: 90, 1h30m or D-HH:MM:SS.")
+@click.option("--max-cost", type=float, metavar="PRICE", help="Exclude more expensive plans.")
 @options.seed("Seed of all random numbers.")
 @click.option(
     "--plan-time",
     metavar="SECONDS",
-    help="How long to search, for all points together: 30, or 1m30s; 10 if not given.",
+    help="Search time for all points together: 30 or 1m30s (default: 10).",
 )
 @click.option(
     "--plan-steps",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="End the search after so many steps instead: the same front every time.",
+    help="Stop after this many steps instead of a time; the front is reproducible.",
 )
 @options.planning_workers
 @options.parameters
 @click.option(
     "--out", metavar="FILE", help="Write the front: .json (everything) or .csv (one line per point)."
 )
-@click.option("--html", metavar="FILE", help="Write chart and table as a page of its own.")
+@click.option("--html", metavar="FILE", help="Write chart and table as an HTML page.")
 @options.read_format
 @options.as_json
 def command(
@@ -86,11 +86,11 @@ def command(
     format_name: str | None,
     as_json: bool,
 ) -> None:
-    """Show what time costs: plans of WORKFLOW of which none is both faster and cheaper than another.
+    """Show plans of WORKFLOW that trade time against cost; no plan is both faster and cheaper than another.
 
-    Every plan is verified, and the node counts behind it are shown. The front is kept in .weft/fronts, so
-    that `weft plan WORKFLOW --on PLATFORM --choose POINT` takes one of its plans. Ctrl-C ends the search and
-    shows the front so far. Exit code 3: no plan keeps to the deadline or the maximal cost.
+    Every plan is verified and shown with its node counts. The front is stored in .weft/fronts for `weft plan
+    WORKFLOW --on PLATFORM --choose POINT`. Ctrl-C stops the search and shows the front found so far. Exit
+    code 3: no plan meets the deadline or the maximal cost.
     """
     _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
     deadline_s = options.given_seconds("--deadline", deadline)
@@ -112,7 +112,7 @@ def command(
     try:
         save_front(front)
     except OSError as error:
-        click.echo(f"note: the front cannot be kept for --choose: {error.strerror or error}", err=True)
+        click.echo(f"note: the front could not be stored for --choose: {error.strerror or error}", err=True)
     _write(front, out, html)
     if as_json:
         options.print_json(front.as_record())
@@ -121,7 +121,7 @@ def command(
 
 
 def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None:
-    """Give what shows on the progress line how far the front is; None: nobody sees it."""
+    """Return a callback that shows the progress of the front; None without a terminal."""
     if line.news is None:
         return None
 
@@ -133,7 +133,7 @@ def front_progress(line: ProgressLine) -> Callable[[FrontProgress], None] | None
 
 
 def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
-    """Refuse before any work what could not be written or read afterwards."""
+    """Raise UsageError if two inputs or two outputs use the same stream, or a suffix is unknown."""
     if workflow == platform == "-":
         raise click.UsageError("WORKFLOW and --on cannot both be the standard input.")
     wanted = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}

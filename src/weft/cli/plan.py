@@ -1,4 +1,4 @@
-"""``weft plan``: time, cost, chart, before anything runs."""
+"""``weft plan``: predict time and cost and show the schedule."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["command", "show"]
 
-_OBJECTIVE_HELP = """What the plan is judged by: makespan, cost, local, on-demand, static, static-literal,
+_OBJECTIVE_HELP = """Objective of the plan: makespan, cost, local, on-demand, static, static-literal,
 static-idle-fraction, speedup, efficiency, communication, synchronisation, overhead, lost-parallelism,
-throughput. A planner that cannot serve it says so."""
+throughput. A planner that does not support it says so."""
 
 
 @click.command("plan")
@@ -31,32 +31,32 @@ throughput. A planner that cannot serve it says so."""
     default="auto",
     show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Which planner; `weft planners` lists them, `weft planners NAME` its options.",
+    help="Planner; `weft planners` lists them, `weft planners NAME` lists its options.",
 )
 @click.option("--objective", default="makespan", metavar="NAME", show_default=True, help=_OBJECTIVE_HELP)
 @click.option(
     "--alpha",
     type=float,
     metavar="NUMBER",
-    help="Weigh time (1) against cost (0) in on-demand and static objectives; 0.5 if not given.",
+    help="Weight of time (1) against cost (0) in on-demand and static objectives (default: 0.5).",
 )
 @click.option(
     "--deadline",
     metavar="TIME",
-    help="The makespan may not exceed it: 90, 1h30m or D-HH:MM:SS; exit code 3 if it does.",
+    help="Maximal makespan: 90, 1h30m or D-HH:MM:SS; exit code 3 if exceeded.",
 )
 @click.option(
     "--max-cost",
     type=float,
     metavar="PRICE",
-    help="The price of all node-hours may not exceed it; exit code 3 if it does.",
+    help="Maximal price of all node-hours; exit code 3 if exceeded.",
 )
-@options.seed("Seed of planners that draw random numbers.")
+@options.seed("Seed of randomised planners.")
 @click.option(
     "--choose",
     type=click.IntRange(min=1),
     metavar="POINT",
-    help="Take this point of the front that `weft pareto` showed last for WORKFLOW and PLATFORM.",
+    help="Use this point of the front last shown by `weft pareto` for WORKFLOW and PLATFORM.",
 )
 @options.planning_budget
 @options.planning_workers
@@ -64,7 +64,7 @@ throughput. A planner that cannot serve it says so."""
 @click.option(
     "--out", metavar="FILE", help="Write the schedule: .json (everything) or .csv (one line per task)."
 )
-@click.option("--html", metavar="FILE", help="Write the chart as a page of its own.")
+@click.option("--html", metavar="FILE", help="Write the chart as an HTML page.")
 @click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
 @options.read_format
 @options.as_json
@@ -90,18 +90,16 @@ def command(
     format_name: str | None,
     as_json: bool,
 ) -> None:
-    """Say before the run how long WORKFLOW takes on a platform, what it costs, and where its tasks go.
+    """Predict how long WORKFLOW takes on a platform, what it costs, and where its tasks run.
 
-    WORKFLOW is a file of any format `weft formats` lists, or - for the standard input; in --out and --html, -
-    is the standard output. Planners that search, as the default one does, end after --plan-time, with Ctrl-C
-    (the best plan so far is shown), or when no plan can be better. Exit code 3: no plan can exist, or this
-    one exceeds the deadline or the maximal cost; the message says which, and by how much.
+    WORKFLOW is a file in any format of `weft formats`, or - for the standard input; for --out and --html, -
+    is the standard output. Search planners, such as the default, stop after --plan-time, with Ctrl-C (the
+    best plan found is shown), or when the plan is optimal. Exit code 3: no plan exists, or the plan exceeds
+    the deadline or the maximal cost; the message says by how much.
     """
     _check_streams(workflow, platform, as_json=as_json, out=out, html=html)
     if choose is not None and (planner, objective, alpha) != ("auto", "makespan", None):
-        raise click.UsageError(
-            "--choose takes a plan as it is: leave out --planner, --objective and --alpha."
-        )
+        raise click.UsageError("--choose uses a stored plan: omit --planner, --objective and --alpha.")
     deadline_s = options.given_seconds("--deadline", deadline)
     plan_time_s = options.given_seconds("--plan-time", plan_time)
     with stage("loading"):
@@ -146,7 +144,7 @@ def _choose_plan(loaded: Workflow, number: int, how: dict[str, Any]) -> PlannedW
 
 
 def _check_streams(workflow: str, platform: str, *, as_json: bool, out: str | None, html: str | None) -> None:
-    """Refuse before any work what could not be written or read afterwards."""
+    """Raise UsageError if two inputs or two outputs use the same stream, or a suffix is unknown."""
     if workflow == platform == "-":
         raise click.UsageError("WORKFLOW and --on cannot both be the standard input.")
     wanted = {"--json": as_json, "--out -": out == "-", "--html -": html == "-"}
@@ -169,7 +167,7 @@ def _write(planned: PlannedWorkflow, out: str) -> None:
 
 
 def show(planned: PlannedWorkflow, *, chart: bool, written: list[str]) -> None:
-    """Print a plan: its numbers, its chart, its notes."""
+    """Print a plan: numbers, chart and notes."""
     from weft.api.plan import plan_facts, plan_view
 
     graph = planned.graph

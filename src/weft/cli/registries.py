@@ -1,6 +1,6 @@
-"""Describe planners and policies: their titles, and their options, the fields of their dataclasses.
+"""``weft planners``, ``policies`` and ``formats``: list registered implementations and their options.
 
-What ``weft planners`` and ``weft policies`` print: a registry, or the options of one thing on it.
+Options are the fields of an implementation's dataclass.
 """
 
 from __future__ import annotations
@@ -15,42 +15,87 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import click
 
 from weft.cli import options
-from weft.planners import PLANNERS
-from weft.registry import Registry, list_options
+from weft.registry import list_options
 
 if TYPE_CHECKING:
     from weft.registry import Registry
 
-__all__ = ["Description", "OptionDescription", "describe", "show_registry"]
+__all__ = ["Description", "OptionDescription", "describe", "formats", "planners", "policies"]
+
+
+@click.command("planners")
+@click.argument("name", required=False)
+@options.as_json
+def planners(name: str | None, as_json: bool) -> None:
+    """List the planners, or the options of the planner NAME.
+
+    Append options to the name: weft plan ... --planner NAME:OPTION=VALUE:OPTION=VALUE
+    """
+    from weft.planners import PLANNERS
+
+    _show_registry(PLANNERS, name, as_json=as_json)
+
+
+@click.command("policies")
+@click.argument("name", required=False)
+@options.as_json
+def policies(name: str | None, as_json: bool) -> None:
+    """List the policies, or the options of the policy NAME.
+
+    Append options to the name: weft simulate ... --policy NAME:OPTION=VALUE:OPTION=VALUE
+    """
+    from weft.policies import POLICIES
+
+    _show_registry(POLICIES, name, as_json=as_json)
+
+
+@click.command("formats")
+@options.as_json
+def formats(as_json: bool) -> None:
+    """List the file formats of workflows. Files are recognised by their content."""
+    from weft.formats import FORMATS
+
+    rows = []
+    for name in FORMATS:
+        entry = FORMATS.load(name)
+        verbs = [verb for verb, able in (("read", entry.reads), ("write", entry.writes)) if able]
+        rows.append({"name": name, "title": entry.title, "endings": list(entry.extensions), "can": verbs})
+    if as_json:
+        options.print_json(rows)
+        return
+    width = max(len(str(row["name"])) for row in rows)
+    for row in rows:
+        can, endings = ", ".join(row["can"]), " ".join(row["endings"])
+        click.echo(f"{row['name']:<{width}}  {can:<12}  {endings:<12}  {row['title']}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionDescription:
-    """One option, as it is written after the name of what has it: ``heft:NAME=VALUE``."""
+    """One option of an implementation, written after its name: ``heft:NAME=VALUE``."""
 
     name: str
     values: str
-    """What it may be: some words, or the kind of value."""
+    """Allowed words, or the type of the value."""
     default: str | None
-    """None: it must be given."""
+    """None if the option is required."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a user may want to know of a planner or a policy."""
+    """Title and options of a registered implementation."""
 
     name: str
     title: str
     options: tuple[OptionDescription, ...]
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data for ``--json``."""
+        """Return the object printed with ``--json``."""
         return asdict(self)
 
 
-def describe(name: str, registry: Registry = PLANNERS) -> Description:
-    """Describe what stands on a registry under a name."""
+def describe(name: str, registry: Registry) -> Description:
+    """Return the description of a registered implementation."""
     kind = registry.load(name)
     fields = list_options(kind)
     types = get_type_hints(kind) if fields else {}
@@ -79,7 +124,7 @@ def _text(value: object) -> str:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Read the texts below the fields of a class and of those it extends; only the source keeps them."""
+    """Return the docstrings of the fields of a class and its bases, which only the source contains."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         found |= _meanings_in(base)
@@ -101,12 +146,11 @@ def _meanings_in(kind: type) -> dict[str, str]:
     return found
 
 
-def show_registry(registry: Registry, name: str | None, *, as_json: bool) -> None:
-    """Print the names and titles on a registry, or all about the one of a name."""
+def _show_registry(registry: Registry, name: str | None, *, as_json: bool) -> None:
+    """Print the names and titles of a registry, or the options of one entry."""
     if name is None:
         _list(registry, as_json=as_json)
         return
-
     found = describe(name, registry)
     if as_json:
         options.print_json(found.as_record())
@@ -127,7 +171,7 @@ def _list(registry: Registry, *, as_json: bool) -> None:
 def _show(found: Description) -> None:
     click.echo(f"{found.name}: {found.title}")
     if not found.options:
-        click.echo("It has no options.")
+        click.echo("no options")
     for option in found.options:
         default = "" if option.default is None else f" (default {option.default})"
         click.echo(f"  {found.name}:{option.name}=...  {option.values}{default}")

@@ -1,4 +1,4 @@
-"""``weft replay``: decide a journal again, and say whether the commands are the same."""
+"""``weft replay``: decide a journal again and compare the commands."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ _SHOWN = 20
 @click.option(
     "--policy",
     metavar="NAME[:OPTION=VALUE...]",
-    help="Let another policy decide: a what-if; differences are no error then.",
+    help="Decide with another policy (what-if); differences are then no error.",
 )
 @click.option(
     "--run",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Of a project: the journal of which run, as `weft ls` numbers them; if not given, of the last.",
+    help="Run number in a project, as shown by `weft ls` (default: the last run).",
 )
 @options.as_json
 def command(journal: str, policy: str | None, run: int | None, as_json: bool) -> None:
-    """Feed the events of JOURNAL to a fresh engine and compare its commands with the recorded ones.
+    """Process the events of JOURNAL with a new engine and compare its commands with the recorded ones.
 
-    JOURNAL is a file that `weft simulate --journal` wrote, or a project in which `weft run` was called (its
-    folder, or the database in its .weft). Exit code 0: the same commands; 1: not the same, and the first
-    entry that differs is shown, command by command. With --policy the exit code is 0 either way: where the
-    other policy first decides otherwise is the answer that was asked for, and what follows would never have
-    happened so.
+    JOURNAL is a file written by `weft simulate --journal`, or a project with runs (its folder or the database
+    in .weft). Exit code 0: equal; 1: different, and the first entry that differs is shown command by command.
+    With --policy the exit code is always 0: the first different decision is the result, and the events after
+    it are no longer meaningful.
     """
     with stage("loading"):
         from weft.api.journal import replay_journal

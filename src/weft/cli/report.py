@@ -1,4 +1,4 @@
-"""``weft report``: how a run went."""
+"""``weft report``: report on a run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["command"]
 
 @click.command("report")
 @options.run_argument
-@click.option("--html", metavar="FILE", help="Write the page: charts, tables, failures.")
-@click.option("--trace", metavar="FILE", help="Write the attempts in Nextflow's columns (.tsv).")
-@click.option("--events", metavar="FILE", help="Write what happened, one JSON object a line.")
+@click.option("--html", metavar="FILE", help="Write the HTML page.")
+@click.option("--trace", metavar="FILE", help="Write the attempts as a Nextflow trace (.tsv).")
+@click.option("--events", metavar="FILE", help="Write the events, one JSON object per line.")
 @click.option("--wfformat", metavar="FILE", help="Write the executed run as WfFormat 1.5.")
 @options.project
 @options.as_json
@@ -29,10 +29,9 @@ def command(
     project: str | None,
     as_json: bool,
 ) -> None:
-    """Say how RUN, or the last run, went: promise and outcome, tasks by kind, failures with their logs.
+    """Report on RUN, or the last run: prediction and outcome, tasks by kind, failures with their logs.
 
-    In --html, --trace, --events and --wfformat, - is the standard output. A run that is not over can be
-    reported too.
+    For --html, --trace, --events and --wfformat, - is the standard output. The run need not have ended.
     """
     files = {"--html": html, "--trace": trace, "--events": events, "--wfformat": wfformat}
     printing = [f"{name} -" for name, file in files.items() if file == "-"]

@@ -1,4 +1,4 @@
-"""``weft reproduce``: the papers' experiments, run again, with their figures beside ours."""
+"""``weft reproduce``: run the experiments of the papers and compare the figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 _FOLDER = Path(".weft") / "reproduce"
 _PAUSE_S = 0.1
-"""News that come faster than anybody reads are left out."""
+"""Minimal time between two updates of the progress line."""
 
 
 @click.command("reproduce")
@@ -28,13 +28,13 @@ _PAUSE_S = 0.1
 @click.option(
     "--full",
     is_flag=True,
-    help="Run the complete grid, or as much of it as can be run: minutes, for s1-tuning hours.",
+    help="Run the complete grid, as far as feasible: minutes, for s1-tuning hours.",
 )
 @click.option(
     "--runs",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Run every setting so many times; if not given, as the tolerances need it.",
+    help="Runs per setting (default: as required by the tolerances).",
 )
 @options.seed("Seed of all random numbers; the same seed gives the same table.")
 @click.option(
@@ -43,17 +43,17 @@ _PAUSE_S = 0.1
     default=1,
     metavar="NUMBER",
     show_default=True,
-    help="Run on so many processes of this host.",
+    help="Run on this many local processes.",
 )
-@click.option("--fresh", is_flag=True, help="Forget the runs made before.")
+@click.option("--fresh", is_flag=True, help="Discard stored runs.")
 @options.as_json
 def command(
     name: str | None, full: bool, runs: int | None, seed: int, workers: int, fresh: bool, as_json: bool
 ) -> None:
-    """Run the experiment NAME of a paper again and set its figures beside ours.
+    """Run the experiment NAME of a paper and compare its figures with the published ones.
 
-    Without NAME the experiments are listed. Every run is kept in .weft/reproduce as soon as it is made: what
-    was ended goes on where it was. The exit code is 1 if a figure lies outside its tolerance.
+    Without NAME, list the experiments. Every run is stored in .weft/reproduce when it ends, so an interrupted
+    experiment continues where it stopped. Exit code 1: a figure is outside its tolerance.
     """
     if name is None:
         _list(as_json=as_json)
@@ -71,8 +71,8 @@ def command(
         line.text = name
         made = _run_reproduction(reproduction, ledger, line, full=full, runs=runs, seed=seed, workers=workers)
     if made.taken_over:
-        told = f"note: {made.taken_over} of {made.runs} runs were made before"
-        click.echo(f"{told} ({ledger.path}); --fresh makes them again", err=True)
+        told = f"note: {made.taken_over} of {made.runs} runs were stored before"
+        click.echo(f"{told} ({ledger.path}); --fresh repeats them", err=True)
     if as_json:
         options.print_json(_record(reproduction, made, full=full, seed=seed))
     else:
@@ -117,12 +117,12 @@ def _run_reproduction(
                 tell=None if line.news is None else _RemainingTime(line).tell,
             )
         except KeyboardInterrupt:
-            click.echo(f"the runs made so far are kept ({ledger.path}); the same command goes on", err=True)
+            click.echo(f"completed runs are stored ({ledger.path}); the same command continues", err=True)
             raise
 
 
 class _RemainingTime:
-    """Says how long it will still take, from how long it took."""
+    """Estimate of the remaining time, from the time used so far."""
 
     def __init__(self, line: ProgressLine) -> None:
         self._line = line
@@ -149,7 +149,7 @@ def _show(reproduction: Reproduction, made: ReproductionResult, *, full: bool, s
     click.echo(reproduction.title)
     click.echo(f"{'complete' if full else 'quick'}: {made.runs:,} runs, seed {seed}")
     heading = ("figure", "paper", "prototype", "ours", "runs", "tolerance", "")
-    # One table for all, so that columns stand below each other; headings are put in between.
+    # One table for all rows aligns the columns; the headings are printed in between.
     lines = TextTable(heading=heading, rows=tuple(map(_cells, made.rows)), texts=1).lines()
     click.echo()
     click.echo(lines[0])
@@ -196,7 +196,7 @@ def _record(
 
 
 def _judge(made: ReproductionResult, runs: int | None) -> None:
-    """Name the figures outside their tolerances, and end with 1 if there are any."""
+    """Print the figures outside their tolerances and exit with code 1 if there are any."""
     for row in made.outside:
         assert row.band is not None
         tolerance = row.band.text(row.unit)

@@ -1,4 +1,4 @@
-"""``weft resume``: go on with a run that was interrupted or stopped."""
+"""``weft resume``: resume an interrupted or stopped run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["command"]
 
 @click.command("resume")
 @options.run_argument
-@click.option("--report", metavar="FILE", help="Write the report there too (HTML).")
-@click.option("--trace", metavar="FILE", help="Write the attempts there too, in Nextflow's columns.")
+@click.option("--report", metavar="FILE", help="Also write the HTML report to this file.")
+@click.option("--trace", metavar="FILE", help="Also write the attempts as a Nextflow trace to this file.")
 @options.project
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @options.as_json
 def command(
     run: int | None, report: str | None, trace: str | None, project: str | None, quiet: bool, as_json: bool
 ) -> None:
-    """Go on with RUN, or the last run, where it was interrupted; programs that still run are found again.
+    """Resume RUN, or the last run, and re-attach to programs that are still running.
 
-    Tasks that failed and wait for the user (on_failure: hold) are tried again. What was asked for when the
-    run was begun still holds; to change something, call `weft run` again. Exit codes are those of `weft run`.
+    Failed tasks that wait for the user (on_failure: hold) are retried. The options of the original `weft run`
+    still hold; to change them, call `weft run` again. Exit codes are those of `weft run`.
     """
     with stage("loading"):
         from weft.api.project import OpenProject

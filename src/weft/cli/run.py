@@ -1,4 +1,4 @@
-"""``weft run``: execute workflows for real."""
+"""``weft run``: execute workflows."""
 
 from __future__ import annotations
 
@@ -13,58 +13,54 @@ __all__ = ["command"]
 @click.command("run")
 @click.argument("workflows", nargs=-1, type=click.Path(path_type=str), metavar="WORKFLOW...")
 @options.on_platform
-@click.option(
-    "--arrivals", metavar="FILE", help="Workflows that arrive later: `arrivals` of a scenario file."
-)
-@click.option("-n", "--dry-run", is_flag=True, help="Only plan; nothing is run or written.")
+@click.option("--arrivals", metavar="FILE", help="Scenario file whose `arrivals` arrive during the run.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only plan; run and write nothing.")
 @click.option(
     "-j",
     "--jobs",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Use at most so many nodes per machine.",
+    help="Use at most this many nodes per machine.",
 )
 @click.option(
-    "-k", "--keep-going", is_flag=True, help="Go on with what does not depend on a task that failed."
+    "-k", "--keep-going", is_flag=True, help="Continue with tasks that do not depend on a failed one."
 )
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
     metavar="NUMBER",
-    help="Try again so often whatever the cause, where a task does not say otherwise.",
+    help="Number of retries for any cause, unless a task states its own.",
 )
 @click.option(
-    "--until", multiple=True, metavar="TASK", help="Run what TASK needs and nothing after it; often."
+    "--until", multiple=True, metavar="TASK", help="Run only TASK and its predecessors; may be repeated."
 )
 @click.option(
     "--policy",
     default="plan",
     show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Who decides during the run; `weft policies` lists them.",
+    help="Policy that makes the decisions; `weft policies` lists them.",
 )
 @click.option(
     "--planner",
     default="heft",
     show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Who plans for policies that follow a plan; `weft planners` lists them.",
+    help="Planner for policies that follow a plan; `weft planners` lists them.",
 )
 @click.option(
     "--preset",
     default="default",
     show_default=True,
     metavar="NAME",
-    help="How the engine adapts: default, patient (nothing migrates for slowness), s1, s3.",
+    help="Adaptation settings: default, patient (no migration of slow tasks), s1, s3.",
 )
 @options.planning_budget
-@options.seed("Seed of planners that draw, and of arrivals.")
+@options.seed("Seed of randomised planners and of arrivals.")
 @options.parameters
-@click.option(
-    "--fresh", is_flag=True, help="Begin anew: take nothing over, and leave an unfinished run as it is."
-)
-@click.option("--report", metavar="FILE", help="Write the report there too (HTML).")
-@click.option("--trace", metavar="FILE", help="Write the attempts there too, in Nextflow's columns.")
+@click.option("--fresh", is_flag=True, help="Start a new run: reuse no results and resume no unfinished run.")
+@click.option("--report", metavar="FILE", help="Also write the HTML report to this file.")
+@click.option("--trace", metavar="FILE", help="Also write the attempts as a Nextflow trace to this file.")
 @options.project
 @options.read_format
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
@@ -94,14 +90,15 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run every WORKFLOW on this computer to its end; what was done before and is still valid is taken over.
+    """Run every WORKFLOW on this computer and reuse valid results of earlier runs.
 
-    State lies in .weft of the project directory. The same command after an interruption goes on where it
-    stopped. Ctrl-C ends all programs in order (exit code 75, `weft resume` goes on), twice at once. Exit
-    code 1: a task failed; 3: the platform can run some task nowhere; 4: another engine is at work here.
+    State is stored in .weft of the project directory. After an interruption the same command resumes the run.
+    Ctrl-C stops all programs in order (exit code 75, `weft resume` continues); a second Ctrl-C exits
+    immediately. Exit code 1: a task failed; 3: some task can run on no machine; 4: another engine is running
+    in the project.
     """
     if not workflows and arrivals is None:
-        raise click.UsageError("Name a WORKFLOW, or --arrivals FILE.")
+        raise click.UsageError("Give a WORKFLOW, or --arrivals FILE.")
     wanted = {"--json": as_json, "--report -": report == "-", "--trace -": trace == "-"}
     printing = [name for name, given in wanted.items() if given]
     if len(printing) > 1:
@@ -128,7 +125,7 @@ def command(
 
 def _dry(workflows: tuple[str, ...], *, as_json: bool, **how: object) -> None:
     if not workflows:
-        raise click.UsageError("--dry-run plans each WORKFLOW; name one.")
+        raise click.UsageError("--dry-run needs a WORKFLOW.")
     with stage("planning"):
         from weft.api.run import plan_dry_run
         from weft.cli.plan import show

@@ -1,4 +1,4 @@
-"""What is shown of a run under way: a line per kind of task, the time left, the failures at the bottom."""
+"""Progress display of a run: task counts by kind, time left, and recent failures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["RunDisplay", "sum_by_workflow"]
 
 
-_COLUMNS = ("kind", "waiting", "running", "done", "taken over", "failed")
+_COLUMNS = ("kind", "waiting", "running", "done", "reused", "failed")
 _FAILURES = 3
 _LOG_LINES = 2
 _AT_LEAST = 3
-"""Lines of kinds that are shown even on the lowest terminal."""
+"""Minimal number of rows of the table of kinds."""
 _LOW = 8
-"""Up to so many lines a terminal has no room for what was promised."""
+"""Terminals with at most this many lines do not show the prediction."""
 
 
 def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
@@ -47,30 +47,30 @@ def sum_by_workflow(counts: Sequence[KindCount]) -> list[KindCount]:
 
 @dataclass(slots=True, kw_only=True)
 class RunDisplay:
-    """The runs of one execution, or one of them."""
+    """Display of all runs of an execution, or of one of them."""
 
     tally: ExecutionCounters
     state: EngineState
     logs: AttemptLogs
     run: int | None = None
-    """As the engine counts; None: all."""
+    """Index of the run in the engine; None for all runs."""
     color: bool = False
     began_s: float = 0.0
-    """On the engine's clock."""
+    """Start of the display on the engine's clock."""
     promises: Mapping[int, Promise] = field(default_factory=dict)
-    """By run: what was said of it before it began."""
+    """By run: the prediction made before it began."""
     goes_on: bool = True
-    """Whether an engine drives it: else nothing runs, whatever the journal decided last."""
+    """Whether an engine drives the execution; otherwise no task is running."""
 
     def counts(self) -> list[KindCount]:
-        """Count the tasks by kind."""
+        """Return the task counts by kind."""
         chosen = self.run
         return sum_by_workflow(
             self.tally.counts(self.state, lambda run: chosen is None or run.index == chosen)
         )
 
     def left(self, now_s: float) -> TimeLeft:
-        """Give the time that all runs that are shown have left."""
+        """Return the remaining time of all displayed runs."""
         from weft.api.progress import latest_of, time_left
 
         runs = [run for run in self.state.runs if self.run is None or run.index == self.run]
@@ -78,13 +78,13 @@ class RunDisplay:
         return latest_of([time_left(run, self.state, self.tally, now_s, said.get(run.index)) for run in runs])
 
     def promise_line(self) -> str:
-        """Say what was promised of the only run that is shown; "": nothing was, or there are several."""
+        """Return the prediction if exactly one run is displayed and has one, else an empty string."""
         runs = [run.index for run in self.state.runs if self.run is None or run.index == self.run]
         said = self.promises.get(runs[0]) if len(runs) == 1 else None
         return "" if said is None else f"promise: {promise_text(said)}"
 
     def line(self, now_s: float) -> str:
-        """Say in a line how far it is."""
+        """Return the progress as one line."""
         counts = self.counts()
         done, tasks = sum(each.done for each in counts), sum(each.tasks for each in counts)
         parts = [f"{done} of {format_count(tasks, 'task')} done"]
@@ -96,7 +96,7 @@ class RunDisplay:
         return f"{so_far}: {', '.join(parts)}; time left {self.left(now_s)}"
 
     def block(self, now_s: float, columns: int, rows: int) -> list[str]:
-        """Give the lines of the block, each of at most so many columns."""
+        """Return the lines of the display, limited to the size of the terminal."""
         failures = self.failure_lines()[-max(0, rows - _AT_LEAST - 3) :]
         promise = self.promise_line() if rows > _LOW else ""
         lines = self.kind_lines(max(_AT_LEAST, rows - 2 - bool(promise) - len(failures)))
@@ -110,7 +110,7 @@ class RunDisplay:
         return [head, *shown[1:last], *(click.style(line, fg="red") for line in shown[last:])]
 
     def kind_lines(self, most: int = 1_000_000) -> list[str]:
-        """Give the table of kinds; what does not fit is counted."""
+        """Return the table of kinds; rows that do not fit are counted."""
         counts = self.counts()
         several = len({each.workflow for each in counts}) > 1
         columns = (*_COLUMNS, "cancelled") if any(each.cancelled for each in counts) else _COLUMNS
@@ -130,7 +130,7 @@ class RunDisplay:
         return [_row(row, widths) for row in rows]
 
     def failure_lines(self, most: int = _FAILURES) -> list[str]:
-        """Repeat the last failures: cause, last lines, log."""
+        """Return the last failures with cause, last lines and log."""
         chosen = [each for each in self.tally.setbacks if self.run is None or each.run == self.run]
         lines = []
         for each in chosen[-most:]:
@@ -140,8 +140,8 @@ class RunDisplay:
         return lines
 
     def setback_lines(self, each: AttemptFailure) -> list[str]:
-        """Tell one failure."""
-        then = "failed, is tried again"
+        """Return the lines of one failure."""
+        then = "failed, will be retried"
         if each.for_good or each.waits:
             then = "failed for good" if each.for_good else "failed, waits for `weft resume`"
         text = f": {each.text}" if each.text else ""
@@ -154,7 +154,7 @@ class RunDisplay:
 
 
 def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
-    """Put texts into columns: the first on the left, numbers on the right."""
+    """Align a row: the first column left, the numbers right."""
     filled = [" " * (width - shown_width(text)) for text, width in zip(texts, widths, strict=True)]
     numbers = [blanks + text for text, blanks in zip(texts[1:], filled[1:], strict=True)]
     return "  ".join([texts[0] + filled[0], *numbers]).rstrip()

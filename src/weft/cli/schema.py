@@ -1,4 +1,4 @@
-"""``weft schema``: the JSON Schema of our files, so that editors complete and check them."""
+"""``weft schema``: print the JSON Schema of the file formats."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["command"]
 def command(kind: str) -> None:
     """Print the JSON Schema of workflow, platform or scenario files.
 
-    In an editor with the YAML language server, put this above the file:
-    # yaml-language-server: $schema=workflow.json
+    For an editor with the YAML language server, put this above the file: # yaml-language-server:
+    $schema=workflow.json
     """
     if kind == "scenario":
-        # Made anew each time: formats, where the others are published, must not know of simulations.
+        # Generated here: the package formats cannot import the simulation.
         import json
 
         from weft.backends.simulation.scenario_reader import scenario_schema

@@ -1,4 +1,4 @@
-"""``weft show``: the shape of a workflow."""
+"""``weft show``: show the shape of a workflow."""
 
 from __future__ import annotations
 

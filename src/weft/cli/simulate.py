@@ -1,4 +1,4 @@
-"""``weft simulate``: how runs go under a policy, when machines slow down, fail and are shared."""
+"""``weft simulate``: simulate runs with perturbed machines and arriving workflows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SHOWN = 20
-"""Rows of a table that are printed; the rest is counted."""
+"""Maximal number of table rows printed."""
 
 _PAUSE_S = 0.1
 
@@ -31,31 +31,35 @@ _PAUSE_S = 0.1
     default="plan",
     show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Who decides during the run; `weft policies` lists them.",
+    help="Policy that makes the decisions; `weft policies` lists them.",
 )
 @click.option(
     "--planner",
     default="heft",
     show_default=True,
     metavar="NAME[:OPTION=VALUE...]",
-    help="Who plans for policies that follow a plan; `weft planners` lists them.",
+    help="Planner for policies that follow a plan; `weft planners` lists them.",
 )
-@click.option("--scenario", metavar="FILE", help="What really happens; if not given, all is as estimated.")
+@click.option(
+    "--scenario",
+    metavar="FILE",
+    help="Scenario with the actual behaviour (default: everything as estimated).",
+)
 @click.option(
     "--preset",
     default="default",
     show_default=True,
     metavar="NAME",
-    help="How the engine adapts: default, patient (nothing migrates for slowness), s1, s3.",
+    help="Adaptation settings: default, patient (no migration of slow tasks), s1, s3.",
 )
-@options.seed("Seed of the scenario's draws and of planners that draw.")
+@options.seed("Seed of the scenario and of randomised planners.")
 @click.option(
     "--repeat",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="NUMBER",
-    help="Simulate so many seeds in a row, and show medians and spread.",
+    help="Number of consecutive seeds; shows median and spread.",
 )
 @click.option(
     "--plan-steps",
@@ -63,12 +67,12 @@ _PAUSE_S = 0.1
     default=200,
     show_default=True,
     metavar="NUMBER",
-    help="What a planner that searches may spend, each time it is asked.",
+    help="Step budget of search planners for each plan.",
 )
 @options.parameters
-@click.option("--journal", metavar="FILE", help="Write every event and decision, for replay and explain.")
-@click.option("--html", metavar="FILE", help="Write charts and tables as a page of its own.")
-@click.option("--csv", "csv_file", metavar="FILE", help="Write one line per attempt.")
+@click.option("--journal", metavar="FILE", help="Write the journal, for `weft replay` and `weft explain`.")
+@click.option("--html", metavar="FILE", help="Write charts and tables as an HTML page.")
+@click.option("--csv", "csv_file", metavar="FILE", help="Write one line per attempt (CSV).")
 @click.option("--chart/--no-chart", default=True, help="Draw the chart in the terminal.")
 @options.read_format
 @options.as_json
@@ -91,16 +95,15 @@ def command(
     format_name: str | None,
     as_json: bool,
 ) -> None:
-    """Simulate how every WORKFLOW, submitted at 0, and what a scenario lets arrive, runs on a platform.
+    """Simulate every WORKFLOW, submitted at time 0, and the arrivals of a scenario on a platform.
 
-    The engine that decides is the one that drives real runs. In WORKFLOW, --on and --scenario, - is the
-    standard input; in --html and --csv, the standard output. With --repeat, --html and --csv show the first
-    seed. Exit code 1: some run failed or came to a standstill, and the notes say why; 3: the platform can
-    run some task nowhere.
+    The engine is the one of real runs. For WORKFLOW, --on and --scenario, - is the standard input; for --html
+    and --csv, the standard output. With --repeat, --html and --csv show the first seed. Exit code 1: some run
+    failed or cannot continue, and the notes say why; 3: some task can run on no machine.
     """
     _check_streams((*workflows, platform, scenario), as_json=as_json, html=html, csv_file=csv_file)
     if journal is not None and (repeat > 1 or journal == "-"):
-        raise click.UsageError("--journal needs a file, and holds one run: leave out --repeat.")
+        raise click.UsageError("--journal needs a file and holds one simulation: omit --repeat.")
     with stage("loading"):
         from weft.api.simulation import simulate
     with stage("simulating") as line:
@@ -131,7 +134,7 @@ def command(
 def _check_streams(
     read: tuple[str | None, ...], *, as_json: bool, html: str | None, csv_file: str | None
 ) -> None:
-    """Refuse before any work what could not be written or read afterwards."""
+    """Raise UsageError if two inputs or two outputs use the same stream."""
     if read.count("-") > 1:
         raise click.UsageError("Only one of WORKFLOW..., --on and --scenario can be the standard input.")
     wanted = {"--json": as_json, "--html -": html == "-", "--csv -": csv_file == "-"}
@@ -141,7 +144,7 @@ def _check_streams(
 
 
 def _teller(line: ProgressLine) -> SimulationProgress | None:
-    """Give what tells of progress; None where nobody can see it."""
+    """Return a callback that shows the progress; None without a terminal."""
     if line.news is None:
         return None
     told_s = 0.0

@@ -1,4 +1,4 @@
-"""``weft status``: how far a run is."""
+"""``weft status``: show the progress of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _SHOWN = 20
-"""Running tasks that are listed."""
+"""Maximal number of running tasks listed."""
 
 
 @click.command("status")
@@ -28,11 +28,10 @@ _SHOWN = 20
 @options.project
 @options.as_json
 def command(run: int | None, project: str | None, as_json: bool) -> None:
-    """Say how far RUN, or the last run, is: tasks by kind, what runs where, the time left, failures.
+    """Show the progress of RUN, or the last run: tasks by kind, running tasks, time left, failures.
 
-    The promise is what the first plan said. The time left is a range: half of the runs end before the first,
-    nine of ten before the second number. It rests on what remains of the plan and on how long tasks have
-    taken so far.
+    The promise is the prediction of the first plan. The time left is a range (P50 to P90), estimated from the
+    rest of the plan and the measured times of completed tasks.
     """
     from weft.api.project import OpenProject, follow_run
     from weft.cli.run_display import RunDisplay
@@ -56,7 +55,7 @@ def command(run: int | None, project: str | None, as_json: bool) -> None:
 
 
 def _now_s(place: OpenProject, found: RunRecord, followed: JournalFollower) -> float:
-    """Give the time on the engine's clock; of a run that does not go on, that of its end."""
+    """Return the current time on the engine's clock; for a run that is not running, its end."""
     if place.state_of(found) == "running":
         return max(followed.now_s, time.time() - followed.header.started_at_s)
     return followed.now_s
@@ -74,7 +73,7 @@ def _show(place: OpenProject, found: RunRecord, followed: JournalFollower, view:
     if state == "running" and engine is not None:
         click.echo(f"engine: {printable(str(engine))}")
     elif state == "interrupted":
-        click.echo("no engine is at work; `weft resume` goes on")
+        click.echo("no engine is running; `weft resume` continues the run")
     for line in view.kind_lines():
         click.echo(f"  {line}")
     going = _going(view)

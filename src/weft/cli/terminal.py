@@ -1,11 +1,7 @@
-"""What the terminal can do: its width, and whether colour is wanted.
+"""Terminal output: width, colour, the progress line, and the live display of a run.
 
-Live progress: a block of lines that is drawn again and again on a terminal, else a line now and then.
-
-It goes to the standard error. A block never has a line longer than the terminal is wide, nor more lines than
-it is high, so that nothing wraps and what was drawn can be taken back.
-
-Progress on long work: one line on the standard error, only where somebody can see it.
+Progress is written to the standard error. The live display is redrawn in place on a terminal; elsewhere it is
+a line from time to time. Its lines fit the terminal, so nothing wraps and it can be erased.
 """
 
 from __future__ import annotations
@@ -36,37 +32,37 @@ __all__ = [
 
 
 def width() -> int:
-    """Give the columns to fill: those of COLUMNS or of the terminal, from 60 to 140; 100 without either."""
+    """Return the width to use: COLUMNS or that of the terminal, limited to 60..140; default 100."""
     return max(60, min(140, shutil.get_terminal_size((100, 24)).columns))
 
 
 def colored() -> bool:
-    """Say whether to colour: only on a terminal, and never when NO_COLOR is set."""
+    """Return whether to colour the standard output: on a terminal, unless NO_COLOR is set."""
     return redraws(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def colored_errors() -> bool:
-    """Say the same of the standard error, where progress is shown."""
+    """Return whether to colour the standard error."""
     return redraws(sys.stderr) and not os.environ.get("NO_COLOR")
 
 
 def redraws(stream: TextIO) -> bool:
-    """Say whether lines can be taken back and coloured there: on terminals, but for dumb ones."""
+    """Return whether lines can be erased and redrawn: on terminals that are not dumb."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
 _PAUSE_S = 0.2
 _SHARE = 20
-"""What drawing takes may be at most one part in so many of all time."""
+"""Drawing uses at most one part in this many of the time."""
 _FIRST_S, _LATER_S = 10.0, 30.0
-"""Seconds between two lines where there is no terminal: in the first minutes, and later."""
+"""Seconds between two lines without a terminal: in the first minutes, and later."""
 _SOON_S = 300.0
 _LEAST_COLUMNS = 10
 
 
 def terminal_size(stream: TextIO) -> tuple[int, int]:
-    """Give columns and lines of a terminal; what it does not know is taken as usual."""
+    """Return (columns, lines) of a terminal; default (80, 24)."""
     try:
         found = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -75,7 +71,7 @@ def terminal_size(stream: TextIO) -> tuple[int, int]:
 
 
 class LiveDisplay:
-    """The block while it is there. Without a terminal ``say`` prints lines, and the block is one of them."""
+    """A block of lines redrawn in place; without a terminal, single lines from time to time."""
 
     def __init__(
         self,
@@ -85,7 +81,7 @@ class LiveDisplay:
         quiet: bool = False,
         stream: TextIO | None = None,
     ) -> None:
-        """``block`` gives the lines for so many columns and lines, ``line`` the same in one."""
+        """``block`` returns the lines for a number of columns and lines, ``line`` a one-line summary."""
         self._block = block
         self._line = line
         self._stream = sys.stderr if stream is None else stream
@@ -97,7 +93,7 @@ class LiveDisplay:
         self._last = ""
 
     def tick(self) -> None:
-        """Draw again if it is time to."""
+        """Redraw if it is time to."""
         now_s = time.monotonic()
         if self._quiet or now_s < self._next_s:
             return
@@ -107,36 +103,36 @@ class LiveDisplay:
             self._next_s = now_s + max(_PAUSE_S, _SHARE * took_s)
         else:
             pause_s = _FIRST_S if now_s - self._began_s < _SOON_S else _LATER_S
-            # The first line comes after a pause too: a run that is over by then needs none.
+            # The first line follows after a pause: short runs need none.
             if self._next_s and (line := self._line()) != self._last:
                 self._last = line
                 self._write(f"{line}\n")
             self._next_s = now_s + pause_s
 
     def say(self, text: str) -> None:
-        """Print a line that stays, above the block."""
+        """Print a permanent line above the block."""
         if not self._quiet:
             self.clear()
             self._write(f"{text}\n")
             self._next_s = min(self._next_s, time.monotonic() + _PAUSE_S) if self.drawn else self._next_s
 
     def say_at_once(self, text: str) -> None:
-        """Print a last line from the handler of a signal, which may have come in the middle of writing."""
+        """Print a last line from a signal handler, which may have interrupted a write."""
         if not self._quiet:
-            with suppress(RuntimeError):  # a stream that is writing is not written to once more
+            with suppress(RuntimeError):  # the stream may be in the middle of a write
                 self.clear()
             with suppress(OSError):
                 os.write(self._stream.fileno(), f"{text}\n".encode())
 
     def clear(self) -> None:
-        """Take the block back."""
+        """Erase the block."""
         if self._lines:
             self._write(_UP_AND_CLEAR.format(self._lines))
             self._lines = 0
 
     def _draw(self) -> None:
         columns, rows = terminal_size(self._stream)
-        # One column is left free: a full line makes some terminals wrap.
+        # Leave one column free: some terminals wrap a full line.
         lines = list(self._block(columns - 1, rows - 1))[: rows - 1]
         back = _UP_AND_CLEAR.format(self._lines) if self._lines else ""
         self._write(back + "".join(f"{line}\n" for line in lines))
@@ -147,17 +143,17 @@ class LiveDisplay:
             self._stream.write(text)
             self._stream.flush()
         except OSError:
-            self._quiet, self.drawn, self._lines = True, False, 0  # nobody is there any more
+            self._quiet, self.drawn, self._lines = True, False, 0  # the terminal was closed
 
 
 _WIDTH = 100
 _CLEAR = "\r\x1b[2K"
 _UPDATE_PAUSE_S = 0.1
-"""News that come faster than anybody reads are left out."""
+"""Minimal time between two updates of the line."""
 
 
 class ProgressLine:
-    """The line while it is there; without a terminal nothing is written, and nobody need tell anything."""
+    """A progress line; without a terminal nothing is written and ``news`` is None."""
 
     def __init__(self, text: str, *, seen: bool) -> None:
         self.text = text
@@ -165,12 +161,12 @@ class ProgressLine:
         self._told_s = 0.0
 
     def say(self, more: str = "") -> None:
-        """Show what is being done, and something about it."""
+        """Show the current step and a detail."""
         told = f": {more}" if more else ""
         _write_error(f"{_CLEAR}{self.text[: max(0, _WIDTH - len(told))]}{told} …")
 
     def compiling(self, kernel: str) -> Callable[[], None]:
-        """Say that a kernel is compiled; give what takes that back."""
+        """Show that a kernel is being compiled; return a callback that restores the line."""
         self.say(f"compiling {kernel} for this processor (once)")
         return self.say
 
@@ -183,16 +179,16 @@ class ProgressLine:
 
 @contextmanager
 def stage(text: str) -> Iterator[ProgressLine]:
-    """Show what is being done while it is done, and take the line back afterwards.
+    """Show a description while a step runs, and erase it afterwards.
 
-    Where a kernel must first be compiled, the line says so: that takes seconds, once per processor type.
+    The compilation of a kernel is shown too: it takes seconds, once per processor type.
     """
     line = ProgressLine(text, seen=redraws(sys.stderr))
     if line.news is None:
         yield line
         return
     line.say()
-    # Loads numpy, which the work needs anyway, and only now that the line is there.
+    # Imported after the line is shown, because it loads numpy.
     from weft.kernels.compilation import report_compilation
 
     try:
@@ -203,7 +199,7 @@ def stage(text: str) -> Iterator[ProgressLine]:
 
 
 def _progress_text(progress: PlanProgress) -> str:
-    """Write how far a search is: the plan, the bound, the gap, and who found the last of it."""
+    """Return the state of a search: best makespan, its planner, bound and gap."""
     told = f"{format_seconds(progress.makespan_s)} by {progress.by}"
     if progress.bound_s <= 0:
         return told

@@ -25,12 +25,12 @@ _PAUSE_S = 0.2
 @options.run_argument
 @options.project
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print what happens as it happens, one JSON object a line."
+    "--json", "as_json", is_flag=True, help="Print the events as they happen, one JSON object per line."
 )
 def command(run: int | None, project: str | None, as_json: bool) -> None:
-    """Follow RUN, or the last run, until it ends. Ctrl-C ends the watching, not the run.
+    """Follow RUN, or the last run, until it ends. Ctrl-C stops watching, not the run.
 
-    Exit code 0: it completed; 1: it did not, or no engine drives it any more.
+    Exit code 0: the run completed; 1: it did not complete, or no engine is running.
     """
     from weft.api.project import JournalFollower, OpenProject
     from weft.cli.run_display import RunDisplay
@@ -76,7 +76,7 @@ def _show(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None
 
 
 def _tell(followed: JournalFollower, found: RunRecord, view: RunDisplay) -> None:
-    """Print happenings as lines of JSON."""
+    """Print the events as JSON lines."""
     from weft.reports.events_jsonl import EventLines
 
     numbers: dict[int, int] = {}
@@ -107,9 +107,9 @@ def _end(place: OpenProject, found: RunRecord, view: RunDisplay, *, quiet: bool)
         for line in (*view.kind_lines(), *view.failure_lines()):
             click.echo(printable(line))
         hint = (
-            "; `weft resume` goes on"
+            "; `weft resume` continues"
             if state in ("interrupted", "stopped")
-            else f"; `weft report {found.number}` says more"
+            else f"; details: `weft report {found.number}`"
         )
         click.echo(f"run {found.number}, {printable(found.workflow)}: {state}{hint}")
     if state != "completed":

@@ -1,4 +1,4 @@
-"""Tables, charts and pages: the registry of reports. The contract is in ``report.py``; read it first."""
+"""Registry of reports: tables, charts and pages. ``report.py`` defines the interface."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ REPORTS = Registry(
         "gantt-html": "weft.reports.gantt_html:HtmlGantt",
     },
 )
-"""To add a report: one file, one line here."""
+"""To add a report, add a module and a line here."""

@@ -1,7 +1,4 @@
-"""Round times for an axis, in the units in which people count time.
-
-Charts of a simulation as SVG that needs no script: numbers over time, and box plots.
-"""
+"""SVG charts without scripts (steps over time, box plots) and the ticks of time axes."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ _STEPS_S = (
 
 
 def _step(least_s: float) -> float:
-    """Give the smallest round step that is not below ``least_s``."""
+    """Return the smallest round step of at least ``least_s``."""
     least_s *= 1 - 1e-9
     for step in _STEPS_S if 5 < least_s <= _STEPS_S[-1] else ():
         if step >= least_s:
@@ -33,7 +30,7 @@ def _step(least_s: float) -> float:
 
 
 def tick_times(end_s: float, most: int) -> list[float]:
-    """Give round times from 0 to the end, not more than ``most`` steps."""
+    """Return round times from 0 to the end, in at most ``most`` steps."""
     if end_s <= 0:
         return [0.0]
     step = _step(end_s / max(most, 1))
@@ -42,7 +39,7 @@ def tick_times(end_s: float, most: int) -> list[float]:
 
 
 def tick_label(seconds: float) -> str:
-    """Write a round time without the unit that is zero: ``2m``, not ``2m 0s``."""
+    """Format a round time without zero units: ``2m``, not ``2m 0s``."""
     text = format_seconds(seconds)
     return text if seconds < 120 else text.removesuffix(" 0s").removesuffix(" 0m").removesuffix(" 0h")
 
@@ -51,13 +48,13 @@ _WIDTH, _HEIGHT = 900, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 14, 34
 _TICKS = 8
 _MOST_STEPS = 1_500
-"""More steps than can be seen are joined."""
+"""Maximal number of steps drawn."""
 _ROW, _NAME = 34, 170
-"""Of box plots: the height of a row and the room for names."""
+"""Row height and label width of box plots."""
 
 
 def steps_chart(title: str, steps: StepFunction, end_s: float) -> str:
-    """Draw how a number changes from 0 to the end."""
+    """Draw a step function from 0 to the end."""
     most = max(1, steps.most)
     across = (_WIDTH - _LEFT - _RIGHT) / end_s if end_s > 0 else 0.0
     up = (_HEIGHT - _TOP - _BOTTOM) / most
@@ -92,7 +89,7 @@ def _number_axis(most: int, up: float, bottom: float) -> Iterator[str]:
 
 
 def _round_numbers(most: float, steps: int) -> list[float]:
-    """Give round numbers from 0 to the largest."""
+    """Return round numbers from 0 to the maximum."""
     wanted = most / steps
     power = 10.0 ** math.floor(math.log10(wanted))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted * (1 - 1e-9))
@@ -100,7 +97,7 @@ def _round_numbers(most: float, steps: int) -> list[float]:
 
 
 def box_plots(title: str, rows: Sequence[tuple[str, Summary]]) -> str:
-    """Draw a box from quartile to quartile with the median in it, and whiskers to the extremes, per row."""
+    """Draw a box plot per row: quartiles, median, and whiskers to the extremes."""
     if not rows:
         return ""
     most = max(found.most for _, found in rows) or 1.0

@@ -1,12 +1,6 @@
-"""A comparison of planners: what each made of each workflow, and how they stand after all of them.
+"""Comparison of planners: results per workflow, standings, tables, HTML page and CSV.
 
-The tables of a comparison as texts, for the terminal and for pages: what stands in which cell.
-
-``-`` stands where a planner made no plan, ``*`` marks the best makespan of a workflow.
-
-A comparison as one self-contained page: the standings and every result.
-
-A comparison as comma-separated values: one line per workflow and planner.
+In tables ``-`` means that a planner made no plan, and ``*`` marks the best makespan of a workflow.
 """
 
 from __future__ import annotations
@@ -15,9 +9,9 @@ import csv
 import io
 import math
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from weft.reports.page import render_page
 from weft.units import format_count, format_seconds
 
 __all__ = [
@@ -36,43 +30,43 @@ __all__ = [
 
 
 _TIE = 1e-9
-"""Makespans that differ by less than this share are the same plan, added up in another order."""
+"""Relative difference below which makespans are equal; sums differ by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerResult:
-    """What one planner made of one workflow."""
+    """Result of one planner for one workflow."""
 
     planner: str
     makespan_s: float | None
-    """None: it made no plan."""
+    """None without a plan."""
     planning_s: float | None = None
-    """Seconds it took, on an instance compiled beforehand."""
+    """Seconds of planning, without compilation."""
     reason: str = ""
     """Why there is no plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowResults:
-    """What all planners made of one workflow."""
+    """Results of all planners for one workflow."""
 
     workflow: str
     tasks: int
     edges: int
     lower_bound_s: float
-    """No schedule can be shorter."""
+    """Lower bound of the makespan of every schedule."""
     results: tuple[PlannerResult, ...]
     """In the order of the planners."""
 
     @property
     def best_makespan_s(self) -> float | None:
-        """Give the shortest makespan; None where nobody made a plan."""
+        """Return the shortest makespan; None if there is no plan."""
         return min(
             (found for result in self.results if (found := result.makespan_s) is not None), default=None
         )
 
     def ratio(self, result: PlannerResult) -> float | None:
-        """Say how many times the best makespan a result is; None where there is no plan."""
+        """Return makespan over best makespan; None without a plan."""
         best = self.best_makespan_s
         if result.makespan_s is None or best is None:
             return None
@@ -81,12 +75,12 @@ class WorkflowResults:
         return result.makespan_s / best
 
     def wins(self, result: PlannerResult) -> bool:
-        """Say whether no other plan is shorter; all that tie win."""
+        """Return whether no plan is shorter; ties count as wins."""
         ratio = self.ratio(result)
         return ratio is not None and ratio <= 1.0 + _TIE
 
     def gap(self, result: PlannerResult) -> float | None:
-        """Say by which share a plan is above the optimum at most; None where that is unknown."""
+        """Return the maximal relative distance from the optimum; None if unknown."""
         if result.makespan_s is None:
             return None
         if self.lower_bound_s <= 0:
@@ -95,7 +89,7 @@ class WorkflowResults:
         return gap if gap > _TIE else 0.0
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data."""
+        """Return a JSON-ready record."""
         return {
             "workflow": self.workflow,
             "tasks": self.tasks,
@@ -119,19 +113,19 @@ class WorkflowResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerStanding:
-    """How a planner did over all workflows."""
+    """Result of a planner over all workflows."""
 
     planner: str
     planned: int
-    """Workflows it made a plan for; the other numbers are over these."""
+    """Workflows with a plan; the other numbers refer to these."""
     wins: int
-    """Workflows for which nobody had a shorter plan."""
+    """Workflows for which no planner had a shorter plan."""
     mean_ratio: float | None
-    """Geometric mean of makespan over best makespan; None: no plan at all."""
+    """Geometric mean of makespan over best makespan; None without any plan."""
     planning_s: float
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data."""
+        """Return a JSON-ready record."""
         return {
             "planner": self.planner,
             "planned": self.planned,
@@ -143,7 +137,7 @@ class PlannerStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerComparison:
-    """What several planners made of several workflows on one platform."""
+    """Results of several planners for several workflows on one platform."""
 
     platform: str
     seed: int
@@ -152,7 +146,7 @@ class PlannerComparison:
 
     @property
     def standings(self) -> tuple[PlannerStanding, ...]:
-        """Give the standing of each planner: most wins first, then the smallest ratio, then as asked for."""
+        """Return the planners by number of wins, then mean ratio, then the requested order."""
         found = [self._standing(index) for index in range(len(self.planners))]
         return tuple(sorted(found, key=lambda standing: (-standing.wins, _or_infinity(standing.mean_ratio))))
 
@@ -169,7 +163,7 @@ class PlannerComparison:
 
     @property
     def refusals(self) -> tuple[tuple[str, str, str], ...]:
-        """List planner, workflow and reason wherever there is no plan."""
+        """Return (planner, workflow, reason) for every missing plan."""
         return tuple(
             (result.planner, row.workflow, result.reason)
             for row in self.workflows
@@ -178,7 +172,7 @@ class PlannerComparison:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data: the object ``weft compare --json`` prints."""
+        """Return the object printed by ``weft compare --json``."""
         return {
             "platform": self.platform,
             "seed": self.seed,
@@ -196,15 +190,15 @@ _NOTHING = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A heading and rows of texts."""
+    """A table of text cells."""
 
     heading: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     texts: int
-    """How many columns from the left are texts; the others are numbers, aligned on the right."""
+    """Number of left-aligned text columns; the others hold numbers and are right-aligned."""
 
     def lines(self) -> list[str]:
-        """Write the table in columns, two blanks between them."""
+        """Return the aligned rows, columns separated by two spaces."""
         widths = [max(map(len, column)) for column in zip(self.heading, *self.rows, strict=True)]
         return [self._line(row, widths) for row in (self.heading, *self.rows)]
 
@@ -217,13 +211,13 @@ class TextTable:
 
 
 def comparison_title(comparison: PlannerComparison) -> str:
-    """Say in a line what was compared."""
+    """Return a one-line description of the comparison."""
     workflows = format_count(len(comparison.workflows), "workflow")
     return f"{workflows} on {comparison.platform}, {format_count(len(comparison.planners), 'planner')}"
 
 
 def result_table(comparison: PlannerComparison) -> TextTable:
-    """Give a row for each workflow and planner; the workflow is named where it begins."""
+    """Return a row per workflow and planner; the workflow is named in its first row."""
     rows = []
     for row in comparison.workflows:
         size = f"{row.workflow} ({format_count(row.tasks, 'task')})"
@@ -251,7 +245,7 @@ def _time(seconds: float | None) -> str:
 
 
 def standing_table(comparison: PlannerComparison) -> TextTable:
-    """Give a row for each planner: wins, geometric mean of the ratios to the best, plans made, time."""
+    """Return a row per planner: wins, mean ratio to the best, number of plans, time."""
     total = len(comparison.workflows)
     rows = tuple(
         (
@@ -267,7 +261,7 @@ def standing_table(comparison: PlannerComparison) -> TextTable:
 
 
 def refusal_lines(comparison: PlannerComparison) -> list[str]:
-    """Say why there is no plan, once for each planner and reason."""
+    """Return the reasons for missing plans, one line per planner and reason."""
     workflows: dict[tuple[str, str], list[str]] = {}
     for planner, workflow, reason in comparison.refusals:
         workflows.setdefault((planner, reason), []).append(workflow)
@@ -278,72 +272,22 @@ def _names(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }}
-h1 {{ font-size: 1.3rem; }}
-h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ border-bottom: 1px solid color-mix(in srgb, currentcolor 20%, transparent); padding: .2rem .8rem; }}
-th {{ text-align: left; position: sticky; top: 0; background: Canvas; }}
-.number {{ text-align: right; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-<h2>Standings</h2>
-{standings}
-<p>Wins: workflows for which nobody had a shorter plan; all that tie win. Mean ratio: geometric mean of
-makespan over best makespan. Time: of the planner alone, on an instance compiled beforehand.</p>
-<h2>Results</h2>
-{results}
-<p>Gap: the plan is at most this much above the optimum. An asterisk marks the best makespan.</p>
-{refusals}
-</body>
-</html>
-"""
-
-
 def comparison_html(comparison: PlannerComparison) -> str:
-    """Render the page."""
-    lines = refusal_lines(comparison)
-    listed = "".join(f"<li>{escape(line)}</li>\n" for line in lines)
-    return _PAGE.format(
-        title=escape(comparison_title(comparison)),
-        standings=_table(standing_table(comparison)),
-        results=_table(result_table(comparison)),
-        refusals=f"<h2>Without a plan</h2>\n<ul>\n{listed}</ul>" if lines else "",
+    """Render the comparison as a self-contained HTML page."""
+    return render_page(
+        "comparison.html",
+        title=comparison_title(comparison),
+        standings=standing_table(comparison),
+        results=result_table(comparison),
+        refusals=refusal_lines(comparison),
     )
-
-
-def _table(table: TextTable) -> str:
-    head = _row("th", table.heading, table.texts)
-    body = "\n".join(_row("td", row, table.texts) for row in table.rows)
-    return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def _row(tag: str, cells: tuple[str, ...], texts: int) -> str:
-    written = "".join(
-        f"<{tag}>{escape(cell)}</{tag}>"
-        if column < texts
-        else f'<{tag} class="number">{escape(cell)}</{tag}>'
-        for column, cell in enumerate(cells)
-    )
-    return f"<tr>{written}</tr>"
 
 
 _COLUMNS = ("planner", "makespan_s", "gap", "ratio", "wins", "planning_s", "reason")
 
 
 def comparison_csv(comparison: PlannerComparison) -> str:
-    """Write workflow, tasks, edges, platform, seed, lower_bound_s and what each planner made of it."""
+    """Return the results as CSV, one line per workflow and planner."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["workflow", "tasks", "edges", "platform", "seed", "lower_bound_s", *_COLUMNS])
@@ -356,7 +300,7 @@ def comparison_csv(comparison: PlannerComparison) -> str:
 
 
 def _cell(value: object) -> object:
-    """Write numbers whole, what is not there as nothing, true and false as 1 and 0."""
+    """Return numbers in full precision, None as an empty cell, booleans as 0 and 1."""
     if isinstance(value, bool):
         return int(value)
     return "" if value is None else repr(value) if isinstance(value, float) else value

@@ -1,10 +1,10 @@
-"""The critical path of what happened: the chain of attempts that kept a run from ending earlier.
+"""Critical path of an executed run: the chain of attempts that determined its end.
 
-It is followed backwards from the last end. An attempt began because of the latest of these that ended before:
-a task whose data it needed, an earlier try of itself, the loop's iteration before, or an attempt without
-whose nodes its machine was too full for it. What lies between that end and its own start is split into data
-on the way and waiting (for a decision, a queue, the machine); so staging, waiting and running add up to the
-run's whole time. Demands other than nodes are not looked at: who waited for memory is shown as waiting.
+The path is followed backwards from the last end. The predecessor of an attempt is the latest end, before its
+start, of a task whose data it needs, an earlier attempt of the same task, the previous iteration of its loop,
+or an attempt that occupied nodes it needed. The time between the two is split into staging and waiting (for a
+decision, a queue or the machine), so that running, staging and waiting add up to the time of the run.
+Resources other than nodes are not considered: waiting for memory is shown as waiting.
 
 Complexity: O(n log n) for n attempts, and O(degree) per attempt on the path.
 """
@@ -24,56 +24,56 @@ __all__ = ["CriticalPath", "PathStep", "find_critical_path"]
 
 
 _ORDER = ("data", "iteration", "retry", "nodes")
-"""Why an attempt could begin; of several at the same time, the first counts."""
+"""Reasons why an attempt could start, by precedence for equal times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """One attempt on the path, and the time before it."""
+    """One attempt on the path and the time before it."""
 
     attempt: AttemptRecord
     link: str
-    """Why it began then: ``data``, ``iteration``, ``retry``, ``nodes`` or ``arrival``."""
+    """Reason of its start: ``data``, ``iteration``, ``retry``, ``nodes`` or ``arrival``."""
     after: AttemptRecord | None
-    """The attempt whose end let it begin; None: the run's arrival did."""
+    """Attempt whose end allowed the start; None for the arrival of the run."""
     from_s: float
-    """When that was."""
+    """Time of that end or arrival."""
     staged_s: float
     waited_s: float
     ran_s: float
 
     @property
     def end_s(self) -> float:
-        """Give when it ended."""
+        """Return the end of the attempt."""
         return self.from_s + self.staged_s + self.waited_s + self.ran_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath:
-    """The steps by time, and what came after the last of them."""
+    """The steps by time."""
 
     steps: tuple[PathStep, ...] = ()
     after_s: float = 0.0
-    """Between the last end and the end of the run: outputs on the way home, a last decision."""
+    """Seconds between the last end and the end of the run: stage-out and the last decision."""
 
     @property
     def ran_s(self) -> float:
-        """Give how long programs ran."""
+        """Return the seconds in which programs ran."""
         return sum(step.ran_s for step in self.steps)
 
     @property
     def staged_s(self) -> float:
-        """Give how long data were on the way."""
+        """Return the seconds of staging."""
         return sum(step.staged_s for step in self.steps)
 
     @property
     def waited_s(self) -> float:
-        """Give how long nothing of this happened, the time after the last end included."""
+        """Return the seconds of waiting, including those after the last end."""
         return sum(step.waited_s for step in self.steps) + self.after_s
 
 
 def find_critical_path(chronicle: ExecutionHistory, nodes: Sequence[int], run: int) -> CriticalPath:
-    """Follow a run back from its end; ``nodes`` are those of each machine (0: without limit)."""
+    """Return the critical path of a run; ``nodes`` are those of each machine (0: unlimited)."""
     history = chronicle.history
     story = history.runs[run]
     end_s = history.end_s if story.ended_s is None else story.ended_s
@@ -93,7 +93,7 @@ def find_critical_path(chronicle: ExecutionHistory, nodes: Sequence[int], run: i
 
 
 class _CriticalPathSearch:
-    """Finds what an attempt waited for last."""
+    """Search for the predecessor of an attempt."""
 
     def __init__(
         self, chronicle: ExecutionHistory, ran: Sequence[AttemptRecord], nodes: Sequence[int], end_s: float
@@ -112,11 +112,11 @@ class _CriticalPathSearch:
         self._met: set[int] = set()
 
     def end(self, attempt: AttemptRecord) -> float:
-        """Give when an attempt ended; one that still runs ends with everything."""
+        """Return the end of an attempt; a running one ends with the history."""
         return self._end_s if attempt.ended_s is None else attempt.ended_s
 
     def step(self, attempt: AttemptRecord, arrival_s: float) -> PathStep:
-        """Find why an attempt began when it did."""
+        """Return the step of an attempt: its predecessor and the times between."""
         self._met.add(attempt.number)
         found = [
             (self.end(other), -_ORDER.index(link), -other.number, link, other)
@@ -160,14 +160,14 @@ class _CriticalPathSearch:
         yield from self._last_ended("retry", attempt.run, attempt.task, by_s)
 
     def _task(self, run: RunState, attempt: AttemptRecord) -> int | None:
-        """Find a task in the graph as it is in the end; None: it stood for many, and is there no more."""
+        """Return the index of a task in the final graph; None if growth replaced it."""
         index = self._index.get(run.index)
         if index is None:
             index = self._index[run.index] = {name: task for task, name in enumerate(run.compiled.names)}
         return index.get(attempt.task)
 
     def _sources(self, run: RunState, task: int) -> Iterator[int]:
-        """List the tasks whose data a task needs; those that never ran stand for the ones before them."""
+        """Yield the tasks whose data a task needs; one that never ran is replaced by its predecessors."""
         seen = {task}
         above = run.compiled.before(task)
         while above:
@@ -189,7 +189,7 @@ class _CriticalPathSearch:
     def _staged(
         self, attempt: AttemptRecord, after: AttemptRecord | None, from_s: float, to_s: float
     ) -> float:
-        """Give how long data were on the way between two times: those it needed, those that left before."""
+        """Return the seconds of staging between two times: stage-in, and stage-out of the predecessor."""
         spans = [(attempt.staging_s, attempt.staged_s)]
         if after is not None:
             facts = self._chronicle.facts(after.number)
@@ -207,13 +207,13 @@ class _CriticalPathSearch:
 
 
 def _decided_s(attempt: AttemptRecord) -> float:
-    """Give when it was decided to start an attempt: what ended later was no reason for it."""
+    """Return the time of the decision to start an attempt; later ends cannot be its reason."""
     started_s = attempt.started_s or 0.0
     return started_s if attempt.submitted_s is None else min(attempt.submitted_s, started_s)
 
 
 class _MachineUse:
-    """The attempts of a machine by their ends, and how many of its nodes were taken at any time."""
+    """Attempts of a machine by end, and its occupied nodes over time."""
 
     def __init__(
         self, attempts: Sequence[AttemptRecord], nodes: int, end: Callable[[AttemptRecord], float]
@@ -228,9 +228,9 @@ class _MachineUse:
         self._taken = [0, *accumulate(pair[1] for pair in starts)]
 
     def blocker(self, attempt: AttemptRecord, by_s: float, after_s: float) -> AttemptRecord | None:
-        """Give the attempt whose end, after some time, made room for another; None: there was room then.
+        """Return the attempt whose end freed the nodes that another needed; None if enough were free.
 
-        It need not be the last that ended before: nobody decides while there is no engine.
+        It need not be the last end before: no decisions are made while no engine runs.
         """
         last = bisect_right(self._ends, by_s)
         while last > 0 and self._nodes > 0 and self._ends[last - 1] > after_s:
@@ -238,7 +238,7 @@ class _MachineUse:
             first = bisect_left(self._ends, at_s)
             taken = self._taken[bisect_left(self._starts, at_s)] - self._freed[first]
             if self._nodes - taken < attempt.nodes:
-                # Of those that ended together the one with the lowest number stands for all.
+                # Of simultaneous ends the lowest number represents all.
                 return next((each for each in self._ended[first:last] if each is not attempt), None)
             last = first
         return None

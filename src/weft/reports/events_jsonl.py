@@ -1,8 +1,8 @@
-"""``events.jsonl``: one JSON object per happening of an execution, in order, for programs that read along.
+"""``events.jsonl``: one JSON object per event of an execution, in order.
 
-Every object has the same first keys (``n``, ``at_s``, ``at``, ``what``, ``run``, ``workflow``, ``task``,
-``iteration``, ``attempt``, ``machine``; null where it has none), then those of its ``what``, which
-``HAPPENINGS`` lists. What only keeps weft itself going (timers, probes) is not told; the journal has it.
+Every object begins with the keys ``n``, ``at_s``, ``at``, ``what``, ``run``, ``workflow``, ``task``,
+``iteration``, ``attempt`` and ``machine`` (null if not applicable), followed by the keys that ``HAPPENINGS``
+lists for its ``what``. Internal messages (timers, probes) are in the journal only.
 """
 
 from __future__ import annotations
@@ -66,27 +66,27 @@ HAPPENINGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
     ev.MachineChanged: ("machine-changed", ("up", "speed_factor")),
     **dict.fromkeys(cm.RECORDS, ("noted", ("kind", "value", "text"))),
 }
-"""By message: the word that is told, and its own keys."""
+"""By message type: the value of ``what`` and its own keys."""
 
 _RENAMED = {"signal": "what", "asked": "what"}
-"""Keys that have another name in the message."""
+"""Keys with another name in the message."""
 
 
 class EventLines:
-    """Tells entry by entry, during a run or afterwards."""
+    """Converts journal entries to lines, during a run or afterwards."""
 
     def __init__(self, zero_at_s: float | None = None, number: Callable[[int], int] | None = None) -> None:
-        """``zero_at_s``: seconds since 1970 at the engine's time 0; None: unknown.
+        """``zero_at_s`` is the Unix time of the engine's time 0; None if unknown.
 
-        ``number``: gives the number by which users know a run; None: its place in the execution.
+        ``number`` maps a run index to the number shown to users; None keeps the index.
         """
         self._zero_at_s = zero_at_s
         self._run_number = number or int
         self._of: dict[int, tuple[int, str, int, int]] = {}
-        """By attempt: its run, task, iteration and machine."""
+        """By attempt: run, task, iteration and machine."""
 
     def take(self, entry: JournalEntry, state: EngineState) -> Iterator[str]:
-        """Give the lines of an entry, without line ends; ``state`` is the engine's after it."""
+        """Yield the lines of an entry, without line ends; ``state`` is the engine's state after it."""
         for message in (entry.event, *entry.commands):
             if isinstance(message, cm.Assign):
                 run = state.runs[message.run]
@@ -147,7 +147,7 @@ def _value(message: Any, key: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Give a value as JSON has it; it has no word for numbers without end."""
+    """Return a JSON value; infinite numbers become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -162,7 +162,7 @@ def events_jsonl(
     *,
     zero_at_s: float | None = None,
 ) -> Iterator[str]:
-    """Apply the entries of a journal to a fresh engine and tell each happening, a line at a time."""
+    """Apply the entries of a journal to a new engine and yield the lines of all events."""
     engine.state.plans.update(plans)
     lines = EventLines(zero_at_s)
     for entry in entries:

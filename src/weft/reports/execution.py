@@ -1,12 +1,7 @@
-"""What the tasks of one kind have in common: how many, how long against the estimate, CPU and memory.
+"""An executed run as data: attempts, failures, kinds of tasks, prediction and outcome, critical path.
 
-Promise against outcome: what was predicted of a run, what it took, and which tasks made the difference.
-
-An executed run as data: everything that its reports show, in tables, on pages and in files.
-
-It reads a chronicle of the journal and what else is known (``ExecutionRecords``); it decides nothing,
-asks no clock
-and gives the same for the same. One journal may hold many runs; a report shows all of them, or some.
+It is computed from the journal and the ``ExecutionRecords`` without a clock, so equal input gives equal
+reports. A journal may hold several runs; a report covers all or some of them.
 """
 
 from __future__ import annotations
@@ -60,42 +55,43 @@ _NOT_MEASURED = ProcessUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSummary:
-    """The attempts of one kind. Seconds are those of attempts that completed; None: none did, or unknown."""
+    """Attempts of one kind. Seconds are those of completed attempts; None if there are none."""
 
     workflow: str
     kind: str
     tasks: int
-    """Tasks, each iteration of a loop counted, that had an attempt."""
+    """Tasks with an attempt; every iteration of a loop counts."""
     completed: int
-    """Of these."""
+    """Completed tasks."""
     taken_over: int
-    """Of the completed: those whose outputs an earlier run had made."""
+    """Completed tasks whose outputs came from an earlier run."""
     attempts: int
-    """Those whose programs ran."""
+    """Attempts whose programs ran."""
     failed: int
-    """Attempts that failed, also those whose data could not be brought."""
+    """Failed attempts, including failed staging."""
     moved: int
-    """Of those whose programs ran: those that went on elsewhere."""
+    """Migrated attempts."""
     mean_s: float | None = None
     p50_s: float | None = None
     p90_s: float | None = None
     most_s: float | None = None
     estimate_s: float | None = None
-    """Mean estimate of the same attempts, less what a checkpoint spared them; a placeholder is none."""
+    """Mean estimate of the completed attempts, without work restored from checkpoints; None for placeholders.
+    """
     cpu_share: float | None = None
-    """CPU seconds over seconds times nodes, of the attempts that were measured."""
+    """CPU seconds over seconds times nodes of the measured attempts."""
     max_rss_bytes: float | None = None
 
     @property
     def ratio(self) -> float | None:
-        """Give the mean seconds over the mean estimate."""
+        """Return mean seconds over mean estimate."""
         if self.mean_s is None or self.estimate_s is None or self.estimate_s <= 0:
             return None
         return self.mean_s / self.estimate_s
 
 
 def is_reused(attempt: AttemptRecord) -> bool:
-    """Say whether an attempt completed without running: its outputs were there from an earlier run."""
+    """Return whether an attempt completed without running, with outputs of an earlier run."""
     return attempt.ending == "completed" and attempt.started_s is None
 
 
@@ -105,9 +101,9 @@ def summarise_kinds(
     measured: Mapping[int, ProcessUsage],
     untimed: Collection[tuple[int, str]] = (),
 ) -> tuple[KindSummary, ...]:
-    """Sum the attempts up by workflow and kind, in the order in which kinds were first tried.
+    """Summarise the attempts by workflow and kind, in order of first attempt.
 
-    ``untimed``: kinds, by run, of which nobody stated how long they take.
+    ``untimed`` lists (run, kind) without a stated time.
     """
     found: dict[tuple[str, str], list[AttemptRecord]] = {}
     for attempt in attempts:
@@ -149,7 +145,7 @@ def _use(
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:
-    """Give the value that so large a share does not exceed, between neighbours by the share of the way."""
+    """Return a quantile of sorted values, interpolated linearly."""
     if not ordered:
         return None
     place = share * (len(ordered) - 1)
@@ -166,40 +162,40 @@ def _cpu_share(ran: list[AttemptRecord], numbers: list[ProcessUsage]) -> float |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromiseOutcome:
-    """What became of a promise."""
+    """A prediction compared with the measured time."""
 
     run: int
     workflow: str
     promise: Promise
     took_s: float
-    """Up to now, of a run that has not ended."""
+    """For a run that has not ended, the time so far."""
     completed: bool
 
     @property
     def promised_s(self) -> float | None:
-        """Give what is exceeded half of the time (P50); None: unknown."""
+        """Return the predicted median (P50); None if unknown."""
         return self.promise.p50_s
 
     @property
     def at_most_s(self) -> float | None:
-        """Give what is exceeded one time in ten (P90); None: unknown."""
+        """Return the predicted 90 % quantile (P90); None if unknown."""
         return self.promise.p90_s
 
     @property
     def change(self) -> float | None:
-        """Give how much longer than promised it took, as a share; None: nothing was promised."""
+        """Return the relative deviation from the prediction; None without a prediction."""
         return self.took_s / self.promised_s - 1 if self.promised_s else None
 
     @property
     def change_text(self) -> str:
-        """Write the change in percent; "": nothing was promised, or the run did not get that far."""
+        """Return the deviation in percent; empty without a prediction or for an incomplete run."""
         if self.change is None or not self.completed:
             return ""
         return f"{self.change:+.1%}" if abs(self.change) < 1 else f"{self.change:+,.0%}"
 
     @property
     def word(self) -> str:
-        """Say in a word or two how it was kept."""
+        """Return the verdict in one or two words."""
         if not self.completed:
             return "not completed"
         if self.promised_s is None:
@@ -211,7 +207,7 @@ class PromiseOutcome:
         return "kept (within P90)" if self.took_s <= self.at_most_s * (1 + 1e-9) else "broken (beyond P90)"
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return a JSON-ready record."""
         return {
             "run": self.run,
             "workflow": self.workflow,
@@ -226,7 +222,7 @@ class PromiseOutcome:
 
 
 def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseOutcome:
-    """Judge the promise of a run."""
+    """Compare the prediction of a run with its outcome."""
     return PromiseOutcome(
         run=story.index,
         workflow=story.workflow,
@@ -238,7 +234,7 @@ def judge_promise(story: RunSummary, promise: Promise, now_s: float) -> PromiseO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """A task that did not go as planned."""
+    """A task whose execution differed from the plan."""
 
     run: int
     task: str
@@ -246,20 +242,20 @@ class Deviation:
     planned_machine: int
     machine: int
     planned_s: float
-    """How long it was to take."""
+    """Planned seconds."""
     took_s: float
-    """How long its last attempt ran."""
+    """Seconds of its last attempt."""
     late_s: float
-    """By how much it ended later than planned; below 0: earlier."""
+    """Seconds between planned and measured end; negative if early."""
 
     @property
     def longer_s(self) -> float:
-        """Give by how much it ran longer than planned."""
+        """Return the seconds beyond the planned time."""
         return self.took_s - self.planned_s
 
 
 def find_deviations(attempts: Iterable[AttemptRecord], planned: Mapping[str, PlanLine]) -> list[Deviation]:
-    """Compare a run's completed attempts with their planned lines; what ran longest beyond its plan first."""
+    """Compare completed attempts with the plan, ordered by decreasing excess time."""
     found = []
     for attempt in attempts:
         line = _line(planned, attempt)
@@ -293,27 +289,27 @@ _WORST_FIRST = ("failed", "stopped", "cancelled", "", "completed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReport:
-    """A failure with everything a reader needs to find out why."""
+    """A failure with exit code, signal, message and log."""
 
     failed: FailureRecord
     attempt: AttemptRecord | None
-    """None: no attempt failed (a loop that did not converge)."""
+    """None if no attempt failed (a loop that did not converge)."""
     exit_code: int | None
     signal: int | None
     text: str
-    """What its world said of it: the output that is missing, the program that is not there."""
+    """Message of the backend, such as a missing output or program."""
     log: LogTail | None
 
     @property
     def headline(self) -> str:
-        """Say in a line what failed, how, and what became of it."""
+        """Return a one-line description of the failure."""
         where = "" if self.attempt is None else f", attempt {self.attempt.number}"
         how = self.failed.cause
         if self.signal is not None:
             how += f" (signal {self.signal})"
         elif self.exit_code:
             how += f" (exit code {self.exit_code})"
-        then = "for good" if self.failed.for_good else "tried again"
+        then = "not retried" if self.failed.for_good else "retried"
         return f"{self.failed.task}{where}: {how}, {then}"
 
 
@@ -324,70 +320,70 @@ class ExecutedRun:
     chronicle: ExecutionHistory
     evidence: ExecutionRecords
     machines: tuple[Machine, ...]
-    """As commands number them."""
+    """In the numbering of the commands."""
     platform: str
     stories: tuple[RunSummary, ...]
-    """The runs that are shown."""
+    """The reported runs."""
 
     @property
     def history(self) -> History:
-        """Give the history of the whole execution."""
+        """Return the history of the whole execution."""
         return self.chronicle.history
 
     @property
     def machine_names(self) -> tuple[str, ...]:
-        """Name the machines."""
+        """Return the names of the machines."""
         return tuple(machine.name for machine in self.machines)
 
     @property
     def several(self) -> bool:
-        """Say whether more than one run is shown."""
+        """Return whether more than one run is reported."""
         return len(self.stories) > 1
 
     @property
     def title(self) -> str:
-        """Say in a line what was run where."""
+        """Return a one-line title."""
         names = list(dict.fromkeys(story.workflow for story in self.stories))
         what = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return f"{what or 'nothing'} on {self.platform}"
 
     @property
     def outcome(self) -> str:
-        """Give the worst outcome of all runs; ``interrupted``: some run has not ended."""
+        """Return the worst outcome; ``interrupted`` if some run has not ended."""
         found = {story.outcome for story in self.stories}
         return next((word for word in _WORST_FIRST if word in found), "completed") or "interrupted"
 
     @property
     def origin_s(self) -> float:
-        """Give when the first run arrived: reports count from there."""
+        """Return the first arrival, the time origin of reports."""
         return min((story.arrival_s for story in self.stories), default=0.0)
 
     @property
     def end_s(self) -> float:
-        """Give when the last run ended, or when anything last happened where some run has not."""
+        """Return the end of the last run; if some run has not ended, the time of the last activity."""
         if any(story.ended_s is None for story in self.stories):
             return self.history.acted_s
         return max((story.ended_s for story in self.stories if story.ended_s is not None), default=0.0)
 
     @property
     def took_s(self) -> float:
-        """Give the time from the first arrival to the last end."""
+        """Return the seconds from the first arrival to the last end."""
         return self.end_s - self.origin_s
 
     @cached_property
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """List the attempts of the runs, by number."""
+        """Return the attempts of the reported runs, by number."""
         chosen = {story.index for story in self.stories}
         return tuple(each for each in self.history.attempts.values() if each.run in chosen)
 
     @cached_property
     def ran(self) -> tuple[AttemptRecord, ...]:
-        """List the attempts whose programs began."""
+        """Return the attempts whose programs started."""
         return tuple(each for each in self.attempts if each.started_s is not None)
 
     @cached_property
     def timed(self) -> tuple[AttemptRecord, ...]:
-        """List the attempts whose tasks had a stated time, not a placeholder for one."""
+        """Return the attempts of tasks with a stated time."""
         return tuple(each for each in self.attempts if (each.run, each.kind) not in self._untimed)
 
     @cached_property
@@ -397,13 +393,13 @@ class ExecutedRun:
 
     @cached_property
     def moves(self) -> tuple[MigrationRecord, ...]:
-        """List the migrations."""
+        """Return the migrations."""
         chosen = {story.index for story in self.stories}
         return tuple(move for move in self.history.moves if move.run in chosen)
 
     @cached_property
     def failures(self) -> tuple[FailureReport, ...]:
-        """List the failures in the order in which they happened."""
+        """Return the failures by time."""
         chosen = {story.index for story in self.stories}
         return tuple(self._told(failed) for failed in self.history.failures if failed.run in chosen)
 
@@ -420,23 +416,23 @@ class ExecutedRun:
         )
 
     def number(self, run: int) -> int:
-        """Give the number that users know a run by."""
+        """Return the number of a run shown to users."""
         return self.evidence.numbers.get(run, run)
 
     def facts(self, attempt: int) -> AttemptFacts:
-        """Give what the journal says of an attempt beyond its history."""
+        """Return journal data of an attempt that its history does not contain."""
         return self.chronicle.facts(attempt)
 
     def measured(self, attempt: int) -> ProcessUsage:
-        """Give what was measured of an attempt."""
+        """Return the measured resource usage of an attempt."""
         return self.evidence.measured.get(attempt, _UNKNOWN)
 
     def ended_s(self, attempt: AttemptRecord) -> float:
-        """Give when an attempt ended; of one that has not: the end of what is shown."""
+        """Return the end of an attempt; of a running one, the end of the report."""
         return self.end_s if attempt.ended_s is None else attempt.ended_s
 
     def promise(self, run: int) -> Promise | None:
-        """Give what was promised of a run: what was said before it began, else its first plan."""
+        """Return the prediction of a run: recorded before it began, else computed from its first plan."""
         stated = self.evidence.promises.get(run)
         plan = self.chronicle.first_plans.get(run)
         if stated is not None or plan is None:
@@ -444,19 +440,19 @@ class ExecutedRun:
         return derive_promise(plan, self.chronicle.runs[run].instance, self.history.runs[run].arrival_s)
 
     def planned(self, run: int) -> Mapping[str, PlanLine]:
-        """Give where and when each task of a run was planned first, times on the engine's clock."""
+        """Return the first plan of a run by task; times are on the engine's clock."""
         plan = self.chronicle.first_plans.get(run)
         return {} if plan is None else plan.lines
 
     @cached_property
     def verdicts(self) -> tuple[PromiseOutcome, ...]:
-        """Judge the promises of the runs that had one."""
+        """Return predictions compared with outcomes, for the runs that have one."""
         found = ((story, self.promise(story.index)) for story in self.stories)
         return tuple(judge_promise(story, said, self.end_s) for story, said in found if said is not None)
 
     @cached_property
     def deviations(self) -> tuple[Deviation, ...]:
-        """List the tasks that had a place in a plan; what ran longest beyond it first."""
+        """Return the planned tasks by decreasing excess time."""
         found: list[Deviation] = []
         for story in self.stories:
             own = [each for each in self.timed if each.run == story.index]
@@ -465,7 +461,7 @@ class ExecutedRun:
 
     @cached_property
     def path(self) -> CriticalPath:
-        """Follow the run that ended last back to its arrival; of several, the first."""
+        """Return the critical path of the run that ended last (the first of several)."""
         if not self.stories:
             return CriticalPath()
         last = max(self.stories, key=lambda story: (self._end_of(story), -story.index))
@@ -477,30 +473,30 @@ class ExecutedRun:
 
     @cached_property
     def kinds(self) -> tuple[KindSummary, ...]:
-        """Sum the attempts up by kind."""
+        """Return the attempts summarised by kind."""
         workflows = {story.index: story.workflow for story in self.stories}
         return summarise_kinds(self.attempts, workflows, self.evidence.measured, self._untimed)
 
     @cached_property
     def uses(self) -> tuple[MachineUse, ...]:
-        """Measure the machines, over the whole execution."""
+        """Return the utilisation of the machines over the whole execution."""
         return tuple(
             measure_machines(self.history, [(machine.name, machine.nodes) for machine in self.machines])
         )
 
     @property
     def taken_over(self) -> int:
-        """Count the tasks whose outputs an earlier run had made."""
+        """Return the number of tasks reused from earlier runs."""
         return sum(map(is_reused, self.attempts))
 
     @cached_property
     def running(self) -> StepFunction:
-        """Count the programs that ran at a time, from the first arrival on."""
+        """Return the number of running programs over time, from the first arrival."""
         return self._steps([1] * len(self.ran))
 
     @cached_property
     def nodes_taken(self) -> StepFunction:
-        """Count the nodes that were taken at a time, from the first arrival on."""
+        """Return the number of occupied nodes over time, from the first arrival."""
         return self._steps([each.nodes for each in self.ran])
 
     def _steps(self, amounts: Sequence[int]) -> StepFunction:
@@ -512,9 +508,9 @@ class ExecutedRun:
         return steps
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data: what ``weft report --json`` prints.
+        """Return the object printed by ``weft report --json``.
 
-        ``run`` is the number that users know a run by; ``index`` of a run is its place in the execution.
+        ``run`` is the number shown to users, ``index`` the position of a run in the execution.
         """
         names = self.machine_names
 
@@ -579,7 +575,7 @@ def build_executed_run(
     evidence: ExecutionRecords = NO_RECORDS,
     runs: Sequence[int] | None = None,
 ) -> ExecutedRun:
-    """Collect what reports show of an execution; ``runs``: of these runs only. Raises InvalidInput."""
+    """Collect the data of an execution, or only of ``runs``. Raises InvalidInput for an unknown run."""
     stories = chronicle.history.runs
     for run in runs or ():
         if not 0 <= run < len(stories):

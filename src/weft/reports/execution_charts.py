@@ -1,4 +1,4 @@
-"""Charts of an executed run as SVG that needs no script: promises as bars, estimates against reality."""
+"""SVG charts of an executed run: predictions as bars, and estimated against measured seconds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["estimate_chart", "promise_chart"]
 _WIDTH, _NAME, _RIGHT = 900, 170, 36
 _TOP, _BOTTOM, _BAR = 14, 34, 22
 _SIDE, _EDGE = 420, 70
-"""Of the square in which estimates are set against reality, and the room for its numbers."""
+"""Side of the square plot and the margin for its labels."""
 _MOST_POINTS = 2_000
 _LEAST_S = 1e-3
-"""What is shorter is drawn as this long."""
+"""Shorter times are drawn at this value."""
 
 
 def promise_chart(verdicts: Sequence[PromiseOutcome]) -> str:
-    """Draw for each run that had a promise what it was (P50, and up to P90 if known) above what it took."""
+    """Draw for each predicted run the prediction (P50, extended to P90 if known) above the measured time."""
     drawn = [(each, each.promised_s) for each in verdicts if each.promised_s is not None]
     if not drawn:
         return ""
@@ -63,7 +63,7 @@ def _bars(each: PromiseOutcome, sure_s: float, top: int, across: float) -> list[
 
 
 def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> list[str]:
-    """Draw how far P90 lies beyond P50; nothing where nobody knows."""
+    """Draw the range from P50 to P90, if known."""
     if late_s is None:
         return []
     begin, width = _NAME + sure_s * across, max(0.0, late_s - sure_s) * across
@@ -76,7 +76,7 @@ def _unsure(late_s: float | None, sure_s: float, top: int, across: float) -> lis
 
 
 def estimate_chart(attempts: Sequence[AttemptRecord]) -> str:
-    """Draw every completed attempt at its estimate and the time it ran, both on logarithmic scales."""
+    """Draw completed attempts by estimated and measured seconds on logarithmic scales."""
     known = [each for each in attempts if each.ending == "completed" and each.seconds > 0 and each.ran_s > 0]
     if len(known) < 2:
         return ""

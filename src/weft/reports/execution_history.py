@@ -1,16 +1,8 @@
-"""The chronicle: follows a journal entry by entry and keeps what reports of executed runs need.
+"""What is recorded of an execution: the history of its journal, resource usage, products and logs.
 
-The history knows how attempts went; beside it stand their exit codes, what was moved for them, when their
-outputs were brought home, and the first plan of every run.
-
-The last lines that a program wrote, from weft's records of its attempt.
-
-Whatever lies there was written by a program that nobody trusts: only plain files are read, no link out of the
-project is followed, little is read, and what a terminal would obey is taken out.
-
-What is known of an executed run beyond its journal: promises, measurements, logs, products, wall clock.
-
-Everything may be missing: the journal of a simulation has none of it, and the reports say ``-`` there.
+Records besides the journal may be missing, as for a simulation; reports then show ``-``. Logs are written by
+untrusted programs: only regular files are read, no link is followed, the size is limited and control
+characters are removed.
 """
 
 from __future__ import annotations
@@ -53,52 +45,51 @@ __all__ = [
 
 @dataclass(slots=True, kw_only=True)
 class AttemptFacts:
-    """What the journal says of one attempt beyond its history."""
+    """Journal data of one attempt that ``History`` does not contain."""
 
     exit_code: int | None = None
     story: str = ""
-    """What its world said of its end."""
+    """Message of the backend about its end."""
     moved_bytes: float = 0.0
-    """What was brought to its machine for it."""
+    """Bytes staged in."""
     problem: str = ""
-    """Why its data did not come, or its outputs were not brought home."""
+    """Why staging failed."""
     leaving_s: float | None = None
-    """When its outputs were first sent for; None: they stayed, or nobody asked for them."""
+    """Start of the first stage-out; None if there was none."""
     left_s: float | None = None
-    """When they were there."""
+    """End of the last stage-out."""
     memory_bytes: float | None = None
-    """Its limit."""
+    """Memory limit."""
     time_limit_s: float | None = None
     begun_n: int | None = None
-    """The entry in which its machine was told to start it; None: it was not (a transfer never is)."""
+    """Journal entry with its Start command; None if it was not started (transfers never are)."""
     completed_n: int | None = None
-    """The entry in which its task completed by it; None: it did not. Entries tell the order of what happened
-    at the same time."""
+    """Journal entry in which it completed its task, or None. Entry numbers order simultaneous events."""
 
 
 _NO_FACTS = AttemptFacts()
 
 
 class ExecutionHistory:
-    """What a journal tells."""
+    """Projection of a journal for reports: history, facts of attempts and first plans."""
 
     def __init__(self) -> None:
         self.history = History()
         self.runs: tuple[RunState, ...] = ()
-        """The state of each run at the end, for its graph."""
+        """Final state of each run, for its graph."""
         self.first_plans: dict[int, StoredPlan] = {}
-        """By run: the first plan it adopted."""
+        """By run: the first adopted plan."""
         self._facts: dict[int, AttemptFacts] = {}
         self._tries: dict[tuple[int, str], list[int]] = {}
-        """By run and task: its attempts."""
+        """By (run, task): its attempts."""
 
     def take(self, entry: JournalEntry, state: EngineState) -> None:
-        """Take in an entry; ``state`` is the engine's after it."""
+        """Add an entry; ``state`` is the engine's state after it."""
         self.history.take(entry, state)
         match entry.event:
             case ev.Ended(attempt=attempt, exit_code=code, story=story) as ended:
                 facts = self._of(attempt)
-                # A program that its world has ended, so that it runs again later, has no exit code.
+                # A program stopped by the backend, to be run again, has no exit code.
                 stopped = bool(story) and requests_rerun(ended)
                 facts.exit_code, facts.story = None if stopped else code, story
             case ev.StagedIn(attempt=attempt, problem=problem, moved_bytes=moved):
@@ -135,11 +126,11 @@ class ExecutionHistory:
         return self._facts.setdefault(attempt, AttemptFacts())
 
     def facts(self, attempt: int) -> AttemptFacts:
-        """Give what is known of an attempt."""
+        """Return the facts of an attempt."""
         return self._facts.get(attempt, _NO_FACTS)
 
     def finish(self, state: EngineState) -> ExecutionHistory:
-        """Work out what can only be known in the end; ``state`` is the engine's then."""
+        """Complete the projection with the final state of the engine."""
         self.history.finish()
         self.runs = tuple(state.runs)
         return self
@@ -148,7 +139,7 @@ class ExecutionHistory:
 def read_history(
     engine: Engine, entries: Iterable[JournalEntry], plans: Mapping[str, StoredPlan]
 ) -> ExecutionHistory:
-    """Apply the entries of a journal to a fresh engine and tell what happened."""
+    """Apply the entries of a journal to a new engine and return their projection."""
     engine.state.plans.update(plans)
     chronicle = ExecutionHistory()
     for entry in entries:
@@ -160,27 +151,27 @@ def read_history(
 _LINES = 10
 _MOST_BYTES = 16_384
 _LONGEST = 500
-"""Characters of one line."""
+"""Maximal characters per line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTail:
-    """The end of a log."""
+    """The last lines of a log."""
 
     path: str
-    """Of the log, relative to the project."""
+    """Path of the log relative to the project."""
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptLogs:
-    """The records of one execution's attempts."""
+    """Logs of the attempts of one execution."""
 
     layout: ProjectLayout
     execution: int
 
     def last(self, attempt: int, lines: int = _LINES) -> LogTail | None:
-        """Give the end of what a program said of its errors, else of its output; None: it said nothing."""
+        """Return the last lines of the standard error, else of the output; None if both are empty."""
         folder = self.layout.records(self.execution, attempt).relative_to(self.layout.project)
         for name in ("err", "out"):
             path = str(folder / name)
@@ -194,7 +185,7 @@ def _last_lines(data: bytes, most: int) -> tuple[str, ...]:
     text = data.decode("utf-8", "replace").rstrip()
     if not text:
         return ()
-    # A tab is shown as blanks; a carriage return begins a line, as programs that count on one line mean it.
+    # A carriage return starts a line, as in progress displays of programs.
     found = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")[-most:]
     return tuple(printable(line.expandtabs(4))[:_LONGEST] for line in found)
 
@@ -203,7 +194,7 @@ def _end_of(project: Path, path: str) -> bytes:
     try:
         descriptor = open_inside(project, path)
     except (OSError, StagingProblem):
-        return b""  # no log is no error: the report says what else is known
+        return b""  # a missing log is no error
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
@@ -217,19 +208,19 @@ def _end_of(project: Path, path: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessUsage:
-    """What the operating system says of one attempt's program; None: unknown."""
+    """Resource usage and end of one attempt's process; None if unknown."""
 
     cpu_s: float | None = None
     max_rss_bytes: float | None = None
     pid: int | None = None
     signal: int | None = None
-    """Which signal ended it; None: none did."""
+    """Signal that ended it; None if none."""
     text: str = ""
-    """Why it could not be started, or what else its runner has to say."""
+    """Message of the runner, such as why the program could not start."""
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> ProcessUsage:
-        """Read the end record of a runner (``user_s``, ``system_s``, ``max_rss_bytes``, ``pid``, ...)."""
+        """Create from the end record of a runner (``user_s``, ``system_s``, ``pid``, ...)."""
         times = [record.get(key) for key in ("user_s", "system_s")]
         known = [float(seconds) for seconds in times if seconds is not None]
         return cls(
@@ -243,26 +234,26 @@ class ProcessUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionRecords:
-    """Everything else that is known."""
+    """Records of an execution besides its journal."""
 
     promises: Mapping[int, Promise] = field(default_factory=dict)
-    """By run. Of a run without one, the first plan in its journal is its promise."""
+    """By run. For a run without one, the prediction is computed from its first plan."""
     measured: Mapping[int, ProcessUsage] = field(default_factory=dict)
     """By attempt."""
     products: Mapping[int, Product] = field(default_factory=dict)
-    """By the attempt that made them."""
+    """By the attempt that produced them."""
     logs: AttemptLogs | None = None
     numbers: Mapping[int, int] = field(default_factory=dict)
-    """By run, the number that users know it by; a run without one goes by its place in the execution."""
+    """Run numbers shown to users, by run index; a run without one shows its index."""
     zero_at_s: float | None = None
-    """Seconds since 1970 at the engine's time 0; None: unknown."""
+    """Unix time of the engine's time 0; None if unknown."""
 
     def wall(self, time_s: float | None) -> datetime | None:
-        """Give a time on the engine's clock as a date, in UTC; None: unknown."""
+        """Convert a time of the engine's clock to UTC; None if unknown."""
         if time_s is None or self.zero_at_s is None:
             return None
         return datetime.fromtimestamp(self.zero_at_s + time_s, UTC)
 
 
 NO_RECORDS = ExecutionRecords()
-"""The journal is all there is."""
+"""For a journal without further records."""

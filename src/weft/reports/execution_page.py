@@ -1,16 +1,8 @@
-"""The tables of an executed run as texts, for the terminal and for pages.
+"""Reports of an executed run: tables, the summary for the terminal, and the HTML page.
 
-What a reader wants to know first of an executed run, in words: for the terminal and for the page.
-
-An executed run as one self-contained page: the Gantt chart of its attempts, and below it everything else.
-
-Promise against outcome, the critical path, the kinds of tasks against their estimates, failures with the last
-lines of their logs, migrations, what happened over time, runs and machines. Whatever tasks have written is
-escaped; the page loads nothing.
-
-What stands in the terminal at the end of a run: how it went, kind by kind, and every failure with its log.
-
-Names and texts that tasks chose are shown, never obeyed: control characters become question marks.
+The page shows the Gantt chart of the attempts, failures with their logs, prediction and outcome, the critical
+path, kinds of tasks, migrations, utilisation, runs and machines. Text written by tasks is escaped in the
+page; in the terminal control characters become question marks.
 """
 
 from __future__ import annotations
@@ -19,7 +11,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from html import escape
 
 from weft.engine.history import AttemptRecord
 from weft.engine.replan.promise import Promise
@@ -31,15 +22,7 @@ from weft.reports.execution import Deviation, ExecutedRun, FailureReport, Promis
 from weft.reports.execution_charts import estimate_chart, promise_chart
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
-from weft.reports.simulation import (
-    STYLE,
-    attempts_chart,
-    migration_table,
-    run_table,
-    section,
-    table_html,
-    use_table,
-)
+from weft.reports.simulation import attempts_chart, migration_table, run_table, use_table
 from weft.reports.text import fitted, printable, promise_text, time_text
 from weft.units import format_bytes, format_count, format_seconds
 
@@ -63,18 +46,18 @@ __all__ = [
 
 _NOTHING = "-"
 _NOTABLE = 0.01
-"""By which share of its planned time a task must differ to be listed."""
+"""Minimal relative deviation from the planned time of a listed task."""
 _LINKS = {
     "data": "data of",
     "iteration": "next iteration after",
-    "retry": "next try after",
+    "retry": "retry after",
     "nodes": "nodes of",
-    "arrival": "the run began",
+    "arrival": "arrival of the run",
 }
 
 
 def promise_table(executed: ExecutedRun) -> TextTable:
-    """Give a row for each run that had a promise."""
+    """Return a row per run with a prediction."""
     rows = [
         (
             str(executed.number(each.run)),
@@ -96,7 +79,7 @@ def _promised(promise: Promise) -> str:
 
 
 def deviation_table(executed: ExecutedRun) -> TextTable:
-    """Give a row for each task that ran elsewhere or clearly longer or shorter than planned."""
+    """Return a row per task that ran on another machine or clearly longer or shorter than planned."""
     names = executed.machine_names
     rows = [
         (
@@ -124,7 +107,7 @@ def _signed(seconds: float) -> str:
 
 
 def path_table(executed: ExecutedRun) -> TextTable:
-    """Give a row for each attempt on the critical path, by time."""
+    """Return a row per attempt on the critical path, by time."""
     rows = [
         (
             attempt_label(step.attempt, executed),
@@ -137,7 +120,7 @@ def path_table(executed: ExecutedRun) -> TextTable:
         )
         for step in executed.path.steps
     ]
-    heading = ("task", "machine", "began after", "staging", "waiting", "running", "ended at")
+    heading = ("task", "machine", "started after", "staging", "waiting", "running", "ended at")
     return TextTable(heading=heading, rows=tuple(rows), texts=3)
 
 
@@ -156,14 +139,14 @@ def _label(task: str, iteration: int) -> str:
 
 
 def attempt_label(attempt: AttemptRecord, executed: ExecutedRun) -> str:
-    """Name an attempt's task; of another run than the only one that is shown, with its run."""
+    """Return the task name of an attempt, with its run number if that is not obvious."""
     label = _label(attempt.task, attempt.iteration)
     own = not executed.several and attempt.run == executed.stories[0].index
     return label if own else f"{executed.number(attempt.run)}:{label}"
 
 
 def kind_table(executed: ExecutedRun) -> TextTable:
-    """Give a row for each kind of task."""
+    """Return a row per kind of task."""
     rows = [
         (
             f"{kind.workflow}: {kind.kind}" if executed.several else kind.kind,
@@ -180,7 +163,7 @@ def kind_table(executed: ExecutedRun) -> TextTable:
         for kind in executed.kinds
     ]
     heading = (
-        "kind", "done", "taken over", "failed", "moved", "mean", "P50", "P90", "most", "estimate", "ratio",
+        "kind", "done", "reused", "failed", "moved", "mean", "P50", "P90", "most", "estimate", "ratio",
         "CPU", "memory",
     )  # fmt: skip
     return TextTable(heading=heading, rows=tuple(rows), texts=1)
@@ -191,13 +174,13 @@ def _known_s(seconds: float | None) -> str:
 
 
 def moved_table(executed: ExecutedRun) -> TextTable:
-    """Give a row for each migration, its time counted from the first arrival."""
+    """Return a row per migration; times are relative to the first arrival."""
     moves = [replace(move, at_s=move.at_s - executed.origin_s) for move in executed.moves]
     return migration_table(moves, executed.machine_names)
 
 
 def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
-    """List labels and texts, the most important first."""
+    """Return (label, text) pairs, the most important first."""
     facts = [("outcome", executed.outcome), ("took", format_seconds(executed.took_s))]
     if len(executed.verdicts) == 1:
         facts.append(("promise", promise_outcome_text(executed.verdicts[0])))
@@ -214,7 +197,7 @@ def execution_facts(executed: ExecutedRun) -> list[tuple[str, str]]:
 
 
 def promise_outcome_text(verdict: PromiseOutcome) -> str:
-    """Say what was promised and what became of it; of what nobody knew, why."""
+    """Return the prediction and its outcome, or why it is unknown."""
     text = promise_text(verdict.promise)
     if not verdict.promise.has_estimate:
         return text
@@ -234,7 +217,7 @@ def _tasks(executed: ExecutedRun) -> str:
     done = sum(kind.completed for kind in executed.kinds)
     text = f"{done} completed"
     again = executed.taken_over
-    return f"{text}, {again} of them taken over from earlier runs" if again else text
+    return f"{text}, {again} of them reused from earlier runs" if again else text
 
 
 def _counts(reasons: Iterable[str]) -> str:
@@ -251,7 +234,7 @@ def _path(executed: ExecutedRun) -> str:
 
 
 def path_sentence(executed: ExecutedRun) -> str:
-    """Say of what the time of the critical path is made up."""
+    """Return the composition of the critical path as a sentence."""
     steps = executed.path.steps
     names = [attempt_label(step.attempt, executed) for step in steps]
     chain = " → ".join(names if len(names) <= 6 else [*names[:3], "…", *names[-2:]])
@@ -261,7 +244,7 @@ def path_sentence(executed: ExecutedRun) -> str:
 
 
 def execution_notes(executed: ExecutedRun) -> list[str]:
-    """Say what a reader should know besides the numbers."""
+    """Return failures, unfinished runs and caveats."""
     notes = []
     for story in executed.stories:
         if story.outcome not in ("completed", "") and (story.reason or executed.several):
@@ -274,37 +257,22 @@ def execution_notes(executed: ExecutedRun) -> list[str]:
             where = f"run {executed.number(each.run)} ({each.workflow})"
             notes.append(f"{where}, promise: {promise_text(each.promise)}")
     if executed.several:
-        notes.append("the critical path is that of the run that ended last")
+        notes.append("the critical path belongs to the run that ended last")
     elif len(executed.history.runs) > 1:
-        notes.append("machines are measured over all runs of the execution")
+        notes.append("machine utilisation covers all runs of the execution")
     return notes
 
 
-_STYLE = """
-.promised { fill: #4c8dd6; }
-.unsure { fill: #4c8dd6; fill-opacity: .35; }
-.kept { fill: #4fb477; }
-.late { fill: var(--mark); }
-.even { stroke: var(--soft); stroke-dasharray: 4 4; }
-svg.square { max-width: 560px; }
-circle { fill: #4c8dd6; fill-opacity: .55; }
-.failure { border-left: 3px solid var(--mark); padding: 2px 0 2px 12px; margin: 12px 0; }
-.failure p { margin: 2px 0; }
-.failure pre { background: var(--band); border-radius: 6px; padding: 8px 10px; margin: 6px 0;
-  overflow-x: auto; font-size: 12.5px; }
-"""
-
 _MOST_FAILURES = 100
-"""Failures that are told with their logs; the rest is counted."""
+"""Maximal number of failures shown with their logs."""
 _MOST_RUNS = 20
-"""Runs whose promises are drawn."""
-_MOST_DEVIATIONS = 20
+"""Maximal number of runs in the chart of predictions."""
 _MOST_BOXES = 40
-"""Kinds whose seconds are drawn: those that took the most."""
+"""Maximal number of kinds in the box plots; those with the most seconds are shown."""
 
 
 def execution_chart(executed: ExecutedRun) -> GanttView:
-    """Show every attempt whose program ran as a bar, the critical path marked."""
+    """Return the Gantt chart of the attempts that ran, with the critical path."""
     machines = [(machine.name, machine.nodes) for machine in executed.machines]
     chart = attempts_chart(
         executed.title,
@@ -322,91 +290,49 @@ def execution_chart(executed: ExecutedRun) -> GanttView:
         critical=tuple(
             position[step.attempt.number]
             for step in executed.path.steps
-            if step.attempt.number in position  # a blocker of a run that is not shown has no bar
+            if step.attempt.number in position  # attempts of runs that are not reported have no bar
         ),
     )
 
 
 def execution_html(executed: ExecutedRun) -> str:
-    """Render the page."""
-    more = "\n".join(_sections(executed))
-    return HtmlGantt().render(execution_chart(executed), style=STYLE + _STYLE, more=more)
-
-
-def _sections(executed: ExecutedRun) -> list[str]:
-    sections = []
-    if executed.failures:
-        sections.append(_failures(executed))
-    if executed.verdicts:
-        sections.append(_promise(executed))
-    sections.append(
-        section(
-            "Critical path",
-            f"<p>{escape(path_sentence(executed))}</p>",
-            table_html(path_table(executed)),
-        )
+    """Render the HTML page."""
+    promises = dict.fromkeys(
+        promise_text(each.promise) for each in executed.verdicts if not each.promise.has_estimate
     )
-    sections.append(
-        section(
-            "Kinds of tasks",
-            table_html(kind_table(executed)),
-            box_plots("Seconds of completed attempts", _seconds_by_kind(executed)),
-            estimate_chart(executed.timed),
-        )
+    return HtmlGantt().render(
+        execution_chart(executed),
+        "execution.html",
+        failures=[_failure_record(each, executed) for each in executed.failures[:_MOST_FAILURES]],
+        more_failures=max(0, len(executed.failures) - _MOST_FAILURES),
+        promise_chart=promise_chart(executed.verdicts[:_MOST_RUNS]),
+        promises=promise_table(executed),
+        unknown_promises=list(promises)[:_MOST_RUNS],
+        deviations=deviation_table(executed),
+        path_sentence=path_sentence(executed),
+        path=path_table(executed),
+        kinds=kind_table(executed),
+        seconds_chart=box_plots("Seconds of completed attempts", _seconds_by_kind(executed)),
+        estimate_chart=estimate_chart(executed.timed),
+        migrations=moved_table(executed),
+        running_chart=steps_chart("Programs running", executed.running, executed.took_s),
+        nodes_chart=steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
+        runs=run_table(executed.stories),
+        machines=use_table(executed.uses),
+        notes=execution_notes(executed),
     )
-    if executed.moves:
-        sections.append(section("Migrations", table_html(moved_table(executed))))
-    sections.append(
-        section(
-            "Over time",
-            steps_chart("Programs running", executed.running, executed.took_s),
-            steps_chart("Nodes taken", executed.nodes_taken, executed.took_s),
-        )
-    )
-    sections.append(section("Runs", table_html(run_table(executed.stories))))
-    sections.append(section("Machines", table_html(use_table(executed.uses))))
-    notes = execution_notes(executed)
-    if notes:
-        listed = "".join(f"<li>{escape(note)}</li>\n" for note in notes)
-        sections.append(section("Notes", f"<ul>\n{listed}</ul>"))
-    return sections
 
 
-def _promise(executed: ExecutedRun) -> str:
-    found = deviation_table(executed)
-    unknown = [each for each in executed.verdicts if not each.promise.has_estimate]
-    parts = [promise_chart(executed.verdicts[:_MOST_RUNS]), table_html(promise_table(executed))]
-    if unknown:
-        told = {promise_text(each.promise): None for each in unknown}
-        parts += [f"<p>{escape(text)}</p>" for text in list(told)[:_MOST_RUNS]]
-    if found.rows:
-        shown = TextTable(heading=found.heading, rows=found.rows[:_MOST_DEVIATIONS], texts=found.texts)
-        parts += ["<h3>Tasks that went otherwise, those that ran longest beyond their plan first</h3>"]
-        parts += [table_html(shown)]
-        rest = len(found.rows) - len(shown.rows)
-        parts += [f"<p>… and {format_count(rest, 'more task')}</p>"] if rest else []
-    return section("Promise against outcome", *parts)
-
-
-def _failures(executed: ExecutedRun) -> str:
-    told = [_failure_html(each, executed) for each in executed.failures[:_MOST_FAILURES]]
-    rest = len(executed.failures) - len(told)
-    if rest:
-        told.append(f"<p>… and {format_count(rest, 'more failure')}</p>")
-    return section("Failures", *told)
-
-
-def _failure_html(each: FailureReport, executed: ExecutedRun) -> str:
-    at = format_seconds(each.failed.at_s - executed.origin_s)
+def _failure_record(each: FailureReport, executed: ExecutedRun) -> dict[str, object]:
     where = "" if each.attempt is None else f" on {executed.machine_names[each.attempt.machine]}"
     run = f"run {executed.number(each.failed.run)}: " if executed.several else ""
-    lines = [f"<p><strong>{escape(run + each.headline)}</strong>{escape(where)}, at {at}</p>"]
-    told = each.failed.reason
-    lines += [f"<p>{escape(text)}</p>" for text in (told, "" if each.text in told else each.text) if text]
-    if each.log is not None:
-        lines.append(f"<pre>{escape(chr(10).join(each.log.lines))}</pre>")
-        lines.append(f"<p>log: <code>{escape(each.log.path)}</code></p>")
-    return '<div class="failure">\n' + "\n".join(lines) + "\n</div>"
+    reason = each.failed.reason
+    return {
+        "headline": run + each.headline,
+        "where": f"{where}, at {format_seconds(each.failed.at_s - executed.origin_s)}",
+        "texts": [text for text in (reason, "" if each.text in reason else each.text) if text],
+        "log": each.log,
+    }
 
 
 def _seconds_by_kind(executed: ExecutedRun) -> list[tuple[str, Summary]]:
@@ -421,13 +347,13 @@ def _seconds_by_kind(executed: ExecutedRun) -> list[tuple[str, Summary]]:
 _SHOWN_KINDS = 20
 _SHOWN_FAILURES = 5
 _LOG_LINES = 5
-_UNLIKELY = ("taken over", "failed", "moved", "CPU", "memory", "P50", "most", "estimate", "ratio")
-"""Columns that are left out where no row has anything in them."""
+_UNLIKELY = ("reused", "failed", "moved", "CPU", "memory", "P50", "most", "estimate", "ratio")
+"""Columns that are omitted if they are empty."""
 _LEAST_WIDTH = 40
 
 
 def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool = False) -> list[str]:
-    """Sum a run up, in lines of at most so many columns."""
+    """Return the summary for the terminal, at most ``width`` columns wide."""
     lines = [executed.title]
     facts = execution_facts(executed)
     room = max(len(label) for label, _ in facts)
@@ -437,13 +363,13 @@ def execution_lines(executed: ExecutedRun, *, width: int = 100, ascii_only: bool
     if executed.kinds:
         lines += ["", *_table(_without_empty(kind_table(executed)))]
     told = [f"note: {note}" for note in execution_notes(executed)] + failure_lines(executed)
-    # Tables are cut where there is no room; what went wrong is told to its end.
+    # Tables are cut at the width; messages are wrapped.
     wrapped = [part for line in told for part in _wrapped(line, width, ascii_only=ascii_only)]
     return [*(_fitted(line, width, ascii_only=ascii_only) for line in lines), *wrapped]
 
 
 def failure_lines(executed: ExecutedRun) -> list[str]:
-    """Repeat cause, last lines and log of the failures; those for good before those that were tried again."""
+    """Return cause, last lines and log of the failures; final ones first."""
     told = sorted(executed.failures, key=lambda each: not each.failed.for_good)
     lines = [line for each in told[:_SHOWN_FAILURES] for line in _failure_text(each, executed)]
     rest = len(told) - _SHOWN_FAILURES
@@ -469,7 +395,7 @@ def _table(table: TextTable) -> list[str]:
 
 
 def _without_empty(table: TextTable) -> TextTable:
-    """Leave out columns that say nothing."""
+    """Remove empty optional columns."""
     columns = list(zip(table.heading, *table.rows, strict=True))
     kept = [column for column in columns if column[0] not in _UNLIKELY or set(column[1:]) - {"-"}]
     heading, *rows = zip(*kept, strict=True)

@@ -1,22 +1,16 @@
-"""How busy machines are: over the whole schedule, and from moment to moment.
+"""Layout of Gantt charts: occupancy of machines, lanes of tasks, bands of machines, and joined bars.
 
-Which nodes of a machine a task is drawn on.
+Lanes: a schedule states how many nodes a task uses, not which. Tasks are packed greedily by start into the
+first run of free lanes that is long enough, else into the first free lanes, in several pieces. Lanes beyond
+the nodes of a machine are added only if the schedule exceeds them (machines shared without limit).
+Complexity: O(v P) array steps for v tasks on machines of P nodes.
 
-A schedule says how many nodes a task takes, not which. For a picture the tasks are packed greedily by start:
-the first run of free lanes that is long enough, else the first free lanes, in several pieces. Lanes beyond
-the machine's nodes are opened only where the schedule itself takes more than there are (machines that are
-shared without limit). Complexity: O(v P) array steps for v tasks on machines of P nodes.
+Bands: if a chart has not enough rows, machines of one site share a row; if sites are unknown or too many,
+neighbours in the order of the platform do.
 
-Bands: machines drawn together where a chart has no room for one row each.
-
-Machines of one site are a band. Where sites are unknown, or so many that they do not fit either, neighbours
-in the platform's order are.
-
-Crowds: in plans of very many tasks, neighbours too short to be told apart are drawn as one bar.
-
-The plan is cut into moments; bars of the same lanes of a machine that start in the same moment, and are
-shorter than it, are joined. The moment is doubled until there are few enough. A crowd has the kind that takes
-most of its time.
+Joined bars: in very large plans, neighbouring bars that are too short to be distinguished are drawn as one.
+Bars on the same lanes that start in the same time slot and are shorter than it are joined; the slot is
+doubled until the number of bars is small enough. A joined bar has the kind with the most seconds.
 """
 
 from __future__ import annotations
@@ -48,20 +42,20 @@ __all__ = [
 
 
 def busy_seconds(schedule: Schedule) -> Floats:
-    """Give the node-seconds taken on each machine."""
+    """Return the used node-seconds of each machine."""
     taken = schedule.nodes * (schedule.finish_s - schedule.start_s)
     sums = np.bincount(schedule.machine, weights=taken, minlength=len(schedule.machines))
     return sums.astype(np.float64)
 
 
 def busy_shares(schedule: Schedule, machine_nodes: Sequence[int]) -> Floats:
-    """Give the share of each machine's node-seconds, from 0 to the makespan, that is taken."""
+    """Return the used share of each machine's node-seconds from 0 to the makespan."""
     offered = np.asarray(machine_nodes, dtype=np.float64) * schedule.makespan_s
     return np.divide(busy_seconds(schedule), offered, out=np.zeros(len(offered)), where=offered > 0)
 
 
 def tasks_by_machine(schedule: Schedule) -> list[NDArray[np.intp]]:
-    """Give, per machine, its tasks that take nodes, by start and then by index."""
+    """Return the tasks of each machine that use nodes, by start and then by index."""
     order = np.lexsort((schedule.start_s, schedule.machine))
     order = order[schedule.nodes[order] > 0]
     bounds = np.searchsorted(schedule.machine[order], np.arange(len(schedule.machines) + 1))
@@ -69,10 +63,10 @@ def tasks_by_machine(schedule: Schedule) -> list[NDArray[np.intp]]:
 
 
 def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges_s: Floats) -> Floats:
-    """Give the share of a machine's nodes that is taken, on average, between one edge and the next.
+    """Return the mean used share of a machine's nodes between consecutive edges.
 
-    The node-seconds taken before a moment are a sum over starts minus a sum over finishes; both come from
-    prefix sums over the sorted times, so that n tasks and w edges cost O((n + w) log n).
+    The node-seconds before a time are a sum over starts minus a sum over finishes. Both come from prefix sums
+    over sorted times, so n tasks and w edges cost O((n + w) log n).
     """
     nodes = schedule.nodes[tasks].astype(np.float64)
     before = _area(schedule.start_s[tasks], nodes, edges_s) - _area(schedule.finish_s[tasks], nodes, edges_s)
@@ -81,7 +75,7 @@ def occupation(schedule: Schedule, tasks: NDArray[np.intp], capacity: int, edges
 
 
 def _area(times_s: Floats, nodes: Floats, edges_s: Floats) -> Floats:
-    """Sum nodes * (edge - time) over the times before each edge."""
+    """Return the sum of nodes * (edge - time) over the times before each edge."""
     order = np.argsort(times_s, kind="stable")
     count = np.searchsorted(times_s[order], edges_s)
     heights = np.concatenate([[0.0], np.cumsum(nodes[order])])[count]
@@ -91,24 +85,24 @@ def _area(times_s: Floats, nodes: Floats, edges_s: Floats) -> Floats:
 
 
 _ROUNDING = 1e-9
-"""By which share of a start the task before may end after it."""
+"""Relative tolerance by which a task may end after the start of the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
-    """Bars to draw: by machine and start; a task whose lanes are not adjacent has several."""
+    """Bars by machine and start; a task on separate lanes has several bars."""
 
     task: tuple[int, ...]
     lane: tuple[int, ...]
-    """Per bar: its first lane."""
+    """First lane of each bar."""
     height: tuple[int, ...]
-    """Per bar: how many lanes it covers."""
+    """Number of lanes of each bar."""
     count: tuple[int, ...]
-    """Per machine: how many lanes it has."""
+    """Number of lanes of each machine."""
 
 
 def pack_lanes(schedule: Schedule, machine_nodes: Sequence[int]) -> Lanes:
-    """Give every task that takes nodes its lanes; no two tasks share a lane at the same time."""
+    """Assign lanes to every task that uses nodes; tasks on one lane do not overlap."""
     bars: list[tuple[int, int, int]] = []
     count = []
     for tasks, nodes in zip(tasks_by_machine(schedule), machine_nodes, strict=True):
@@ -132,7 +126,7 @@ def pack_lanes(schedule: Schedule, machine_nodes: Sequence[int]) -> Lanes:
 
 
 def _one_after_another(schedule: Schedule, tasks: NDArray[np.intp]) -> bool:
-    """Tell whether tasks, by start, take one node each and do not overlap."""
+    """Return whether tasks, sorted by start, use one node each and do not overlap."""
     start_s, finish_s = schedule.start_s[tasks], np.maximum.accumulate(schedule.finish_s[tasks])
     apart = finish_s[:-1] <= start_s[1:] + _ROUNDING * np.maximum(1.0, np.abs(start_s[1:]))
     return bool(apart.all() and (schedule.nodes[tasks] == 1).all())
@@ -145,14 +139,14 @@ def _more_lanes(busy: Floats, free: NDArray[np.intp], wanted: int) -> tuple[Floa
 
 
 def _first_fit(free: NDArray[np.intp], wanted: int) -> NDArray[np.intp]:
-    """Choose the first run of adjacent lanes, or the first lanes if no run is long enough."""
+    """Return the first run of adjacent lanes, or the first lanes if no run is long enough."""
     runs = np.flatnonzero(free[wanted - 1 :] - free[: len(free) - wanted + 1] == wanted - 1)
     first = int(runs[0]) if len(runs) else 0
     return free[first : first + wanted]
 
 
 def _pieces(lanes: NDArray[np.intp]) -> list[tuple[int, int]]:
-    """Split lanes into runs of adjacent ones: (first lane, how many)."""
+    """Split lanes into runs of adjacent ones: (first lane, length)."""
     pieces: list[tuple[int, int]] = []
     for lane in lanes.tolist():
         if pieces and sum(pieces[-1]) == lane:
@@ -172,19 +166,19 @@ class MachineBand:
 
 
 def group_machines(view: GanttView, machines: Sequence[int], most: int) -> list[MachineBand]:
-    """Put machines into not more than ``most`` bands, in the order of their first machine."""
+    """Group machines into at most ``most`` bands, in the order of their first machine."""
     sites: dict[str, list[int]] = {}
     for machine in machines:
         name = view.machine_sites[machine] if view.machine_sites else ""
         sites.setdefault(name or view.schedule.machines[machine], []).append(machine)
     if len(sites) == len(machines) or len(sites) == 1:
-        # Sites tell nothing: every machine is a site of its own, or all stand at the same one.
+        # Sites do not group the machines: there is one machine per site, or a single site.
         sites = {view.schedule.machines[machine]: [machine] for machine in machines}
     return _join_bands(sites, most)
 
 
 def _join_bands(parts: dict[str, list[int]], most: int) -> list[MachineBand]:
-    """Join neighbours until there are few enough."""
+    """Join neighbours until at most ``most`` bands remain."""
     names, each = list(parts), math.ceil(len(parts) / most) if parts else 1
     bands = []
     for first in range(0, len(names), each):
@@ -197,17 +191,17 @@ def _join_bands(parts: dict[str, list[int]], most: int) -> list[MachineBand]:
 
 
 _MOMENTS = 65_536
-"""Into so many moments a plan is cut at first: finer than any screen."""
+"""Initial number of time slots; finer than any screen."""
 
 _Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GanttBars:
-    """What is drawn, by machine and start."""
+    """Bars to draw, by machine and start."""
 
     task: _Numbers
-    """The task, or the first task of a crowd."""
+    """The task, or the first task of a joined bar."""
     machine: _Numbers
     lane: _Numbers
     height: _Numbers
@@ -215,14 +209,14 @@ class GanttBars:
     start_s: Floats
     finish_s: Floats
     tasks: _Numbers
-    """How many tasks a bar stands for."""
+    """Number of tasks that a bar represents."""
 
     def __len__(self) -> int:
         return len(self.task)
 
 
 def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> GanttBars:
-    """Give one bar per piece of a task, or crowds where that would be more than ``most``."""
+    """Return one bar per piece of a task; join bars if there are more than ``most``."""
     schedule = view.schedule
     task = np.array(lanes.task, dtype=np.int64)
     bars = GanttBars(
@@ -244,7 +238,7 @@ def build_bars(view: GanttView, lanes: Lanes, kinds: _Numbers, most: int) -> Gan
 
 
 def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
-    """Join neighbours on the same lanes that start in the same moment and are shorter than it."""
+    """Join neighbours on the same lanes that start in the same time slot and are shorter than it."""
     order = np.lexsort((bars.start_s, bars.height, bars.lane, bars.machine))
     start, finish = bars.start_s[order], bars.finish_s[order]
     short = finish - start < moment_s
@@ -270,7 +264,7 @@ def _join_bars(bars: GanttBars, moment_s: float) -> GanttBars:
 
 
 def _largest_kind(group: _Numbers, kind: _Numbers, seconds: Floats) -> _Numbers:
-    """Give per group the kind with the most seconds; of several, the first."""
+    """Return per group the kind with the most seconds; the first one for ties."""
     kinds = int(kind.max()) + 1
     pairs, position = np.unique(group * kinds + kind, return_inverse=True)
     total = np.bincount(position, seconds)

@@ -1,12 +1,8 @@
-"""Which sign and which colour stand for which kind of task, the same in chart and legend.
+"""Gantt chart for the terminal: one row per machine, time from left to right.
 
-One row of a chart in the terminal, as cells: bars with names, or a skyline.
-
-A Gantt chart for the terminal: one row per machine, time from left to right.
-
-Machines of one node show their tasks as bars with names; machines of several nodes, and rows too crowded for
-bars, show how many of their nodes are taken as a skyline. Where there are more machines than rows, those of a
-site (or neighbours) share a skyline.
+Machines with one node show their tasks as bars with names. Machines with several nodes, and rows with too
+many bars, show their occupancy as a skyline. If there are more machines than rows, those of a site (or
+neighbours) share a skyline.
 """
 
 from __future__ import annotations
@@ -30,25 +26,25 @@ __all__ = ["EDGES", "ChartCell", "Palette", "TextGantt", "bar_cells", "choose_pa
 _SIGNS = "▓▒░█▞▚▄▀"
 _ASCII_SIGNS = "#=+-*%o~"
 _COLORS = (75, 214, 78, 204, 141, 80, 185, 248)
-"""Of the terminal's 256: light enough for dark letters on them."""
+"""Colours of the 256-colour palette that are light enough for dark text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Palette:
-    """Up to eight shown kinds; with more, the last stands for all the others."""
+    """Signs and colours of up to eight kinds; with more, the last one represents the rest."""
 
     names: tuple[str, ...]
     of_task: NDArray[np.intp]
-    """Per task: index of its shown kind."""
+    """Index of the shown kind of each task."""
     signs: str
 
     def color(self, kind: int) -> int:
-        """Give the colour of a shown kind."""
+        """Return the colour of a shown kind."""
         return _COLORS[kind]
 
 
 def choose_palette(view: GanttView, *, ascii_only: bool) -> Palette:
-    """Give the kinds that take the most node-seconds signs of their own; ties go to the first in the plan."""
+    """Assign signs to the kinds with the most node-seconds; ties go to the first in the plan."""
     index: dict[str, int] = {}
     kind = np.fromiter((index.setdefault(name, len(index)) for name in view.kinds), np.intp, len(view.kinds))
     schedule = view.schedule
@@ -65,26 +61,26 @@ def choose_palette(view: GanttView, *, ascii_only: bool) -> Palette:
 
 
 EDGES = ("▌", "[")
-"""What parts a bar from its left neighbour, in block characters and in ASCII."""
+"""Left edge of a bar, in block characters and in ASCII."""
 
 _BLANK = -1
 
 
 class ChartCell(NamedTuple):
-    """One character and the kind it belongs to (-1: none)."""
+    """One character and its kind (-1 for none)."""
 
     sign: str
     kind: int
     fills: bool = False
-    """A sign that only fills a bar; where bars are coloured, a blank does as well."""
+    """Whether the character only fills a bar; coloured bars use a space instead."""
     block: bool = False
-    """A sign of a skyline, whose shape must stay."""
+    """Whether the character is part of a skyline and must be kept."""
 
 
 def bar_cells(
     view: GanttView, tasks: NDArray[np.intp], columns: int, palette: Palette, *, ascii_only: bool
 ) -> list[ChartCell] | None:
-    """Draw the tasks of a machine of one node as bars; None if they overlap or are too many to tell apart."""
+    """Draw the tasks of a one-node machine as bars; None if they overlap or are too narrow."""
     schedule = view.schedule
     start_s, finish_s = schedule.start_s[tasks], schedule.finish_s[tasks]
     if len(tasks) > columns // 2 or np.any(start_s[1:] < finish_s[:-1] - 1e-9 * schedule.makespan_s):
@@ -102,7 +98,7 @@ def bar_cells(
 
 
 def _bar(label: str, width: int, kind: int, fill: str, edge: str) -> list[ChartCell]:
-    """Draw one bar: an edge that parts it from its left neighbour, its name if there is room, and filling."""
+    """Draw one bar: left edge, name if it fits, and filling."""
     if width == 1:
         return [ChartCell(edge, kind)]
     fits = len(label) == shown_width(label) and len(label) + 1 <= width
@@ -124,7 +120,7 @@ def skyline_cells(
     palette: Palette,
     steps: str,
 ) -> list[list[ChartCell]]:
-    """Draw the share of taken nodes as ``height`` rows, the top first; kinds lie on top of each other."""
+    """Draw the occupancy as ``height`` rows from top to bottom, the kinds stacked."""
     edges_s = np.linspace(0.0, view.schedule.makespan_s, columns + 1)
     kinds = palette.of_task[tasks]
     layers = np.cumsum(
@@ -158,7 +154,7 @@ _TALLEST_BAND = 3
 
 
 class TextGantt:
-    """The chart as lines of text."""
+    """Gantt chart as text."""
 
     name = "gantt-text"
     title = "Gantt chart for the terminal"
@@ -172,7 +168,7 @@ class TextGantt:
         ascii: bool = False,  # noqa: A002 -- the word users know
         heading: bool = True,
     ) -> str:
-        """Draw the chart, at most ``width`` columns wide; ``heading`` puts title and facts above it."""
+        """Draw the chart at most ``width`` columns wide; ``heading`` adds title and facts."""
         width = max(width, _NARROWEST)
         lines = _heading(view, width, ascii) if heading else []
         if view.schedule.makespan_s <= 0:
@@ -211,19 +207,19 @@ def _wrapped(parts: Sequence[str], width: int, between: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextChart:
-    """One plan and the room and signs to draw it with."""
+    """A plan with the width and signs to draw it."""
 
     view: GanttView
     width: int
     names: int
-    """Columns for the names of machines."""
+    """Width of the machine names."""
     columns: int
-    """Columns for the chart itself: what names, two walls and the busy share leave."""
+    """Width of the chart without names, borders and busy share."""
     ascii_only: bool
     color: bool
     palette: Palette
     bands: list[MachineBand]
-    """Machines that share a row; empty: each has its own."""
+    """Machines that share a row; empty if each has its own."""
 
     def rows(self) -> list[str]:
         """Draw the machines, or bands of them."""
@@ -261,7 +257,7 @@ class _TextChart:
         return self._walled(rows, band.name, _counted(len(band.machines), "machine"), share)
 
     def _walled(self, rows: list[list[ChartCell]], name: str, size: str, share: float) -> list[str]:
-        """Put the name on the left, the size below it if there is room, and the busy share on the right."""
+        """Add the name, the size below it if it fits, and the busy share."""
         names = [printable(name, ascii_only=self.ascii_only), size, *[""] * len(rows)][: len(rows)]
         shares = [""] * (len(rows) - 1) + [f"{share * 100:4.0f} %"]
         wall = "|" if self.ascii_only else "│"
@@ -275,16 +271,16 @@ class _TextChart:
 
     @property
     def _steps(self) -> str:
-        """Signs for none to all of the nodes."""
+        """Return the signs from no nodes to all nodes."""
         return " .:-=+*#@" if self.ascii_only else " ▁▂▃▄▅▆▇█"
 
     def _not_used(self, idle: int) -> list[str]:
-        """Say how many machines do nothing."""
+        """Return a line with the number of unused machines."""
         start = " " * (self.names + 2) + ("... " if self.ascii_only else "… ")
         return [f"{start}{_counted(idle, 'machine')} not used"] if idle else []
 
     def axis(self) -> list[str]:
-        """Draw the time axis, and where the lower bound lies on it."""
+        """Draw the time axis and the lower bound."""
         columns, end_s = self.columns, self.view.schedule.makespan_s
         line, labels = ["-" if self.ascii_only else "─"] * columns, [" "] * (columns + 8)
         free = 0
@@ -311,7 +307,7 @@ class _TextChart:
         return [f"{margin} {' ' * at}{mark} {text}"]
 
     def legend(self, drawn: str) -> list[str]:
-        """Say what the signs mean that were drawn: which is which kind, and what a skyline shows."""
+        """Explain the signs that were drawn."""
         lines, used = [], self.width
         for sign, text in self._entries(drawn):
             name = fitted(
@@ -333,7 +329,7 @@ class _TextChart:
             yield self._steps[1] + self._steps[-1], "few to all nodes taken"
 
     def critical(self) -> list[str]:
-        """Name the tasks of the critical path."""
+        """Return the tasks of the critical path."""
         critical = self.view.critical
         if not critical:
             return []
@@ -344,7 +340,7 @@ class _TextChart:
         return [fitted(text, self.width, ascii_only=self.ascii_only).rstrip()]
 
     def _painted(self, cells: Sequence[ChartCell]) -> str:
-        """Join cells; with colour, bars get the background and skylines the foreground of their kind."""
+        """Join cells; bars colour the background, skylines the foreground."""
         if not self.color:
             return "".join(cell.sign for cell in cells)
         text = ""
@@ -356,13 +352,13 @@ class _TextChart:
 
 
 def _bands(view: GanttView) -> list[MachineBand]:
-    """Put the machines that do anything into bands if there are too many of them."""
+    """Group the used machines into bands if there are too many."""
     used = np.flatnonzero(busy_seconds(view.schedule) > 0)
     return group_machines(view, used.tolist(), _MOST_BANDS) if len(used) > _MOST_ROWS else []
 
 
 def _widest_name(view: GanttView, bands: list[MachineBand], ascii_only: bool) -> int:
-    """Give the columns of the widest name on the left, or of the size below it where rows may be tall."""
+    """Return the width of the widest label on the left."""
     names = [band.name for band in bands] or list(view.schedule.machines)
     if bands:
         names += [_counted(len(band.machines), "machine") for band in bands]

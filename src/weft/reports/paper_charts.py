@@ -1,6 +1,6 @@
-"""Charts of the papers' experiments for the terminal: numbers over time as skylines, and box plots.
+"""Terminal charts of the papers' experiments: skylines over time and box plots.
 
-All skylines of a chart have one scale, and so have all its boxes: what is compared looks compared.
+All rows of a chart have the same scale.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["chart_lines"]
 _STEPS = (" ▁▂▃▄▅▆▇█", " .:-=+*#@")
 _WALL = ("│", "|")
 _BOX = (("─", "├", "┤", "▒", "┃"), ("-", "|", "|", "#", "I"))
-"""Of a box plot: whisker, its ends, box, median; in block characters and in ASCII."""
+"""Whisker, its ends, box and median, in block characters and in ASCII."""
 _NUMBER = 7
-"""The room for a number on the right."""
+"""Width of a number on the right."""
 _TICKS = 6
 
 
 def chart_lines(chart: Chart, *, width: int, ascii_only: bool) -> list[str]:
-    """Draw a chart in so many columns."""
+    """Draw a chart of the given width."""
     if isinstance(chart, Curves):
         return list(_curves(chart, width, ascii_only))
     return list(_boxes(chart, width, ascii_only))
@@ -46,14 +46,14 @@ def _curves(chart: Curves, width: int, ascii_only: bool) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float], columns: int) -> list[float]:
-    """Give one value for each column: that of its time, or the largest of those that fall into it."""
+    """Return one value per column: the maximum of the values that fall into it."""
     number = len(values)
     borders = [column * number // columns for column in range(columns + 1)]
     return [max(values[low : max(high, low + 1)]) for low, high in pairwise(borders)]
 
 
 def _step(share: float, most: int) -> int:
-    """Give the height of a column; what is not nothing is seen."""
+    """Return the height of a column; positive values are at least 1."""
     return 0 if share <= 0.0 else max(1, min(most, round(share * most)))
 
 

@@ -1,12 +1,8 @@
-"""A front of plans as reports read it: time against something else, and the node counts behind each point.
+"""Pareto front as table, CSV and HTML page with an SVG chart.
 
-A front of plans as a table for terminals and pages, and as comma-separated values.
-
-A front of plans as one self-contained page: a chart that needs no script, and the table behind it.
-
-Time runs to the right, what is paid for it upwards: good plans lie at the lower left. Points are numbered as
-``weft plan --choose`` takes them; to hover over one shows its node counts. Small dots are plans that were
-found on the way. Where points were found under given alphas, their colour tells which.
+The chart shows time to the right and the other measure upwards. Points are numbered for ``weft plan
+--choose`` and show their node counts on hover; small dots are plans found on the way. Colours show alphas if
+points were found for given alphas.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ from typing import Any, Literal
 
 from weft.reports.charts import tick_label, tick_times
 from weft.reports.comparison import TextTable
+from weft.reports.page import render_page
 from weft.reports.text import fitted, printable
 from weft.units import format_count, format_seconds
 
@@ -42,53 +39,53 @@ _MINUS = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRange:
-    """How many nodes the tasks of one kind take."""
+    """Node counts of the tasks of one kind."""
 
     kind: str
     tasks: int
     least: int
     most: int
     chosen: bool
-    """Whether they could have taken others."""
+    """Whether the tasks have several possible node counts."""
 
     @property
     def text(self) -> str:
-        """Write it short: ``lapw1 2–4``."""
+        """Return a short text: ``lapw1 2–4``."""
         counts = str(self.least) if self.least == self.most else f"{self.least}{_MINUS}{self.most}"
         return f"{self.kind} {counts}"
 
     def as_record(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return a JSON-ready record."""
         return {"kind": self.kind, "tasks": self.tasks, "least": self.least, "most": self.most}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontPoint:
-    """A plan of a front."""
+    """One plan of a front."""
 
     number: int
-    """From 1, the fastest, on: what ``weft plan --choose`` takes."""
+    """Number for ``weft plan --choose``; 1 is the fastest plan."""
     makespan_s: float
     cost: float
     node_seconds: float
     idle_share: float
     alpha: float | None
-    """Weight of time under which it was found; None: nobody weighed."""
+    """Weight of time for which it was found; None without weights."""
     by: str
     nodes: tuple[NodeRange, ...]
     """By kind of task, in the order of the workflow."""
     machines: tuple[tuple[str, int], ...]
-    """Machines that are used, and how many tasks each runs."""
+    """Used machines with their numbers of tasks."""
 
     @property
     def choice_text(self) -> str:
-        """Say what was chosen: node counts where tasks have a choice, machines where there are several."""
+        """Return the node counts of moldable tasks, and the machines if there are several."""
         ranges = [found.text for found in self.nodes if found.chosen]
         places = [f"{tasks} on {name}" for name, tasks in self.machines]
         return ", ".join([*ranges, *(places if len(places) > 1 or not ranges else ())])
 
     def as_record(self) -> dict[str, Any]:
-        """Give everything as plain data."""
+        """Return a JSON-ready record."""
         return {
             "point": self.number,
             "makespan_s": self.makespan_s,
@@ -104,7 +101,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedPlan:
-    """A plan that was found on the way to the front."""
+    """A plan found on the way to the front."""
 
     makespan_s: float
     amount: float
@@ -113,70 +110,70 @@ class TriedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontView:
-    """What a report may show of a front."""
+    """Data of a front for reports."""
 
     workflow: str
     platform: str
     against: Literal["cost", "idle"]
     unit: Literal["price", "node-seconds", "share"]
-    """What the other number is counted in."""
+    """Unit of the measure traded against time."""
     priced: bool
-    """Whether some machine has a price; else costs are 0, and node-seconds are shown."""
+    """Whether some machine has a price; otherwise node-seconds are shown."""
     tasks: int
     points: tuple[FrontPoint, ...]
     tried: tuple[TriedPlan, ...]
     lower_bound_s: float
-    """No plan is faster."""
+    """Lower bound of the makespan."""
     by_alpha: bool = False
-    """Whether points are coloured by the alpha under which they were found."""
+    """Whether points are coloured by alpha."""
 
     @property
     def title(self) -> str:
-        """Say in a line what is traded."""
+        """Return a one-line title."""
         return f"{self.workflow} on {self.platform}: time against {self.noun}"
 
     @property
     def noun(self) -> str:
-        """Name what is traded for time."""
+        """Return the name of the measure traded against time."""
         return {"price": "cost", "node-seconds": "node-seconds", "share": "idle share"}[self.unit]
 
     def amount(self, point: FrontPoint) -> float:
-        """Give the number that is traded for time."""
+        """Return the value of the measure traded against time."""
         shown = {"price": point.cost, "node-seconds": point.node_seconds, "share": point.idle_share}
         return shown[self.unit]
 
     def amount_text(self, amount: float) -> str:
-        """Write an amount as people read it."""
+        """Format a value of the measure."""
         if self.unit == "share":
             return f"{amount:.1%}"
         return f"{amount:.4g}" if self.unit == "price" else _node_seconds_text(amount)
 
     @property
     def paid_noun(self) -> str:
-        """Name what plans cost, whatever is traded."""
+        """Return the name of the cost column."""
         return "cost" if self.priced else "node-seconds"
 
     def paid_text(self, point: FrontPoint) -> str:
-        """Write what a plan costs."""
+        """Format the cost of a plan."""
         return f"{point.cost:.4g}" if self.priced else _node_seconds_text(point.node_seconds)
 
     def time_text(self, point: FrontPoint) -> str:
-        """Write the time of a point."""
+        """Format the time of a point."""
         return format_seconds(point.makespan_s)
 
 
 def _node_seconds_text(amount: float) -> str:
-    """Write node-seconds as people read them."""
+    """Format node-seconds."""
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.4g}"
 
 
 _LEAST_WIDTH = 24
-"""What was chosen gets so many columns however narrow the terminal is."""
+"""Minimal width of the last column."""
 _COLUMNS = ("point", "makespan_s", "cost", "node_seconds", "idle_share", "alpha", "found_by")
 
 
 def front_table(view: FrontView) -> TextTable:
-    """Give a row for each point: number, time, by how much it is longer, cost, idle share, alpha."""
+    """Return a row per point: number, time, increase over the fastest, cost, idle share, alpha."""
     rows = tuple(
         (
             str(point.number),
@@ -193,13 +190,13 @@ def front_table(view: FrontView) -> TextTable:
 
 
 def front_choices(view: FrontView) -> tuple[str, ...]:
-    """Give the last column: a heading, and what was chosen for each point."""
+    """Return the last column: a heading and the choices of each point."""
     chosen = any(found.chosen for point in view.points for found in point.nodes)
     return ("nodes" if chosen else "tasks", *(point.choice_text for point in view.points))
 
 
 def front_lines(view: FrontView, *, width: int, ascii_only: bool = False) -> list[str]:
-    """Write the table in columns; what was chosen is cut where the terminal ends."""
+    """Return the table as aligned lines; the last column is cut at the width."""
     lines = front_table(view).lines()
     room = max(_LEAST_WIDTH, width - max(map(len, lines)) - 2)
     return [
@@ -218,7 +215,7 @@ def _longer(view: FrontView, point: FrontPoint) -> str:
 
 
 def front_csv(view: FrontView) -> str:
-    """Write one line per point; numbers are whole."""
+    """Return the points as CSV with numbers in full precision."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*_COLUMNS, "nodes", "machines"])
@@ -235,70 +232,28 @@ def _cell(value: object) -> object:
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --soft: color-mix(in srgb, currentcolor 55%, Canvas);
-  --line: color-mix(in srgb, currentcolor 18%, Canvas); --mark: #1971c2; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --mark: #74c0fc; }} }}
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }}
-h1 {{ font-size: 1.3rem; overflow-wrap: anywhere; }}
-svg {{ width: 100%; height: auto; }}
-svg text {{ font-size: 13px; fill: currentcolor; }}
-.axis {{ stroke: var(--soft); }}
-.grid {{ stroke: var(--line); }}
-.front {{ fill: none; stroke: var(--mark); stroke-width: 1.5; stroke-dasharray: 5 4; }}
-.tried {{ fill: var(--mark); opacity: .3; }}
-.point circle {{ fill: var(--mark); stroke: Canvas; stroke-width: 1.5; }}
-.point:hover circle, .point:focus circle {{ stroke: currentcolor; stroke-width: 3; }}
-.point text {{ font-weight: 650; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ border-bottom: 1px solid var(--line); padding: .2rem .8rem; text-align: right;
-  white-space: nowrap; }}
-th:last-child, td:last-child {{ text-align: left; white-space: normal; }}
-.legend i {{ display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em; }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-{legend}
-{chart}
-<p>{summary}</p>
-<table>
-<thead>{heading}</thead>
-<tbody>
-{rows}
-</tbody>
-</table>
-</body>
-</html>
-"""
 _WIDTH, _HEIGHT = 900, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90, 30, 20, 50
 _MARGIN = 0.06
-"""Share of the axis that stays free on both sides."""
+"""Relative margin on both sides of an axis."""
 _TICKS = 7
 _COLORS = ("#c2255c", "#e8590c", "#2f9e44", "#1971c2", "#7048e8", "#0c8599", "#868e96")
-"""Of alphas, the largest first; readable on light and dark."""
+"""Colours of the alphas, the largest first; readable on light and dark."""
 
 
 def front_html(view: FrontView) -> str:
-    """Render the page."""
+    """Render the HTML page."""
     colors = _colors(view)
     table = front_table(view)
     heading, *choices = front_choices(view)
-    return _PAGE.format(
-        title=escape(view.title),
-        legend=_legend(colors),
+    return render_page(
+        "pareto.html",
+        title=view.title,
+        colors=[(f"{alpha:g}", color) for alpha, color in colors.items()],
         chart=_chart(view, colors),
-        summary=escape(_summary(view)),
-        heading=_row("th", (*table.heading, heading)),
-        rows="\n".join(_row("td", (*row, text)) for row, text in zip(table.rows, choices, strict=True)),
+        summary=_summary(view),
+        heading=(*table.heading, heading),
+        rows=[(*row, text) for row, text in zip(table.rows, choices, strict=True)],
     )
 
 
@@ -311,12 +266,8 @@ def _summary(view: FrontView) -> str:
     )
 
 
-def _row(tag: str, cells: tuple[str, ...]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
 def _colors(view: FrontView) -> dict[float, str]:
-    """Give every alpha its colour; none where colours say nothing."""
+    """Return the colour of each alpha; empty if points are not coloured."""
     if not view.by_alpha:
         return {}
     alphas = {point.alpha for point in view.points} | {tried.alpha for tried in view.tried}
@@ -324,14 +275,9 @@ def _colors(view: FrontView) -> dict[float, str]:
     return {alpha: _COLORS[min(place, len(_COLORS) - 1)] for place, alpha in enumerate(ordered)}
 
 
-def _legend(colors: dict[float, str]) -> str:
-    shown = "".join(f'<i style="background:{color}"></i>{alpha:g}' for alpha, color in colors.items())
-    return f'<p class="legend">alpha (weight of time):{shown}</p>' if shown else ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChartAxis:
-    """Turns numbers into places on the chart."""
+    """Linear scale from values to positions in the chart."""
 
     least: float
     most: float
@@ -344,7 +290,7 @@ class _ChartAxis:
 
 
 def _axis(numbers: list[float], first: float, last: float) -> _ChartAxis:
-    """Span all numbers with a margin; a single one stands in the middle."""
+    """Return a scale over all numbers with a margin; a single number is in the middle."""
     least, most = min(numbers), max(numbers)
     margin = (most - least) * _MARGIN or abs(most) * _MARGIN or 1.0
     return _ChartAxis(least=least - margin, most=most + margin, first=first, last=last)
@@ -384,7 +330,7 @@ def _grid(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> Iterator[str]:
 
 
 def _round_numbers(least: float, most: float) -> list[float]:
-    """Give round numbers for an axis."""
+    """Return round numbers for an axis."""
     wanted = (most - least) / _TICKS
     power = 10.0 ** math.floor(math.log10(wanted))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted)
@@ -392,7 +338,7 @@ def _round_numbers(least: float, most: float) -> list[float]:
 
 
 def _tried(view: FrontView, across: _ChartAxis, up: _ChartAxis, colors: dict[float, str]) -> Iterator[str]:
-    """Draw what was found on the way, as far as it lies on the chart."""
+    """Draw the plans found on the way that lie within the chart."""
     for plan in view.tried:
         if across.least <= plan.makespan_s <= across.most and up.least <= plan.amount <= up.most:
             x, y = across.place(plan.makespan_s), up.place(plan.amount)
@@ -405,7 +351,7 @@ def _filled(alpha: float | None, colors: dict[float, str]) -> str:
 
 
 def _steps(view: FrontView, across: _ChartAxis, up: _ChartAxis) -> str:
-    """Draw the border: what lies above it is worse than some point."""
+    """Draw the border of the dominated region."""
     path = ""
     for point in view.points:
         x, y = across.place(point.makespan_s), up.place(view.amount(point))
@@ -426,7 +372,7 @@ def _point(
 
 
 def _tip(view: FrontView, point: FrontPoint) -> str:
-    """Say everything of a point, a line each."""
+    """Return all data of a point, one line each."""
     told = [
         f"point {point.number}: {view.time_text(point)}, {view.noun} {view.amount_text(view.amount(point))}",
         f"cost {point.cost:.4g}, {point.node_seconds:,.0f} node-seconds, {point.idle_share:.1%} idle",

@@ -1,7 +1,7 @@
-"""The contract of the registry ``reports``: read it first.
+"""Interface of the reports and the data of a Gantt chart.
 
-A report turns a plan into one text: a chart for the terminal, a page for the browser. It reads the view and
-nothing else, so the same report serves plans, simulations and runs.
+A report turns a ``GanttView`` into text. It uses no other input, so the same report serves plans, simulations
+and runs.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ __all__ = ["GanttView", "Report"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GanttView:
-    """What a report may show of a plan."""
+    """Data of a Gantt chart."""
 
     title: str
     schedule: Schedule
     kinds: tuple[str, ...]
-    """Per task: the name of what it has in common with others, for colours and legends."""
+    """Kind of each task, for colours and legend."""
     machine_nodes: tuple[int, ...]
-    """Per machine of the schedule: how many nodes it has."""
+    """Number of nodes of each machine of the schedule."""
     machine_sites: tuple[str, ...] = ()
-    """Per machine: the name of its site, empty where it has none; no entries: sites are not known."""
+    """Site of each machine (may be empty); no entries if sites are unknown."""
     facts: tuple[tuple[str, str], ...] = ()
-    """Labels and texts to show above the chart."""
+    """(label, text) pairs above the chart."""
     critical: tuple[int, ...] = ()
-    """Tasks on the critical path, in its order."""
+    """Tasks on the critical path, in order."""
     lower_bound_s: float | None = None
-    """No schedule can be shorter than this."""
+    """Lower bound of the makespan."""
 
 
 class Report(Protocol):
-    """One way to show a plan."""
+    """A presentation of a Gantt chart."""
 
     name: str
-    """The word under which it stands on the registry."""
+    """Name in the registry."""
     title: str
-    """What it is, in a few words, for lists."""
+    """Short description for lists."""
     extension: str
-    """The ending of files it is written to (``.html``)."""
+    """File suffix (``.html``)."""
 
     def render(self, view: GanttView) -> str:
-        """Give the whole text."""
+        """Return the whole text."""
         ...

@@ -1,4 +1,4 @@
-"""The shape of a workflow: how many tasks, how wide, how deep, how much work, and a picture by levels."""
+"""Shape of a workflow: number of tasks, width, depth, work, critical path, and a picture by levels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Shape", "draw_levels", "measure_shape", "shape_lines"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the graph of a workflow looks like in numbers."""
+    """Measures of a task graph."""
 
     name: str
     descriptions: int
@@ -27,11 +27,11 @@ class Shape:
     depth: int
     """Tasks on the longest path."""
     width: int
-    """Most tasks on one level."""
+    """Maximal number of tasks on one level."""
     work_s: float
-    """Seconds on one machine of speed 1; tasks of unknown work left out."""
+    """Seconds on one machine of speed 1, without tasks of unknown work."""
     unknown_work: int
-    """Compute tasks that say neither work nor seconds."""
+    """Compute tasks without stated work or seconds."""
     critical_path_s: float
     """Longest path on machines of speed 1, one node each."""
     critical_path: tuple[str, ...]
@@ -40,12 +40,12 @@ class Shape:
     abstract_machines: int
 
     def as_record(self) -> dict[str, object]:
-        """Give the shape as plain data."""
+        """Return a JSON-ready record."""
         return asdict(self)
 
 
 def measure_shape(graph: TaskGraph) -> Shape:
-    """Measure a graph."""
+    """Measure a task graph."""
     work = _work(graph)
     level = _levels(graph)
     path, length = _critical(graph, np.nan_to_num(work))
@@ -73,7 +73,7 @@ def measure_shape(graph: TaskGraph) -> Shape:
 
 
 def _work(graph: TaskGraph) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Give work; where only seconds per machine are known, the least of them."""
+    """Return the work of each task; if only seconds per machine are stated, their minimum."""
     work = np.where(graph.kind == COMPUTE, graph.work, 0.0)
     for task in np.flatnonzero(np.diff(graph.explicit_pointer)).tolist():
         row = slice(graph.explicit_pointer[task], graph.explicit_pointer[task + 1])
@@ -111,7 +111,7 @@ def _critical(
 
 
 def shape_lines(shape: Shape) -> list[str]:
-    """Write a shape as lines for a reader."""
+    """Format a shape as lines of text."""
     kinds = [
         f"{count} {word}"
         for count, word in (
@@ -146,7 +146,7 @@ _LEVELS, _PER_LEVEL = 30, 6
 
 
 def draw_levels(graph: TaskGraph) -> str:
-    """Draw the kinds of tasks level by level, like ones as one box with their number."""
+    """Draw the kinds of tasks level by level, with the number of equal ones."""
     level = _levels(graph)
     kinds = [task.program for task in graph.workflow.tasks]
     rows: dict[int, dict[str, int]] = {}

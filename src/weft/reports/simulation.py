@@ -1,13 +1,6 @@
-"""What a report may show of a simulation: the view, and how its attempts become the bars of a Gantt chart.
+"""Reports of a simulation: Gantt chart, tables, HTML page and CSV.
 
-The tables of a simulation as texts, for the terminal and for pages.
-
-A simulation as one self-contained page: the Gantt chart of its attempts, and below it everything else.
-
-Active workflows and ready tasks over time, box plots of the slowdowns per application, the runs, how the
-machines were used, and every migration and failure with its reason.
-
-The attempts of a simulation as CSV: one line each, by number.
+The page shows active workflows and ready tasks over time, slowdowns, runs, machines, migrations and failures.
 """
 
 from __future__ import annotations
@@ -16,7 +9,6 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 
 import numpy as np
 
@@ -27,48 +19,45 @@ from weft.reports.comparison import TextTable
 from weft.reports.gantt_html import HtmlGantt
 from weft.reports.report import GanttView
 from weft.schedule.schedule import Schedule
-from weft.units import format_count, format_seconds
+from weft.units import format_seconds
 
 __all__ = [
-    "STYLE",
     "SimulationView",
     "attempts_chart",
     "attempts_csv",
     "failure_table",
     "migration_table",
     "run_table",
-    "section",
     "simulation_chart",
     "simulation_html",
     "slowdown_table",
-    "table_html",
     "use_table",
 ]
 
 
 _MARKS = {"migrated": "→", "failed": "✗", "cancelled": "✗", "": "…"}
-"""Signs behind the names of attempts that did not complete."""
+"""Suffixes of the names of attempts that did not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SimulationView:
-    """Everything a page about a simulation shows."""
+    """Data of the page of a simulation."""
 
     title: str
     history: History
     machines: tuple[tuple[str, int], ...]
-    """Name and nodes of each machine."""
+    """(name, nodes) of each machine."""
     sites: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     uses: tuple[MachineUse, ...]
     slowdowns: tuple[tuple[str, Summary], ...]
-    """By application."""
+    """By workflow."""
     lower_bound_s: float
     notes: tuple[str, ...] = ()
 
 
 def simulation_chart(view: SimulationView) -> GanttView:
-    """Show every attempt whose program ran as a bar; those that did not complete have kinds of their own."""
+    """Return the Gantt chart of the attempts that ran."""
     history = view.history
     ran = [attempt for attempt in history.attempts.values() if attempt.started_s is not None]
     return replace(
@@ -88,9 +77,9 @@ def attempts_chart(
     several: bool,
     origin_s: float = 0.0,
 ) -> GanttView:
-    """Show attempts whose programs ran as bars, their times counted from ``origin_s``.
+    """Return the Gantt chart of attempts, with times relative to ``origin_s``.
 
-    ``machines`` are given by name and nodes; ``several``: the attempts are those of several runs.
+    ``machines`` lists (name, nodes); ``several`` tells that the attempts belong to several runs.
     """
     looping = {run.index for run in history.runs if any(count > 1 for count in run.iterations.values())}
     schedule = Schedule(
@@ -114,7 +103,7 @@ def _end_s(attempt: AttemptRecord, history: History) -> float:
 
 
 def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
-    """Name an attempt: its run if there are several, its iteration if loops repeat, how it ended if badly."""
+    """Return the label of an attempt: run if there are several, iteration in loops, mark if not completed."""
     name = f"{attempt.run}:{attempt.task}" if several else attempt.task
     if looping:
         name += f"#{attempt.iteration}"
@@ -122,7 +111,7 @@ def _label(attempt: AttemptRecord, *, several: bool, looping: bool) -> str:
 
 
 def _kinds(ran: Sequence[AttemptRecord], history: History, *, several: bool) -> list[str]:
-    """Colour by application where there are several runs, else by description; what failed by why."""
+    """Return the kind of each attempt: workflow for several runs, else task kind; failures by cause."""
     return [
         _ending(attempt) or (history.runs[attempt.run].workflow if several else attempt.kind)
         for attempt in ran
@@ -130,7 +119,7 @@ def _kinds(ran: Sequence[AttemptRecord], history: History, *, several: bool) -> 
 
 
 def _ending(attempt: AttemptRecord) -> str:
-    """Say how an attempt ended that did not complete; "": it did."""
+    """Return how an incomplete attempt ended; empty if it completed."""
     match attempt.ending:
         case "migrated":
             return f"left: {attempt.left_for}"
@@ -148,13 +137,13 @@ _NOTHING = "-"
 
 
 def run_table(runs: Iterable[RunSummary]) -> TextTable:
-    """Give a row for each run: when it came, when and how it ended, and its slowdown."""
+    """Return a row per run: arrival, end, outcome and slowdown."""
     rows = [
         (
             str(run.index),
             run.workflow,
             run.owner or _NOTHING,
-            run.outcome or "not over",
+            run.outcome or "not ended",
             _loops(run.iterations),
             str(run.tasks),
             format_seconds(run.arrival_s),
@@ -175,7 +164,7 @@ def _loops(iterations: Mapping[str, int]) -> str:
 
 
 def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
-    """Give a row for each application: what its box plot shows."""
+    """Return a row per workflow with the statistics of its slowdowns."""
     rows = [
         (
             name,
@@ -199,7 +188,7 @@ def slowdown_table(slowdowns: Iterable[tuple[str, Summary]]) -> TextTable:
 
 
 def use_table(uses: Iterable[MachineUse]) -> TextTable:
-    """Give a row for each machine."""
+    """Return a row per machine."""
     rows = [
         (
             use.machine,
@@ -216,7 +205,7 @@ def use_table(uses: Iterable[MachineUse]) -> TextTable:
 
 
 def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...]) -> TextTable:
-    """Give a row for each migration, in the order in which they were decided."""
+    """Return a row per migration, by time of decision."""
     rows = [
         (
             str(move.run),
@@ -230,18 +219,18 @@ def migration_table(moves: Iterable[MigrationRecord], machines: tuple[str, ...])
         for move in moves
     ]
     return TextTable(
-        heading=("run", "task", "from", "to", "reason", "at", "spared"), rows=tuple(rows), texts=5
+        heading=("run", "task", "from", "to", "reason", "at", "restored"), rows=tuple(rows), texts=5
     )
 
 
 def failure_table(history: History) -> TextTable:
-    """Give a row for each failure."""
+    """Return a row per failure."""
     rows = [
         (
             str(failure.run),
             failure.task,
             failure.cause,
-            "for good" if failure.for_good else "tried again",
+            "not retried" if failure.for_good else "retried",
             failure.reason,
             format_seconds(failure.at_s),
         )
@@ -250,85 +239,26 @@ def failure_table(history: History) -> TextTable:
     return TextTable(heading=("run", "task", "cause", "then", "why", "at"), rows=tuple(rows), texts=5)
 
 
-STYLE = """
-section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 14px;
-  margin-top: 16px; overflow-x: auto; }
-section h2 { font-size: 16px; margin: 0 0 8px; }
-section h3 { font-size: 13px; font-weight: 600; color: var(--soft); margin: 12px 0 2px; }
-section svg { width: 100%; max-width: 1100px; height: auto; display: block; }
-section svg text { font-size: 12px; fill: currentcolor; }
-.grid { stroke: var(--line); }
-.area { fill: #4c8dd6; fill-opacity: .35; stroke: #4c8dd6; stroke-width: 1.2; }
-.box rect { fill: #4c8dd6; fill-opacity: .35; stroke: #4c8dd6; }
-.box path { stroke: #4c8dd6; stroke-width: 1.5; fill: none; }
-.box .median { stroke: var(--mark); stroke-width: 2.5; }
-td.number, th.number { text-align: right; }
-"""
-"""How the sections below a chart look."""
-
-_MOST_ROWS = 500
-"""Rows of a table beyond which the rest is only counted."""
-
-
 def simulation_html(view: SimulationView) -> str:
-    """Render the page."""
-    return HtmlGantt().render(simulation_chart(view), style=STYLE, more="\n".join(_sections(view)))
-
-
-def _sections(view: SimulationView) -> list[str]:
+    """Render the HTML page."""
     history, end_s = view.history, view.history.end_s
-    names = tuple(name for name, _ in view.machines)
-    sections = [
-        section(
-            "Over time",
-            steps_chart("Active workflows", history.active, end_s),
-            steps_chart("Ready tasks", history.ready, end_s),
-        ),
-        section(
-            "Slowdown",
-            "<p>Time from arrival to end over the estimated time alone on the empty platform.</p>",
-            box_plots("By application", view.slowdowns),
-            table_html(slowdown_table(view.slowdowns)),
-        ),
-        section("Runs", table_html(run_table(history.runs))),
-        section("Machines", table_html(use_table(view.uses))),
-    ]
-    if history.moves:
-        sections.append(section("Migrations", table_html(migration_table(history.moves, names))))
-    if history.failures:
-        sections.append(section("Failures", table_html(failure_table(history))))
-    if view.notes:
-        listed = "".join(f"<li>{escape(note)}</li>\n" for note in view.notes)
-        sections.append(section("Notes", f"<ul>\n{listed}</ul>"))
-    return sections
-
-
-def section(title: str, *parts: str) -> str:
-    """Put parts of a page under a heading."""
-    return f"<section>\n<h2>{escape(title)}</h2>\n" + "\n".join(parts) + "\n</section>"
-
-
-def table_html(table: TextTable) -> str:
-    """Write a table; of a very long one the first rows."""
-    head = _row("th", table.heading, table.texts)
-    body = "\n".join(_row("td", row, table.texts) for row in table.rows[:_MOST_ROWS])
-    rest = len(table.rows) - _MOST_ROWS
-    more = f"<p>… and {format_count(rest, 'more row')}</p>" if rest > 0 else ""
-    return f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>{more}"
-
-
-def _row(tag: str, cells: tuple[str, ...], texts: int) -> str:
-    written = "".join(
-        f"<{tag}>{escape(cell)}</{tag}>"
-        if column < texts
-        else f'<{tag} class="number">{escape(cell)}</{tag}>'
-        for column, cell in enumerate(cells)
+    return HtmlGantt().render(
+        simulation_chart(view),
+        "simulation.html",
+        active_chart=steps_chart("Active workflows", history.active, end_s),
+        ready_chart=steps_chart("Ready tasks", history.ready, end_s),
+        slowdown_chart=box_plots("By application", view.slowdowns),
+        slowdowns=slowdown_table(view.slowdowns),
+        runs=run_table(history.runs),
+        machines=use_table(view.uses),
+        migrations=migration_table(history.moves, tuple(name for name, _ in view.machines)),
+        failures=failure_table(history),
+        notes=view.notes,
     )
-    return f"<tr>{written}</tr>"
 
 
 def attempts_csv(history: History, machines: tuple[str, ...]) -> str:
-    """Write the table."""
+    """Return the attempts as CSV, by number."""
     text = io.StringIO()
     rows = [attempt.as_record(machines) for attempt in history.attempts.values()]
     if rows:

@@ -1,7 +1,4 @@
-"""Names in a terminal: no control characters, and as many columns as there is room for.
-
-A promise in words: what a run takes, how sure that is, and what nobody knows of it.
-"""
+"""Text for the terminal: safe and aligned labels, tables, and predictions in words."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ __all__ = [
 
 
 def printable(text: str, *, ascii_only: bool = False) -> str:
-    """Replace what a terminal would obey or could not show by a question mark."""
+    """Replace control and unsupported characters by question marks."""
     shown = "".join(sign if sign.isprintable() else "?" for sign in text)
     return shown.encode("ascii", "replace").decode("ascii") if ascii_only else shown
 
 
 def shown_width(text: str) -> int:
-    """Count the columns a text takes: wide characters take two, combining ones none."""
+    """Return the number of columns of a text: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -39,7 +36,7 @@ def shown_width(text: str) -> int:
 
 
 def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
-    """Cut or fill a text to exactly this many columns; a cut is shown by an ellipsis."""
+    """Cut or pad a text to exactly ``width`` columns; a cut ends in an ellipsis."""
     if shown_width(text) <= width:
         return text + " " * (width - shown_width(text))
     mark = "~" if ascii_only else "…"
@@ -49,11 +46,11 @@ def fitted(text: str, width: int, *, ascii_only: bool = False) -> str:
 
 
 _KINDS = 5
-"""Kinds that are named; the rest is counted."""
+"""Maximal number of kinds named."""
 
 
 def promise_text(promise: Promise) -> str:
-    """Say all of it in a line: time, cost, and why something of it is unknown."""
+    """Return time, cost and unknowns of a prediction in one line."""
     cost = cost_text(promise)
     known = time_text(promise) + (f", cost {cost}" if cost else "")
     doubt = doubt_text(promise)
@@ -63,7 +60,7 @@ def promise_text(promise: Promise) -> str:
 
 
 def time_text(promise: Promise) -> str:
-    """Say how long it takes: ``4 s (P90 5 s)``, ``4 s (spread unknown)``, ``at least 4 s``, ``unknown``."""
+    """Return the time: ``4 s (P90 5 s)``, ``4 s (spread unknown)``, ``at least 4 s`` or ``unknown``."""
     if promise.p50_s is None:
         return "unknown" if promise.least_s is None else f"at least {format_seconds(promise.least_s)}"
     return f"{format_seconds(promise.p50_s)} ({_sure(promise)})"
@@ -77,7 +74,7 @@ def _sure(promise: Promise) -> str:
 
 
 def cost_text(promise: Promise) -> str:
-    """Say what the run costs; "": unknown, or no machine has a price."""
+    """Return the cost; empty if unknown or without prices."""
     if promise.cost_p50 is None:
         return "" if promise.least_cost is None else f"at least {promise.least_cost:.4g}"
     dear = "" if promise.cost_p90 is None else f" (P90 {promise.cost_p90:.4g})"
@@ -85,15 +82,15 @@ def cost_text(promise: Promise) -> str:
 
 
 def doubt_text(promise: Promise) -> str:
-    """Say why the time is unknown; "": it is known."""
+    """Return why the time is unknown; empty if it is known."""
     parts = [untimed_text(promise)] if promise.untimed else []
     if promise.open_loops:
-        parts.append(f"how often {_listed(promise.open_loops)} runs")
+        parts.append(f"number of iterations of {_listed(promise.open_loops)}")
     return "; ".join(parts)
 
 
 def untimed_text(promise: Promise) -> str:
-    """Say how many tasks have no stated time, and of which kinds."""
+    """Return the number and kinds of tasks without a stated time."""
     kinds = _listed(promise.untimed_kinds)
     word = "kind" if len(promise.untimed_kinds) == 1 else "kinds"
     tasks, has = ("tasks", "have") if promise.tasks > 1 else ("task", "has")

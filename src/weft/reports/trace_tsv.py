@@ -1,9 +1,8 @@
-"""The attempts of an executed run as ``trace.tsv``, with the columns of Nextflow's trace file.
+"""Attempts of an executed run as ``trace.tsv``, with the columns of Nextflow's trace file.
 
-The first fourteen columns are those that Nextflow writes by default, in its order; then come others of its
-names. What weft does not know is ``-``. Deviations: a line stands for an attempt, whose number is the
-``task_id``, and ``attempt`` counts the tries of the task; times of day are UTC; ``hash`` is the beginning of
-the fingerprint; ``queue`` is the machine.
+The first fourteen columns are Nextflow's defaults in its order, followed by others of its names. Unknown
+values are ``-``. Deviations: a line is an attempt, ``task_id`` its number, ``attempt`` counts the attempts of
+the task; times are UTC; ``hash`` is the start of the fingerprint; ``queue`` is the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 
 
 def trace_tsv(executed: ExecutedRun, *, raw: bool = False) -> str:
-    """Write the table, by attempt; ``raw``: times as milliseconds and sizes as bytes, as Nextflow has it."""
+    """Return the table by attempt; ``raw`` writes milliseconds and bytes, as Nextflow does."""
     tries: dict[tuple[int, str, int], int] = {}
     lines = ["\t".join(TRACE_COLUMNS)]
     for attempt in executed.attempts:
@@ -116,7 +115,7 @@ def _date(moment: datetime) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration as Nextflow does: ``12ms``, ``2.5s``, ``1m 30s``, ``2h 5s``, ``1d 2h``."""
+    """Format a duration as Nextflow does: ``12ms``, ``2.5s``, ``1m 30s``, ``2h 5s``, ``1d 2h``."""
     if seconds < 1:
         return f"{round(seconds * 1000)}ms"
     if seconds < 60:
@@ -131,7 +130,7 @@ def _duration(seconds: float) -> str:
 
 
 def _size(amount: float) -> str:
-    """Write a size as Nextflow does: powers of 1024, at most one decimal."""
+    """Format a size as Nextflow does: powers of 1024, at most one decimal."""
     power = 0
     while amount >= 1024 and power < len(_UNITS) - 1:
         amount /= 1024

@@ -1,10 +1,9 @@
-"""An executed run as WfFormat 1.5: what ran, where, how long, and the files with their real sizes.
+"""Executed run as WfFormat 1.5: tasks, machines, times, and files with measured sizes.
 
-Only what completed is listed, so that the graph is the one that was executed: a task that never ran (a branch
-not taken, a virtual task) stands for the tasks before it, and every iteration of a loop is a task of its own
-(``lapw1[3]#2``) that waits for the iteration before. What a task took is the time that served it in the end,
-over all its attempts; of a task taken over from an earlier run, what it took then. ``weft`` reads such a file
-back as a workflow whose work is what was measured.
+Only completed tasks are listed. A task that never ran (a branch not taken, a virtual task) is replaced by its
+predecessors, and every iteration of a loop is a task (``lapw1[3]#2``) after the previous one. The time of a
+task is the time of all attempts that contributed to its result; for a reused task, the time of the original
+run. weft reads the file as a workflow whose work is the measured time.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _SYSTEMS = ("linux", "macos", "windows")
 
 
 def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
-    """Write one run (None: the only one that is shown). Raises InvalidInput where nothing completed."""
+    """Return one run (default: the only reported one). Raises InvalidInput if no task completed."""
     if run is None and executed.several:
         advice = f"choose one: 0 to {len(executed.history.runs) - 1}"
         raise InvalidInput(Problem(what="several runs", rule="a WfFormat file holds one", advice=advice))
@@ -54,14 +53,14 @@ def write_wfformat(executed: ExecutedRun, run: int | None = None) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class _WfFormatInstance:
-    """One execution of a task: in a loop, that of one iteration."""
+    """One execution of a task; in a loop, of one iteration."""
 
     task: int
     number: int
-    """Which execution of the task, from 1."""
+    """Number of the execution of the task, from 1."""
     tries: list[AttemptRecord]
     last: AttemptRecord
-    """The attempt that completed; of several (its outputs were lost) the last."""
+    """The attempt that completed it; the last one if lost outputs were produced again."""
     begun_n: int
     completed_n: int
     parents: list[int] = field(default_factory=list)
@@ -71,7 +70,7 @@ class _WfFormatInstance:
 
 
 class _Executed:
-    """The graph that was executed."""
+    """The executed graph."""
 
     def __init__(self, executed: ExecutedRun, run: RunState) -> None:
         self._executed = executed
@@ -92,12 +91,12 @@ class _Executed:
             instance.reads = list(dict.fromkeys(self._read(instance)))
 
     def name(self, instance: _WfFormatInstance) -> str:
-        """Name an execution."""
+        """Return the name of an execution."""
         name = self.graph.names[instance.task]
         return name if instance.number == 1 else f"{name}#{instance.number}"
 
     def product(self, instance: _WfFormatInstance) -> Product | None:
-        """Give what an execution has left, where it is known."""
+        """Return the product of an execution, if known."""
         return self._executed.evidence.products.get(instance.last.number)
 
     def _find_instances(self) -> None:
@@ -113,10 +112,10 @@ class _Executed:
                     self._add(task, group, done)
 
     def _groups(self, task: int, tries: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
-        """Sort the attempts of a task by its executions.
+        """Group the attempts of a task by execution.
 
-        Inside of one loop they are told apart by their iterations; inside of several, where iterations are
-        counted anew, each one that completed ends an execution.
+        In a single loop they are grouped by iteration. In nested loops, where iterations restart, each
+        completed attempt ends an execution.
         """
         if len(self._run.loops.around.get(task, ())) <= 1:
             groups: dict[int, list[AttemptRecord]] = {}
@@ -135,7 +134,7 @@ class _Executed:
         return self._executed.facts(attempt.number).completed_n
 
     def _add(self, task: int, tries: list[AttemptRecord], done: list[AttemptRecord]) -> None:
-        # What had to be made again because it was lost had its place in the order the first time.
+        # The order is that of the first completion, even if lost outputs were produced again.
         facts = self._executed.facts(done[0].number)
         assert facts.completed_n is not None
         positions = self._of_task.setdefault(task, [])
@@ -163,7 +162,7 @@ class _Executed:
                     yield from self._latest(last, instance)
 
     def _sources(self, task: int) -> Iterator[int]:
-        """List the tasks before a task; one that never completed stands for those before it."""
+        """Yield the predecessors of a task; one that never completed is replaced by its own predecessors."""
         seen, above = {task}, self._run.compiled.before(task)
         while above:
             before = above.pop(0)
@@ -176,7 +175,7 @@ class _Executed:
                 above.extend(self._run.compiled.before(before))
 
     def _latest(self, task: int, instance: _WfFormatInstance) -> Iterator[int]:
-        """Give the last execution of a task that had completed when another began."""
+        """Yield the last execution of a task that completed before another began."""
         positions = [
             position
             for position in self._of_task.get(task, ())

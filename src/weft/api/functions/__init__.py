@@ -1,1 +1,1 @@
-"""Python functions as tasks: a decorator, calls that are handles, and how both reach another process."""
+"""Python functions as tasks: the decorator, task calls, and their transfer to another process."""

@@ -1,21 +1,4 @@
-"""Shipping a function to another process: by name where that can import it, else as text.
-
-A function of a module is imported there, from the same places (``sys.path``). One of the main program, of a
-notebook or of a test file is sent as its source, with what it uses from around it: imported modules, other
-functions, plain values. What cannot be sent is refused here, with what to do about it: classes of a notebook,
-lambdas, functions without source. So nothing is needed beyond the standard library.
-
-What became of calls: the value that a task left, or the exception it ended with.
-
-A value is read only from where a task of this project has put it, and only if it is what was there when the
-task ended: the journal's database keeps the content's hash.
-
-A call of a task: a handle for a value that is still to come.
-
-The handles among its arguments are tasks before it. All calls behind a handle make one workflow; a call is
-named after its function and what it is given, so that a later run of another program finds it done.
-
-``@task``: a function whose calls are tasks.
+"""``@task`` turns the calls of a function into tasks of a workflow.
 
 >>> from weft.api import task
 >>> @task(work=2)
@@ -25,8 +8,16 @@ named after its function and what it is given, so that a later run of another pr
 >>> handle
 double(...)
 
-``handle.result()`` runs it, in a process of its own, with everything it needs; handles may be arguments of
-other calls, and so make a workflow. ``double.function(21)`` calls the function here and now.
+``handle.result()`` runs the call and its predecessors in processes of their own; task calls among the
+arguments are predecessors. ``double.function(21)`` calls the function directly. A task is named by its
+function and arguments, so that later runs of other programs can reuse its result.
+
+A function of an importable module is imported in the other process. A function of the main program, a
+notebook or a test file is sent as source with the modules, functions and values it uses. Classes of a
+notebook, lambdas and functions without source are rejected with advice.
+
+A result is read only from where a task of the project wrote it, and only if its hash is the one in the
+database.
 """
 
 from __future__ import annotations
@@ -89,10 +80,12 @@ _MOST_FUNCTIONS = 1_000
 
 
 def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
-    """Describe a function so that ``child`` finds or makes it; raises InvalidInput where that cannot be."""
+    """Return a description from which ``child`` can load the function. Raises InvalidInput if that is
+    impossible.
+    """
     named = _import_path(function)
     if named is not None:
-        # Its text does not help the other process, but says when the function has become another one.
+        # The source is not loaded there; it makes the task stale when the function changes.
         return {"import": named, "text": _source_or_empty(function)}
     package = _FunctionBundle()
     package.add_function(_require_function(function))
@@ -100,7 +93,7 @@ def describe_function(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _import_path(found: Any) -> str | None:
-    """Give ``module:name`` of what another process can import; None: it cannot."""
+    """Return ``module:name`` of an object that another process can import; None if it cannot."""
     module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
     if not module or not name or "<" in name or module == "__main__":
         return None
@@ -115,7 +108,7 @@ def _import_path(found: Any) -> str | None:
 
 
 def _is_importable(module: ModuleType) -> bool:
-    """Say whether another process finds the same module: under its name, in the same file."""
+    """Return whether another process would import the same file under the module's name."""
     spec: Any = None
     path: Any = None
     name = ""
@@ -130,7 +123,7 @@ def _is_importable(module: ModuleType) -> bool:
         path = spec.submodule_search_locations
     file = getattr(module, "__file__", None)
     if not spec.has_location:
-        return True  # a part of Python itself
+        return True  # built into Python
     return file is None or spec.origin is None or Path(spec.origin).resolve() == Path(file).resolve()
 
 
@@ -144,23 +137,27 @@ def _source_or_empty(function: Callable[..., Any]) -> str:
 def _require_function(function: Callable[..., Any]) -> FunctionType:
     if not isinstance(function, FunctionType):
         what = f"{function!r} cannot be a task"
-        raise InvalidInput(Problem(what=what, rule="a function of Python, by `def`", advice="wrap it in one"))
+        raise InvalidInput(
+            Problem(what=what, rule="must be a function defined with `def`", advice="wrap it in one")
+        )
     return function
 
 
 class _FunctionBundle:
-    """What is sent: parts in the order in which they are to be made."""
+    """Parts of a function's source and context, in the order in which they are loaded."""
 
     def __init__(self) -> None:
         self.parts: list[dict[str, Any]] = []
         self._known: dict[str, object] = {}
 
     def add_function(self, function: FunctionType) -> None:
-        """Add a function and what it uses."""
+        """Add a function and the objects it uses."""
         if self._known.get(function.__name__) is function:
             return
         if len(self._known) > _MOST_FUNCTIONS:
-            raise InvalidInput(Problem(what=f"{function.__name__!r} uses more than is reasonable to send"))
+            raise InvalidInput(
+                Problem(what=f"{function.__name__!r} uses too many other functions to be sent")
+            )
         self._take_name(function.__name__, function, function)
         source = _source(function)
         for name, value in _free_names(function):
@@ -180,7 +177,7 @@ class _FunctionBundle:
             return
         if isinstance(own, ModuleType):
             if not _is_importable(own):
-                self._refuse(name, user, f"the module {own.__name__!r}, which another process does not find")
+                self._refuse(name, user, f"the module {own.__name__!r} cannot be imported by another process")
             self._take_name(name, own, user)
             self.parts.append({"import": own.__name__, "as": name})
             return
@@ -194,31 +191,29 @@ class _FunctionBundle:
                 self._take_name(name, own, user)
                 self.parts.append({"same": own.__name__, "as": name})
         elif isinstance(own, type):
-            self._refuse(
-                name, user, "a class that is defined beside it; put the class into a module of its own"
-            )
+            self._refuse(name, user, "a class defined in the same file; move the class into a module")
         else:
             self._take_name(name, own, user)
             self.parts.append({"value": _encode_value(value, user, repr(name)), "as": name})
 
     def _take_name(self, name: str, value: object, user: FunctionType) -> None:
         if name in self._known and self._known[name] is not value:
-            self._refuse(name, user, "which means two different things; rename one")
+            self._refuse(name, user, "the name has two meanings; rename one")
         self._known[name] = value
 
     def _refuse(self, name: str, user: FunctionType, why: str) -> None:
         what = f"function {user.__name__!r} uses {name!r}: {why}"
-        raise InvalidInput(Problem(what=what, rule="it is sent to another process as text"))
+        raise InvalidInput(Problem(what=what, rule="functions of the main program are sent as source"))
 
 
 def _free_names(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """List the names that a function finds around it, with what they mean."""
+    """Yield the closure and global names used by a function, with their values."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     for name, cell in cells.items():
         try:
             yield name, cell.cell_contents
         except ValueError:
-            continue  # not set yet: it is only used later
+            continue  # not assigned yet
     for name in dict.fromkeys(_global_names(function.__code__)):
         if name in function.__globals__:
             yield name, function.__globals__[name]
@@ -237,7 +232,7 @@ def _global_names(code: CodeType) -> Iterator[str]:
 
 
 def _source(function: FunctionType) -> str:
-    """Give the text of a function, without decorators and default values: those are sent as values."""
+    """Return the source without decorators and defaults; defaults are sent as values."""
     try:
         text = textwrap.dedent(inspect.getsource(function))
         tree = ast.parse(text)
@@ -245,10 +240,8 @@ def _source(function: FunctionType) -> str:
         tree = None
     found = tree.body[0] if tree is not None and tree.body else None
     if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.name != function.__name__:
-        what = f"the text of function {function.__name__!r} cannot be found"
-        advice = (
-            "write it with `def` in a file or a notebook: lambdas and lines typed at the prompt have none"
-        )
+        what = f"the source of function {function.__name__!r} is not available"
+        advice = "define it with `def` in a file or notebook; lambdas and the prompt keep no source"
         raise InvalidInput(Problem(what=what, advice=advice))
     found.decorator_list = []
     nothing = ast.Constant(value=None)
@@ -265,11 +258,11 @@ def _encode_value(value: Any, function: FunctionType, what: str) -> str:
 
 
 class TaskFailed(WeftError):
-    """A call did not succeed, and what it raised is not one of Python's own exceptions."""
+    """A call failed with an exception that is not built into Python."""
 
 
 class RemoteTraceback(Exception):
-    """The traceback of the process in which a task ran."""
+    """Traceback of the process that ran a task."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -280,7 +273,7 @@ class RemoteTraceback(Exception):
 
 
 def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: Any) -> Any:
-    """Give the value of a call that has run; ``missing`` if it has not, or somebody has touched it."""
+    """Return the stored result of a call; ``missing`` if there is none or its file has changed."""
     if layout is None or not layout.database.is_file():
         return missing
     with OpenProject.at(str(layout.project)) as place:
@@ -289,7 +282,7 @@ def load_value(layout: ProjectLayout | None, workflow: str, name: str, missing: 
         return missing
     file = next((each for each in product.files if each.name == f"{name}{VALUE}"), None)
     content = None if file is None else _content(Path(product.directory), file.name)
-    # What is read is what was hashed, and nothing that was put in its place meanwhile.
+    # Decode the bytes that were hashed, not the file, which may change meanwhile.
     if file is None or content is None or _digest(content) != file.digest:
         return missing
     return decode_value(content, _no_reference)
@@ -312,7 +305,7 @@ def _no_reference(file: str) -> Any:
 
 
 def load_exception(ran: RunResult) -> BaseException | None:
-    """Make the exception by which the first call failed for good; None: none did."""
+    """Return the exception of the first call that failed for good; None if no call failed."""
     failures = [each for each in ran.told.executed.failures if each.failed.for_good]
     if not failures:
         return None
@@ -343,7 +336,7 @@ def _record(text: str) -> dict[str, Any] | None:
 
 
 def _exception(record: dict[str, Any]) -> Exception | None:
-    """Make one of Python's own exceptions; of others only the name is believed."""
+    """Create a built-in exception; the type of any other exception is not trusted."""
     kind = getattr(builtins, str(record["name"]), None) if record["module"] == "builtins" else None
     if not (isinstance(kind, type) and issubclass(kind, Exception)) or record.get("args") is None:
         return None
@@ -359,7 +352,7 @@ _KEY = 12
 
 
 class TaskCall:
-    """One call of a task."""
+    """Handle of the future result of a task."""
 
     def __init__(
         self,
@@ -368,7 +361,7 @@ class TaskCall:
         kwargs: Mapping[str, Any],
         facets: Mapping[str, Any],
     ) -> None:
-        """Use ``task``."""
+        """Created by calling a ``TaskFunction``."""
         _check_signature(function, args, kwargs)
         self.function = function
         self.args = tuple(args)
@@ -379,19 +372,19 @@ class TaskCall:
         self._workflow = ""
 
     def build_in(self, layout: ProjectLayout) -> Workflow:
-        """Make the workflow of all calls behind this one, and the files that they are described in."""
+        """Build the workflow of this call and its predecessors, and write their files."""
         return _build_workflow([self], self.function.__name__, layout)
 
     def result(self, **how: Any) -> Any:
-        """Give the value; if it is not there yet, run what is missing, with the options of ``weft.run``.
+        """Return the result; run missing tasks with the options of ``weft.run``.
 
-        An exception of the function is raised here too, with the traceback of the other process.
+        Raises the exception of the function, with the traceback of the other process.
         """
         return _compute_results([self], self, how)[0]
 
     @property
     def name(self) -> str:
-        """Name the task; "": no workflow was made from it yet."""
+        """Return the task name; empty before a workflow was built."""
         return self._name
 
     def __repr__(self) -> str:
@@ -403,29 +396,29 @@ class TaskCall:
 
 
 class CallGroup:
-    """Several calls that are run together."""
+    """Several calls that run as one workflow."""
 
     def __init__(self, calls: Sequence[TaskCall]) -> None:
         self.calls = tuple(calls)
 
     def build_in(self, layout: ProjectLayout) -> Workflow:
-        """Make the workflow of all calls behind these."""
+        """Build the workflow of these calls and their predecessors."""
         return _build_workflow(self.calls, "gathered", layout)
 
     def result(self, **how: Any) -> list[Any]:
-        """Give the values, in the order of the calls."""
+        """Return the results in the order of the calls."""
         return _compute_results(self.calls, self, how)
 
 
 def gather(*calls: TaskCall) -> CallGroup:
-    """Run several calls together: ``gather(*[f(x) for x in range(8)]).result()``."""
+    """Combine calls into one workflow: ``gather(*[f(x) for x in range(8)]).result()``."""
     if not calls or not all(isinstance(each, TaskCall) for each in calls):
         raise InvalidInput(Problem(what="gather(...)", rule="takes calls of tasks, at least one"))
     return CallGroup(calls)
 
 
 def _check_signature(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse at once, where the call stands, what Python would refuse too."""
+    """Raise TypeError at the call if the arguments do not match the signature."""
     try:
         inspect.signature(function).bind(*args, **kwargs)
     except TypeError as error:
@@ -447,12 +440,12 @@ def _compute_results(
         raise error if error is not None else WeftError(f"{ran.outcome}\n{ran}")
     found = [load_value(ran.layout, each._workflow, each.name, missing) for each in calls]  # noqa: SLF001
     if any(each is missing for each in found):
-        raise WeftError("what a call has made was changed or removed")
+        raise WeftError("the result of a call was changed or removed")
     return found
 
 
 def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout) -> Workflow:
-    """Make the workflow of all calls behind these, and write what describes them."""
+    """Build the workflow of the calls and their predecessors, and write the files that describe them."""
     flow = Builder(name)
     places = [str(Path(each or ".").resolve()) for each in sys.path]
     save_text(json.dumps(places), _function_file(layout, "places.json"))
@@ -478,7 +471,7 @@ def _build_workflow(roots: Sequence[TaskCall], name: str, layout: ProjectLayout)
             call.name,
             call=_CHILD,
             inputs=[described_in, *(f"{each.name}{VALUE}" for each in needed)],
-            # What nobody reads would be brought to the project's folder, where it only stands in the way.
+            # Values of intermediate calls stay in the sandbox; only those of the roots are copied.
             outputs={value: {"to": f".weft/values/{value}"}} if call in roots else [value],
             attributes={"program": call.function.__name__},
             **call.facets,
@@ -501,7 +494,7 @@ def _encode_arguments(call: TaskCall) -> bytes:
 
 
 def _find_calls(value: Any) -> Iterator[TaskCall]:
-    """List the calls that a value holds, in lists, tuples and mappings."""
+    """Yield the calls contained in lists, tuples and mappings."""
     if isinstance(value, TaskCall):
         yield value
     elif type(value) in (list, tuple):
@@ -513,7 +506,7 @@ def _find_calls(value: Any) -> Iterator[TaskCall]:
 
 
 def _replace_calls(value: Any) -> Any:
-    """Give a value with references in the place of calls."""
+    """Return the value with calls replaced by references."""
     if isinstance(value, TaskCall):
         return ValueReference(f"{value.name}{VALUE}")
     if type(value) in (list, tuple):
@@ -522,7 +515,7 @@ def _replace_calls(value: Any) -> Any:
 
 
 def _sort_calls(roots: Sequence[TaskCall]) -> list[TaskCall]:
-    """List all calls behind these, each after those that it needs."""
+    """Return the calls and their predecessors in topological order."""
     found: dict[int, TaskCall] = {}
     todo: list[tuple[TaskCall, bool]] = [(root, False) for root in reversed(roots)]
     while todo:
@@ -553,7 +546,7 @@ _RESERVED = (
     "to",
     "zip",
 )
-"""Keys of a task that follow from the call."""
+"""Task keys that follow from the call."""
 
 
 class TaskFunction(Generic[_P, _R]):
@@ -561,18 +554,18 @@ class TaskFunction(Generic[_P, _R]):
 
     def __init__(self, function: Callable[_P, _R], facets: Mapping[str, Any]) -> None:
         self.function = function
-        """The function itself."""
+        """The undecorated function."""
         self.facets = facets
-        """The keys of the file format that its tasks have."""
+        """Keys of the file format for its tasks."""
         functools.update_wrapper(self, function)
 
     @property
     def __weft_function__(self) -> Callable[_P, _R]:
-        """Give the function to the process that calls it."""
+        """Return the undecorated function; read by the task process."""
         return self.function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a handle for the value; inside of a task, call the function."""
+        """Return a handle of the call; inside a task, call the function."""
         if os.environ.get("WEFT_TASK"):
             return self.function(*args, **kwargs)
         return TaskCall(self.function, args, kwargs, self.facets)
@@ -590,16 +583,16 @@ def task(**facets: Any) -> Callable[[Callable[_P, _R]], TaskFunction[_P, _R]]: .
 
 
 def task(function: Callable[..., Any] | None = None, /, **facets: Any) -> Any:
-    """Make the calls of a function tasks; keywords are the keys of the file format.
+    """Turn the calls of a function into tasks; keywords are the keys of a task in the file format.
 
-    ``work``, ``nodes``, ``speedup``, ``memory``, ``cores``, ``retries``, ``time_limit``, ``requirements``,
-    ``env``, ``version`` ... A changed function is run again by itself; raise ``version`` if something has
-    changed that it calls.
+    Examples: ``work``, ``nodes``, ``speedup``, ``memory``, ``cores``, ``retries``, ``time_limit``,
+    ``requirements``, ``env``, ``version``. A changed function runs again; increase ``version`` when something
+    it calls has changed.
     """
     for key in facets:
         if key in _RESERVED:
             what = f"task(..., {key}=...)"
-            raise InvalidInput(Problem(what=what, rule="it follows from the call", advice="leave it out"))
+            raise InvalidInput(Problem(what=what, rule="it is set by the call", advice="omit it"))
     if function is None:
         return lambda found: TaskFunction(found, facets)
     return TaskFunction(function, facets)

@@ -1,12 +1,8 @@
-"""Values in files: JSON where that keeps them as they are, else a pickle.
+"""Run a task function in the task process, and encode its arguments and result.
 
-The process of a task reads this module too: it imports light modules of the standard library only. A pickle
-can run any code when it is read: only files that weft, or a task of the project, has written are read by it,
-which whoever reads a file must make sure of.
-
-In the process of a task: calls the function that a ``.call`` file describes, and leaves its value.
-
-It imports light modules only: it is started once per task.
+The file is imported once per task, so it imports only light modules. Values are stored as JSON if that
+preserves them, else as a pickle. Reading a pickle can run code: callers read only files written by weft or by
+a task of the project.
 """
 
 from __future__ import annotations
@@ -38,15 +34,15 @@ __all__ = [
 
 _JSON, _PICKLE = b"weft json 1\n", b"weft pickle 1\n"
 _MARK = "$weft"
-"""The key under which a reference stands in JSON."""
+"""Key of a reference in JSON."""
 
 
 class UnsupportedValue(Exception):
-    """A value cannot be brought to another process; the text says which and why."""
+    """A value cannot be sent to another process; the message says which and why."""
 
 
 class ValueReference:
-    """Stands for the value of another task, which lies in a file."""
+    """Reference to the value of another task, stored in a file."""
 
     __slots__ = ("file",)
 
@@ -55,7 +51,7 @@ class ValueReference:
 
 
 def encode_value(value: Any, what: str = "the value") -> bytes:
-    """Write a value; ``what`` names it in messages."""
+    """Encode a value; ``what`` names it in error messages."""
     if _is_plain(value):
         return _JSON + json.dumps(_encode_references(value)).encode()
     stream = io.BytesIO()
@@ -69,16 +65,16 @@ def encode_value(value: Any, what: str = "the value") -> bytes:
 
 
 def decode_value(content: bytes, resolve: Callable[[str], Any]) -> Any:
-    """Read a value; ``resolve`` gives the value that lies in another file."""
+    """Decode a value; ``resolve`` returns the value stored in another file."""
     if content.startswith(_JSON):
         return _resolve_references(json.loads(content[len(_JSON) :]), resolve)
     if content.startswith(_PICKLE):
         return _ValueUnpickler(io.BytesIO(content[len(_PICKLE) :]), resolve).load()
-    raise UnsupportedValue("it was not written by weft")
+    raise UnsupportedValue("the file was not written by weft")
 
 
 def _is_plain(value: Any) -> bool:
-    """Say whether JSON gives back exactly this: a tuple would come back as a list."""
+    """Return whether JSON preserves the value exactly; it would turn a tuple into a list."""
     kind = type(value)
     if value is None or kind in (bool, int, str, ValueReference):
         return True
@@ -112,7 +108,7 @@ def _resolve_references(value: Any, resolve: Callable[[str], Any]) -> Any:
 
 
 class _ValuePickler(pickle.Pickler):
-    """Refuses at once what the other process could not find: classes and functions of the main program."""
+    """Pickler that rejects classes and functions of the main program, which cannot be imported elsewhere."""
 
     def __init__(self, stream: io.BytesIO, what: str) -> None:
         super().__init__(stream, protocol=5)
@@ -144,18 +140,18 @@ class _ValueUnpickler(pickle.Unpickler):
 
 
 CALL, VALUE = ".call", ".value"
-"""How the names of the files end."""
+"""Suffixes of the files of a call."""
 
 EXCEPTION = "weft-exception: "
-"""How the line begins by which the caller learns of an exception."""
+"""Prefix of the line that reports an exception to the caller."""
 
 _LOAD_FAILED = 2
 _PLACES = ".weft/functions/places.json"
-"""Where the caller has written from where it imports, in the project."""
+"""File in the project with the caller's ``sys.path``."""
 
 
 def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Call the function; its file is the first input, its value goes into the only output."""
+    """Call the function described by the first input and write its result to the only output."""
     _extend_path()
     described, given = _read_call(Path(inputs[0]))
     try:
@@ -163,7 +159,7 @@ def call(inputs: Sequence[str], outputs: Sequence[str]) -> None:
         args, kwargs = decode_value(given, _read_value)
     except Exception as error:
         traceback.print_exc()
-        sys.stderr.write(f"weft: function or arguments cannot be had here: {error}\n")
+        sys.stderr.write(f"weft: cannot load the function or its arguments: {error}\n")
         raise SystemExit(_LOAD_FAILED) from None
     try:
         value = function(*args, **kwargs)
@@ -232,7 +228,7 @@ def _load_part(part: dict[str, Any], home: ModuleType) -> None:
 
 
 def _cache_source(name: str, source: str) -> None:
-    """Let tracebacks show the lines of a function that lies in no file."""
+    """Make tracebacks show the source of a function that is in no file."""
     import linecache
 
     lines = f"from __future__ import annotations\n{source}\n".splitlines(keepends=True)
@@ -248,7 +244,7 @@ def _import_object(text: str) -> Any:
 
 
 def _report_exception(error: BaseException) -> None:
-    """Say what went wrong, for the caller in one line, for readers as usual."""
+    """Write the exception as one line for the caller, then the usual traceback."""
     kind = type(error)
     record: dict[str, Any] = {"module": kind.__module__, "name": kind.__qualname__, "text": str(error)}
     try:

@@ -36,7 +36,7 @@ def registry(monkeypatch):
 
 
 def test_every_option_has_values_default_and_meaning(registry):
-    found = describe("tunable")
+    found = describe("tunable", PLANNERS)
     assert (found.name, found.title) == ("tunable", "a planner for a test")
     assert [(option.name, option.values, option.default, option.meaning) for option in found.options] == [
         ("pool", "own, shared", "own", "Whether layers share their machines."),
@@ -47,7 +47,7 @@ def test_every_option_has_values_default_and_meaning(registry):
 
 
 def test_it_is_plain_data(registry):
-    record = describe("tunable").as_record()
+    record = describe("tunable", PLANNERS).as_record()
     assert list(record) == ["name", "title", "options"]
     assert record["options"][1] == {
         "name": "max-steps",
@@ -60,17 +60,17 @@ def test_it_is_plain_data(registry):
 def test_a_class_without_a_source_has_options_without_meaning(monkeypatch):
     made = dataclass(type("Made", (), {"__annotations__": {"depth": int}, "depth": 3, "title": "made here"}))
     monkeypatch.setattr(PLANNERS, "load", lambda name: made)
-    (option,) = describe("made").options
+    (option,) = describe("made", PLANNERS).options
     assert (option.name, option.default, option.meaning) == ("depth", "3", "")
 
 
 def test_an_unknown_planner_is_named_with_the_nearest():
     with pytest.raises(InvalidInput, match="did you mean 'heft'"):
-        describe("hefty")
+        describe("hefty", PLANNERS)
 
 
 @pytest.mark.parametrize("name", list(PLANNERS))
 def test_every_option_on_the_shelf_is_explained(name):
-    found = describe(name)
+    found = describe(name, PLANNERS)
     assert found.title
     assert [option.name for option in found.options if not option.meaning] == []

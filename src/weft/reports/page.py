@@ -1,0 +1,40 @@
+"""Self-contained HTML pages, rendered from the Jinja2 templates of this package."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.units import format_count
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+__all__ = ["render_page"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_page(template: str, **values: object) -> str:
+    """Render a template; values are escaped, and styles and scripts are embedded."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader  # only commands that write a page load Jinja2
+
+    found = Environment(
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    found.globals.update(format_count=format_count, source=_read_source)
+    return found
+
+
+def _read_source(name: str) -> Markup:
+    """Return a style or script of the package for embedding."""
+    from markupsafe import Markup
+
+    return Markup((_TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 -- a file of this package
