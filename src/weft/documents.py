@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -170,7 +170,7 @@ class Reader:
             return None
 
     def mapping(
-        self, node: DocumentNode, known: Iterable[str] | None = None, what: str = "key"
+        self, node: DocumentNode, known: Collection[str] | None = None, what: str = "key"
     ) -> dict[str, DocumentNode]:
         """Return the entries of a mapping. With ``known``, every other key is a problem and is left out."""
         if not isinstance(node.value, dict):
@@ -178,19 +178,20 @@ class Reader:
             return {}
         if known is None:
             return node.value
-        names = list(known)
-        for key in node.value:
-            if key not in names:
-                advice = suggest(key, names, f"known: {', '.join(names)}")
-                self.problems.append(
-                    Problem(
-                        what=f"unknown {what} {shorten(repr(key))}",
-                        advice=advice,
-                        path=node.path,
-                        place=node.key_places.get(key, node.place),
-                    )
+        unknown = [key for key in node.value if key not in known]
+        if not unknown:
+            return node.value
+        for key in unknown:
+            advice = suggest(key, known, f"known: {', '.join(known)}")
+            self.problems.append(
+                Problem(
+                    what=f"unknown {what} {shorten(repr(key))}",
+                    advice=advice,
+                    path=node.path,
+                    place=node.key_places.get(key, node.place),
                 )
-        return {key: value for key, value in node.value.items() if key in names}
+            )
+        return {key: value for key, value in node.value.items() if key in known}
 
     def listing(self, node: DocumentNode) -> list[DocumentNode]:
         """Return the items of a list; a single scalar or mapping counts as a list of one."""

@@ -151,17 +151,6 @@ class Field:
         group, _, name = self.attribute.rpartition(".")
         return group, name or self.key
 
-    def plain_value(self, record: Any) -> Any:
-        """Return what a file says about this field; None leaves the key out."""
-        if self.write_record is not None:
-            return self.write_record(record)
-        group, name = self.target
-        holder = getattr(record, group) if group else record
-        if holder is None:
-            return None
-        value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name)
-        return None if value is None or value == self.default else self.type.write(value)
-
     def row(self) -> str:
         """Return the row of the reference table."""
         label = f"{self.type.label} ({self.type.unit})" if self.type.unit else self.type.label
@@ -253,10 +242,29 @@ class Record:
         """Return the values to store by attribute; add a problem for everything that is wrong."""
         return self.read_values(reader, self.read_entries(reader, node))
 
+    @cached_property
+    def _writers(self) -> list[tuple[str, str, str, Any, Callable[[Any], Any], Callable[[Any], Any] | None]]:
+        return [
+            (each.key, *each.target, each.default, each.type.write, each.write_record) for each in self.fields
+        ]
+
     def write(self, record: Any) -> dict[str, Any]:
         """Return the plain mapping of a record, without the fields that have their default."""
-        found = {each.key: each.plain_value(record) for each in self.fields}
-        return {key: value for key, value in found.items() if value is not None}
+        found: dict[str, Any] = {}
+        lookups = {"": record.__getattribute__}
+        for key, group, name, default, write, write_record in self._writers:
+            if write_record is not None:
+                plain = write_record(record)
+            else:
+                if group not in lookups:
+                    lookups[group] = _lookup(getattr(record, group))
+                value = lookups[group](name)
+                if value is None or value is default or value == default:
+                    continue
+                plain = write(value)
+            if plain is not None:
+                found[key] = plain
+        return found
 
     def shape(self) -> Shape:
         """Return the JSON Schema of the mapping."""
@@ -280,6 +288,11 @@ class Record:
         by_key = {each.key: each for each in self.fields}
         rows = [by_key[key].row() for key in list(keys) or by_key]
         return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
+
+
+def _lookup(group: Any) -> Callable[[str], Any]:
+    """Return the function that gets a value of a group by name; without a group all values are None."""
+    return (group or {}).get if group is None or isinstance(group, Mapping) else group.__getattribute__
 
 
 def replace_tables(page: str, records: Mapping[str, Record]) -> str:
